@@ -1,0 +1,133 @@
+"""Constants: small ones in the text, arrays beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, LocationAttr, TensorType
+from xdsl.ir import Attribute, OpResult, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, prop_def, result_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import ConstantLike, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor, element_type, numpy_dtype
+from ...text import print_dense
+from ...weights import Weight
+from .attributes import External, ExternalAttr
+from .base import ANY_TENSOR, name_hint
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+INLINE_ELEMENTS = 64
+"""Constants of up to this many elements stand in the text."""
+
+
+@irdl_op_definition
+class ConstantOp(IRDLOperation):
+    """A constant tensor: `dense<...>` for a small one, `#nn.external<...>` for an array beside the text (ONNX Constant).
+
+    ```mlir
+    %shape = nn.constant dense<[0, -1]> : tensor<2xi64>
+    %weight = nn.constant #nn.external<"conv1.weight", tensor<64x3x7x7xf32>>
+    ```
+    """
+
+    name = "nn.constant"
+
+    value = prop_def(DenseIntOrFPElementsAttr | ExternalAttr)
+    result = result_def(ANY_TENSOR)
+
+    traits = traits_def(Pure(), ConstantLike())
+
+    def __init__(self, value: DenseIntOrFPElementsAttr | ExternalAttr):
+        super().__init__(properties={"value": value}, result_types=[value.type])
+
+    @staticmethod
+    def of(array: Array, key: str, location: LocationAttr | None = None) -> ConstantOp:
+        """A constant that holds `array` (not copied when large, so not to be written to); `key` names it in the side file."""
+        type_ = cast(Tensor, TensorType(element_type(array.dtype), array.shape))
+        value: DenseIntOrFPElementsAttr | ExternalAttr
+        if 0 < array.size <= INLINE_ELEMENTS:
+            from xdsl.dialects.builtin import BytesAttr
+
+            value = DenseIntOrFPElementsAttr(cast(Any, type_), BytesAttr(array.tobytes()))
+        else:
+            value = ExternalAttr(External(Weight(key, array=array), type_))
+        op = ConstantOp(value)
+        op.result.name_hint = name_hint(key)
+        if location is not None:
+            op.location = location
+        return op
+
+    @property
+    def key(self) -> str:
+        """What the array is called in the side file; the result's name for a small constant."""
+        if isinstance(self.value, ExternalAttr):
+            return self.value.data.weight.key
+        return self.result.name_hint or "constant"
+
+    @property
+    def array(self) -> Array:
+        """The values, read-only. Raises WeightError when an array cannot be read."""
+        if isinstance(self.value, ExternalAttr):
+            return self.value.array
+        import numpy as np
+
+        value = cast(Any, self.value)
+        dtype = numpy_dtype(cast(Attribute, value.get_element_type()))
+        return np.frombuffer(cast(bytes, value.data.data), dtype).reshape(cast("tuple[int, ...]", value.get_shape()))
+
+    def verify_(self) -> None:
+        super().verify_()
+        if self.value.type != self.result.type:
+            raise VerifyException(f"holds {self.value.type}, its result is {self.result.type}")
+        if any(d < 0 for d in cast(Tensor, self.result.type).get_shape()):
+            raise VerifyException("a constant has no unknown sizes")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ConstantOp:
+        start = parser.pos
+        value = parser.parse_attribute()
+        if not isinstance(value, DenseIntOrFPElementsAttr | ExternalAttr):
+            parser.raise_error("dense or #nn.external expected", start)
+        op = ConstantOp(cast("DenseIntOrFPElementsAttr | ExternalAttr", value))
+        op.attributes.update(parser.parse_optional_attr_dict())
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        if isinstance(self.value, DenseIntOrFPElementsAttr):
+            print_dense(printer, cast(DenseIntOrFPElementsAttr, self.value))
+        else:
+            printer.print_attribute(self.value)
+        if self.attributes:
+            printer.print_op_attributes(self.attributes)
+
+
+def constant_of(value: SSAValue | None) -> ConstantOp | None:
+    """The constant that produces a value."""
+    if isinstance(value, OpResult) and isinstance(value.op, ConstantOp):
+        return value.op
+    return None
+
+
+def array_of(value: SSAValue | None) -> Array | None:
+    """The numbers behind a value, when it is a constant."""
+    constant = constant_of(value)
+    return None if constant is None else constant.array
+
+
+def constant_ints(value: SSAValue) -> tuple[int, ...] | None:
+    """A constant of integers, flattened, without numpy; None when the value is computed at run time."""
+    constant = constant_of(value)
+    if constant is None or not isinstance(cast(Tensor, constant.result.type).element_type, IntegerType):
+        return None
+    if isinstance(constant.value, DenseIntOrFPElementsAttr):
+        return tuple(int(v) for v in cast(Sequence[int], cast(Any, constant.value).get_values()))
+    return tuple(int(v) for v in constant.array.reshape(-1))

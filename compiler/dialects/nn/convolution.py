@@ -1,0 +1,171 @@
+"""Convolution and transposed convolution, of any spatial rank and number of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from .attributes import AutoPad
+from .base import ANY_TENSOR, INT, INTS, integer, ints
+from .shapes import DYNAMIC, Shape, known, merge_dim, same_element, shape_of, tensor
+from .window import WindowOp
+
+
+class ConvolutionOp(WindowOp):
+    """What both convolutions share: input, weight, bias, groups."""
+
+    input = operand_def(ANY_TENSOR)
+    weight = operand_def(ANY_TENSOR)
+    bias = opt_operand_def(ANY_TENSOR)
+    groups = prop_def(INT, default_value=integer(1))
+    result = result_def(ANY_TENSOR)
+
+    @property
+    def group_count(self) -> int:
+        return self.groups.value.data
+
+    @property
+    def kernel_shape(self) -> Shape:
+        return shape_of(self.weight)[2:]
+
+    def check_operands(self) -> None:
+        x, w = shape_of(self.input), shape_of(self.weight)
+        if len(x) < 3 or len(x) != len(w):
+            raise VerifyException(
+                f"input of rank {len(x)} and weight of rank {len(w)}: both need batch, channels and space"
+            )
+        self.check_window()
+        if self.group_count < 1:
+            raise VerifyException(f"groups must be at least 1, not {self.group_count}")
+        if self.bias is not None:
+            if len(shape_of(self.bias)) != 1:
+                raise VerifyException("bias must be of rank 1")
+            merge_dim(shape_of(self.bias)[0], self.output_channels, "bias length and output channels")
+
+    @property
+    def output_channels(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def input_channels(self) -> int:
+        shape = shape_of(self.input)
+        return shape[self.channel_axis(len(shape))]
+
+
+@irdl_op_definition
+class ConvOp(ConvolutionOp):
+    """Convolution (ONNX Conv; TensorFlow Conv2D, Conv3D, DepthwiseConv2dNative).
+
+    input `[N, C, *spatial]` (`layout nhwc`: `[N, *spatial, C]`), weight `[M, C/groups, *kernel]`, bias `[M]`,
+    result `[N, M, *output]`. With `groups = C` it is depthwise.
+
+    ```mlir
+    %y = nn.conv %x, %w, %b strides [2, 2] pads [1, 1, 1, 1] : (tensor<1x3x8x8xf32>, ...) -> tensor<1x16x4x4xf32>
+    ```
+    """
+
+    name = "nn.conv"
+
+    @property
+    def output_channels(self) -> int:
+        return shape_of(self.weight)[0]
+
+    @property
+    def is_depthwise(self) -> bool:
+        """One input channel per group, and more than one group."""
+        return self.group_count > 1 and shape_of(self.weight)[1] == 1
+
+    def infer(self) -> Sequence[Tensor]:
+        self.check_operands()
+        x, w = shape_of(self.input), shape_of(self.weight)
+        if known(w[1]):
+            merge_dim(self.input_channels, w[1] * self.group_count, "input channels and weight channels x groups")
+        if known(w[0]) and w[0] % self.group_count:
+            raise VerifyException(f"{w[0]} output channels are not divisible by {self.group_count} groups")
+        element = same_element(self.input, self.weight, self.bias)
+        return [tensor(element, self.arrange(x[0], w[0], self.window_output(self.spatial(x))))]
+
+
+@irdl_op_definition
+class ConvTransposeOp(ConvolutionOp):
+    """Transposed convolution (ONNX ConvTranspose; TensorFlow Conv2DBackpropInput).
+
+    input `[N, C, *spatial]`, weight `[C, M/groups, *kernel]`, bias `[M]`, result `[N, M, *output]` with
+    `output = stride*(input - 1) + output_padding + dilation*(kernel - 1) + 1 - begin - end`.
+    `output_shape` (spatial sizes) replaces pads: the total follows from it, the odd element goes to the begin unless
+    `auto_pad same_upper`.
+    """
+
+    name = "nn.conv_transpose"
+
+    output_padding = opt_prop_def(INTS)
+    output_shape = opt_prop_def(INTS)
+
+    @property
+    def output_channels(self) -> int:
+        per_group = shape_of(self.weight)[1]
+        return per_group * self.group_count if known(per_group) else DYNAMIC
+
+    @property
+    def output_padding_list(self) -> Shape:
+        return ints(self.output_padding, (0,) * self.spatial_rank)
+
+    def full_sizes(self, spatial: Sequence[int]) -> Shape:
+        """Output sizes before pads are cut off."""
+        rows = zip(
+            spatial, self.kernel_shape, self.stride_list, self.dilation_list, self.output_padding_list, strict=True
+        )
+        return tuple(
+            stride * (s - 1) + extra + d * (k - 1) + 1 if known(s) and known(k) else DYNAMIC
+            for s, k, stride, d, extra in rows
+        )
+
+    def output_sizes(self, spatial: Sequence[int]) -> Shape:
+        if self.output_shape is not None:
+            return ints(self.output_shape)
+        if self.auto_pad is not None:
+            return tuple(
+                s * stride if known(s) else DYNAMIC for s, stride in zip(spatial, self.stride_list, strict=True)
+            )
+        n, full = self.spatial_rank, self.full_sizes(spatial)
+        cut = [b + e for b, e in zip(self.pad_list[:n], self.pad_list[n:], strict=True)]
+        return tuple(f - c if known(f) else DYNAMIC for f, c in zip(full, cut, strict=True))
+
+    def resolved_pads(self, spatial: Sequence[int]) -> Shape | None:
+        """The pads for these sizes; may be negative where `output_shape` asks for more than the windows cover."""
+        if self.output_shape is None and self.auto_pad is None:
+            return self.pad_list
+        full, out = self.full_sizes(spatial), self.output_sizes(spatial)
+        if DYNAMIC in full or DYNAMIC in out:
+            return None
+        totals = [f - o for f, o in zip(full, out, strict=True)]
+        if self.auto_pad is not None:
+            totals = [max(t, 0) for t in totals]
+        upper = self.auto_pad is not None and self.auto_pad.data is AutoPad.SAME_UPPER
+        begins = [t // 2 if upper else t - t // 2 for t in totals]
+        return (*begins, *(t - b for t, b in zip(totals, begins, strict=True)))
+
+    def infer(self) -> Sequence[Tensor]:
+        self.check_operands()
+        x, w = shape_of(self.input), shape_of(self.weight)
+        merge_dim(self.input_channels, w[0], "input channels and weight channels")
+        if known(w[0]) and w[0] % self.group_count:
+            raise VerifyException(f"{w[0]} input channels are not divisible by {self.group_count} groups")
+        for name, values in (("output_padding", self.output_padding_list), ("output_shape", ints(self.output_shape))):
+            if values and len(values) != self.spatial_rank:
+                raise VerifyException(f"{name} has {len(values)} entries, expected {self.spatial_rank}")
+        sizes = self.output_sizes(self.spatial(x))
+        if any(known(s) and s < 0 for s in sizes):
+            raise VerifyException(f"pads cut off more than the output holds: {list(sizes)}")
+        element = same_element(self.input, self.weight, self.bias)
+        return [tensor(element, self.arrange(x[0], self.output_channels, sizes))]
+
+
+def multiplications(op: ConvOp) -> int:
+    """Products that one output element sums: channels per group times window, DYNAMIC when unknown."""
+    sizes = shape_of(op.weight)[1:]
+    return DYNAMIC if DYNAMIC in sizes else prod(sizes)

@@ -1,0 +1,409 @@
+"""Operations on single elements: activations, arithmetic, comparison, cast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import FloatAttr, i1
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from .attributes import PredicateAttr
+from .base import ANY_TENSOR, FLAG, REAL, NNOp, real
+from .shapes import broadcast, element_of, merge_shape, same_element, shape_of, tensor, tensor_of
+
+
+class UnaryOp(NNOp):
+    """One operand of any shape, a result of the same type."""
+
+    input = operand_def(ANY_TENSOR)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        return [tensor_of(self.input)]
+
+
+@irdl_op_definition
+class ReluOp(UnaryOp):
+    """`max(x, 0)` (ONNX Relu). Any shape and number type."""
+
+    name = "nn.relu"
+
+
+@irdl_op_definition
+class Relu6Op(UnaryOp):
+    """`min(max(x, 0), 6)` (TensorFlow Relu6, ONNX Clip(0, 6)). Any shape and number type."""
+
+    name = "nn.relu6"
+
+
+@irdl_op_definition
+class ClipOp(UnaryOp):
+    """`min(max(x, min), max)` (ONNX Clip with constant bounds). An absent bound does not bind. Any shape and number type."""
+
+    name = "nn.clip"
+
+    DOUBLES: ClassVar[frozenset[str]] = frozenset({"min", "max"})
+
+    min = opt_prop_def(REAL)
+    max = opt_prop_def(REAL)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return _number(self.min, float("-inf")), _number(self.max, float("inf"))
+
+
+def _number(attribute: FloatAttr | None, default: float) -> float:
+    return default if attribute is None else attribute.value.data
+
+
+@irdl_op_definition
+class LeakyReluOp(UnaryOp):
+    """`x` where positive, `alpha * x` elsewhere (ONNX LeakyRelu). Any float shape."""
+
+    name = "nn.leaky_relu"
+
+    alpha = prop_def(REAL, default_value=real(0.01))
+
+
+@irdl_op_definition
+class EluOp(UnaryOp):
+    """`x` where positive, `alpha * (exp(x) - 1)` elsewhere (ONNX Elu). Any float shape."""
+
+    name = "nn.elu"
+
+    alpha = prop_def(REAL, default_value=real(1.0))
+
+
+@irdl_op_definition
+class SeluOp(UnaryOp):
+    """`gamma * x` where positive, `gamma * alpha * (exp(x) - 1)` elsewhere (ONNX Selu). Any float shape."""
+
+    name = "nn.selu"
+
+    alpha = prop_def(REAL, default_value=real(1.67326319217681884765625))
+    gamma = prop_def(REAL, default_value=real(1.05070102214813232421875))
+
+
+@irdl_op_definition
+class HardSigmoidOp(UnaryOp):
+    """`max(0, min(1, alpha * x + beta))` (ONNX HardSigmoid). Any float shape."""
+
+    name = "nn.hard_sigmoid"
+
+    alpha = prop_def(REAL, default_value=real(0.2))
+    beta = prop_def(REAL, default_value=real(0.5))
+
+
+@irdl_op_definition
+class HardSwishOp(UnaryOp):
+    """`x * max(0, min(1, x / 6 + 0.5))` (ONNX HardSwish). Any float shape."""
+
+    name = "nn.hard_swish"
+
+
+@irdl_op_definition
+class GeluOp(UnaryOp):
+    """`x * Phi(x)` by the error function, or with `tanh_approximation` by tanh (ONNX Gelu). Any float shape."""
+
+    name = "nn.gelu"
+
+    tanh_approximation = opt_prop_def(FLAG)
+
+
+@irdl_op_definition
+class SigmoidOp(UnaryOp):
+    """`1 / (1 + exp(-x))` (ONNX Sigmoid). Any float shape."""
+
+    name = "nn.sigmoid"
+
+
+@irdl_op_definition
+class TanhOp(UnaryOp):
+    """Hyperbolic tangent (ONNX Tanh). Any float shape."""
+
+    name = "nn.tanh"
+
+
+@irdl_op_definition
+class SoftplusOp(UnaryOp):
+    """`log(exp(x) + 1)` (ONNX Softplus). Any float shape."""
+
+    name = "nn.softplus"
+
+
+@irdl_op_definition
+class SoftsignOp(UnaryOp):
+    """`x / (1 + |x|)` (ONNX Softsign). Any float shape."""
+
+    name = "nn.softsign"
+
+
+@irdl_op_definition
+class MishOp(UnaryOp):
+    """`x * tanh(log(1 + exp(x)))` (ONNX Mish). Any float shape."""
+
+    name = "nn.mish"
+
+
+@irdl_op_definition
+class ErfOp(UnaryOp):
+    """The error function (ONNX Erf). Any float shape."""
+
+    name = "nn.erf"
+
+
+@irdl_op_definition
+class ExpOp(UnaryOp):
+    """`e^x` (ONNX Exp). Any float shape."""
+
+    name = "nn.exp"
+
+
+@irdl_op_definition
+class LogOp(UnaryOp):
+    """Natural logarithm (ONNX Log). Any float shape."""
+
+    name = "nn.log"
+
+
+@irdl_op_definition
+class SqrtOp(UnaryOp):
+    """Square root (ONNX Sqrt). Any float shape."""
+
+    name = "nn.sqrt"
+
+
+@irdl_op_definition
+class RsqrtOp(UnaryOp):
+    """`1 / sqrt(x)` (TensorFlow Rsqrt). Any float shape."""
+
+    name = "nn.rsqrt"
+
+
+@irdl_op_definition
+class ReciprocalOp(UnaryOp):
+    """`1 / x` (ONNX Reciprocal). Any float shape."""
+
+    name = "nn.reciprocal"
+
+
+@irdl_op_definition
+class NegOp(UnaryOp):
+    """`-x` (ONNX Neg). Any shape and signed number type."""
+
+    name = "nn.neg"
+
+
+@irdl_op_definition
+class AbsOp(UnaryOp):
+    """`|x|` (ONNX Abs). Any shape and number type."""
+
+    name = "nn.abs"
+
+
+@irdl_op_definition
+class FloorOp(UnaryOp):
+    """The largest integer not above x (ONNX Floor). Any float shape."""
+
+    name = "nn.floor"
+
+
+@irdl_op_definition
+class CeilOp(UnaryOp):
+    """The smallest integer not below x (ONNX Ceil). Any float shape."""
+
+    name = "nn.ceil"
+
+
+@irdl_op_definition
+class RoundOp(UnaryOp):
+    """The nearest integer, halves to even (ONNX Round). Any float shape."""
+
+    name = "nn.round"
+
+
+@irdl_op_definition
+class NotOp(UnaryOp):
+    """Logical negation (ONNX Not). Any shape of i1."""
+
+    name = "nn.not"
+
+    def infer(self) -> Sequence[Tensor]:
+        if element_of(self.input) != i1:
+            raise VerifyException("input must be of i1")
+        return super().infer()
+
+
+@irdl_op_definition
+class PReluOp(NNOp):
+    """`x` where positive, `slope * x` elsewhere (ONNX PRelu). input of any shape, slope broadcasts to it, result as input."""
+
+    name = "nn.prelu"
+
+    input = operand_def(ANY_TENSOR)
+    slope = operand_def(ANY_TENSOR)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        same_element(self.input, self.slope)
+        x = shape_of(self.input)
+        merge_shape(x, broadcast(x, shape_of(self.slope)), "input and broadcast slope")
+        return [tensor_of(self.input)]
+
+
+class BinaryOp(NNOp):
+    """Two operands of one element type; shapes broadcast as in numpy."""
+
+    lhs = operand_def(ANY_TENSOR)
+    rhs = operand_def(ANY_TENSOR)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        return [tensor(same_element(self.lhs, self.rhs), broadcast(shape_of(self.lhs), shape_of(self.rhs)))]
+
+
+@irdl_op_definition
+class AddOp(BinaryOp):
+    """`lhs + rhs`, broadcasting (ONNX Add)."""
+
+    name = "nn.add"
+
+
+@irdl_op_definition
+class SubOp(BinaryOp):
+    """`lhs - rhs`, broadcasting (ONNX Sub)."""
+
+    name = "nn.sub"
+
+
+@irdl_op_definition
+class MulOp(BinaryOp):
+    """`lhs * rhs`, broadcasting (ONNX Mul)."""
+
+    name = "nn.mul"
+
+
+@irdl_op_definition
+class DivOp(BinaryOp):
+    """`lhs / rhs`, broadcasting; integers truncate towards zero (ONNX Div)."""
+
+    name = "nn.div"
+
+
+@irdl_op_definition
+class MinOp(BinaryOp):
+    """The smaller one, broadcasting; NaN wins (ONNX Min of two)."""
+
+    name = "nn.min"
+
+
+@irdl_op_definition
+class MaxOp(BinaryOp):
+    """The larger one, broadcasting; NaN wins (ONNX Max of two)."""
+
+    name = "nn.max"
+
+
+@irdl_op_definition
+class PowOp(NNOp):
+    """`lhs ^ rhs`, broadcasting; the exponent may be of another number type (ONNX Pow). Result has the base's type."""
+
+    name = "nn.pow"
+
+    lhs = operand_def(ANY_TENSOR)
+    rhs = operand_def(ANY_TENSOR)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        return [tensor(element_of(self.lhs), broadcast(shape_of(self.lhs), shape_of(self.rhs)))]
+
+
+class LogicalOp(BinaryOp):
+    def infer(self) -> Sequence[Tensor]:
+        if same_element(self.lhs, self.rhs) != i1:
+            raise VerifyException("operands must be of i1")
+        return super().infer()
+
+
+@irdl_op_definition
+class AndOp(LogicalOp):
+    """Logical and of i1, broadcasting (ONNX And)."""
+
+    name = "nn.and"
+
+
+@irdl_op_definition
+class OrOp(LogicalOp):
+    """Logical or of i1, broadcasting (ONNX Or)."""
+
+    name = "nn.or"
+
+
+@irdl_op_definition
+class CompareOp(NNOp):
+    """`lhs predicate rhs`, broadcasting, with a result of i1 (ONNX Equal, Less, Greater, LessOrEqual, GreaterOrEqual)."""
+
+    name = "nn.compare"
+
+    lhs = operand_def(ANY_TENSOR)
+    rhs = operand_def(ANY_TENSOR)
+    predicate = prop_def(PredicateAttr)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        same_element(self.lhs, self.rhs)
+        return [tensor(i1, broadcast(shape_of(self.lhs), shape_of(self.rhs)))]
+
+
+@irdl_op_definition
+class WhereOp(NNOp):
+    """`on_true` where condition holds, else `on_false`; all three broadcast (ONNX Where). condition is i1."""
+
+    name = "nn.where"
+
+    condition = operand_def(ANY_TENSOR)
+    on_true = operand_def(ANY_TENSOR)
+    on_false = operand_def(ANY_TENSOR)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        if element_of(self.condition) != i1:
+            raise VerifyException("condition must be of i1")
+        element = same_element(self.on_true, self.on_false)
+        return [tensor(element, broadcast(*(shape_of(v) for v in self.operands)))]
+
+
+@irdl_op_definition
+class CastOp(NNOp):
+    """Converts elements to the result's type (ONNX Cast). Floats to integers truncate; to i1, everything but 0 is true."""
+
+    name = "nn.cast"
+
+    input = operand_def(ANY_TENSOR)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        return [tensor(element_of(self.result), shape_of(self.input))]
+
+
+ACTIVATIONS: tuple[type[NNOp], ...] = (
+    ReluOp,
+    Relu6Op,
+    ClipOp,
+    LeakyReluOp,
+    PReluOp,
+    EluOp,
+    SeluOp,
+    HardSigmoidOp,
+    HardSwishOp,
+    GeluOp,
+    SigmoidOp,
+    TanhOp,
+    SoftplusOp,
+    SoftsignOp,
+    MishOp,
+)
+"""What can follow a computing operation as its activation function."""

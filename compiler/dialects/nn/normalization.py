@@ -1,0 +1,178 @@
+"""Normalizations and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from .base import ANY_TENSOR, INT, REAL, NNOp, integer, real
+from .shapes import axis_of, broadcast, known, merge_dim, same_element, shape_of, tensor_of
+from .window import LayoutOp
+
+
+@irdl_op_definition
+class BatchNormOp(LayoutOp):
+    """Batch normalization of inference (ONNX BatchNormalization, TensorFlow FusedBatchNormV3 with is_training=false).
+
+    `(x - mean) / sqrt(variance + epsilon) * scale + offset` per channel. input `[N, C, ...]` (`layout nhwc`: channels last),
+    the four parameters `[C]` (float32 beside a float16 input is allowed), result as input.
+    """
+
+    name = "nn.batch_norm"
+
+    input = operand_def(ANY_TENSOR)
+    scale = operand_def(ANY_TENSOR)
+    offset = operand_def(ANY_TENSOR)
+    mean = operand_def(ANY_TENSOR)
+    variance = operand_def(ANY_TENSOR)
+    epsilon = prop_def(REAL, default_value=real(1e-5))
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        x = shape_of(self.input)
+        if len(x) < 2:
+            raise VerifyException(f"input must be of rank 2 or more, not {len(x)}")
+        channels = x[self.channel_axis(len(x))]
+        for name in ("scale", "offset", "mean", "variance"):
+            shape = shape_of(getattr(self, name))
+            if len(shape) != 1:
+                raise VerifyException(f"{name} must be of rank 1, not {len(shape)}")
+            merge_dim(channels, shape[0], f"channels and {name} length")
+        return [tensor_of(self.input)]
+
+
+@irdl_op_definition
+class InstanceNormOp(LayoutOp):
+    """Normalizes each channel of each sample by its own mean and variance (ONNX InstanceNormalization).
+
+    input `[N, C, *spatial]`, scale and bias `[C]`, result as input.
+    """
+
+    name = "nn.instance_norm"
+
+    input = operand_def(ANY_TENSOR)
+    scale = operand_def(ANY_TENSOR)
+    bias = operand_def(ANY_TENSOR)
+    epsilon = prop_def(REAL, default_value=real(1e-5))
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        _check_channels(self, {"scale": self.scale, "bias": self.bias})
+        same_element(self.input, self.scale, self.bias)
+        return [tensor_of(self.input)]
+
+
+@irdl_op_definition
+class GroupNormOp(LayoutOp):
+    """Normalizes groups of channels of each sample (ONNX GroupNormalization, opset 21: scale and bias per channel).
+
+    input `[N, C, *spatial]`, scale and bias `[C]`, `num_groups` divides C, result as input.
+    """
+
+    name = "nn.group_norm"
+
+    input = operand_def(ANY_TENSOR)
+    scale = operand_def(ANY_TENSOR)
+    bias = operand_def(ANY_TENSOR)
+    num_groups = prop_def(INT)
+    epsilon = prop_def(REAL, default_value=real(1e-5))
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        channels = _check_channels(self, {"scale": self.scale, "bias": self.bias})
+        groups = self.num_groups.value.data
+        if groups < 1 or (known(channels) and channels % groups):
+            raise VerifyException(f"{channels} channels are not divisible into {groups} groups")
+        same_element(self.input, self.scale, self.bias)
+        return [tensor_of(self.input)]
+
+
+def _check_channels(op: LayoutOp, parameters: dict[str, object]) -> int:
+    x = shape_of(op.operands[0])
+    if len(x) < 2:
+        raise VerifyException(f"input must be of rank 2 or more, not {len(x)}")
+    channels = x[op.channel_axis(len(x))]
+    for name, value in zip(parameters, op.operands[1:], strict=True):
+        shape = shape_of(value)
+        if len(shape) != 1:
+            raise VerifyException(f"{name} must be of rank 1, not {len(shape)}")
+        channels = merge_dim(channels, shape[0], f"channels and {name} length")
+    return channels
+
+
+@irdl_op_definition
+class LayerNormOp(NNOp):
+    """Normalizes over the axes from `axis` on (ONNX LayerNormalization).
+
+    input `[d0, ..., dn]`, scale and bias broadcast to the input, result as input. Mean and variance are taken in float32
+    or wider.
+    """
+
+    name = "nn.layer_norm"
+
+    input = operand_def(ANY_TENSOR)
+    scale = operand_def(ANY_TENSOR)
+    bias = opt_operand_def(ANY_TENSOR)
+    axis = prop_def(INT, default_value=integer(-1))
+    epsilon = prop_def(REAL, default_value=real(1e-5))
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        x = shape_of(self.input)
+        axis_of(self.axis.value.data, len(x))
+        for name, value in (("scale", self.scale), ("bias", self.bias)):
+            if value is not None and len(broadcast(x, shape_of(value))) != len(x):
+                raise VerifyException(f"{name} does not broadcast to the input")
+        same_element(self.input, self.scale, self.bias)
+        return [tensor_of(self.input)]
+
+
+@irdl_op_definition
+class LRNOp(LayoutOp):
+    """Local response normalization across channels (ONNX LRN; TensorFlow LRN with `alpha*size`).
+
+    `x / (bias + alpha/size * sum of squares of the size nearest channels)^beta`. input `[N, C, *spatial]`, result as input.
+    """
+
+    name = "nn.lrn"
+
+    input = operand_def(ANY_TENSOR)
+    size = prop_def(INT)
+    alpha = prop_def(REAL, default_value=real(1e-4))
+    beta = prop_def(REAL, default_value=real(0.75))
+    bias = prop_def(REAL, default_value=real(1.0))
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        if len(shape_of(self.input)) < 2:
+            raise VerifyException("input must be of rank 2 or more")
+        if self.size.value.data < 1:
+            raise VerifyException(f"size must be at least 1, not {self.size.value.data}")
+        return [tensor_of(self.input)]
+
+
+class SoftmaxLikeOp(NNOp):
+    input = operand_def(ANY_TENSOR)
+    axis = prop_def(INT, default_value=integer(-1))
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        axis_of(self.axis.value.data, len(shape_of(self.input)))
+        return [tensor_of(self.input)]
+
+
+@irdl_op_definition
+class SoftmaxOp(SoftmaxLikeOp):
+    """`exp(x - max) / sum(exp(x - max))` along one axis (ONNX Softmax, opset 13). input of any shape, result as input."""
+
+    name = "nn.softmax"
+
+
+@irdl_op_definition
+class LogSoftmaxOp(SoftmaxLikeOp):
+    """The logarithm of softmax, along one axis (ONNX LogSoftmax, opset 13). input of any shape, result as input."""
+
+    name = "nn.log_softmax"

@@ -1,0 +1,46 @@
+"""Operations of the source framework that `nn` has no word for: carried, not refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from xdsl.dialects.builtin import DictionaryAttr
+from xdsl.ir import SSAValue
+from xdsl.irdl import base, irdl_op_definition, opt_prop_def, prop_def, var_operand_def, var_result_def
+
+from ...dtypes import Tensor
+from .base import ANY_TENSOR, INT, INTS, TEXT, NNOp, ints
+
+
+@irdl_op_definition
+class OpaqueOp(NNOp):
+    """An operator of the source framework with its attributes, run by the framework's own reference.
+
+    operands and results of any shape; result types are what the frontend found. `present` tells, where optional inputs are
+    absent, which of the operator's inputs the operands are (1 present, 0 absent); `version` is its opset. Exported unchanged
+    to its own framework, an error in any other target, never quantized.
+
+    ```mlir
+    %i = nn.opaque %x framework "onnx" op_type "NonZero" version 13 : (tensor<4xf32>) -> tensor<1x?xi64>
+    ```
+    """
+
+    name = "nn.opaque"
+
+    inputs = var_operand_def(ANY_TENSOR)
+    framework = prop_def(TEXT)
+    op_type = prop_def(TEXT)
+    domain = opt_prop_def(TEXT)
+    version = opt_prop_def(INT)
+    present = opt_prop_def(INTS)
+    attrs = opt_prop_def(base(DictionaryAttr))
+    outputs = var_result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        return [cast(Tensor, t) for t in self.result_types]
+
+    def arguments(self) -> list[SSAValue | None]:
+        """The operator's inputs in order, None for an absent one."""
+        rest = iter(self.inputs)
+        return [next(rest) if p else None for p in ints(self.present, (1,) * len(self.inputs))]

@@ -1,0 +1,84 @@
+"""Pooling over windows, and over all of space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from .base import ANY_TENSOR, FLAG, INTS, ints
+from .shapes import Shape, shape_of, tensor, tensor_of
+from .window import LayoutOp, WindowOp
+
+
+class PoolOp(WindowOp):
+    """A window over each channel. `ceil_mode` rounds output sizes up, less a window that starts in the end padding."""
+
+    input = operand_def(ANY_TENSOR)
+    kernel = prop_def(INTS)
+    ceil_mode = opt_prop_def(FLAG)
+    result = result_def(ANY_TENSOR)
+
+    @property
+    def kernel_shape(self) -> Shape:
+        return ints(self.kernel)
+
+    def infer(self) -> Sequence[Tensor]:
+        x = shape_of(self.input)
+        if len(x) != self.spatial_rank + 2:
+            raise VerifyException(f"input of rank {len(x)} and a kernel of {self.spatial_rank} axes")
+        self.check_window()
+        sizes = self.window_output(self.spatial(x), ceil=self.ceil_mode is not None)
+        channels = x[self.channel_axis(len(x))]
+        return [tensor(tensor_of(self.input).element_type, self.arrange(x[0], channels, sizes))]
+
+
+@irdl_op_definition
+class MaxPoolOp(PoolOp):
+    """The largest element of each window; padding never wins (ONNX MaxPool without indices, TensorFlow MaxPool).
+
+    input `[N, C, *spatial]` (`layout nhwc`: channels last), result `[N, C, *output]`.
+    """
+
+    name = "nn.max_pool"
+
+
+@irdl_op_definition
+class AveragePoolOp(PoolOp):
+    """The mean of each window (ONNX AveragePool, TensorFlow AvgPool).
+
+    input `[N, C, *spatial]`, result `[N, C, *output]`. Padding counts as zeros with `count_include_pad`, else not at all;
+    what `ceil_mode` adds beyond the padding never counts.
+    """
+
+    name = "nn.average_pool"
+
+    count_include_pad = opt_prop_def(FLAG)
+
+
+class GlobalPoolOp(LayoutOp):
+    input = operand_def(ANY_TENSOR)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        x = shape_of(self.input)
+        if len(x) < 2:
+            raise VerifyException("input must be of rank 2 or more")
+        channels = x[self.channel_axis(len(x))]
+        return [tensor(tensor_of(self.input).element_type, self.arrange(x[0], channels, (1,) * (len(x) - 2)))]
+
+
+@irdl_op_definition
+class GlobalAveragePoolOp(GlobalPoolOp):
+    """The mean over all spatial axes, kept as size 1 (ONNX GlobalAveragePool). `[N, C, *spatial]` to `[N, C, 1, ...]`."""
+
+    name = "nn.global_average_pool"
+
+
+@irdl_op_definition
+class GlobalMaxPoolOp(GlobalPoolOp):
+    """The largest element over all spatial axes, kept as size 1 (ONNX GlobalMaxPool). Shapes as global_average_pool."""
+
+    name = "nn.global_max_pool"

@@ -1,0 +1,105 @@
+"""Quantization: where values are observed, and the steps from reals to integers and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerType
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor, is_float
+from ...weights import Weight
+from .attributes import ParamsSourceAttr, QParamsAttr, RangeAttr
+from .base import ANY_TENSOR, FLAG, INT, TEXT, NNOp, integer
+from .shapes import axis_of, element_of, merge_dim, shape_of, tensor, tensor_of
+
+
+@irdl_op_definition
+class ObserveOp(NNOp):
+    """A quantization point: an identity on a value, for those consumers that share one observer specification.
+
+    input of any float shape, result as input. `point` is `"layer:operand"` of the (first) consumer, `observer` the algorithm,
+    `bits` and `symmetric` the specification. Calibration adds `range`, `qparams` and `source`; points with one `group` carry
+    equal parameters.
+    """
+
+    name = "nn.observe"
+
+    KEYWORDS: ClassVar[Mapping[str, str]] = {"point": "as", "observer": "by", "qparams": "gives", "source": "given"}
+
+    input = operand_def(ANY_TENSOR)
+    point = prop_def(TEXT)
+    observer = prop_def(TEXT)
+    bits = prop_def(INT, default_value=integer(8))
+    symmetric = opt_prop_def(FLAG)
+    range = opt_prop_def(RangeAttr)
+    qparams = opt_prop_def(QParamsAttr)
+    source = opt_prop_def(ParamsSourceAttr)
+    group = opt_prop_def(TEXT)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        if not is_float(element_of(self.input)):
+            raise VerifyException("only float values are observed")
+        return [tensor_of(self.input)]
+
+
+class QParamsOp(NNOp):
+    def check_axis(self, qparams: QParamsAttr) -> None:
+        """The axis exists and has one scale per index."""
+        p, shape = qparams.data, shape_of(self.operands[0])
+        if p.axis is None:
+            return
+        axis = axis_of(p.axis, len(shape))
+        if not isinstance(p.scale, Weight):
+            merge_dim(shape[axis], len(p.scale), f"size of axis {axis} and number of scales")
+
+
+@irdl_op_definition
+class QuantizeOp(QParamsOp):
+    """`saturate(round_half_even(x / scale) + zero_point)` (ONNX QuantizeLinear).
+
+    input of any float shape, result of the same shape in the storage type of `qparams`.
+    """
+
+    name = "nn.quantize"
+
+    KEYWORDS: ClassVar[Mapping[str, str]] = {"qparams": "by", "source": "given"}
+
+    input = operand_def(ANY_TENSOR)
+    qparams = prop_def(QParamsAttr)
+    source = opt_prop_def(ParamsSourceAttr)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        if not is_float(element_of(self.input)):
+            raise VerifyException("input must be of a float type")
+        self.check_axis(self.qparams)
+        return [tensor(self.qparams.data.storage, shape_of(self.input))]
+
+
+@irdl_op_definition
+class DequantizeOp(QParamsOp):
+    """`(q - zero_point) * scale` (ONNX DequantizeLinear).
+
+    input of any shape in the storage type of `qparams`, result of the same shape in float32, or in the declared float type.
+    """
+
+    name = "nn.dequantize"
+
+    KEYWORDS: ClassVar[Mapping[str, str]] = {"qparams": "by"}
+
+    input = operand_def(ANY_TENSOR)
+    qparams = prop_def(QParamsAttr)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        storage: IntegerType = self.qparams.data.storage
+        if element_of(self.input) != storage:
+            raise VerifyException(f"input is of {element_of(self.input)}, the parameters are for {storage}")
+        if not is_float(element_of(self.result)):
+            raise VerifyException("result must be of a float type")
+        self.check_axis(self.qparams)
+        return [tensor(element_of(self.result), shape_of(self.input))]

@@ -1,0 +1,595 @@
+"""Data movement, shapes and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from .attributes import (
+    Coordinates,
+    CoordinatesAttr,
+    DepthMode,
+    DepthModeAttr,
+    Nearest,
+    NearestAttr,
+    PadMode,
+    PadModeAttr,
+    RealsAttr,
+    ResizeMode,
+    ResizeModeAttr,
+)
+from .base import ANY_TENSOR, FLAG, INT, INTS, REAL, NNOp, double, integer, ints, real
+from .constant import constant_ints
+from .shapes import (
+    DYNAMIC,
+    Shape,
+    axes_of,
+    axis_of,
+    broadcast,
+    element_of,
+    known,
+    merge_dim,
+    same_element,
+    shape_of,
+    size,
+    static,
+    tensor,
+    text,
+)
+from .window import LayoutOp
+
+
+@irdl_op_definition
+class ConcatOp(NNOp):
+    """Joins tensors along one axis (ONNX Concat). inputs agree in all other sizes."""
+
+    name = "nn.concat"
+
+    inputs = var_operand_def(ANY_TENSOR)
+    axis = prop_def(INT)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        if not self.inputs:
+            raise VerifyException("expected at least one input")
+        shapes = [shape_of(v) for v in self.inputs]
+        rank = len(shapes[0])
+        if any(len(s) != rank for s in shapes):
+            raise VerifyException(f"inputs {', '.join(map(text, shapes))} differ in rank")
+        axis = axis_of(self.axis.value.data, rank)
+        joined = list(shapes[0])
+        for shape in shapes[1:]:
+            for i, d in enumerate(shape):
+                if i == axis:
+                    joined[i] = joined[i] + d if known(joined[i]) and known(d) else DYNAMIC
+                else:
+                    joined[i] = merge_dim(joined[i], d, f"sizes of axis {i}")
+        return [tensor(same_element(*self.inputs), joined)]
+
+
+@irdl_op_definition
+class SplitOp(NNOp):
+    """Cuts a tensor along one axis into parts of the given sizes (ONNX Split, TensorFlow SplitV), one result each."""
+
+    name = "nn.split"
+
+    input = operand_def(ANY_TENSOR)
+    axis = prop_def(INT, default_value=integer(0))
+    sizes = prop_def(INTS)
+    parts = var_result_def(ANY_TENSOR)
+
+    @classmethod
+    def result_count(cls, properties: dict[str, Attribute | None]) -> int:
+        sizes = properties.get("sizes")
+        return len(sizes) if isinstance(sizes, DenseArrayBase) else 1  # pyright: ignore[reportUnknownArgumentType]
+
+    def infer(self) -> Sequence[Tensor]:
+        x = shape_of(self.input)
+        axis = axis_of(self.axis.value.data, len(x))
+        sizes = ints(self.sizes)
+        if any(s < 0 for s in sizes):
+            raise VerifyException(f"sizes {list(sizes)} must not be negative")
+        merge_dim(x[axis], sum(sizes), "size of the axis and sum of the parts")
+        return [tensor(element_of(self.input), (*x[:axis], s, *x[axis + 1 :])) for s in sizes]
+
+
+@irdl_op_definition
+class SliceOp(NNOp):
+    """Takes ranges of some axes, with steps of either sign (ONNX Slice with constant ranges).
+
+    Begins and ends count from the end when negative and are clamped; `axes` absent means the first ones, `steps` ones.
+    """
+
+    name = "nn.slice"
+
+    input = operand_def(ANY_TENSOR)
+    starts = prop_def(INTS)
+    ends = prop_def(INTS)
+    axes = opt_prop_def(INTS)
+    steps = opt_prop_def(INTS)
+    result = result_def(ANY_TENSOR)
+
+    def slices(self, rank: int) -> tuple[slice, ...]:
+        """One Python slice per axis of the input. Raises VerifyException when the lists do not fit together."""
+        starts, ends = ints(self.starts), ints(self.ends)
+        axes = axes_of(ints(self.axes, range(len(starts))), rank)
+        steps = ints(self.steps, (1,) * len(starts))
+        if not len(starts) == len(ends) == len(axes) == len(steps):
+            raise VerifyException("starts, ends, axes and steps differ in length")
+        if 0 in steps:
+            raise VerifyException("steps must not be 0")
+        result = [slice(None)] * rank
+        for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+            result[axis] = slice(start, _open_end(end, step), step)
+        return tuple(result)
+
+    def infer(self) -> Sequence[Tensor]:
+        x = shape_of(self.input)
+        shape = [
+            d if s == slice(None) else (len(range(*s.indices(d))) if known(d) else DYNAMIC)
+            for d, s in zip(x, self.slices(len(x)), strict=True)
+        ]
+        return [tensor(element_of(self.input), shape)]
+
+
+def _open_end(end: int, step: int) -> int | None:
+    """Python has no number for "past the first element" with a negative step; a far negative end means that."""
+    return None if step < 0 and end <= -(2**31) else end
+
+
+@irdl_op_definition
+class GatherOp(NNOp):
+    """Picks slices of `axis` by index, negative ones from the end (ONNX Gather).
+
+    input `[..., A, ...]`, indices of any integer shape, result: the indices' shape in place of the axis.
+    """
+
+    name = "nn.gather"
+
+    input = operand_def(ANY_TENSOR)
+    indices = operand_def(ANY_TENSOR)
+    axis = prop_def(INT, default_value=integer(0))
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        x = shape_of(self.input)
+        axis = axis_of(self.axis.value.data, len(x))
+        return [tensor(element_of(self.input), (*x[:axis], *shape_of(self.indices), *x[axis + 1 :]))]
+
+
+@irdl_op_definition
+class ReshapeOp(NNOp):
+    """The same elements in another shape (ONNX Reshape).
+
+    The shape is the property `to`, or a run-time operand. One entry may be -1 (what is left); 0 copies the input's size
+    unless `allow_zero`.
+    """
+
+    name = "nn.reshape"
+
+    input = operand_def(ANY_TENSOR)
+    shape = opt_operand_def(ANY_TENSOR)
+    to = opt_prop_def(INTS)
+    allow_zero = opt_prop_def(FLAG)
+    result = result_def(ANY_TENSOR)
+
+    def target(self) -> tuple[int, ...] | None:
+        """The shape asked for, when it is known at compile time."""
+        return ints(self.to) if self.to is not None else _constant(self.shape)
+
+    def infer(self) -> Sequence[Tensor]:
+        if (self.to is None) == (self.shape is None):
+            raise VerifyException("expected either a shape operand or the property 'to'")
+        x = shape_of(self.input)
+        if (target := self.target()) is None:
+            return [tensor(element_of(self.input), _runtime_shape(self.shape, self.result))]
+        return [tensor(element_of(self.input), reshaped(x, target, self.allow_zero is not None))]
+
+
+def _constant(value: SSAValue | None) -> tuple[int, ...] | None:
+    return None if value is None else constant_ints(value)
+
+
+def _runtime_shape(shape: SSAValue | None, result: SSAValue) -> Shape:
+    """What is known of a shape that an operand gives at run time: its rank, and what the result's type already says."""
+    rank = shape_of(shape)[0] if shape is not None and len(shape_of(shape)) == 1 else DYNAMIC
+    declared = shape_of(result)
+    if not known(rank) or rank == len(declared):
+        return declared
+    return (DYNAMIC,) * rank
+
+
+def reshaped(x: Shape, target: Sequence[int], allow_zero: bool = False) -> Shape:
+    """The shape that `target` (with -1 and 0) gives to a tensor of shape x. Raises VerifyException when sizes differ."""
+    if target.count(-1) > 1 or min((0, *target)) < -1:
+        raise VerifyException(f"shape {list(target)} is malformed")
+    shape = list(target)
+    copied: list[int] = []
+    for i, d in enumerate(target):
+        if d == 0 and not allow_zero:
+            if i >= len(x):
+                raise VerifyException(f"shape {list(target)} copies axis {i} of a tensor of rank {len(x)}")
+            shape[i] = x[i]
+            copied.append(i)
+    if -1 not in target:
+        if static(x) and static(shape) and prod(x) != prod(shape):
+            raise VerifyException(f"{text(x)} has {prod(x)} elements, {text(shape)} has {prod(shape)}")
+        return tuple(shape)
+    hole = target.index(-1)
+    # copied axes cancel on both sides, so that an unknown batch does not hide what is left
+    left = [d for i, d in enumerate(x) if i not in copied]
+    rest = [d for i, d in enumerate(shape) if i not in (*copied, hole)]
+    if not static(left) or not static(rest):
+        shape[hole] = DYNAMIC
+        return tuple(shape)
+    if prod(rest) == 0 or prod(left) % prod(rest):
+        raise VerifyException(f"{text(x)} cannot be reshaped to {list(target)}")
+    shape[hole] = prod(left) // prod(rest)
+    return tuple(shape)
+
+
+@irdl_op_definition
+class ExpandOp(NNOp):
+    """Broadcasts to a shape, in both directions (ONNX Expand). The shape is the property `to`, or a run-time operand."""
+
+    name = "nn.expand"
+
+    input = operand_def(ANY_TENSOR)
+    shape = opt_operand_def(ANY_TENSOR)
+    to = opt_prop_def(INTS)
+    result = result_def(ANY_TENSOR)
+
+    def target(self) -> tuple[int, ...] | None:
+        return ints(self.to) if self.to is not None else _constant(self.shape)
+
+    def infer(self) -> Sequence[Tensor]:
+        if (self.to is None) == (self.shape is None):
+            raise VerifyException("expected either a shape operand or the property 'to'")
+        if (target := self.target()) is None:
+            return [tensor(element_of(self.input), _runtime_shape(self.shape, self.result))]
+        return [tensor(element_of(self.input), broadcast(shape_of(self.input), target))]
+
+
+@irdl_op_definition
+class TransposeOp(NNOp):
+    """Reorders axes: result axis i is input axis `perm[i]` (ONNX Transpose)."""
+
+    name = "nn.transpose"
+
+    input = operand_def(ANY_TENSOR)
+    perm = prop_def(INTS)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        x, perm = shape_of(self.input), ints(self.perm)
+        if sorted(perm) != list(range(len(x))):
+            raise VerifyException(f"perm {list(perm)} is no permutation of {len(x)} axes")
+        return [tensor(element_of(self.input), [x[p] for p in perm])]
+
+
+@irdl_op_definition
+class FlattenOp(NNOp):
+    """Two axes: the product of the sizes before `axis`, and of those from it on (ONNX Flatten)."""
+
+    name = "nn.flatten"
+
+    input = operand_def(ANY_TENSOR)
+    axis = prop_def(INT, default_value=integer(1))
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        x = shape_of(self.input)
+        axis = self.axis.value.data
+        if not -len(x) <= axis <= len(x):
+            raise VerifyException(f"axis {axis} is out of range for rank {len(x)}")
+        axis = axis + len(x) if axis < 0 else axis
+        return [tensor(element_of(self.input), (size(x[:axis]), size(x[axis:])))]
+
+
+@irdl_op_definition
+class SqueezeOp(NNOp):
+    """Drops axes of size 1; `axes` absent means all of them (ONNX Squeeze)."""
+
+    name = "nn.squeeze"
+
+    input = operand_def(ANY_TENSOR)
+    axes = opt_prop_def(INTS)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        x = shape_of(self.input)
+        if self.axes is None:
+            if not static(x):
+                raise VerifyException("axes are needed where sizes are not known")
+            return [tensor(element_of(self.input), [d for d in x if d != 1])]
+        axes = axes_of(ints(self.axes), len(x))
+        for axis in axes:
+            merge_dim(x[axis], 1, f"size of axis {axis} and")
+        return [tensor(element_of(self.input), [d for i, d in enumerate(x) if i not in axes])]
+
+
+@irdl_op_definition
+class UnsqueezeOp(NNOp):
+    """Inserts axes of size 1; `axes` count in the result (ONNX Unsqueeze)."""
+
+    name = "nn.unsqueeze"
+
+    input = operand_def(ANY_TENSOR)
+    axes = prop_def(INTS)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        x = shape_of(self.input)
+        axes = axes_of(ints(self.axes), len(x) + len(ints(self.axes)))
+        rest = iter(x)
+        shape = [1 if i in axes else next(rest) for i in range(len(x) + len(axes))]
+        return [tensor(element_of(self.input), shape)]
+
+
+@irdl_op_definition
+class PadOp(NNOp):
+    """Adds elements around a tensor, or takes them away where negative (ONNX Pad with constant pads).
+
+    `pads` lists all begins, then all ends, for every axis; `value` is what `mode constant` fills in.
+    """
+
+    name = "nn.pad"
+
+    DOUBLES: ClassVar[frozenset[str]] = frozenset({"value"})
+
+    input = operand_def(ANY_TENSOR)
+    pads = prop_def(INTS)
+    mode = prop_def(PadModeAttr, default_value=PadModeAttr(PadMode.CONSTANT))
+    value = prop_def(REAL, default_value=double(0.0))
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        x, pads = shape_of(self.input), ints(self.pads)
+        if len(pads) != 2 * len(x):
+            raise VerifyException(f"pads has {len(pads)} entries, expected {2 * len(x)}")
+        shape = [d + b + e if known(d) else DYNAMIC for d, b, e in zip(x, pads[: len(x)], pads[len(x) :], strict=True)]
+        if any(known(d) and d < 0 for d in shape):
+            raise VerifyException(f"pads take more away than there is: {shape}")
+        return [tensor(element_of(self.input), shape)]
+
+
+@irdl_op_definition
+class ResizeOp(NNOp):
+    """Samples a tensor at another size (ONNX Resize without antialiasing; TensorFlow ResizeBilinear, ResizeNearestNeighbor).
+
+    Either `sizes` (of all axes) or `scales` (`output = floor(input * scale)`). `coordinates` says where output elements lie,
+    `nearest` how positions round, `cubic_coeff` and `exclude_outside` how cubic weights are made.
+    """
+
+    name = "nn.resize"
+
+    input = operand_def(ANY_TENSOR)
+    sizes = opt_prop_def(INTS)
+    scales = opt_prop_def(RealsAttr)
+    mode = prop_def(ResizeModeAttr, default_value=ResizeModeAttr(ResizeMode.NEAREST))
+    coordinates = prop_def(CoordinatesAttr, default_value=CoordinatesAttr(Coordinates.HALF_PIXEL))
+    nearest = prop_def(NearestAttr, default_value=NearestAttr(Nearest.ROUND_PREFER_FLOOR))
+    cubic_coeff = prop_def(REAL, default_value=real(-0.75))
+    exclude_outside = opt_prop_def(FLAG)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        x = shape_of(self.input)
+        if (self.sizes is None) == (self.scales is None):
+            raise VerifyException("expected either sizes or scales")
+        entries = ints(self.sizes) if self.scales is None else self.scales.data
+        if len(entries) != len(x):
+            raise VerifyException(f"{len(entries)} entries for {len(x)} axes")
+        if any(not e > 0 for e in entries):
+            raise VerifyException("sizes and scales must be positive")
+        if self.scales is None:
+            return [tensor(element_of(self.input), ints(self.sizes))]
+        shape = [int(d * s) if known(d) else DYNAMIC for d, s in zip(x, self.scales.data, strict=True)]
+        return [tensor(element_of(self.input), shape)]
+
+
+@irdl_op_definition
+class DepthToSpaceOp(LayoutOp):
+    """Moves channels into space: `[N, C, H, W]` to `[N, C/b^2, H*b, W*b]` (ONNX DepthToSpace)."""
+
+    name = "nn.depth_to_space"
+
+    input = operand_def(ANY_TENSOR)
+    block = prop_def(INT)
+    mode = prop_def(DepthModeAttr, default_value=DepthModeAttr(DepthMode.DCR))
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        n, channels, h, w = _image(self)
+        b = self.block.value.data
+        if known(channels) and channels % (b * b):
+            raise VerifyException(f"{channels} channels are not divisible by {b * b}")
+        c = channels // (b * b) if known(channels) else DYNAMIC
+        return [tensor(element_of(self.input), self.arrange(n, c, [d * b if known(d) else DYNAMIC for d in (h, w)]))]
+
+
+@irdl_op_definition
+class SpaceToDepthOp(LayoutOp):
+    """Moves space into channels: `[N, C, H, W]` to `[N, C*b^2, H/b, W/b]` (ONNX SpaceToDepth)."""
+
+    name = "nn.space_to_depth"
+
+    input = operand_def(ANY_TENSOR)
+    block = prop_def(INT)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        n, channels, h, w = _image(self)
+        b = self.block.value.data
+        if any(known(d) and d % b for d in (h, w)):
+            raise VerifyException(f"sizes {text((h, w))} are not divisible by {b}")
+        c = channels * b * b if known(channels) else DYNAMIC
+        return [tensor(element_of(self.input), self.arrange(n, c, [d // b if known(d) else DYNAMIC for d in (h, w)]))]
+
+
+def _image(op: DepthToSpaceOp | SpaceToDepthOp) -> tuple[int, int, int, int]:
+    x = shape_of(op.input)
+    if len(x) != 4:
+        raise VerifyException(f"input must be of rank 4, not {len(x)}")
+    if op.block.value.data < 1:
+        raise VerifyException(f"block must be at least 1, not {op.block.value.data}")
+    h, w = op.spatial(x)
+    return x[0], x[op.channel_axis(4)], h, w
+
+
+class BlockOp(LayoutOp):
+    """Moves blocks of space into or out of the batch; `block` and `pads` concern the first spatial axes."""
+
+    input = operand_def(ANY_TENSOR)
+    block = prop_def(INTS)
+    result = result_def(ANY_TENSOR)
+
+    def check_blocks(self, lists: tuple[int, ...]) -> Shape:
+        x, block = shape_of(self.input), ints(self.block)
+        if len(x) < 3 or not 1 <= len(block) <= len(x) - 2:
+            raise VerifyException(f"block of {len(block)} axes on a tensor of rank {len(x)}")
+        if any(b < 1 for b in block) or any(p < 0 for p in lists) or len(lists) != 2 * len(block):
+            raise VerifyException("blocks must be at least 1, with a non-negative begin and end each")
+        return x
+
+
+@irdl_op_definition
+class SpaceToBatchOp(BlockOp):
+    """Pads space, then moves each position within a block into the batch (TensorFlow SpaceToBatchND).
+
+    input `[N, C, *spatial]` (`layout nhwc`: channels last), result `[N * prod(block), C, *((spatial + pads) / block)]`.
+    `pads`: all begins, then all ends.
+    """
+
+    name = "nn.space_to_batch"
+
+    pads = prop_def(INTS)
+
+    def infer(self) -> Sequence[Tensor]:
+        pads = ints(self.pads)
+        x, block = self.check_blocks(pads), ints(self.block)
+        spatial = list(self.spatial(x))
+        for i, b in enumerate(block):
+            if known(spatial[i]):
+                padded = spatial[i] + pads[i] + pads[i + len(block)]
+                if padded % b:
+                    raise VerifyException(f"padded size {padded} of axis {i} is not divisible by {b}")
+                spatial[i] = padded // b
+        batch = x[0] * prod(block) if known(x[0]) else DYNAMIC
+        return [tensor(element_of(self.input), self.arrange(batch, x[self.channel_axis(len(x))], spatial))]
+
+
+@irdl_op_definition
+class BatchToSpaceOp(BlockOp):
+    """Moves parts of the batch back into space, then crops (TensorFlow BatchToSpaceND).
+
+    input `[N * prod(block), C, *spatial]`, result `[N, C, *(spatial * block - crops)]`. `crops`: all begins, then all ends.
+    """
+
+    name = "nn.batch_to_space"
+
+    crops = prop_def(INTS)
+
+    def infer(self) -> Sequence[Tensor]:
+        crops = ints(self.crops)
+        x, block = self.check_blocks(crops), ints(self.block)
+        if known(x[0]) and x[0] % prod(block):
+            raise VerifyException(f"batch {x[0]} is not divisible by {prod(block)}")
+        spatial = list(self.spatial(x))
+        for i, b in enumerate(block):
+            if known(spatial[i]):
+                spatial[i] = spatial[i] * b - crops[i] - crops[i + len(block)]
+                if spatial[i] < 0:
+                    raise VerifyException(f"crops take more of axis {i} away than there is")
+        batch = x[0] // prod(block) if known(x[0]) else DYNAMIC
+        return [tensor(element_of(self.input), self.arrange(batch, x[self.channel_axis(len(x))], spatial))]
+
+
+@irdl_op_definition
+class ShapeOp(NNOp):
+    """The sizes of axes `start` to `end` as i64 (ONNX Shape). input of any shape, result `[end - start]`."""
+
+    name = "nn.shape"
+
+    input = operand_def(ANY_TENSOR)
+    start = prop_def(INT, default_value=integer(0))
+    end = opt_prop_def(INT)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        return [tensor(i64, [len(self.sizes())])]
+
+    def sizes(self) -> Shape:
+        """The sizes asked for, DYNAMIC where not known."""
+        x = shape_of(self.input)
+        return x[self.start.value.data : None if self.end is None else self.end.value.data]
+
+
+class ReduceOp(NNOp):
+    """Reduces some axes (`axes` absent: all), which `keepdims` keeps as size 1."""
+
+    input = operand_def(ANY_TENSOR)
+    axes = opt_prop_def(INTS)
+    keepdims = opt_prop_def(FLAG)
+    result = result_def(ANY_TENSOR)
+
+    def axis_list(self) -> tuple[int, ...]:
+        rank = len(shape_of(self.input))
+        return axes_of(ints(self.axes, range(rank)), rank)
+
+    def infer(self) -> Sequence[Tensor]:
+        x, axes = shape_of(self.input), self.axis_list()
+        if self.keepdims is not None:
+            return [tensor(element_of(self.input), [1 if i in axes else d for i, d in enumerate(x)])]
+        return [tensor(element_of(self.input), [d for i, d in enumerate(x) if i not in axes])]
+
+
+@irdl_op_definition
+class ReduceMeanOp(ReduceOp):
+    """The mean over axes (ONNX ReduceMean). input of any shape; result without the axes, or with size 1."""
+
+    name = "nn.reduce_mean"
+
+
+@irdl_op_definition
+class ReduceSumOp(ReduceOp):
+    """The sum over axes (ONNX ReduceSum). Shapes as reduce_mean."""
+
+    name = "nn.reduce_sum"
+
+
+@irdl_op_definition
+class ReduceMaxOp(ReduceOp):
+    """The largest element over axes (ONNX ReduceMax). Shapes as reduce_mean."""
+
+    name = "nn.reduce_max"
+
+
+@irdl_op_definition
+class ReduceMinOp(ReduceOp):
+    """The smallest element over axes (ONNX ReduceMin). Shapes as reduce_mean."""
+
+    name = "nn.reduce_min"
+
+
+@irdl_op_definition
+class ReduceProdOp(ReduceOp):
+    """The product over axes (ONNX ReduceProd). Shapes as reduce_mean."""
+
+    name = "nn.reduce_prod"

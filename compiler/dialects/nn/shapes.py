@@ -1,0 +1,150 @@
+"""Arithmetic on shapes with unknown sizes. A dimension is an int, `DYNAMIC` where it is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import cast
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+
+DYNAMIC = DYNAMIC_INDEX
+
+Shape = tuple[int, ...]
+
+
+def tensor_of(value: SSAValue) -> Tensor:
+    """The tensor type of a value. Raises VerifyException for anything else."""
+    if not isinstance(value.type, TensorType):
+        raise VerifyException(f"expected a ranked tensor, got {value.type}")
+    return cast(Tensor, value.type)
+
+
+def shape_of(value: SSAValue) -> Shape:
+    return tensor_of(value).get_shape()
+
+
+def element_of(value: SSAValue) -> Attribute:
+    return tensor_of(value).element_type
+
+
+def tensor(element: Attribute, shape: Iterable[int]) -> Tensor:
+    return TensorType(element, tuple(shape))
+
+
+def known(dim: int) -> bool:
+    return dim != DYNAMIC
+
+
+def static(shape: Sequence[int]) -> bool:
+    return all(map(known, shape))
+
+
+def compatible(a: Tensor, b: Tensor) -> bool:
+    """Same element type and rank, and no dimension in which two known sizes differ."""
+    if a.element_type != b.element_type or a.get_num_dims() != b.get_num_dims():
+        return False
+    return all(x == y or DYNAMIC in (x, y) for x, y in zip(a.get_shape(), b.get_shape(), strict=True))
+
+
+def merge_dim(a: int, b: int, what: str = "sizes") -> int:
+    """The known one of two sizes that must be equal. Raises VerifyException when both are known and differ."""
+    if a == DYNAMIC or a == b:
+        return b
+    if b == DYNAMIC:
+        return a
+    raise VerifyException(f"{what} {a} and {b} differ")
+
+
+def merge_shape(a: Sequence[int], b: Sequence[int], what: str = "shapes") -> Shape:
+    if len(a) != len(b):
+        raise VerifyException(f"{what} {text(a)} and {text(b)} differ in rank")
+    return tuple(merge_dim(x, y, what) for x, y in zip(a, b, strict=True))
+
+
+def text(shape: Sequence[int]) -> str:
+    return "[" + ", ".join(str(d) if known(d) else "?" for d in shape) + "]"
+
+
+def same_element(*values: SSAValue | None) -> Attribute:
+    """The one element type of all values (absent ones are skipped). Raises VerifyException when they differ."""
+    elements = list(dict.fromkeys(element_of(v) for v in values if v is not None))
+    if len(elements) != 1:
+        raise VerifyException(f"element types differ: {', '.join(map(str, elements))}")
+    return elements[0]
+
+
+def broadcast(*shapes: Sequence[int]) -> Shape:
+    """numpy broadcasting; an unknown size against 1 stays unknown, against a known size above 1 becomes that size."""
+    rank = max((len(s) for s in shapes), default=0)
+    padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
+    return tuple(_broadcast_dim(dims, shapes) for dims in zip(*padded, strict=True))
+
+
+def _broadcast_dim(dims: tuple[int, ...], shapes: Sequence[Sequence[int]]) -> int:
+    sizes = {d for d in dims if known(d) and d != 1}
+    if len(sizes) > 1:
+        raise VerifyException(f"shapes {' and '.join(text(s) for s in shapes)} do not broadcast")
+    if sizes:
+        return sizes.pop()
+    return DYNAMIC if DYNAMIC in dims else 1
+
+
+def size(shape: Sequence[int]) -> int:
+    """The number of elements, DYNAMIC when a dimension is not known (0 wins over unknown)."""
+    if 0 in shape:
+        return 0
+    return prod(shape) if static(shape) else DYNAMIC
+
+
+def axis_of(axis: int, rank: int, what: str = "axis") -> int:
+    """A non-negative axis. Raises VerifyException when out of range."""
+    if not -rank <= axis < rank:
+        raise VerifyException(f"{what} {axis} is out of range for rank {rank}")
+    return axis % rank if rank else 0
+
+
+def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
+    """Non-negative axes. Raises VerifyException for one out of range or named twice."""
+    result = tuple(axis_of(a, rank) for a in axes)
+    if len(set(result)) != len(result):
+        raise VerifyException(f"axes {list(result)} are not distinct")
+    return result
+
+
+def require_rank(value: SSAValue, rank: int, what: str) -> None:
+    if (actual := len(shape_of(value))) != rank:
+        raise VerifyException(f"{what} must be of rank {rank}, not {actual}")
+
+
+def window_size(size: int, kernel: int, stride: int, dilation: int, begin: int, end: int, ceil: bool = False) -> int:
+    """Output size of a sliding window: `(size + begin + end - dilation*(kernel-1) - 1) // stride + 1`.
+
+    With `ceil`, rounded up, less the window that would start in the end padding (ONNX pooling, PyTorch).
+    Raises VerifyException when the window is larger than the padded input.
+    """
+    if not known(size):
+        return DYNAMIC
+    room = size + begin + end - dilation * (kernel - 1) - 1
+    if room < 0:
+        raise VerifyException(f"window of {dilation * (kernel - 1) + 1} exceeds the padded size {size + begin + end}")
+    if not ceil:
+        return room // stride + 1
+    count = -(-room // stride) + 1
+    return count - 1 if (count - 1) * stride >= size + begin else count
+
+
+def same_size(size: int, stride: int) -> int:
+    """Output size under SAME padding: `ceil(size / stride)`."""
+    return -(-size // stride) if known(size) else DYNAMIC
+
+
+def same_pads(size: int, kernel: int, stride: int, dilation: int, upper: bool) -> tuple[int, int]:
+    """(begin, end) of SAME padding for a known size; the odd element goes to the end when `upper` (TensorFlow, ONNX)."""
+    total = max((same_size(size, stride) - 1) * stride + dilation * (kernel - 1) + 1 - size, 0)
+    small, large = total // 2, total - total // 2
+    return (small, large) if upper else (large, small)

@@ -1,0 +1,114 @@
+"""Element types: the one table that ties MLIR types to numpy and safetensors names.
+
+numpy is imported only when an array type is asked for, so that dialects and the command line start without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    IntegerType,
+    Signedness,
+    TensorType,
+    bf16,
+    f16,
+    f32,
+    f64,
+    i1,
+)
+from xdsl.ir import Attribute, TypeAttribute
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Tensor = TensorType[Attribute]
+"""A ranked tensor of any element type; the only value type of `nn` and `ascend`."""
+
+
+class ElementType(NamedTuple):
+    mlir: TypeAttribute
+    numpy: str
+    safetensors: str
+
+
+def _integer(width: int, signedness: Signedness = Signedness.SIGNLESS) -> IntegerType:
+    return IntegerType(width, signedness)
+
+
+ELEMENT_TYPES: tuple[ElementType, ...] = (
+    ElementType(f32, "float32", "F32"),
+    ElementType(f64, "float64", "F64"),
+    ElementType(f16, "float16", "F16"),
+    ElementType(bf16, "bfloat16", "BF16"),
+    ElementType(i1, "bool", "BOOL"),
+    ElementType(_integer(4), "int4", "I4"),
+    ElementType(_integer(8), "int8", "I8"),
+    ElementType(_integer(16), "int16", "I16"),
+    ElementType(_integer(32), "int32", "I32"),
+    ElementType(_integer(64), "int64", "I64"),
+    ElementType(_integer(4, Signedness.UNSIGNED), "uint4", "U4"),
+    ElementType(_integer(8, Signedness.UNSIGNED), "uint8", "U8"),
+    ElementType(_integer(16, Signedness.UNSIGNED), "uint16", "U16"),
+    ElementType(_integer(32, Signedness.UNSIGNED), "uint32", "U32"),
+    ElementType(_integer(64, Signedness.UNSIGNED), "uint64", "U64"),
+)
+"""Integers are signless when signed (as in MLIR) and `uiN` when unsigned; sub-byte types take one byte each in memory."""
+
+_BY_MLIR = {row.mlir: row for row in ELEMENT_TYPES}
+_BY_NUMPY = {row.numpy: row for row in ELEMENT_TYPES}
+_BY_SAFETENSORS = {row.safetensors: row for row in ELEMENT_TYPES}
+_FROM_ML_DTYPES = frozenset({"bfloat16", "int4", "uint4"})
+
+_FLOATS = (Float32Type, Float64Type, Float16Type, BFloat16Type)
+
+
+def numpy_dtype(element: Attribute) -> np.dtype[Any]:
+    """The numpy dtype of an MLIR element type. Raises ValueError for a type outside the table."""
+    if (row := _BY_MLIR.get(element)) is None:  # pyright: ignore[reportArgumentType, reportCallIssue]
+        raise ValueError(f"no array type for element type {element}")
+    return dtype_named(row.numpy)
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """The numpy dtype called `name`, with bfloat16 and the 4-bit integers taken from ml_dtypes."""
+    import numpy as np
+
+    if name not in _FROM_ML_DTYPES:
+        return np.dtype(name)
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name))
+
+
+def element_type(dtype: np.dtype[Any]) -> TypeAttribute:
+    """The MLIR element type of a numpy dtype. Raises ValueError for a dtype outside the table."""
+    if (row := _BY_NUMPY.get(dtype.name)) is None:
+        raise ValueError(f"no element type for array type {dtype}")
+    return row.mlir
+
+
+def safetensors_name(dtype: np.dtype[Any]) -> str:
+    return _BY_NUMPY[dtype.name].safetensors
+
+
+def dtype_of_safetensors(name: str) -> np.dtype[Any] | None:
+    """The numpy dtype behind a safetensors type name, None for one outside the table."""
+    row = _BY_SAFETENSORS.get(name)
+    return None if row is None else dtype_named(row.numpy)
+
+
+def is_float(element: Attribute) -> bool:
+    return isinstance(element, _FLOATS)
+
+
+def integer_range(element: IntegerType) -> tuple[int, int]:
+    """Smallest and largest value: two's complement for signless and signed, 0 based for unsigned."""
+    bits = element.width.data
+    if element.signedness.data == Signedness.UNSIGNED:
+        return 0, 2**bits - 1
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1

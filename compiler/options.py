@@ -1,0 +1,85 @@
+"""Options as people type them: `bits=8 data=calib.npz skip=a,b`. Blanks separate, values need no quotes, lists use commas."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import MISSING, Field, fields
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from .diagnostics import CompileError
+
+_T = TypeVar("_T")
+
+_TRUE = frozenset({"true", "yes", "on", "1"})
+_FALSE = frozenset({"false", "no", "off", "0"})
+
+
+def build(cls: type[_T], text: str, what: str) -> _T:
+    """An instance of the dataclass `cls` from option text. `what` names the thing in errors (`--quantize`).
+
+    Dashes and underscores are the same. A bare name means true. Raises CompileError for unknown options and bad values.
+    """
+    hints = get_type_hints(cls)
+    known: dict[str, Field[Any]] = {f.name: f for f in fields(cast(Any, cls)) if f.init}
+    values: dict[str, Any] = {}
+    for part in split(text):
+        key, equals, value = part.partition("=")
+        name = key.replace("-", "_")
+        if name not in known:
+            options = ", ".join(n.replace("_", "-") for n in known)
+            raise CompileError(
+                f"{what} has no option '{key}'", hint=f"options are {options}" if known else "it has none"
+            )
+        if name in values:
+            raise CompileError(f"{what}: option '{key}' is given twice")
+        values[name] = convert(value if equals else "true", hints[name], f"{what}: {key}")
+    for name, field in known.items():
+        if name not in values and field.default is MISSING and field.default_factory is MISSING:
+            raise CompileError(f"{what} needs the option '{name.replace('_', '-')}'")
+    return cls(**values)
+
+
+def split(text: str) -> list[str]:
+    """Split at blanks outside single or double quotes; the quotes are taken off."""
+    parts: list[str] = []
+    current, quote, started = "", "", False
+    for c in text:
+        if quote:
+            quote, current = ("", current) if c == quote else (quote, current + c)
+        elif c in "'\"":
+            quote, started = c, True
+        elif c.isspace():
+            if current or started:
+                parts.append(current)
+            current, started = "", False
+        else:
+            current += c
+    if quote:
+        raise CompileError(f"option text ends inside {quote}: {text}")
+    return [*parts, current] if current or started else parts
+
+
+def convert(value: str, hint: Any, what: str) -> Any:
+    """A value of the hinted type: int, float, bool, str, Literal, a tuple of one of these, or one of these or None."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        inner = [a for a in get_args(hint) if a is not type(None)]
+        return convert(value, inner[0], what)
+    if origin is tuple:
+        return tuple(convert(v, get_args(hint)[0], what) for v in value.split(",") if v)
+    if origin is Literal:
+        choices = get_args(hint)
+        for choice in choices:
+            if str(choice) == value:
+                return choice
+        raise CompileError(f"{what}: '{value}' is none of {', '.join(map(str, choices))}")
+    if hint is bool:
+        if value.lower() not in _TRUE | _FALSE:
+            raise CompileError(f"{what}: '{value}' is neither true nor false")
+        return value.lower() in _TRUE
+    if hint in (int, float):
+        try:
+            return hint(value)
+        except ValueError:
+            raise CompileError(f"{what}: '{value}' is no {'integer' if hint is int else 'number'}") from None
+    return value

@@ -1,0 +1,278 @@
+"""Rewriting that keeps locations, and `FusionPattern`, the one way to write a fusion.
+
+A fusion finds its structure (`match`), names the conditions under which it is legal (class members made by `condition`),
+computes the folded numbers in float64 (`fold`), and builds the replacement (`rewrite`). The base class does the rest: it asks
+the conditions, copies shared constants, refuses results that are not finite, keeps locations, and records remarks.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Any, ClassVar, Generic, TypeVar, cast, get_type_hints
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import FusedLoc, LocationAttr, ModuleOp, NoneAttr, UnknownLoc
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriterListener,
+    PatternRewriteWalker,
+    RewritePattern,
+)
+
+from .diagnostics import Remark, RemarkKind, describe
+from .dialects.nn import ConstantOp, DequantizeOp, NNOp, ObserveOp, OriginAttr, QuantizeOp, constant_of
+from .session import Session, session_of
+
+Array = np.ndarray[Any, np.dtype[Any]]
+M = TypeVar("M")
+"""The dataclass of operations that a pattern matches."""
+
+
+def keep_location(old: Operation, new_results: Sequence[SSAValue | None]) -> None:
+    """Give the operations that replace `old` its location when they have none."""
+    for value in new_results:
+        owner = None if value is None else value.owner
+        if isinstance(owner, Operation) and isinstance(owner.location, UnknownLoc):
+            owner.location = old.location
+
+
+def fused_location(*ops: Operation) -> LocationAttr:
+    """The locations of several operations as one, each once."""
+    parts: dict[LocationAttr, None] = {}
+    for op in ops:
+        inner = op.location
+        nested = cast("Iterable[LocationAttr]", inner.locations) if isinstance(inner, FusedLoc) else (inner,)
+        parts.update(dict.fromkeys(p for p in nested if not isinstance(p, UnknownLoc)))
+    if not parts:
+        return UnknownLoc()
+    return next(iter(parts)) if len(parts) == 1 else FusedLoc(tuple(parts), NoneAttr())
+
+
+def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True) -> bool:
+    """Apply patterns until nothing changes; replaced operations hand their location on. True when something changed."""
+    return PatternRewriteWalker(
+        GreedyRewritePatternApplier(list(patterns), dce_enabled=erase_dead),
+        listener=PatternRewriterListener(operation_replacement_handler=[keep_location]),
+    ).rewrite_module(module)
+
+
+def erase_dead_constants(module: ModuleOp) -> None:
+    """Remove constants that nothing uses."""
+    for op in [op for op in module.walk() if isinstance(op, ConstantOp) and not op.result.uses.get_length()]:
+        op.detach()
+        op.erase()
+
+
+def layer_of(op: Operation) -> str:
+    """The name under which people know an operation: its source layer, else its result's name, else its kind."""
+    origin = op.properties.get("origin")
+    if isinstance(origin, OriginAttr):
+        return origin.layer.data
+    return next((r.name_hint for r in op.results if r.name_hint), op.name)
+
+
+class Remarks:
+    """The remarks of one pass, one per operation and rule, told at its end; `applied` takes the place of `missed`."""
+
+    def __init__(self, ctx: Context, pass_name: str):
+        self.session: Session = session_of(ctx)
+        self.pass_name = pass_name
+        self._rows: dict[tuple[int, str], Remark] = {}
+        self._ops: dict[int, Operation] = {}
+
+    def missed(self, op: Operation, rule: str, reason: str) -> None:
+        """The first reason given for an operation and rule stays."""
+        self._add("missed", op, rule, reason)
+
+    def applied(self, op: Operation, rule: str, reason: str) -> None:
+        for key in [key for key in self._rows if key[0] == id(op)]:
+            del self._rows[key]
+        self._add("applied", op, rule, reason)
+
+    def note(self, op: Operation, rule: str, reason: str) -> None:
+        """A fact that is neither done nor missed."""
+        self._add("analysis", op, rule, reason)
+
+    def has(self, op: Operation) -> bool:
+        return any(key[0] == id(op) for key in self._rows)
+
+    def _add(self, kind: RemarkKind, op: Operation, rule: str, reason: str) -> None:
+        self._ops[id(op)] = op  # keeps the id from being used again
+        row = Remark(kind, self.pass_name, rule, layer_of(op), op.name, reason, describe(op.location))
+        self._rows.setdefault((id(op), rule), row)
+
+    def flush(self) -> None:
+        for remark in self._rows.values():
+            self.session.remark(remark)
+        self._rows.clear()
+
+
+class Condition(Generic[M]):
+    """A named legality condition: its name is the member's, its statement the docstring, the reason what `holds` returns."""
+
+    def __init__(self, check: Callable[[Any, M], str | None], statement: str = "", paths: Sequence[str] = ()):
+        self._check = check
+        self.statement = statement or (check.__doc__ or "").strip()
+        self.paths = tuple(paths)
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name.replace("_", "-")
+
+    def holds(self, pattern: FusionPattern[M], match: M) -> str | None:
+        """None where the condition holds, else the reason why not."""
+        return self._check(pattern, match)
+
+
+def condition(check: Callable[[Any, M], str | None]) -> Condition[M]:
+    """Decorator: a method that returns None or the reason why the condition does not hold."""
+    return Condition(check)
+
+
+def used_once(*paths: str) -> Condition[Any]:
+    """The results of these matched operations have exactly one use. A graph output is a use."""
+
+    def check(_: Any, match: Any) -> str | None:
+        for path in paths:
+            op = cast(Operation, _follow(match, path))
+            count = op.results[0].uses.get_length()
+            if count != 1:
+                return f"the result of {layer_of(op)} has {count} uses"
+        return None
+
+    return Condition(check, f"the result of {_listed(paths)} is used once (a graph output is a use)", paths)
+
+
+def constant(*paths: str) -> Condition[Any]:
+    """These operands, where present, are constants."""
+
+    def check(_: Any, match: Any) -> str | None:
+        for path in paths:
+            value = _follow(match, path)
+            if value is not None and constant_of(cast(SSAValue, value)) is None:
+                op, _, operand = path.rpartition(".")
+                return f"{operand} of {layer_of(cast(Operation, _follow(match, op)))} is computed at run time"
+        return None
+
+    return Condition(check, f"{_listed(paths)} {'are' if len(paths) > 1 else 'is'} constant", paths)
+
+
+def _listed(paths: Sequence[str]) -> str:
+    return paths[0] if len(paths) == 1 else f"{', '.join(paths[:-1])} and {paths[-1]}"
+
+
+def _follow(match: object, path: str) -> object:
+    return reduce(getattr, path.split("."), match)
+
+
+class FusionPattern(RewritePattern, Generic[M]):
+    """A fusion of the operations in a match (a dataclass of operations, the root last to compute).
+
+    Subclasses set `name` and conditions, and define `match`, `fold` and `rewrite`. Their docstring is the pattern's statement.
+    """
+
+    name: ClassVar[str]
+    conditions: ClassVar[tuple[Condition[Any], ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        members: dict[str, Condition[Any]] = {}
+        for base in reversed(cls.__mro__):
+            members.update({key: v for key, v in vars(base).items() if isinstance(v, Condition)})
+        cls.conditions = tuple(members.values())
+        if (match_class := _match_class(cls)) is not None:
+            _check_paths(cls, match_class)
+
+    def __init__(self, remarks: Remarks):
+        self.remarks = remarks
+
+    @abstractmethod
+    def match(self, op: Operation) -> M | None:
+        """The operations of the structure whose root is `op`, None when it is not there."""
+
+    def fold(self, match: M) -> Sequence[Array]:
+        """The folded numbers, in float64; nothing is changed yet."""
+        return ()
+
+    @abstractmethod
+    def rewrite(self, match: M, folded: Sequence[SSAValue]) -> Operation:
+        """Build what replaces the root, from the folded constants in the order of `fold`."""
+
+    def constants(self, match: M) -> Sequence[tuple[str, np.dtype[Any]]]:
+        """Key and dtype of each folded constant."""
+        return ()
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        if (match := self.match(op)) is None:
+            return
+        parts = _operations(match)
+        if (skipped := next((p for p in parts if layer_of(p) in self.remarks.session.skip_fusion), None)) is not None:
+            self.remarks.missed(op, "skip-fusion", f"{layer_of(skipped)} is on the list of --skip-fusion")
+            return
+        if len({p.parent_block() for p in parts}) > 1:
+            self.remarks.missed(op, "one-region", "its operations stand in different regions")
+            return
+        for each in self.conditions:
+            if (reason := each.holds(self, match)) is not None:
+                self.remarks.missed(op, each.name, reason)
+                return
+        with np.errstate(all="ignore"):
+            numbers = [a.astype(d) for a, (_, d) in zip(self.fold(match), self.constants(match), strict=True)]
+        if not all(np.isfinite(a).all() for a in numbers):
+            self.remarks.missed(op, "finite", "the folded numbers hold NaN or Inf")
+            return
+        location = fused_location(*parts)
+        made = [ConstantOp.of(a, key, location) for a, (key, _) in zip(numbers, self.constants(match), strict=True)]
+        replacement = self.rewrite(match, [c.result for c in made])
+        replacement.location = location
+        self.remarks.applied(op, self.name, f"fused into {layer_of(replacement)}")
+        rewriter.replace(op, [*made, replacement], [*replacement.results])
+
+    @staticmethod
+    def values(value: SSAValue | None) -> Array | None:
+        """A constant operand's numbers in float64, None for an absent operand."""
+        constant = constant_of(value)
+        return None if constant is None else constant.array.astype(np.float64)
+
+
+def _operations(match: object) -> list[Operation]:
+    """The matched operations, in the order of the dataclass's fields; tuples of operations are taken apart."""
+    parts: list[Operation] = []
+    for part in vars(match).values():
+        group = cast("Iterable[object]", part) if isinstance(part, list | tuple) else (part,)
+        parts.extend(p for p in group if isinstance(p, Operation))
+    return parts
+
+
+def _match_class(cls: type) -> type | None:
+    for base in getattr(cls, "__orig_bases__", ()):
+        for argument in getattr(base, "__args__", ()):
+            if isinstance(argument, type):
+                return argument
+    return None
+
+
+def _check_paths(cls: type, match_class: type) -> None:
+    """A typo in a condition's path fails when the class is made, not when a graph happens to match."""
+    hints = get_type_hints(match_class)
+    for each in cast("type[FusionPattern[Any]]", cls).conditions:
+        for path in each.paths:
+            first, _, rest = path.partition(".")
+            if first not in hints:
+                raise TypeError(f"{cls.__name__}.{each.name}: {match_class.__name__} has no field '{first}'")
+            owner = hints[first]
+            if rest and isinstance(owner, type) and not hasattr(owner, rest.split(".")[0]):
+                raise TypeError(f"{cls.__name__}.{each.name}: {owner.__name__} has no '{rest}'")
+
+
+QUANTIZATION_OPS = (ObserveOp, QuantizeOp, DequantizeOp)
+"""Operations that no fusion crosses."""
+
+
+def nn_ops(module: ModuleOp, *classes: type[NNOp]) -> list[NNOp]:
+    """All operations of these classes, in program order."""
+    return [op for op in module.walk() if isinstance(op, classes)]

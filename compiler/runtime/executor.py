@@ -1,0 +1,161 @@
+"""Running a module: compiled once to a flat plan of kernels and slots, then run many times.
+
+A value's array is dropped after its last use, so memory holds what is live and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ..diagnostics import CompileError, describe, op_error
+from ..dialects.nn import ConstantOp
+from ..dtypes import Tensor, numpy_dtype
+from ..functions import input_names, main_function, output_names
+from ..weights import WeightError
+from .kernels import Array, Kernel, kernel_for
+
+Watch = Callable[[SSAValue, Array], None]
+"""Told every watched value as soon as it is computed; must not write to the array or keep it."""
+
+
+class Step(NamedTuple):
+    kernel: Kernel
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    releases: tuple[int, ...]
+    """Slots whose last use this step is."""
+    where: str
+
+
+class RunError(CompileError):
+    """A run failed: an input does not fit, or a kernel refused. Located at the operation."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A compiled block: fixed slots hold constants, the rest arrays of one run."""
+
+    slots: int
+    arguments: tuple[int, ...]
+    constants: tuple[tuple[int, Array], ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    watched: Mapping[int, SSAValue]
+
+    def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
+        """Run on one array per argument, in order. Raises RunError, located at the operation that fails."""
+        env: list[Array | None] = [None] * self.slots
+        for slot, array in self.constants:
+            env[slot] = array
+        for slot, array in zip(self.arguments, inputs, strict=True):
+            env[slot] = array
+            self._tell(watch, slot, array)
+        for step in self.steps:
+            try:
+                result = step.kernel(*[env[s] for s in step.operands])
+            except (ValueError, IndexError, VerifyException, MemoryError) as e:
+                raise RunError(f"{e or type(e).__name__}", where=step.where) from e
+            results = (result,) if len(step.results) == 1 and not isinstance(result, list | tuple) else result
+            for slot, array in zip(step.results, results, strict=True):
+                env[slot] = cast(Array, array)
+                self._tell(watch, slot, cast(Array, array))
+            for slot in step.releases:
+                env[slot] = None
+        return [cast(Array, env[s]) for s in self.outputs]
+
+    def _tell(self, watch: Watch | None, slot: int, array: Array) -> None:
+        if watch is not None and (value := self.watched.get(slot)) is not None:
+            watch(value, array)
+
+
+def compile_block(block: Block, outputs: Sequence[SSAValue], watched: Sequence[SSAValue] = ()) -> Plan:
+    """Compile the operations of a block up to its terminator. Raises CompileError at an operation without a kernel."""
+    slot_of: dict[SSAValue, int] = {}
+    constants: list[tuple[int, Array]] = []
+    rows: list[tuple[Kernel, tuple[int, ...], tuple[int, ...], str]] = []
+    for argument in block.args:
+        slot_of[argument] = len(slot_of)
+    for op in block.ops:
+        if op is block.last_op and not op.results:
+            break
+        for result in op.results:
+            slot_of[result] = len(slot_of)
+        if isinstance(op, ConstantOp):
+            try:
+                constants.append((slot_of[op.result], op.array))
+            except WeightError as e:
+                raise op_error(op, str(e)) from None
+            continue
+        if (kernel := kernel_for(op)) is None:
+            raise op_error(op, "cannot be run: it has no kernel")
+        operands = tuple(slot_of[o] for o in op.operands)
+        rows.append((kernel, operands, tuple(slot_of[r] for r in op.results), describe(op.location)))
+    kept = {slot for slot, _ in constants} | {slot_of[o] for o in outputs}
+    last: dict[int, int] = {}
+    for i, (_, operands, results, _) in enumerate(rows):
+        last.update(dict.fromkeys((*results, *operands), i))
+    releases: list[list[int]] = [[] for _ in rows]
+    for slot, i in last.items():
+        if slot not in kept:
+            releases[i].append(slot)
+    steps = tuple(Step(k, o, r, tuple(rel), w) for (k, o, r, w), rel in zip(rows, releases, strict=True))
+    return Plan(
+        slots=len(slot_of),
+        arguments=tuple(slot_of[a] for a in block.args),
+        constants=tuple(constants),
+        steps=steps,
+        outputs=tuple(slot_of[o] for o in outputs),
+        watched={slot_of[v]: v for v in watched},
+    )
+
+
+class Executable:
+    """A module ready to run, by input and output name."""
+
+    def __init__(self, module: ModuleOp, watched: Sequence[SSAValue] = ()):
+        self.function: FuncOp = main_function(module)
+        block = self.function.body.block
+        if not isinstance(block.last_op, ReturnOp):
+            raise CompileError("the function does not end in func.return", where=describe(self.function.location))
+        self.inputs = input_names(self.function)
+        self.outputs = output_names(self.function)
+        self._types = [cast(Tensor, a.type) for a in block.args]
+        self._plan = compile_block(block, list(block.last_op.operands), watched)
+
+    def run(self, inputs: Mapping[str, Array], watch: Watch | None = None) -> dict[str, Array]:
+        """Run on arrays by input name; arrays by output name. Raises RunError for inputs that do not fit."""
+        results = self._plan.run(self._ordered(inputs), watch)
+        return dict(zip(self.outputs, results, strict=True))
+
+    def _ordered(self, inputs: Mapping[str, Array]) -> list[Array]:
+        if missing := [n for n in self.inputs if n not in inputs]:
+            hint = f"given are {', '.join(sorted(inputs)) or 'none'}"
+            raise RunError(f"no data for input {', '.join(missing)}", hint=hint)
+        if unknown := sorted(set(inputs) - set(self.inputs)):
+            hint = f"the inputs are {', '.join(self.inputs)}"
+            raise RunError(f"the model has no input {', '.join(unknown)}", hint=hint)
+        for name, type_ in zip(self.inputs, self._types, strict=True):
+            check_input(name, inputs[name], type_)
+        return [inputs[n] for n in self.inputs]
+
+
+def check_input(name: str, array: Array, type_: Tensor) -> None:
+    """Raises RunError when an array has not the shape and element type of an input."""
+    wanted = type_.get_shape()
+    fits = array.ndim == len(wanted) and all(d in (DYNAMIC_INDEX, n) for d, n in zip(wanted, array.shape, strict=True))
+    if not fits:
+        raise RunError(f"input '{name}' has shape {list(array.shape)}, the model takes {type_}")
+    if array.dtype != (dtype := numpy_dtype(type_.element_type)):
+        raise RunError(f"input '{name}' is of {array.dtype}, the model takes {dtype}")
+
+
+def run(module: ModuleOp, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Compile a module and run it once."""
+    return Executable(module).run(inputs)

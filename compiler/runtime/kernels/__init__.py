@@ -1,0 +1,57 @@
+"""Kernels: how each operation computes. A module per family, registered by operation class.
+
+A kernel is made once per operation, when a plan is compiled, and then called with arrays only: no IR on the hot path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from xdsl.ir import Operation
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+Kernel = Callable[..., "Array | Sequence[Array]"]
+"""From the operands' arrays to the result's array, or to one array per result. Must not write to its operands."""
+
+_Op = TypeVar("_Op", bound=Operation)
+
+_KERNELS: dict[type[Operation], Callable[[Any], Kernel]] = {}
+
+_FAMILIES = {
+    "nn": (
+        "convolution",
+        "linear",
+        "normalization",
+        "elementwise",
+        "pooling",
+        "shape",
+        "quantization",
+        "opaque",
+        "fused",
+    ),
+    "ascend": ("ascend",),
+}
+
+
+def kernel(*ops: type[_Op]) -> Callable[[Callable[[_Op], Kernel]], Callable[[_Op], Kernel]]:
+    """Registers a function from operation to kernel for these operation classes."""
+
+    def register(make: Callable[[_Op], Kernel]) -> Callable[[_Op], Kernel]:
+        for op in ops:
+            _KERNELS[op] = make
+        return make
+
+    return register
+
+
+def kernel_for(op: Operation) -> Kernel | None:
+    """The kernel of an operation, None when its class has none."""
+    if type(op) not in _KERNELS:
+        for family in _FAMILIES.get(op.name.partition(".")[0], ()):
+            import_module(f".{family}", __name__)
+    make = _KERNELS.get(type(op))
+    return None if make is None else cast(Kernel, make(op))

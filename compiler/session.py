@@ -1,0 +1,53 @@
+"""The context a compilation runs in: xDSL's `Context` plus what passes share and report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+
+from .diagnostics import Remark
+
+
+def _print_remark(remark: Remark) -> None:
+    if remark.kind == "missed":
+        print(remark, file=sys.stderr)
+
+
+@dataclass
+class Session(Context):
+    """One compilation: dialects, global options, and the remarks that its passes leave.
+
+    Two sessions share nothing. Passes take any xDSL context and reach these through `session_of`.
+    """
+
+    skip_fusion: frozenset[str] = frozenset()
+    """Layers that no fusion pass may touch (`--skip-fusion`)."""
+    profile: str = "ascend"
+    """The target profile that decides what is quantized, and how (`--profile`)."""
+    remarks: list[Remark] = field(default_factory=list[Remark])
+    on_remark: Callable[[Remark], None] | None = None
+    on_progress: Callable[[str, int, int], None] | None = None
+    """Told (phase, done, total) while data runs through the model."""
+
+    def clone(self) -> Session:
+        session = Session(skip_fusion=self.skip_fusion, profile=self.profile)
+        vars(session).update(vars(super().clone()))
+        session.on_remark, session.on_progress = self.on_remark, self.on_progress
+        return session
+
+    def remark(self, remark: Remark) -> None:
+        self.remarks.append(remark)
+        if self.on_remark is not None:
+            self.on_remark(remark)
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        if self.on_progress is not None:
+            self.on_progress(phase, done, total)
+
+
+def session_of(ctx: Context) -> Session:
+    """The session that `ctx` is; under a foreign driver (plain xdsl-opt) one that prints missed remarks to stderr."""
+    return ctx if isinstance(ctx, Session) else Session(on_remark=_print_remark)

@@ -1,0 +1,32 @@
+"""Targets: what `-t` writes. One file or package per format."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..session import Session
+
+
+@dataclass(frozen=True)
+class Target(ABC):
+    """A format to write. Options are the fields of the dataclass, given as `-t 'name{option=value}'`."""
+
+    name: ClassVar[str]
+    ending: ClassVar[str]
+    """The file ending of the format, with its dot."""
+
+    def files(self, path: Path) -> list[Path]:
+        """The files that writing to `path` may create or replace."""
+        return [path]
+
+    @abstractmethod
+    def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
+        """Write the module to `path` and what belongs beside it, all or nothing. Returns the files written.
+
+        Raises CompileError, located at the operation, for what the format cannot hold.
+        """

@@ -1,0 +1,94 @@
+"""The only list of dialects, passes, frontends and targets. Everything is imported when it is first asked for.
+
+`UNIVERSE` is the `xdsl.universe` entry point: with this package installed, plain `xdsl-opt` knows our dialects and passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from xdsl.dialects import get_all_dialects
+from xdsl.ir import Dialect
+from xdsl.passes import ModulePass
+from xdsl.transforms import get_all_passes
+from xdsl.universe import Universe
+
+from .session import Session
+
+if TYPE_CHECKING:
+    from .frontends import Frontend
+    from .targets import Target
+
+DIALECTS = {
+    "nn": ".dialects.nn:NN",
+    "ascend": ".dialects.ascend:ASCEND",
+}
+
+PASSES = {
+    "infer-shapes": ".transforms.shape_inference:InferShapesPass",
+    "fold-constants": ".transforms.constant_folding:FoldConstantsPass",
+    "canonicalize": ".transforms.canonicalization:CanonicalizePass",
+    "convert-layout": ".transforms.convert_layout:ConvertLayoutPass",
+    "fuse-bn": ".transforms.fusion.fuse_bn:FuseBnPass",
+    "fuse-all": ".transforms.fusion.fuse_all:FuseAllPass",
+    "insert-observers": ".transforms.quantization.insert_observers:InsertObserversPass",
+    "calibrate": ".transforms.quantization.calibrate:CalibratePass",
+    "convert-observers": ".transforms.quantization.convert_observers:ConvertObserversPass",
+    "quantize": ".transforms.quantization.quantize:QuantizePass",
+    "lower-to-ascend": ".lowering.ascend:LowerToAscendPass",
+}
+
+FRONTENDS = {
+    ".mlir": ".frontends.mlir:read",
+    ".onnx": ".frontends.onnx:read",
+}
+"""By file ending: a function from path and session to a module."""
+
+TARGETS = {
+    "mlir": ".targets.mlir:MlirTarget",
+    "onnx": ".targets.onnx:OnnxTarget",
+}
+
+
+def load(reference: str) -> Any:
+    """`.module:name` -> the object of that name."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module, __package__), name)
+
+
+def pass_named(name: str) -> type[ModulePass]:
+    """Our pass of that name. Raises KeyError for none."""
+    return cast("type[ModulePass]", load(PASSES[name]))
+
+
+def frontend_for(ending: str) -> Frontend:
+    return cast("Frontend", load(FRONTENDS[ending]))
+
+
+def target_named(name: str) -> type[Target]:
+    return cast("type[Target]", load(TARGETS[name]))
+
+
+def _lazy(reference: str) -> Callable[[], Any]:
+    return lambda: load(reference)
+
+
+def new_session() -> Session:
+    """A session that knows our dialects and xDSL's own."""
+    session = Session()
+    for name, factory in get_all_dialects().items():
+        session.register_dialect(name, factory)
+    for name, reference in DIALECTS.items():
+        session.register_dialect(name, cast("Callable[[], Dialect]", _lazy(reference)))
+    return session
+
+
+# xDSL registers a `canonicalize` of its own, which runs the patterns that our operations bring; a name may not appear twice.
+_SHARED_WITH_XDSL = frozenset(PASSES) & frozenset(get_all_passes())
+
+UNIVERSE = Universe(
+    all_dialects={name: _lazy(reference) for name, reference in DIALECTS.items()},
+    all_passes={name: _lazy(reference) for name, reference in PASSES.items() if name not in _SHARED_WITH_XDSL},
+)
