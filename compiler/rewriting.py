@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
+from inspect import getattr_static
 from typing import Any, ClassVar, Generic, TypeVar, cast, get_type_hints
 
 import numpy as np
@@ -180,10 +181,8 @@ class FusionPattern(RewritePattern, Generic[M]):
     conditions: ClassVar[tuple[Condition[Any], ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        members: dict[str, Condition[Any]] = {}
-        for base in reversed(cls.__mro__):
-            members.update({key: v for key, v in vars(base).items() if isinstance(v, Condition)})
-        cls.conditions = tuple(members.values())
+        members = {key: v for base in reversed(cls.__mro__) for key, v in vars(base).items()}
+        cls.conditions = tuple(cast("Condition[Any]", v) for v in members.values() if isinstance(v, Condition))
         if (match_class := _match_class(cls)) is not None:
             _check_paths(cls, match_class)
 
@@ -194,15 +193,15 @@ class FusionPattern(RewritePattern, Generic[M]):
     def match(self, op: Operation) -> M | None:
         """The operations of the structure whose root is `op`, None when it is not there."""
 
-    def fold(self, match: M) -> Sequence[Array]:
+    def fold(self, m: M) -> Sequence[Array]:
         """The folded numbers, in float64; nothing is changed yet."""
         return ()
 
     @abstractmethod
-    def rewrite(self, match: M, folded: Sequence[SSAValue]) -> Operation:
+    def rewrite(self, m: M, folded: Sequence[SSAValue]) -> Operation:
         """Build what replaces the root, from the folded constants in the order of `fold`."""
 
-    def constants(self, match: M) -> Sequence[tuple[str, np.dtype[Any]]]:
+    def constants(self, m: M) -> Sequence[tuple[str, np.dtype[Any]]]:
         """Key and dtype of each folded constant."""
         return ()
 
@@ -265,7 +264,7 @@ def _check_paths(cls: type, match_class: type) -> None:
             if first not in hints:
                 raise TypeError(f"{cls.__name__}.{each.name}: {match_class.__name__} has no field '{first}'")
             owner = hints[first]
-            if rest and isinstance(owner, type) and not hasattr(owner, rest.split(".")[0]):
+            if rest and isinstance(owner, type) and getattr_static(owner, rest.split(".")[0], None) is None:
                 raise TypeError(f"{cls.__name__}.{each.name}: {owner.__name__} has no '{rest}'")
 
 
