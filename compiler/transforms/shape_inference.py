@@ -1,0 +1,132 @@
+"""`--infer-shapes`: refine result types from operand types, in one forward walk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import VerifyException
+
+from ..diagnostics import CompileError, describe, op_error
+from ..dialects.nn import FusedOp, NNOp, set_type
+from ..dialects.nn.shapes import DYNAMIC, Shape, compatible, known, merge_dim, merge_shape, tensor, tensor_of
+from ..dtypes import Tensor
+from ..functions import dimension_names, input_names, main_function
+
+
+@dataclass(frozen=True)
+class InferShapesPass(ModulePass):
+    """Takes for each dimension the more exact of the declared size and the one that the operands imply.
+
+    `input_shape` sets sizes of inputs first: `data:1x3x224x224;ids:?x16` (`?` leaves a size open). A dimension with a name
+    gets its size in every input that has it. Raises CompileError, located, for an unknown input and for sizes that
+    contradict each other.
+    """
+
+    name = "infer-shapes"
+
+    input_shape: str = ""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.input_shape:
+            set_input_shapes(main_function(op), parse_input_shapes(self.input_shape))
+        infer_shapes(op)
+
+
+def parse_input_shapes(text: str) -> dict[str, Shape]:
+    """`data:1x3x?;flag:` -> `{"data": (1, 3, DYNAMIC), "flag": ()}`. Raises CompileError for malformed text.
+
+    The last colon separates, as names of inputs often hold one (`serving_default_x:0`).
+    """
+    shapes: dict[str, Shape] = {}
+    for part in filter(None, text.split(";")):
+        name, colon, sizes = part.rpartition(":")
+        dims = [d for d in sizes.split("x") if sizes]
+        if not colon or not name or not all(d == "?" or (d.isascii() and d.isdigit()) for d in dims):
+            raise CompileError(
+                f"--infer-shapes: input-shape: '{part}' is malformed", hint="write data:1x3x224x224;ids:?x16"
+            )
+        if name in shapes:
+            raise CompileError(f"--infer-shapes: input-shape: '{name}' is given twice")
+        shapes[name] = tuple(DYNAMIC if d == "?" else int(d) for d in dims)
+    return shapes
+
+
+def set_input_shapes(function: FuncOp, shapes: dict[str, Shape]) -> None:
+    """Give inputs, by name, these sizes; dimensions of one name share theirs. Result types are left to `infer_shapes`.
+
+    Raises CompileError, located at the function, for an unknown input and for a size that contradicts another.
+    """
+    names, where = input_names(function), describe(function.location)
+    if unknown := [n for n in shapes if n not in names]:
+        hint = f"the inputs are {', '.join(names) or 'none'}"
+        raise CompileError(f"the model has no input {', '.join(unknown)}", where=where, hint=hint)
+    arguments = list(zip(names, function.body.block.args, _dimension_names(function), strict=True))
+    merged: list[Shape] = []
+    sizes: dict[str, int] = {}
+    for name, argument, dims in arguments:
+        declared = tensor_of(argument).get_shape()
+        try:
+            shape = merge_shape(declared, shapes.get(name, declared), "declared and given sizes")
+            for dim, d in zip(dims, shape, strict=False):
+                if dim:
+                    sizes[dim] = merge_dim(sizes.get(dim, DYNAMIC), d, f"sizes of dimension '{dim}'")
+        except VerifyException as e:
+            raise CompileError(f"input '{name}': {e}", where=where) from None
+        merged.append(shape)
+    for (_, argument, dims), shape in zip(arguments, merged, strict=True):
+        padded = [*dims, *[""] * (len(shape) - len(dims))]
+        final = [d if known(d) else sizes.get(dim, DYNAMIC) for d, dim in zip(shape, padded, strict=True)]
+        set_type(argument, tensor(tensor_of(argument).element_type, final))
+
+
+def _dimension_names(function: FuncOp) -> list[list[str]]:
+    """The dimension names of each argument, empty where it has none."""
+    given: ArrayAttr[DictionaryAttr] | None = function.arg_attrs
+    rows = [] if given is None else [dimension_names(a) for a in given.data]
+    return rows + [[]] * (len(function.body.block.args) - len(rows))
+
+
+def infer_shapes(module: ModuleOp) -> None:
+    """Refine all result types, the functions' types with them. Raises CompileError at an operation that contradicts."""
+    for function in [op for op in module.ops if isinstance(op, FuncOp) and not op.is_declaration]:
+        _infer_block(function.body.block)
+        function.update_function_type()
+
+
+def _infer_block(block: Block) -> None:
+    for op in block.ops:
+        if isinstance(op, FusedOp):
+            _infer_region(op)
+        elif isinstance(op, NNOp):
+            refine(op)
+
+
+def _infer_region(op: FusedOp) -> None:
+    for argument, value in zip(op.body.block.args, op.inputs, strict=True):
+        set_type(argument, value.type)
+    _infer_block(op.body.block)
+    set_type(op.result, op.terminator.value.type)
+
+
+def refine(op: NNOp) -> bool:
+    """Merge the inferred result types into the declared ones; True when a type changed. Raises CompileError, located."""
+    changed = False
+    try:
+        inferred = op.infer()
+    except VerifyException as e:
+        raise op_error(op, str(e)) from None
+    for result, type_ in zip(op.results, inferred, strict=True):
+        declared = cast(Tensor, result.type)
+        if not compatible(declared, type_):
+            raise op_error(op, f"result is declared {declared}, operands and properties give {type_}")
+        shape = merge_shape(declared.get_shape(), type_.get_shape())
+        if shape != declared.get_shape():
+            set_type(result, tensor(declared.element_type, shape))
+            changed = True
+    return changed
