@@ -38,6 +38,10 @@ class Session(Context):
         session.on_remark, session.on_progress = self.on_remark, self.on_progress
         return session
 
+    def warn(self, message: str) -> None:
+        """Something the user must see whatever is printed else: one line on stderr."""
+        print(f"warning: {message}", file=sys.stderr)
+
     def remark(self, remark: Remark) -> None:
         self.remarks.append(remark)
         if self.on_remark is not None:

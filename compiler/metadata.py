@@ -1,0 +1,31 @@
+"""What a module says of itself: tool, profile, observer, calibration data. Targets write it into their files."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+
+METADATA = "nn.metadata"
+
+
+def metadata(module: ModuleOp) -> dict[str, str]:
+    """The module's metadata, empty when it has none."""
+    attribute = module.attributes.get(METADATA)
+    if not isinstance(attribute, DictionaryAttr):
+        return {}
+    return {k: v.data for k, v in attribute.data.items() if isinstance(v, StringAttr)}
+
+
+def add_metadata(module: ModuleOp, **entries: str) -> None:
+    """Set entries, keeping the others."""
+    merged = {**metadata(module), **entries}
+    module.attributes[METADATA] = DictionaryAttr({k: StringAttr(v) for k, v in merged.items()})
+
+
+def tool_version() -> str:
+    """`amct-opt 0.1.0`; without a number where the package is used uninstalled."""
+    try:
+        return f"amct-opt {version('amct-opt')}"
+    except PackageNotFoundError:
+        return "amct-opt"

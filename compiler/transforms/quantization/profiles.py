@@ -1,0 +1,68 @@
+"""Target profiles: for each operation what is quantized and how, as data. A profile is a table, not a class of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...diagnostics import CompileError
+from ...dialects.nn import AddOp, AveragePoolOp, ConvOp, ConvTransposeOp, MatMulOp, MaxPoolOp, NNOp
+from .legality import (
+    Rule,
+    average_count_constant,
+    bias_constant,
+    dilation_one,
+    input_is_float32,
+    kernel_rank_two,
+    matrix_weight,
+    rank_supported,
+    tensor_only,
+    weight_constant,
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one operation is quantized. Operand 0 is the activation; `weight` and `bias` are operand indices.
+
+    `per_channel` gives each output channel its own weight scale. The rules are asked in order; the first that does not hold
+    keeps the layer in float.
+    """
+
+    weight: int | None = None
+    bias: int | None = None
+    per_channel: bool = False
+    rules: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True)
+class Profile:
+    name: str
+    rows: Mapping[type[NNOp], Row]
+    bits: int = 8
+    symmetric_activations: bool = False
+
+
+ASCEND = Profile(
+    name="ascend",
+    rows={
+        ConvOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant, rank_supported)),
+        ConvTransposeOp: Row(
+            1, 2, per_channel=True, rules=(weight_constant, bias_constant, kernel_rank_two, dilation_one)
+        ),
+        MatMulOp: Row(1, 2, rules=(weight_constant, matrix_weight, bias_constant)),
+        AveragePoolOp: Row(rules=(input_is_float32, average_count_constant)),
+        MaxPoolOp: Row(rules=(tensor_only,)),
+        AddOp: Row(rules=(tensor_only,)),
+    },
+)
+"""AMCT's rules: weights per channel for convolutions, per tensor for matrix products; asymmetric int8 activations."""
+
+PROFILES: Mapping[str, Profile] = {ASCEND.name: ASCEND}
+
+
+def profile_named(name: str) -> Profile:
+    """Raises CompileError for an unknown name."""
+    if (profile := PROFILES.get(name)) is None:
+        raise CompileError(f"no profile is called '{name}'", hint=f"profiles are {', '.join(PROFILES)}")
+    return profile

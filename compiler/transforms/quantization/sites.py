@@ -1,0 +1,67 @@
+"""Where quantization can happen: a compute operation, alone or inside a fused region, and the values it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp
+from xdsl.ir import BlockArgument, SSAValue
+
+from ...dialects.nn import FusedOp, NNOp
+from ...dialects.nn.shapes import element_of
+from ...functions import main_function
+
+
+@dataclass(frozen=True)
+class Site:
+    """`compute` is the operation that is quantized, `owner` the one that stands in the graph: itself, or its fused region."""
+
+    owner: NNOp | FusedOp
+    compute: NNOp
+    half_precision: bool
+    """The model holds float16 or bfloat16 values."""
+
+    def slot(self, index: int) -> int | None:
+        """The index in `owner`'s operands of `compute`'s operand; None when absent or made inside the region."""
+        if index >= len(self.compute.operands):
+            return None
+        if self.owner is self.compute:
+            return index
+        value = self.compute.operands[index]
+        return value.index if isinstance(value, BlockArgument) else None
+
+    def operand(self, index: int) -> SSAValue | None:
+        """The value outside the region that feeds `compute`'s operand."""
+        slot = self.slot(index)
+        return None if slot is None else self.owner.operands[slot]
+
+    @property
+    def activation(self) -> SSAValue | None:
+        return self.operand(0)
+
+    def set_operand(self, index: int, value: SSAValue) -> None:
+        """Feed another value of the same type to `compute`'s operand."""
+        slot = self.slot(index)
+        assert slot is not None, "the operand is made inside the region"
+        self.owner.operands[slot] = value
+
+
+def sites(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> list[Site]:
+    """Every operation of these kinds in the graph, in program order, those inside fused regions included."""
+    wanted = tuple(kinds)
+    half = _has_half_precision(module)
+    found: list[Site] = []
+    for op in main_function(module).body.block.ops:
+        if isinstance(op, FusedOp):
+            found.extend(Site(op, inner, half) for inner in op.body.block.ops if isinstance(inner, wanted))
+        elif isinstance(op, wanted):
+            found.append(Site(op, op, half))
+    return found
+
+
+def _has_half_precision(module: ModuleOp) -> bool:
+    values = (
+        v for op in module.walk() for v in op.results if isinstance(op, NNOp | FusedOp) or op.name == "nn.constant"
+    )
+    return any(isinstance(element_of(v), Float16Type | BFloat16Type) for v in values)
