@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     f32,
     f64,
+    i1,
     i64,
 )
 from xdsl.dialects.utils import EnumAttribute
@@ -40,6 +41,8 @@ from .shapes import compatible
 ANY_TENSOR: AttrConstraint[Tensor] = cast(AttrConstraint[Tensor], base(TensorType))
 INTS: AttrConstraint[DenseArrayBase[Any]] = cast(AttrConstraint[DenseArrayBase[Any]], DenseArrayBase.constr(i64))
 INT: AttrConstraint[IntegerAttr[Any]] = cast(AttrConstraint[IntegerAttr[Any]], base(IntegerAttr))
+BOOL: AttrConstraint[IntegerAttr[Any]] = cast(AttrConstraint[IntegerAttr[Any]], IntegerAttr.constr(i1))
+"""`true` or `false` in the text, for a property with a default of i1."""
 REAL: AttrConstraint[FloatAttr[Any]] = cast(AttrConstraint[FloatAttr[Any]], base(FloatAttr))
 FLAG: AttrConstraint[UnitAttr] = base(UnitAttr)
 TEXT: AttrConstraint[StringAttr] = base(StringAttr)
@@ -116,7 +119,12 @@ class NNOp(IRDLOperation, ABC):
         variadic = len(definition.results) == 1 and count != 1
         op = cls(operands=given, result_types=[wanted] if variadic else wanted, properties=attributes)
         if result_types is None:
-            for result, type_ in zip(op.results, op.infer(), strict=True):
+            try:
+                types = op.infer()
+            except VerifyException:
+                op.drop_all_references()  # what was not built uses nothing
+                raise
+            for result, type_ in zip(op.results, types, strict=True):
                 set_type(result, type_)
         if location is not None:
             op.location = location
@@ -225,7 +233,7 @@ def attribute_of(op: type[IRDLOperation], name: str, value: Any) -> Attribute | 
     if kind is DenseArrayBase:
         return DenseArrayBase.from_list(i64, [int(v) for v in value])
     if kind is IntegerAttr:
-        return integer(int(value))
+        return IntegerAttr.from_bool(bool(value)) if _is_bool(op, name) else integer(int(value))
     if kind is FloatAttr:
         return FloatAttr(float(value), _float_type(op, name))
     if kind is StringAttr:
@@ -251,6 +259,11 @@ def _kinds(op: type[IRDLOperation]) -> dict[str, type[Attribute]]:
 
 def _default(op: type[IRDLOperation], name: str) -> Attribute | None:
     return op.get_irdl_definition().properties[name].default_value
+
+
+def _is_bool(op: type[IRDLOperation], name: str) -> bool:
+    default = _default(op, name)
+    return isinstance(default, IntegerAttr) and cast("IntegerAttr[Any]", default).type == i1
 
 
 def _float_type(op: type[IRDLOperation], name: str) -> Any:
@@ -287,6 +300,8 @@ def _parse_value(op: type[IRDLOperation], name: str, kind: type[Attribute], pars
         )
         return DenseArrayBase.from_list(i64, values)
     if kind is IntegerAttr:
+        if _is_bool(op, name):
+            return IntegerAttr.from_bool(parser.parse_boolean())
         return integer(parser.parse_integer(allow_boolean=False))
     if kind is FloatAttr:
         return FloatAttr(parse_number(parser), _float_type(op, name))
@@ -327,7 +342,7 @@ def _print_value(value: Attribute, printer: Printer) -> None:
         case DenseArrayBase():
             printer.print_string(f"[{', '.join(str(v) for v in value.get_values())}]")  # pyright: ignore[reportUnknownVariableType]
         case IntegerAttr():
-            printer.print_string(str(value.value.data))
+            printer.print_string(str(bool(value.value.data)).lower() if value.type == i1 else str(value.value.data))
         case FloatAttr():
             text = f64_text if value.type == f64 else f32_text
             printer.print_string(text(value.value.data))
@@ -353,6 +368,7 @@ def _parse_types(parser: Parser, operands: int, results: int) -> FunctionType:
 
 __all__ = [
     "ANY_TENSOR",
+    "BOOL",
     "FLAG",
     "INT",
     "INTS",
