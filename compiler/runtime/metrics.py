@@ -1,4 +1,4 @@
-"""How far two arrays are apart. All arithmetic in float64; shapes must agree."""
+"""How far two arrays, or two streams of arrays, are apart. All arithmetic in float64; shapes must agree."""
 
 from __future__ import annotations
 
@@ -21,18 +21,58 @@ class Difference:
     count: int
 
 
+@dataclass
+class Differences:
+    """The difference of two streams of arrays, taken in pair by pair; nothing of the arrays is kept."""
+
+    signal: float = 0.0
+    """Sum of squares of the reference; `value_power` that of the other stream, `noise` that of their difference."""
+    value_power: float = 0.0
+    noise: float = 0.0
+    product: float = 0.0
+    largest: float = 0.0
+    differing: int = 0
+    count: int = 0
+
+    def add(self, reference: Array, value: Array) -> None:
+        """Take one pair in. Raises ValueError when shapes differ."""
+        if reference.shape != value.shape:
+            raise ValueError(f"shapes {list(reference.shape)} and {list(value.shape)} differ")
+        a, b = (x.reshape(-1).astype(np.float64, copy=False) for x in (reference, value))
+        with np.errstate(invalid="ignore"):  # equal infinities are not apart
+            apart = np.where(a == b, 0.0, a - b)
+        self.signal += float(a @ a)
+        self.value_power += float(b @ b)
+        self.noise += float(apart @ apart)
+        self.product += float(a @ b)
+        self.largest = max(self.largest, float(np.max(np.abs(apart), initial=0.0)))
+        self.differing += int(np.count_nonzero((a != b) & ~(np.isnan(a) & np.isnan(b))))
+        self.count += a.size
+
+    def result(self) -> Difference:
+        return Difference(self.sqnr, self.cosine, self.largest, self.differing, self.count)
+
+    @property
+    def sqnr(self) -> float:
+        """`10 log10(sum reference^2 / sum (reference - value)^2)`; -inf when there is noise but no signal."""
+        if self.noise == 0:
+            return float("inf")
+        return 10 * float(np.log10(self.signal / self.noise)) if self.signal else float("-inf")
+
+    @property
+    def cosine(self) -> float:
+        """1 when both are all zero, 0 when one is."""
+        scale = float(np.sqrt(self.signal) * np.sqrt(self.value_power))
+        if scale == 0:
+            return 1.0 if self.signal == self.value_power else 0.0
+        return float(np.clip(self.product / scale, -1, 1))
+
+
 def difference(reference: Array, value: Array) -> Difference:
     """Compare `value` with `reference`. Raises ValueError when shapes differ."""
-    if reference.shape != value.shape:
-        raise ValueError(f"shapes {list(reference.shape)} and {list(value.shape)} differ")
-    a, b = _float(reference), _float(value)
-    return Difference(
-        sqnr=sqnr(a, b),
-        cosine=cosine(a, b),
-        largest=float(np.max(np.abs(a - b), initial=0.0)),
-        differing=int(np.count_nonzero((a != b) & ~(np.isnan(a) & np.isnan(b)))),
-        count=a.size,
-    )
+    total = Differences()
+    total.add(reference, value)
+    return total.result()
 
 
 def sqnr(reference: Array, value: Array) -> float:
@@ -40,22 +80,9 @@ def sqnr(reference: Array, value: Array) -> float:
 
     inf when there is no noise, -inf when there is noise but no signal.
     """
-    a, b = _float(reference), _float(value)
-    noise = float(np.sum((a - b) ** 2))
-    signal = float(np.sum(a**2))
-    if noise == 0:
-        return float("inf")
-    return 10 * float(np.log10(signal / noise)) if signal else float("-inf")
+    return difference(reference, value).sqnr
 
 
 def cosine(reference: Array, value: Array) -> float:
     """Cosine similarity; 1 when both are all zero, 0 when one is."""
-    a, b = _float(reference).reshape(-1), _float(value).reshape(-1)
-    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
-    if scale == 0:
-        return 1.0 if not a.any() and not b.any() else 0.0
-    return float(np.clip(a @ b / scale, -1, 1))
-
-
-def _float(array: Array) -> Array:
-    return array.astype(np.float64, copy=False)
+    return difference(reference, value).cosine

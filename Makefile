@@ -1,0 +1,43 @@
+# Everything runs in .venv, made here on first use: nothing but Python (3.11 or later) and make is needed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+EXTRAS := onnxruntime,dev
+
+# Processes give the parallelism; threads of BLAS inside them would only fight over the cores.
+export OPENBLAS_NUM_THREADS ?= 1
+PYTEST := $(BIN)/python -m pytest -n 2
+LIT := $(BIN)/lit -j2 -q test/lit
+
+.PHONY: demo test test-all lint types bench clean
+
+demo: $(READY)
+	$(BIN)/python examples/digits/demo.py
+
+test: $(READY)
+	$(LIT)
+	$(PYTEST) -m "not slow"
+
+test-all: $(READY)
+	$(LIT)
+	$(PYTEST)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/pyright
+
+bench: $(READY)
+	$(BIN)/python benchmarks/run.py
+
+$(READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) out

@@ -1,0 +1,147 @@
+"""Two modules on the same inputs: how far their outputs are apart, and the values of the layers that both have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerType, ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from ..diagnostics import CompileError
+from ..dialects.nn import ConstantOp, ConvolutionOp, MatMulOp, OriginAttr
+from ..dtypes import Tensor
+from ..functions import main_function
+from .executor import Executable
+from .metrics import Difference, Differences
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found. `not_compared` says why, for outputs and layers that are in one module only or do not match."""
+
+    outputs: Mapping[str, Difference]
+    layers: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
+    not_compared: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def compare(a: ModuleOp, b: ModuleOp, runs: Sequence[Mapping[str, Array]], *, layers: bool = False) -> Comparison:
+    """Run both on the same inputs, `a` being the reference; outputs are matched by name, layers by their origin.
+
+    Raises CompileError when the modules have no output name in common, or a run fails.
+    """
+    pairs, apart = match_layers(a, b) if layers else ({}, {})
+    first = Executable(a, [pair[0] for pair in pairs.values()])
+    second = Executable(b, [pair[1] for pair in pairs.values()])
+    shared = [n for n in first.outputs if n in second.outputs]
+    if not shared:
+        hint = f"they are {', '.join(first.outputs)} and {', '.join(second.outputs)}"
+        raise CompileError("the two have no output name in common", hint=hint)
+    outputs = {name: Differences() for name in shared}
+    values = {layer: Differences() for layer in pairs}
+    for inputs in runs:
+        seen_a, seen_b = _Seen(), _Seen()
+        result_a, result_b = first.run(inputs, seen_a.keep), second.run(inputs, seen_b.keep)
+        for name, total in outputs.items():
+            try:
+                total.add(result_a[name], result_b[name])
+            except ValueError as e:
+                raise CompileError(f"output '{name}': {e}") from None
+        for layer, (value_a, value_b) in pairs.items():
+            try:
+                values[layer].add(seen_a.arrays[value_a], seen_b.arrays[value_b])
+            except ValueError as e:  # sizes that only a run tells
+                apart[layer] = str(e)
+    for name in (*first.outputs, *second.outputs):
+        if name not in outputs:
+            apart[name] = f"is an output of the {'first' if name in first.outputs else 'second'} only"
+    return Comparison(
+        {name: total.result() for name, total in outputs.items()},
+        {layer: total.result() for layer, total in values.items() if layer not in apart},
+        apart,
+    )
+
+
+class _Seen:
+    """Copies of the watched values of one run."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[SSAValue, Array] = {}
+
+    def keep(self, value: SSAValue, array: Array) -> None:
+        self.arrays[value] = array.copy()
+
+
+Pairs = dict[str, tuple[SSAValue, SSAValue]]
+
+
+def match_layers(a: ModuleOp, b: ModuleOp) -> tuple[Pairs, dict[str, str]]:
+    """The values to compare, by layer, and the layers that cannot be compared with the reason.
+
+    A layer's value is the first result of the last operation with its origin. Where one module has folded what follows a
+    convolution or matrix product into it (batch norm, bias), the other's value is taken after the layers so absorbed.
+    """
+    layers_a, layers_b = _layer_values(a), _layer_values(b)
+    pairs: Pairs = {}
+    apart: dict[str, str] = {}
+    absorbed: set[str] = set()
+    for layer, value_a in layers_a.items():
+        if (value_b := layers_b.get(layer)) is None:
+            continue
+        value_a, gone_a = _after_absorbed(value_a, layers_b)
+        value_b, gone_b = _after_absorbed(value_b, layers_a)
+        absorbed |= {*gone_a, *gone_b}
+        if (reason := _mismatch(value_a, value_b)) is None:
+            pairs[layer] = value_a, value_b
+        else:
+            apart[layer] = reason
+    for layer in (*layers_a, *layers_b):
+        if layer not in pairs and layer not in apart:
+            where = "the first" if layer in layers_a else "the second"
+            apart[layer] = "folded into the layer before it" if layer in absorbed else f"is in {where} only"
+    return pairs, apart
+
+
+def _layer_of(op: Operation) -> str | None:
+    origin = op.properties.get("origin")
+    return origin.layer.data if isinstance(origin, OriginAttr) else None
+
+
+def _layer_values(module: ModuleOp) -> dict[str, SSAValue]:
+    """By layer name in program order, the first result of the last operation of the graph with that origin."""
+    values: dict[str, SSAValue] = {}
+    for op in main_function(module).body.block.ops:
+        layer = _layer_of(op)
+        if layer is not None and op.results and not isinstance(op, ConstantOp):
+            values[layer] = op.results[0]
+    return values
+
+
+def _after_absorbed(value: SSAValue, others: Mapping[str, SSAValue]) -> tuple[SSAValue, list[str]]:
+    """Follow single uses through layers that the other module does not have; the value there, and these layers."""
+    gone: list[str] = []
+    if not isinstance(value.owner, ConvolutionOp | MatMulOp):
+        return value, gone
+    while value.uses.get_length() == 1:
+        (use,) = value.uses
+        layer = _layer_of(use.operation)
+        if layer is None or layer in others or len(use.operation.results) != 1:
+            break
+        value = use.operation.results[0]
+        gone.append(layer)
+    return value, gone
+
+
+def _mismatch(a: SSAValue, b: SSAValue) -> str | None:
+    """Why two values cannot be compared, None where they can."""
+    type_a, type_b = cast(Tensor, a.type), cast(Tensor, b.type)
+    if isinstance(type_a.element_type, IntegerType) != isinstance(type_b.element_type, IntegerType):
+        return f"is of {type_a.element_type} in the first and of {type_b.element_type} in the second"
+    sizes = zip(type_a.get_shape(), type_b.get_shape(), strict=False)
+    if type_a.get_num_dims() != type_b.get_num_dims() or any(m != n and min(m, n) >= 0 for m, n in sizes):
+        return f"has shape {list(type_a.get_shape())} in the first and {list(type_b.get_shape())} in the second"
+    return None

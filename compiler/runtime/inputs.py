@@ -1,0 +1,100 @@
+"""Inputs from a file, cut into the runs of a model that they ask for, and the outputs of these runs put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import DYNAMIC_INDEX
+from xdsl.dialects.func import FuncOp
+
+from ..diagnostics import CompileError
+from ..dtypes import Tensor, numpy_dtype
+from ..functions import input_names
+from .data import Samples, load_arrays, load_samples
+from .executor import Executable
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Inputs of one or several runs. Results of several runs are joined along their first axis.
+
+    `stacked`: each run took one entry of an axis that the model's inputs do not have, so results get that axis too.
+    """
+
+    inputs: Sequence[Mapping[str, Array]]
+    stacked: bool = False
+
+
+def load_runs(path: Path, function: FuncOp, batch: int | None = None) -> Runs:
+    """The runs of a model that the arrays in a file (.npz, or a folder of .npy) ask for.
+
+    Arrays that have the inputs' shapes are one run. Otherwise their first axis counts samples, and a run takes as many as
+    the model's first axis says. `batch` cuts the first axis into runs of that size where the model takes any.
+    Raises CompileError, located in the file: unknown and missing names, other shapes and types, NaN.
+    """
+    arrays = load_arrays(path)
+    types = dict(zip(input_names(function), (cast(Tensor, a.type) for a in function.body.block.args), strict=True))
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise CompileError(f"input '{name}' holds NaN", where=str(path))
+    if batch is None and arrays.keys() == types.keys() and all(_fits(arrays[n], t) for n, t in types.items()):
+        return Runs([{n: _converted(arrays[n], t) for n, t in types.items()}])
+    return _cut(load_samples(path, function), batch)
+
+
+def _fits(array: Array, type_: Tensor) -> bool:
+    shape = type_.get_shape()
+    right_shape = array.ndim == len(shape) and all(
+        w in (DYNAMIC_INDEX, n) for w, n in zip(shape, array.shape, strict=True)
+    )
+    return right_shape and array.dtype == numpy_dtype(type_.element_type)
+
+
+def _converted(array: Array, type_: Tensor) -> Array:
+    return np.ascontiguousarray(array).astype(numpy_dtype(type_.element_type), copy=False)
+
+
+def _cut(samples: Samples, batch: int | None) -> Runs:
+    stacked = any(samples.arrays[n].ndim > len(t.get_shape()) for n, t in samples.types.items())
+    free = not stacked and all(t.get_shape()[0] == DYNAMIC_INDEX for t in samples.types.values())
+    if batch is not None and not free and batch != samples.batch_size:
+        raise CompileError(f"the model takes {samples.batch_size} samples per run, not {batch}", where=samples.source)
+    step = (batch or samples.count) if free else samples.batch_size
+    if samples.count % step and not free:
+        raise CompileError(f"{samples.count} samples do not make whole runs of {step}", where=samples.source)
+    starts = range(0, samples.count, step)
+    return Runs([{n: _part(samples, n, start, step) for n in samples.arrays} for start in starts], stacked)
+
+
+def _part(samples: Samples, name: str, start: int, step: int) -> Array:
+    array, type_ = samples.arrays[name], samples.types[name]
+    extra_axis = array.ndim > len(type_.get_shape())
+    return _converted(array[start] if extra_axis else array[start : start + step], type_)
+
+
+def run_all(executable: Executable, runs: Runs) -> dict[str, Array]:
+    """Every run, the results of several joined. Raises RunError, located, where a run fails or results do not join."""
+    return joined([executable.run(inputs) for inputs in runs.inputs], stacked=runs.stacked)
+
+
+def joined(results: Iterable[Mapping[str, Array]], *, stacked: bool = False) -> dict[str, Array]:
+    """Results of several runs, by output name, joined along the first axis (along a new one where `stacked`)."""
+    rows = list(results)
+    if len(rows) == 1 and not stacked:
+        return dict(rows[0])
+    outputs: dict[str, Array] = {}
+    for name in rows[0]:
+        parts = [row[name] for row in rows]
+        together = np.stack if stacked or parts[0].ndim == 0 else np.concatenate
+        try:
+            outputs[name] = together(parts)
+        except ValueError:
+            shapes = sorted({str(list(p.shape)) for p in parts})
+            raise CompileError(f"output '{name}' changes its shape from run to run: {', '.join(shapes)}") from None
+    return outputs
