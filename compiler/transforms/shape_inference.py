@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
@@ -101,28 +101,19 @@ def infer_shapes(module: ModuleOp) -> None:
 
 def _infer_block(block: Block) -> None:
     for op in block.ops:
-        if isinstance(op, FusedOp):
-            _infer_region(op)
-        elif isinstance(op, NNOp):
+        if isinstance(op, NNOp | FusedOp):
             refine(op)
 
 
-def _infer_region(op: FusedOp) -> None:
-    for argument, value in zip(op.body.block.args, op.inputs, strict=True):
-        set_type(argument, value.type)
-    _infer_block(op.body.block)
-    set_type(op.result, op.terminator.value.type)
-
-
-def refine(op: NNOp) -> bool:
+def refine(op: NNOp | FusedOp) -> bool:
     """Merge the inferred result types into the declared ones; True when a type changed. Raises CompileError, located."""
-    changed = False
     try:
-        inferred = op.infer()
+        inferred = _inferred(op)
     except VerifyException as e:
         raise op_error(op, str(e)) from None
+    changed = False
     for result, type_ in zip(op.results, inferred, strict=True):
-        declared = cast(Tensor, result.type)
+        declared = tensor_of(result)
         if not compatible(declared, type_):
             raise op_error(op, f"result is declared {declared}, operands and properties give {type_}")
         shape = merge_shape(declared.get_shape(), type_.get_shape())
@@ -130,3 +121,11 @@ def refine(op: NNOp) -> bool:
             set_type(result, tensor(declared.element_type, shape))
             changed = True
     return changed
+
+
+def _inferred(op: NNOp | FusedOp) -> Sequence[Tensor]:
+    if isinstance(op, FusedOp):
+        for argument, value in zip(op.body.block.args, op.inputs, strict=True):
+            set_type(argument, value.type)
+        _infer_block(op.body.block)
+    return op.infer()

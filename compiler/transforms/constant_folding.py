@@ -1,0 +1,203 @@
+"""`--fold-constants`: evaluate what is known at compile time, with the runtime's own kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import VerifyException
+
+from ..diagnostics import CompileError, op_error
+from ..dialects import nn
+from ..dialects.nn.shapes import Shape, compatible, merge_shape, shape_of, static, tensor, tensor_of
+from ..dtypes import element_type, numpy_dtype
+from ..rewriting import QUANTIZATION_OPS, Remarks, erase_dead_constants
+from ..runtime.kernels import Array, kernel_for
+from ..weights import WeightError
+from .dead_code import erase_dead
+from .partial_shapes import PartialShapes, expand_target, known_sizes, reshape_target
+from .shape_inference import refine
+
+RANDOM = {
+    "onnx": frozenset(
+        {
+            "Bernoulli",
+            "Dropout",
+            "Multinomial",
+            "RandomNormal",
+            "RandomNormalLike",
+            "RandomUniform",
+            "RandomUniformLike",
+        }
+    ),
+    "tensorflow": frozenset(
+        {
+            "Multinomial",
+            "ParameterizedTruncatedNormal",
+            "RandomGamma",
+            "RandomPoissonV2",
+            "RandomShuffle",
+            "RandomStandardNormal",
+            "RandomUniform",
+            "RandomUniformInt",
+            "TruncatedNormal",
+        }
+    ),
+}
+"""Operators, by framework, whose result differs from run to run."""
+
+
+@dataclass(frozen=True)
+class FoldConstantsPass(ModulePass):
+    """Replaces operations on constants by their result, and shape operands by the property `to` where sizes suffice.
+
+    Results are the kernels' own, bit for bit (NaN and Inf included). What is quantized stays so: quantize and dequantize are
+    never evaluated, and neither are operators that draw random numbers. A result of more than `max_elements` elements is
+    folded only when it takes less memory than its operands. Types are refined behind what was folded. Raises CompileError,
+    located, where a folded result contradicts the declared type.
+    """
+
+    name = "fold-constants"
+
+    max_elements: int = 1 << 24
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        remarks = Remarks(ctx, self.name)
+        for function in [f for f in op.ops if isinstance(f, FuncOp) and not f.is_declaration]:
+            _Folder(remarks, self.max_elements).fold_block(function.body.block)
+            function.update_function_type()
+        erase_dead_constants(op)
+        remarks.flush()
+
+
+class _Folder:
+    """One walk over a block, in order: an operation sees its operands already folded and refined."""
+
+    def __init__(self, remarks: Remarks, max_elements: int):
+        self.remarks = remarks
+        self.max_elements = max_elements
+        self.shapes = PartialShapes()
+        self.refined: set[SSAValue] = set()
+
+    def fold_block(self, block: Block) -> None:
+        for op in list(block.ops):
+            if isinstance(op, nn.NNOp | nn.FusedOp):
+                self._visit(op)
+
+    def _visit(self, op: nn.NNOp | nn.FusedOp) -> None:
+        if any(o in self.refined for o in op.operands) and refine(op):
+            self.refined.update(op.results)
+        if (known := self.shapes.visit(op)) is not None:
+            types = [tensor_of(r).element_type for r in op.results]
+            arrays = [a.astype(numpy_dtype(t)) for a, t in zip(known, types, strict=True)]
+            self._replace(op, arrays, "sizes")
+        elif isinstance(op, nn.ReshapeOp | nn.ExpandOp) and op.shape is not None:
+            self._fix_shape(op, op.shape)
+        elif all(nn.constant_of(o) is not None for o in op.operands) and (arrays := self._evaluate(op)) is not None:
+            self._replace(op, arrays, "evaluate")
+
+    def _evaluate(self, op: nn.NNOp | nn.FusedOp) -> list[Array] | None:
+        """The results of an operation on constants; None, and a remark, when it must stay."""
+        if isinstance(op, QUANTIZATION_OPS):
+            return None
+        if isinstance(op, nn.OpaqueOp) and op.op_type.data in RANDOM.get(op.framework.data, ()):
+            self.remarks.missed(op, "random", f"{op.op_type.data} draws random numbers")
+            return None
+        if (kernel := kernel_for(op)) is None:
+            self.remarks.missed(op, "kernel", f"{op.name} has no kernel")
+            return None
+        operands = [_constant(op, o) for o in op.operands]
+        if self._is_too_large(op, [shape_of(r) for r in op.results], operands):
+            return None
+        try:
+            with np.errstate(all="ignore"):
+                result = kernel(*operands)
+        except (ValueError, IndexError, VerifyException, MemoryError, CompileError) as e:
+            self.remarks.missed(op, "runs", f"cannot be evaluated: {e or type(e).__name__}")
+            return None
+        several = isinstance(result, list | tuple)
+        arrays = [np.asarray(a) for a in (cast("Sequence[Array]", result) if several else [result])]
+        return None if self._is_too_large(op, [a.shape for a in arrays], operands) else arrays
+
+    def _is_too_large(self, op: Operation, shapes: list[tuple[int, ...]], operands: list[Array]) -> bool:
+        """Whether results of these shapes exceed the limit and take more memory than the operands; a remark says so."""
+        if not all(static(s) for s in shapes) or (count := sum(map(prod, shapes))) <= self.max_elements:
+            return False
+        sizes = [numpy_dtype(tensor_of(r).element_type).itemsize for r in op.results]
+        if sum(prod(s) * b for s, b in zip(shapes, sizes, strict=True)) < sum(a.nbytes for a in operands):
+            return False
+        self.remarks.missed(op, "max-elements", f"its {count} elements exceed the limit of {self.max_elements}")
+        return True
+
+    def _fix_shape(self, op: nn.ReshapeOp | nn.ExpandOp, shape: SSAValue) -> None:
+        """Turn the shape operand into the property `to`, or at least learn sizes of the result from it."""
+        if (constant := nn.constant_ints(shape)) is not None:
+            self._set_shape(op, constant)
+            return
+        if (elements := self.shapes.elements(shape)) is None:
+            return
+        target = reshape_target(op, elements) if isinstance(op, nn.ReshapeOp) else expand_target(op, elements)
+        if target is not None:
+            self._set_shape(op, target)
+            return
+        # an expand's result may be larger than what its operand says
+        if isinstance(op, nn.ReshapeOp) and _learn(op, known_sizes(elements)):
+            self.refined.add(op.result)
+
+    def _set_shape(self, op: nn.ReshapeOp | nn.ExpandOp, target: Sequence[int]) -> None:
+        properties: dict[str, Any] = {**op.properties, "to": target}
+        new = type(op).make(op.input, None, location=op.location, result_types=op.result_types, **properties)
+        new.attributes.update(op.attributes)
+        refine(new)
+        self.remarks.applied(op, "static-shape", f"its shape operand is {list(target)}")
+        self._insert(op, [new])
+        if all(nn.constant_of(o) is not None for o in new.operands) and (arrays := self._evaluate(new)) is not None:
+            self._replace(new, arrays, "evaluate")
+
+    def _replace(self, op: nn.NNOp | nn.FusedOp, arrays: list[Array], rule: str) -> None:
+        constants: list[Operation] = []
+        for result, array in zip(op.results, arrays, strict=True):
+            made = tensor(element_type(array.dtype), array.shape)
+            if not compatible(tensor_of(result), made):
+                raise op_error(op, f"result is declared {result.type}, evaluation gives {made}")
+            constants.append(nn.ConstantOp.of(array, result.name_hint or op.name.rpartition(".")[2], op.location))
+        types = ", ".join(str(c.results[0].type) for c in constants)
+        self.remarks.applied(op, rule, f"{op.name} folded to {types}")
+        self._insert(op, constants)
+
+    def _insert(self, op: Operation, replacements: list[Operation]) -> None:
+        """Put operations of one result each in the place of `op`."""
+        block = cast(Block, op.parent)
+        block.insert_ops_before(replacements, op)
+        for old, new in zip(op.results, [r.results[0] for r in replacements], strict=True):
+            if new.type != old.type:
+                self.refined.add(new)
+            new.name_hint = new.name_hint or old.name_hint
+            old.replace_all_uses_with(new)
+        erase_dead([op])
+
+
+def _learn(op: nn.ReshapeOp, sizes: Shape) -> bool:
+    """Merge these sizes into the declared result type; True when it changed. Raises CompileError, located."""
+    declared = tensor_of(op.result)
+    try:
+        shape = merge_shape(declared.get_shape(), sizes, "declared and computed sizes")
+    except VerifyException as e:
+        raise op_error(op, str(e)) from None
+    nn.set_type(op.result, tensor(declared.element_type, shape))
+    return shape != declared.get_shape()
+
+
+def _constant(op: Operation, value: SSAValue) -> Array:
+    try:
+        return cast(Array, nn.array_of(value))
+    except WeightError as e:
+        raise op_error(op, str(e)) from None

@@ -1,0 +1,23 @@
+"""Removing operations that nothing uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.ir import Operation
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
+
+
+def erase_dead(candidates: Iterable[Operation]) -> None:
+    """Erase those of the candidates that are pure and unused, and what only they used.
+
+    Candidates in program order take one step each: the last is looked at first.
+    """
+    stack = list(candidates)
+    while stack:
+        op = stack.pop()
+        if op.parent is None or not op.results or not is_trivially_dead(op):
+            continue
+        stack.extend(owner for operand in op.operands if isinstance(owner := operand.owner, Operation))
+        op.detach()
+        op.erase()

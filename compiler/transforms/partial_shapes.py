@@ -1,0 +1,181 @@
+"""Integer tensors of which only some elements are known: what becomes of `nn.shape` where some sizes are.
+
+An element that is not known stands in the array as a tag, a number near the smallest int32 that no size takes. Operations that
+only move elements run their own kernel on such arrays, and the tags travel along; arithmetic gives a new tag to each element
+that depends on one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ..dialects import nn
+from ..dialects.nn.shapes import DYNAMIC, Shape, element_of, known, shape_of, size
+from ..dtypes import integer_range
+from ..runtime.kernels import Array, kernel_for
+
+LIMIT = 64
+"""Tensors of more elements are no shapes and not followed."""
+
+_FIRST_TAG = -(2**31) + 1
+_LAST_TAG = _FIRST_TAG + 2**30
+
+
+class Dimension(NamedTuple):
+    """The size of one axis of a value, not known before run time."""
+
+    value: SSAValue
+    axis: int
+
+
+_MOVES: dict[type[Operation], int] = {
+    nn.ConcatOp: 0,
+    nn.SplitOp: 1,
+    nn.SliceOp: 1,
+    nn.GatherOp: 1,
+    nn.ReshapeOp: 1,
+    nn.ExpandOp: 1,
+    nn.TransposeOp: 1,
+    nn.FlattenOp: 1,
+    nn.SqueezeOp: 1,
+    nn.UnsqueezeOp: 1,
+}
+"""Operations that only move elements, and how many operands (0: all) hold the elements; the others say where to."""
+
+_ARITHMETIC = (nn.AddOp, nn.SubOp, nn.MulOp, nn.DivOp, nn.MinOp, nn.MaxOp)
+
+
+class PartialShapes:
+    """What is known of the integer tensors of a block, filled by visiting its operations in order."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[SSAValue, Array] = {}
+        self._tags: dict[Dimension, int] = {}
+        self._dimensions: dict[int, Dimension] = {}
+        self._next = _FIRST_TAG
+
+    def visit(self, op: Operation) -> list[Array] | None:
+        """Follow an operation. Returns its results when all their elements turn out to be known."""
+        arrays = self._results(op)
+        if arrays is None:
+            return None
+        if not any(_is_tag(a).any() for a in arrays):
+            return arrays
+        self._arrays.update(zip(op.results, arrays, strict=True))
+        return None
+
+    def elements(self, value: SSAValue) -> list[int | Dimension | None] | None:
+        """The elements of a followed tensor: a number, the dimension it is the size of, or None for anything else."""
+        if (array := self._arrays.get(value)) is None:
+            return None
+        return [self._dimensions.get(e) if _FIRST_TAG <= e < _LAST_TAG else e for e in array.reshape(-1).tolist()]
+
+    def _results(self, op: Operation) -> list[Array] | None:
+        if isinstance(op, nn.ShapeOp):
+            axis = op.start.value.data
+            first = max(axis + len(shape_of(op.input)), 0) if axis < 0 else axis
+            sizes = enumerate(op.sizes(), first)
+            return [np.array([d if known(d) else self._tag(Dimension(op.input, i)) for i, d in sizes], np.int64)]
+        if not any(o in self._arrays for o in op.operands) or not _is_followed(op):
+            return None
+        arrays = [self._array(o) for o in op.operands]
+        if any(a is None for a in arrays):
+            return None
+        operands = cast("list[Array]", arrays)
+        if isinstance(op, nn.CastOp):
+            return [operands[0].astype(np.int64)]
+        if (data := _MOVES.get(type(op))) is not None:
+            if data and any(_is_tag(a).any() for a in operands[data:]):
+                return None
+            return _run(op, operands)
+        if isinstance(op, _ARITHMETIC):
+            return self._arithmetic(op, operands)
+        return None
+
+    def _arithmetic(self, op: nn.BinaryOp, operands: list[Array]) -> list[Array] | None:
+        unknown = np.logical_or(*map(_is_tag, operands))
+        if (results := _run(op, [np.where(_is_tag(a), 1, a) for a in operands])) is None:
+            return None
+        result = results[0].copy()
+        result[unknown] = [self._new_tag() for _ in range(int(unknown.sum()))]
+        return [result]
+
+    def _array(self, value: SSAValue) -> Array | None:
+        """The known elements, with tags; None where nothing is known, or a number could be taken for a tag."""
+        if (array := self._arrays.get(value)) is not None:
+            return array
+        if not 0 <= size(shape_of(value)) <= LIMIT or (array := nn.array_of(value)) is None:
+            return None
+        array = array.astype(np.int64)
+        return None if _is_tag(array).any() else array
+
+    def _tag(self, dimension: Dimension) -> int:
+        if (tag := self._tags.get(dimension)) is None:
+            tag = self._tags[dimension] = self._new_tag()
+            self._dimensions[tag] = dimension
+        return tag
+
+    def _new_tag(self) -> int:
+        self._next += 1
+        return self._next
+
+
+def _is_followed(op: Operation) -> bool:
+    """All results are integers wide enough for a tag, of few elements."""
+    for result in op.results:
+        element = element_of(result)
+        if not isinstance(element, IntegerType) or integer_range(element)[1] < 2**31 - 1:
+            return False
+        if not 0 <= size(shape_of(result)) <= LIMIT:
+            return False
+    return True
+
+
+def _is_tag(array: Array) -> Array:
+    return (array >= _FIRST_TAG) & (array < _LAST_TAG)
+
+
+def _run(op: Operation, operands: list[Array]) -> list[Array] | None:
+    """The operation's own kernel on these arrays; None when it refuses them."""
+    if (kernel := kernel_for(op)) is None:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            result = kernel(*operands)
+    except (ValueError, IndexError, VerifyException):
+        return None
+    results = result if isinstance(result, list | tuple) else [result]
+    return [np.asarray(r, np.int64) for r in results]
+
+
+def reshape_target(op: nn.ReshapeOp, elements: list[int | Dimension | None]) -> tuple[int, ...] | None:
+    """`to` for a reshape whose run-time shape is `elements`; None when more than one size stays open.
+
+    The size of the input's own axis at the same place is 0 (copied), one other unknown size -1 (what is left).
+    """
+    copies = op.allow_zero is None
+    target: list[int] = []
+    for i, element in enumerate(elements):
+        if isinstance(element, int):
+            target.append(element)
+        else:
+            target.append(0 if copies and element == Dimension(op.input, i) else -1)
+    return tuple(target) if target.count(-1) <= 1 and min(target, default=0) >= -1 else None
+
+
+def expand_target(op: nn.ExpandOp, elements: list[int | Dimension | None]) -> tuple[int, ...] | None:
+    """`to` for an expand whose run-time shape is `elements`: the size of the input's own axis is 1, no other may be open."""
+    offset = len(elements) - len(shape_of(op.input))
+    own = [Dimension(op.input, i - offset) for i in range(len(elements))]
+    target = [1 if e == o else e for e, o in zip(elements, own, strict=True)]
+    return tuple(cast("list[int]", target)) if all(isinstance(e, int) for e in target) else None
+
+
+def known_sizes(elements: list[int | Dimension | None]) -> Shape:
+    """What a shape made of these elements is sure to be (0 and -1 of a reshape stand for other sizes)."""
+    return tuple(e if isinstance(e, int) and e > 0 else DYNAMIC for e in elements)
