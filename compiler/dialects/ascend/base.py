@@ -1,0 +1,196 @@
+"""What all `ascend` operations share: the text form of `nn`, element type sets, data formats and windows.
+
+Names, defaults and type sets are those of the Ascend IR headers (`inc/ops` of CANN). `DEVIATION` says where an operation
+departs from them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntegerAttr,
+    IntegerType,
+    Signedness,
+    StringAttr,
+    bf16,
+    f16,
+    f32,
+    f64,
+    i1,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from ..nn.base import NNOp, ints
+from ..nn.shapes import DYNAMIC, Shape, element_of, known, same_pads, shape_of, window_size
+
+i4, i8, i16 = IntegerType(4), IntegerType(8), IntegerType(16)
+ui8, ui16, ui32, ui64 = (IntegerType(n, Signedness.UNSIGNED) for n in (8, 16, 32, 64))
+
+ElementTypes = tuple[Attribute, ...]
+
+F: ElementTypes = (f16, f32)
+FB: ElementTypes = (*F, bf16)
+FBD: ElementTypes = (*FB, f64)
+SIGNED: ElementTypes = (i8, i16, i32, i64)
+REAL_NUMBER: ElementTypes = (*FBD, *SIGNED, ui8, ui16, ui32, ui64)
+"""The headers' RealNumberType, and Number and Basic without the complex and qint types, which have no element type here."""
+INDEX: ElementTypes = (i32, i64)
+ALL: ElementTypes = (*REAL_NUMBER, i1, i4)
+
+DATA_TYPES: Mapping[int, Attribute] = {
+    0: f32,
+    1: f16,
+    2: i8,
+    3: i32,
+    4: ui8,
+    6: i16,
+    7: ui16,
+    8: ui32,
+    9: i64,
+    10: ui64,
+    11: f64,
+    12: i1,
+    27: bf16,
+    29: i4,
+}
+"""Element type by number, as `dtype` and `dst_type` give it (the DataType enum of CANN)."""
+
+FALSE: IntegerAttr[Any] = cast("IntegerAttr[Any]", IntegerAttr.from_bool(False))
+TRUE: IntegerAttr[Any] = cast("IntegerAttr[Any]", IntegerAttr.from_bool(True))
+
+FLOAT32_DEVIATION = "float32 operands are accepted, which the device computes in float16"
+
+
+def int_list(*values: int) -> DenseArrayBase[Any]:
+    return DenseArrayBase.from_list(i64, list(values))
+
+
+def data_type_number(element: Attribute) -> int:
+    """The number of an element type in `DATA_TYPES`. Raises VerifyException for a type without one."""
+    for number, each in DATA_TYPES.items():
+        if each == element:
+            return number
+    raise VerifyException(f"Ascend IR has no number for {element}")
+
+
+class AscendOp(NNOp):
+    """Base of the `ascend` operations: pure, with `origin`, checked element types and inferred result types."""
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {}
+    """The element types that each operand takes."""
+    DEVIATION: ClassVar[str] = ""
+    """Where the operation departs from the Ascend IR header, empty where it does not."""
+
+    def infer(self) -> Sequence[Tensor]:
+        for name, types in self.TYPES.items():
+            operand = cast("SSAValue | Sequence[SSAValue] | None", getattr(self, name))
+            group = (operand,) if isinstance(operand, SSAValue) else operand or ()
+            for value in group:
+                self.check_element(name, element_of(value), types)
+        return self.derive()
+
+    @abstractmethod
+    def derive(self) -> Sequence[Tensor]:
+        """The result types, from operands whose element types are legal. Raises VerifyException when they do not fit."""
+
+    def check_element(self, what: str, element: Attribute, types: Iterable[Attribute]) -> None:
+        if element not in types:
+            kind = self.name.partition(".")[2]
+            raise VerifyException(f"{what} is of {element}, {kind} takes {', '.join(map(str, types))}")
+
+
+def check_range(what: str, values: Iterable[int], low: int, high: int) -> None:
+    """Raises VerifyException for a known number out of range."""
+    for value in values:
+        if known(value) and not low <= value <= high:
+            raise VerifyException(f"{what} {value} is not in [{low}, {high}]")
+
+
+def check_choice(what: str, value: StringAttr, choices: Sequence[str]) -> str:
+    """The string, which must be one of the choices."""
+    if value.data not in choices:
+        raise VerifyException(f"{what} '{value.data}' is none of {', '.join(choices)}")
+    return value.data
+
+
+class FormatOp(AscendOp):
+    """An operation on tensors whose axes `data_format` names: `NCHW`, `NHWC`, `NCDHW`, `NDHWC`."""
+
+    FORMATS: ClassVar[tuple[str, ...]] = ("NCHW", "NHWC")
+
+    @property
+    @abstractmethod
+    def format(self) -> str:
+        """The data format. Raises VerifyException for one that the operation does not know."""
+
+    @property
+    def channel_axis(self) -> int:
+        return self.format.index("C")
+
+    @property
+    def channels_last(self) -> bool:
+        return self.format.endswith("C")
+
+    @property
+    def space(self) -> Shape:
+        """The spatial axes."""
+        return tuple(i for i, axis in enumerate(self.format) if axis not in "NC")
+
+    def spatial(self, entries: Sequence[int]) -> Shape:
+        """The entries of the spatial axes of a list with one entry per axis."""
+        return tuple(entries[i] for i in self.space)
+
+    def arrange(self, batch: int, channels: int, spatial: Sequence[int]) -> Shape:
+        """A shape in this data format."""
+        rest = iter(spatial)
+        return tuple({"N": batch, "C": channels}[a] if a in "NC" else next(rest) for a in self.format)
+
+    def check_rank(self, what: str, value: SSAValue) -> Shape:
+        shape = shape_of(value)
+        if len(shape) != len(self.format):
+            raise VerifyException(f"{what} must be of rank {len(self.format)} ({self.format}), not {len(shape)}")
+        return shape
+
+    def per_axis(self, what: str, attribute: DenseArrayBase[Any], neutral: int = 1) -> Shape:
+        """The spatial entries of a list that has one entry per axis, `neutral` for N and C."""
+        values = ints(attribute)
+        if len(values) != len(self.format):
+            raise VerifyException(f"{what} has {len(values)} entries, expected {len(self.format)} ({self.format})")
+        if any(v != neutral for i, v in enumerate(values) if i not in self.space):
+            raise VerifyException(f"{what} {list(values)} must be {neutral} on N and C ({self.format})")
+        return self.spatial(values)
+
+    def pad_pairs(self, attribute: DenseArrayBase[Any]) -> tuple[tuple[int, int], ...]:
+        """(begin, end) per spatial axis of a list in Ascend's order: top, bottom, left, right."""
+        values, n = ints(attribute), len(self.space)
+        if len(values) != 2 * n:
+            raise VerifyException(
+                f"pads has {len(values)} entries, expected {2 * n}: begin and end of each spatial axis"
+            )
+        return tuple(zip(values[::2], values[1::2], strict=True))
+
+
+def window_sizes(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Sequence[tuple[int, int]],
+    ceil: bool = False,
+) -> Shape:
+    """Output sizes of a sliding window, DYNAMIC where the input's or the kernel's is."""
+    rows = zip(sizes, kernel, strides, dilations, pads, strict=True)
+    return tuple(window_size(s, k, st, d, b, e, ceil) if known(k) else DYNAMIC for s, k, st, d, (b, e) in rows)
+
+
+def same_pad_pairs(sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Padding of TensorFlow's SAME for known sizes, the odd element at the end."""
+    return tuple(same_pads(s, k, st, 1, upper=True) for s, k, st in zip(sizes, kernel, strides, strict=True))

@@ -1,0 +1,307 @@
+"""Convolutions of the matrix engine."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, integer, ints
+from ..nn.constant import constant_ints
+from ..nn.shapes import DYNAMIC, Shape, element_of, known, merge_dim, shape_of, tensor
+from .base import (
+    FLOAT32_DEVIATION,
+    INDEX,
+    ElementTypes,
+    FormatOp,
+    check_choice,
+    check_range,
+    i8,
+    int_list,
+    window_sizes,
+)
+from .cube import CubeOp
+
+HEIGHT_LIMIT, WIDTH_LIMIT = 100000, 4096
+KERNEL_LIMIT, STRIDE_LIMIT, PAD_LIMIT, DILATION_LIMIT = 255, 63, 255, 255
+
+
+class Filter(NamedTuple):
+    """The sizes of a filter, whatever the order of its axes."""
+
+    out: int
+    channels: int
+    kernel: Shape
+
+
+class ConvolutionOp(CubeOp, FormatOp):
+    """What convolutions share. strides and dilations have one entry per axis, pads are begin and end of each spatial axis."""
+
+    bias = opt_operand_def(ANY_TENSOR)
+    strides = prop_def(INTS)
+    pads = prop_def(INTS)
+    dilations = prop_def(INTS, default_value=int_list(1, 1, 1, 1))
+    data_format = prop_def(TEXT, default_value=StringAttr("NHWC"))
+    y = result_def(ANY_TENSOR)
+
+    @property
+    def x_value(self) -> SSAValue:
+        raise NotImplementedError
+
+    @property
+    def filter_value(self) -> SSAValue:
+        raise NotImplementedError
+
+    @property
+    def data_operand(self) -> SSAValue:
+        return self.x_value
+
+    @property
+    def format(self) -> str:
+        return check_choice("data_format", self.data_format, self.FORMATS)
+
+    @property
+    def group_count(self) -> int:
+        return 1
+
+    @property
+    @abstractmethod
+    def filter_sizes(self) -> Filter:
+        """The filter's sizes by meaning, from the axis order that goes with the data format."""
+
+    @property
+    def stride_list(self) -> Shape:
+        return self.per_axis("strides", self.strides)
+
+    @property
+    def dilation_list(self) -> Shape:
+        return self.per_axis("dilations", self.dilations)
+
+    @property
+    def pad_list(self) -> tuple[tuple[int, int], ...]:
+        return self.pad_pairs(self.pads)
+
+    def check_geometry(self) -> Shape:
+        """The shape of x. Raises VerifyException when geometry is malformed or beyond what the device takes."""
+        x = self.check_rank("x", self.x_value)
+        if (rank := len(shape_of(self.filter_value))) != len(self.format):
+            raise VerifyException(f"filter must be of rank {len(self.format)}, not {rank}")
+        sizes = self.spatial(x)
+        check_range("height", sizes[-2:-1], 1, HEIGHT_LIMIT)
+        check_range("width", sizes[-1:], 1, WIDTH_LIMIT)
+        check_range("kernel", self.filter_sizes.kernel, 1, KERNEL_LIMIT)
+        check_range("stride", self.stride_list, 1, STRIDE_LIMIT)
+        check_range("dilation", self.dilation_list, 1, DILATION_LIMIT)
+        check_range("pad", [p for pair in self.pad_list for p in pair], 0, PAD_LIMIT)
+        if self.group_count < 1:
+            raise VerifyException(f"groups must be at least 1, not {self.group_count}")
+        return x
+
+    def check_bias(self, channels: int) -> None:
+        if self.bias is None:
+            return
+        if len(shape_of(self.bias)) != 1:
+            raise VerifyException("bias must be of rank 1")
+        merge_dim(shape_of(self.bias)[0], channels, "bias length and output channels")
+
+    def check_groups(self, what: str, channels: int) -> None:
+        if known(channels) and channels % self.group_count:
+            raise VerifyException(f"{channels} {what} channels are not divisible by {self.group_count} groups")
+
+    def output_sizes(self, sizes: Sequence[int]) -> Shape:
+        return window_sizes(sizes, self.filter_sizes.kernel, self.stride_list, self.dilation_list, self.pad_list)
+
+
+class XFirstOp(ConvolutionOp):
+    """A convolution whose operands begin with x and filter."""
+
+    x = operand_def(ANY_TENSOR)
+    filter = operand_def(ANY_TENSOR)
+
+    @property
+    def x_value(self) -> SSAValue:
+        return self.x
+
+    @property
+    def filter_value(self) -> SSAValue:
+        return self.filter
+
+
+class GroupedOp(XFirstOp):
+    """Conv2D and Conv3D: filter `[cout, cin/groups, *kernel]` beside NC..., `[*kernel, cin/groups, cout]` beside N...C."""
+
+    groups = prop_def(INT, default_value=integer(1))
+
+    @property
+    def group_count(self) -> int:
+        return self.groups.value.data
+
+    @property
+    def filter_sizes(self) -> Filter:
+        shape = shape_of(self.filter)
+        if self.channels_last:
+            return Filter(shape[-1], shape[-2], shape[:-2])
+        return Filter(shape[0], shape[1], shape[2:])
+
+    def derive(self) -> Sequence[Tensor]:
+        row = self.row(self.x, self.filter, self.bias)
+        x, sizes = self.check_geometry(), self.filter_sizes
+        channels = x[self.channel_axis]
+        if known(sizes.channels):
+            merge_dim(channels, sizes.channels * self.group_count, "channels of x and of filter x groups")
+        self.check_groups("input", channels)
+        self.check_groups("output", sizes.out)
+        self.check_bias(sizes.out)
+        return [tensor(row.y[0], self.arrange(x[0], sizes.out, self.output_sizes(self.spatial(x))))]
+
+
+@irdl_op_definition
+class Conv2DOp(GroupedOp):
+    """Two-dimensional convolution.
+
+    x `[N, C, H, W]` (`data_format "NHWC"`: channels last), filter `[cout, cin/groups, kh, kw]` (NHWC: `[kh, kw, cin/groups,
+    cout]`), bias `[cout]`. int8 x and filter take an int32 bias and give int32.
+
+    ```mlir
+    %y = ascend.Conv2D %x, %w strides [1, 1, 1, 1] pads [1, 1, 1, 1] data_format "NCHW" offset_x -3 : (...) -> ...
+    ```
+    """
+
+    name = "ascend.Conv2D"
+
+
+@irdl_op_definition
+class Conv3DOp(GroupedOp):
+    """Three-dimensional convolution: as Conv2D, with a depth axis (`NCDHW`, `NDHWC`). `offset_x` is reserved.
+
+    pads are `[front, back, top, bottom, left, right]`. int8 operands need a dilation of 1 along the depth.
+    """
+
+    name = "ascend.Conv3D"
+
+    FORMATS: ClassVar[tuple[str, ...]] = ("NCDHW", "NDHWC")
+    DEVIATION: ClassVar[str] = (
+        f"has an int8 row (x symmetric, as offset_x is reserved), which the header's table lacks; {FLOAT32_DEVIATION}"
+    )
+
+    dilations = prop_def(INTS, default_value=int_list(1, 1, 1, 1, 1))
+    data_format = prop_def(TEXT, default_value=StringAttr("NDHWC"))
+
+    def derive(self) -> Sequence[Tensor]:
+        if self.zero_point:
+            raise VerifyException("offset_x is reserved: it must be 0")
+        if element_of(self.x) == i8 and self.dilation_list[0] != 1:
+            raise VerifyException("int8 operands need a dilation of 1 along the depth")
+        return super().derive()
+
+
+@irdl_op_definition
+class DepthwiseConv2DOp(XFirstOp):
+    """Convolution of each channel by itself. x as Conv2D, filter `[kh, kw, C, multiplier]`, bias `[C * multiplier]`.
+
+    Output channel `c * multiplier + m` is channel c under filter `[:, :, c, m]`.
+    """
+
+    name = "ascend.DepthwiseConv2D"
+
+    DEVIATION: ClassVar[str] = FLOAT32_DEVIATION
+
+    @property
+    def filter_sizes(self) -> Filter:
+        kh, kw, channels, multiplier = shape_of(self.filter)
+        out = channels * multiplier if known(channels) and known(multiplier) else DYNAMIC
+        return Filter(out, channels, (kh, kw))
+
+    def derive(self) -> Sequence[Tensor]:
+        row = self.row(self.x, self.filter, self.bias)
+        x, sizes = self.check_geometry(), self.filter_sizes
+        merge_dim(x[self.channel_axis], sizes.channels, "channels of x and of filter")
+        self.check_bias(sizes.out)
+        return [tensor(row.y[0], self.arrange(x[0], sizes.out, self.output_sizes(self.spatial(x))))]
+
+
+@irdl_op_definition
+class Conv2DTransposeOp(ConvolutionOp):
+    """Transposed convolution. filter `[C, cout/groups, kh, kw]` (NHWC: `[kh, kw, cout/groups, C]`), dilations must be 1.
+
+    input_size is the result's shape as integers, 0 where it follows from the geometry:
+    `stride*(size - 1) - (begin + end) + kernel + output_padding`.
+    """
+
+    name = "ascend.Conv2DTranspose"
+
+    DEVIATION: ClassVar[str] = FLOAT32_DEVIATION
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"input_size": INDEX}
+
+    input_size = operand_def(ANY_TENSOR)
+    x = operand_def(ANY_TENSOR)
+    filter = operand_def(ANY_TENSOR)
+    bias = opt_operand_def(ANY_TENSOR)
+    groups = prop_def(INT, default_value=integer(1))
+    output_padding = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
+
+    @property
+    def x_value(self) -> SSAValue:
+        return self.x
+
+    @property
+    def filter_value(self) -> SSAValue:
+        return self.filter
+
+    @property
+    def group_count(self) -> int:
+        return self.groups.value.data
+
+    @property
+    def filter_sizes(self) -> Filter:
+        shape = shape_of(self.filter)
+        channels, per_group = (shape[3], shape[2]) if self.channels_last else shape[:2]
+        kernel = shape[:2] if self.channels_last else shape[2:]
+        return Filter(per_group * self.group_count if known(per_group) else DYNAMIC, channels, kernel)
+
+    @property
+    def output_padding_list(self) -> Shape:
+        return self.per_axis("output_padding", self.output_padding, neutral=0)
+
+    def output_sizes(self, sizes: Sequence[int]) -> Shape:
+        rows = zip(
+            sizes, self.filter_sizes.kernel, self.stride_list, self.pad_list, self.output_padding_list, strict=True
+        )
+        return tuple(
+            stride * (s - 1) - begin - end + k + extra if known(s) and known(k) else DYNAMIC
+            for s, k, stride, (begin, end), extra in rows
+        )
+
+    def derive(self) -> Sequence[Tensor]:
+        row = self.row(self.x, self.filter, self.bias)
+        x, sizes = self.check_geometry(), self.filter_sizes
+        if any(d != 1 for d in self.dilation_list):
+            raise VerifyException(f"dilations {list(ints(self.dilations))} must be 1")
+        merge_dim(x[self.channel_axis], sizes.channels, "channels of x and of filter")
+        self.check_groups("input", sizes.channels)
+        self.check_bias(sizes.out)
+        output = self.output_sizes(self.spatial(x))
+        if any(known(s) and s < 1 for s in output):
+            raise VerifyException(f"pads cut off all of the output: {list(output)}")
+        shape = self.arrange(x[0], sizes.out, output)
+        self.check_input_size(shape)
+        return [tensor(row.y[0], shape)]
+
+    def check_input_size(self, shape: Shape) -> None:
+        if shape_of(self.input_size) != (4,):
+            raise VerifyException("input_size must hold 4 integers")
+        for wanted, size in zip(constant_ints(self.input_size) or (), shape, strict=False):
+            if wanted:
+                merge_dim(wanted, size, "input_size and the size that the geometry gives:")
+
+
+def full_rank(data_format: str, spatial: Sequence[int], neutral: int = 1) -> DenseArrayBase[Any]:
+    """A list with one entry per axis of a data format, `neutral` for N and C."""
+    rest = iter(spatial)
+    return int_list(*(neutral if axis in "NC" else next(rest) for axis in data_format))

@@ -1,0 +1,95 @@
+"""What the operations of the matrix engine share: rows of element types, `offset_x`, and what may follow an int32 result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple, cast
+
+from xdsl.dialects.builtin import bf16, f16, f32, i32
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import prop_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from ..nn.base import INT, integer
+from ..nn.shapes import compatible, element_of, tensor
+from .base import AscendOp, ElementTypes, check_range, i8
+
+
+class Row(NamedTuple):
+    """What goes with one element type of x and weight: the bias' and the result's, the first one being inferred."""
+
+    bias: ElementTypes
+    y: ElementTypes
+
+
+FLOAT16_ROW = Row(bias=(f16, f32), y=(f16, f32))
+BFLOAT16_ROW = Row(bias=(bf16, f32), y=(bf16, f32))
+FLOAT32_ROW = Row(bias=(f32,), y=(f32,))
+INT8_ROW = Row(bias=(i32,), y=(i32,))
+
+AFTER_INT32: set[str] = {
+    "ascend.AscendDequant",
+    "ascend.AscendRequant",
+    "ascend.AscendDequantS16",
+}
+"""The operations that may take the int32 result of a cube operation."""
+
+
+class CubeOp(AscendOp):
+    """An operation of the matrix engine: int8 operands give an exact int32 result, equal float types a float one.
+
+    `offset_x`, the zero point of an int8 x, is subtracted from x; what padding adds contributes 0.
+    """
+
+    ROWS: ClassVar[Mapping[Attribute, Row]] = {
+        i8: INT8_ROW,
+        f16: FLOAT16_ROW,
+        bf16: BFLOAT16_ROW,
+        f32: FLOAT32_ROW,
+    }
+
+    offset_x = prop_def(INT, default_value=integer(0))
+
+    @property
+    def zero_point(self) -> int:
+        return self.offset_x.value.data
+
+    def row(self, x: SSAValue, weight: SSAValue, bias: SSAValue | None, weight_name: str = "filter") -> Row:
+        """The row of these operands. Raises VerifyException when they are in none."""
+        element = element_of(x)
+        self.check_element("x", element, self.ROWS)
+        row = self.ROWS[element]
+        if element_of(weight) != element:
+            raise VerifyException(f"x is of {element}, {weight_name} of {element_of(weight)}: they must be equal")
+        if bias is not None:
+            self.check_element(f"bias beside {element} operands", element_of(bias), row.bias)
+        check_range("offset_x", [self.zero_point], -128, 127)
+        if element != i8 and self.zero_point:
+            raise VerifyException("offset_x is for int8 operands")
+        return row
+
+    def verify_operation(self) -> None:
+        (inferred,) = self.infer()
+        declared = cast(Tensor, self.results[0].type)
+        types = self.ROWS[element_of(self.data_operand)].y
+        if declared.element_type in types:
+            inferred = tensor(declared.element_type, inferred.get_shape())
+        if not compatible(declared, inferred):
+            raise VerifyException(f"result is declared {declared}, operands and properties give {inferred}")
+        check_int32_uses(self)
+
+    @property
+    def data_operand(self) -> SSAValue:
+        """The operand that is multiplied with the weight."""
+        return self.operands[0]
+
+
+def check_int32_uses(op: Operation) -> None:
+    """An int32 accumulator is only dequantized or requantized (the headers' rule for int8 cube operations)."""
+    result = op.results[0]
+    if element_of(result) != i32:
+        return
+    for use in result.uses:
+        if use.operation.name not in AFTER_INT32:
+            raise VerifyException(f"its int32 result feeds '{use.operation.name}', AscendDequant must follow")

@@ -1,0 +1,337 @@
+"""Operations on single elements: activations, arithmetic, cast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import bf16, f16, f32, f64, i1, i32, i64
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from ..nn.base import ANY_TENSOR, INT, REAL, real
+from ..nn.shapes import broadcast, merge_dim, same_element, shape_of, tensor, tensor_of
+from .base import ALL, DATA_TYPES, FB, FBD, REAL_NUMBER, SIGNED, AscendOp, ElementTypes, i8, i16, ui8, ui16
+
+RELU_TYPES: ElementTypes = (*FBD, *SIGNED, ui8, ui16)
+RELU6_TYPES: ElementTypes = (f16, f32, i32, bf16)
+NUMERIC: ElementTypes = (*FBD, i8, i16, i32, i64, ui8, ui16)
+EXTREMUM_TYPES: ElementTypes = (f16, f32, f64, i32, i64, bf16)
+NEG_TYPES: ElementTypes = (*FBD, i8, i32, i64)
+ABS_TYPES: ElementTypes = (*FBD, i8, i16, i32, i64)
+
+
+class UnaryOp(AscendOp):
+    """x of any shape, y of the same type."""
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FBD}
+
+    x = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        return [tensor_of(self.x)]
+
+
+@irdl_op_definition
+class ReluOp(UnaryOp):
+    """`max(x, 0)`."""
+
+    name = "ascend.Relu"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": RELU_TYPES}
+
+
+@irdl_op_definition
+class Relu6Op(UnaryOp):
+    """`min(max(x, 0), 6)`."""
+
+    name = "ascend.Relu6"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": RELU6_TYPES}
+
+
+@irdl_op_definition
+class LeakyReluOp(UnaryOp):
+    """`x` where positive, `negative_slope * x` elsewhere."""
+
+    name = "ascend.LeakyRelu"
+
+    negative_slope = prop_def(REAL, default_value=real(0.0))
+
+
+@irdl_op_definition
+class EluOp(UnaryOp):
+    """`scale * x` where positive, `scale * alpha * (exp(input_scale * x) - 1)` elsewhere."""
+
+    name = "ascend.Elu"
+
+    alpha = prop_def(REAL, default_value=real(1.0))
+    scale = prop_def(REAL, default_value=real(1.0))
+    input_scale = prop_def(REAL, default_value=real(1.0))
+
+
+@irdl_op_definition
+class SigmoidOp(UnaryOp):
+    """`1 / (1 + exp(-x))`."""
+
+    name = "ascend.Sigmoid"
+
+
+@irdl_op_definition
+class TanhOp(UnaryOp):
+    """Hyperbolic tangent."""
+
+    name = "ascend.Tanh"
+
+
+@irdl_op_definition
+class HardSwishOp(UnaryOp):
+    """`x * min(max(x + 3, 0), 6) / 6`."""
+
+    name = "ascend.HardSwish"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
+
+
+@irdl_op_definition
+class HardSigmoidOp(AscendOp):
+    """`max(0, min(1, alpha * x + beta))`. The header calls operand and result input_x and output_y."""
+
+    name = "ascend.HardSigmoid"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"input_x": FB}
+
+    input_x = operand_def(ANY_TENSOR)
+    alpha = prop_def(REAL, default_value=real(0.16666666))
+    beta = prop_def(REAL, default_value=real(0.5))
+    output_y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        return [tensor_of(self.input_x)]
+
+
+@irdl_op_definition
+class GeluOp(UnaryOp):
+    """`x * Phi(x)` by the error function."""
+
+    name = "ascend.Gelu"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
+
+
+@irdl_op_definition
+class SoftplusOp(UnaryOp):
+    """`log(exp(x) + 1)`."""
+
+    name = "ascend.Softplus"
+
+
+@irdl_op_definition
+class MishOp(UnaryOp):
+    """`x * tanh(log(1 + exp(x)))`."""
+
+    name = "ascend.Mish"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
+
+
+@irdl_op_definition
+class ErfOp(UnaryOp):
+    """The error function."""
+
+    name = "ascend.Erf"
+
+
+@irdl_op_definition
+class ExpOp(UnaryOp):
+    """`base ^ (scale * x + shift)`; a base of -1 means e."""
+
+    name = "ascend.Exp"
+
+    base = prop_def(REAL, default_value=real(-1.0))
+    scale = prop_def(REAL, default_value=real(1.0))
+    shift = prop_def(REAL, default_value=real(0.0))
+
+    def derive(self) -> Sequence[Tensor]:
+        base = self.base.value.data
+        if base != -1 and base <= 0:
+            raise VerifyException(f"base {base:g} must be positive, or -1 for e")
+        return super().derive()
+
+
+@irdl_op_definition
+class SqrtOp(UnaryOp):
+    """Square root."""
+
+    name = "ascend.Sqrt"
+
+
+@irdl_op_definition
+class RsqrtOp(UnaryOp):
+    """`1 / sqrt(x)`."""
+
+    name = "ascend.Rsqrt"
+
+
+@irdl_op_definition
+class ReciprocalOp(UnaryOp):
+    """`1 / x`."""
+
+    name = "ascend.Reciprocal"
+
+
+@irdl_op_definition
+class NegOp(UnaryOp):
+    """`-x`."""
+
+    name = "ascend.Neg"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": NEG_TYPES}
+
+
+@irdl_op_definition
+class AbsOp(UnaryOp):
+    """`|x|`."""
+
+    name = "ascend.Abs"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ABS_TYPES}
+
+
+@irdl_op_definition
+class PReluOp(AscendOp):
+    """`x` where positive, `weight * x` elsewhere; weight has one number, or one per channel (axis 1). y as x."""
+
+    name = "ascend.PRelu"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "weight": FB}
+
+    x = operand_def(ANY_TENSOR)
+    weight = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        x, weight = shape_of(self.x), shape_of(self.weight)
+        if len(weight) != 1:
+            raise VerifyException(f"weight must be of rank 1, not {len(weight)}")
+        if weight != (1,):
+            if len(x) < 2:
+                raise VerifyException(f"x must be of rank 2 or more, not {len(x)}")
+            merge_dim(x[1], weight[0], "channels and weight length")
+        same_element(self.x, self.weight)
+        return [tensor_of(self.x)]
+
+
+@irdl_op_definition
+class ClipByValueOp(AscendOp):
+    """`min(max(x, clip_value_min), clip_value_max)`; the bounds have one element each."""
+
+    name = "ascend.ClipByValue"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {
+        "x": REAL_NUMBER,
+        "clip_value_min": REAL_NUMBER,
+        "clip_value_max": REAL_NUMBER,
+    }
+
+    x = operand_def(ANY_TENSOR)
+    clip_value_min = operand_def(ANY_TENSOR)
+    clip_value_max = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        same_element(*self.operands)
+        for name, value in (("clip_value_min", self.clip_value_min), ("clip_value_max", self.clip_value_max)):
+            if shape_of(value) not in ((), (1,)):
+                raise VerifyException(f"{name} must hold one number")
+        return [tensor_of(self.x)]
+
+
+class BinaryOp(AscendOp):
+    """x1 and x2 of one element type; shapes broadcast as in numpy."""
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": NUMERIC, "x2": NUMERIC}
+
+    x1 = operand_def(ANY_TENSOR)
+    x2 = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        return [tensor(same_element(self.x1, self.x2), broadcast(shape_of(self.x1), shape_of(self.x2)))]
+
+
+@irdl_op_definition
+class AddOp(BinaryOp):
+    """`x1 + x2`, broadcasting."""
+
+    name = "ascend.Add"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (*NUMERIC, i1), "x2": (*NUMERIC, i1)}
+
+
+@irdl_op_definition
+class SubOp(BinaryOp):
+    """`x1 - x2`, broadcasting."""
+
+    name = "ascend.Sub"
+
+
+@irdl_op_definition
+class MulOp(BinaryOp):
+    """`x1 * x2`, broadcasting."""
+
+    name = "ascend.Mul"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (*NUMERIC, i1), "x2": (*NUMERIC, i1)}
+
+
+@irdl_op_definition
+class RealDivOp(BinaryOp):
+    """`x1 / x2`, broadcasting."""
+
+    name = "ascend.RealDiv"
+
+
+@irdl_op_definition
+class MaximumOp(BinaryOp):
+    """The larger one, broadcasting."""
+
+    name = "ascend.Maximum"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": EXTREMUM_TYPES, "x2": EXTREMUM_TYPES}
+
+
+@irdl_op_definition
+class MinimumOp(BinaryOp):
+    """The smaller one, broadcasting."""
+
+    name = "ascend.Minimum"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": EXTREMUM_TYPES, "x2": EXTREMUM_TYPES}
+
+
+@irdl_op_definition
+class PowOp(BinaryOp):
+    """`x1 ^ x2`, broadcasting."""
+
+    name = "ascend.Pow"
+
+
+@irdl_op_definition
+class CastOp(AscendOp):
+    """Converts elements to the type with number `dst_type`. x of any shape."""
+
+    name = "ascend.Cast"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
+
+    x = operand_def(ANY_TENSOR)
+    dst_type = prop_def(INT)
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        if (element := DATA_TYPES.get(self.dst_type.value.data)) is None:
+            raise VerifyException(f"dst_type {self.dst_type.value.data} names no element type")
+        return [tensor(element, shape_of(self.x))]

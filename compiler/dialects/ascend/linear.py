@@ -1,0 +1,122 @@
+"""Matrix products of the matrix engine, and BiasAdd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from ..nn.base import ANY_TENSOR, BOOL, TEXT
+from ..nn.shapes import Shape, broadcast, merge_dim, same_element, shape_of, tensor, tensor_of
+from .base import FALSE, REAL_NUMBER, AscendOp, ElementTypes, check_choice
+from .cube import CubeOp
+
+
+class MatrixOp(CubeOp):
+    """x1 `[..., M, K]` times x2 `[..., K, N]` after their transpose flags, bias `[N]`."""
+
+    x1 = operand_def(ANY_TENSOR)
+    x2 = operand_def(ANY_TENSOR)
+    bias = opt_operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    @property
+    def transposes(self) -> tuple[bool, bool]:
+        """Whether the last two axes of x1 and of x2 are stored the other way round."""
+        raise NotImplementedError
+
+    @property
+    def shapes(self) -> tuple[Shape, Shape]:
+        """The shapes of x1 and x2 after their transpose flags."""
+        first, second = self.transposes
+        return _swapped(shape_of(self.x1), first), _swapped(shape_of(self.x2), second)
+
+    def derive(self) -> Sequence[Tensor]:
+        row = self.row(self.x1, self.x2, self.bias, "x2")
+        a, b = self.shapes
+        merge_dim(a[-1], b[-2], "contracted sizes")
+        if self.bias is not None:
+            if len(shape_of(self.bias)) != 1:
+                raise VerifyException("bias must be of rank 1")
+            merge_dim(shape_of(self.bias)[0], b[-1], "bias length and output columns")
+        return [tensor(row.y[0], (*broadcast(a[:-2], b[:-2]), a[-2], b[-1]))]
+
+
+def _swapped(shape: Shape, flag: bool) -> Shape:
+    return (*shape[:-2], shape[-1], shape[-2]) if flag else shape
+
+
+@irdl_op_definition
+class MatMulV2Op(MatrixOp):
+    """Matrix product of rank 2: x1 `[M, K]`, x2 `[K, N]`, bias `[N]`, y `[M, N]`. int8 gives int32.
+
+    ```mlir
+    %y = ascend.MatMulV2 %x, %w, %b transpose_x2 true offset_x -128 : (...) -> tensor<1x10xi32>
+    ```
+    """
+
+    name = "ascend.MatMulV2"
+
+    transpose_x1 = prop_def(BOOL, default_value=FALSE)
+    transpose_x2 = prop_def(BOOL, default_value=FALSE)
+
+    @property
+    def transposes(self) -> tuple[bool, bool]:
+        return bool(self.transpose_x1.value.data), bool(self.transpose_x2.value.data)
+
+    def derive(self) -> Sequence[Tensor]:
+        for name, value in (("x1", self.x1), ("x2", self.x2)):
+            if (rank := len(shape_of(value))) != 2:
+                raise VerifyException(f"{name} must be of rank 2, not {rank}")
+        return super().derive()
+
+
+@irdl_op_definition
+class BatchMatMulV2Op(MatrixOp):
+    """Matrix products with numpy's batch broadcasting: x1 `[..., M, K]`, x2 `[..., K, N]`, bias `[N]`, y `[..., M, N]`."""
+
+    name = "ascend.BatchMatMulV2"
+
+    adj_x1 = prop_def(BOOL, default_value=FALSE)
+    adj_x2 = prop_def(BOOL, default_value=FALSE)
+
+    @property
+    def transposes(self) -> tuple[bool, bool]:
+        return bool(self.adj_x1.value.data), bool(self.adj_x2.value.data)
+
+    def derive(self) -> Sequence[Tensor]:
+        for name, value in (("x1", self.x1), ("x2", self.x2)):
+            if (rank := len(shape_of(value))) < 2:
+                raise VerifyException(f"{name} must be of rank 2 or more, not {rank}")
+        return super().derive()
+
+
+@irdl_op_definition
+class BiasAddOp(AscendOp):
+    """Adds one number per channel. x `[N, ..., C]` (`data_format "NCHW"`: `[N, C, ...]`), bias `[C]`, y as x."""
+
+    name = "ascend.BiasAdd"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "bias": REAL_NUMBER}
+
+    x = operand_def(ANY_TENSOR)
+    bias = operand_def(ANY_TENSOR)
+    data_format = prop_def(TEXT, default_value=StringAttr("NHWC"))
+    y = result_def(ANY_TENSOR)
+
+    @property
+    def channel_axis(self) -> int:
+        channels_last = check_choice("data_format", self.data_format, ("NHWC", "NCHW")) == "NHWC"
+        return len(shape_of(self.x)) - 1 if channels_last else 1
+
+    def derive(self) -> Sequence[Tensor]:
+        x, bias = shape_of(self.x), shape_of(self.bias)
+        if len(x) < 2 or len(bias) != 1:
+            raise VerifyException(f"x of rank {len(x)} and bias of rank {len(bias)}, expected at least 2 and 1")
+        merge_dim(x[self.channel_axis], bias[0], "channels and bias length")
+        same_element(self.x, self.bias)
+        return [tensor_of(self.x)]

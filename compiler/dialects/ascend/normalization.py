@@ -1,0 +1,119 @@
+"""Normalizations and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import StringAttr, bf16, f16, f32
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, REAL, TEXT, integer, ints, real
+from ..nn.shapes import axes_of, merge_dim, shape_of, tensor_of
+from .base import FALSE, FBD, AscendOp, ElementTypes, F, check_choice, int_list
+
+
+@irdl_op_definition
+class BNInferOp(AscendOp):
+    """Batch normalization of inference: `(x - mean) / sqrt(variance + epsilon) * scale + offset` per channel (axis 1).
+
+    x `[N, C, H, W]`, the four parameters float32 `[C]`, y as x.
+    """
+
+    name = "ascend.BNInfer"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {
+        "x": (f16, f32, bf16),
+        "scale": (f32,),
+        "offset": (f32,),
+        "mean": (f32,),
+        "variance": (f32,),
+    }
+
+    x = operand_def(ANY_TENSOR)
+    scale = operand_def(ANY_TENSOR)
+    offset = operand_def(ANY_TENSOR)
+    mean = operand_def(ANY_TENSOR)
+    variance = operand_def(ANY_TENSOR)
+    epsilon = prop_def(REAL)
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        x = shape_of(self.x)
+        if len(x) != 4:
+            raise VerifyException(f"x must be of rank 4, not {len(x)}")
+        for name in ("scale", "offset", "mean", "variance"):
+            shape = shape_of(getattr(self, name))
+            if len(shape) != 1:
+                raise VerifyException(f"{name} must be of rank 1, not {len(shape)}")
+            merge_dim(x[1], shape[0], f"channels and {name} length")
+        return [tensor_of(self.x)]
+
+
+@irdl_op_definition
+class LRNOp(AscendOp):
+    """Local response normalization: `x / (bias + alpha * sum of squares of the 2*depth_radius+1 nearest channels)^beta`.
+
+    x `[N, C, H, W]`, y as x. (As TensorFlow's LRN: alpha is not divided by the number of channels.)
+    """
+
+    name = "ascend.LRN"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F}
+
+    x = operand_def(ANY_TENSOR)
+    depth_radius = prop_def(INT, default_value=integer(5))
+    bias = prop_def(REAL, default_value=real(1.0))
+    alpha = prop_def(REAL, default_value=real(1.0))
+    beta = prop_def(REAL, default_value=real(0.5))
+    norm_region = prop_def(TEXT, default_value=StringAttr("ACROSS_CHANNELS"))
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        if (rank := len(shape_of(self.x))) != 4:
+            raise VerifyException(f"x must be of rank 4, not {rank}")
+        if self.depth_radius.value.data < 0:
+            raise VerifyException(f"depth_radius must not be negative, but is {self.depth_radius.value.data}")
+        check_choice("norm_region", self.norm_region, ("ACROSS_CHANNELS",))
+        return [tensor_of(self.x)]
+
+
+@irdl_op_definition
+class SoftmaxV2Op(AscendOp):
+    """`exp(x - max) / sum(exp(x - max))` over `axes`. x of any shape, y as x."""
+
+    name = "ascend.SoftmaxV2"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FBD}
+
+    x = operand_def(ANY_TENSOR)
+    axes = prop_def(INTS, default_value=int_list(-1))
+    half_to_float = prop_def(BOOL, default_value=FALSE)
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        if self.half_to_float.value.data:
+            raise VerifyException("half_to_float is not supported")
+        if not axes_of(ints(self.axes), len(shape_of(self.x))):
+            raise VerifyException("expected at least one axis")
+        return [tensor_of(self.x)]
+
+
+@irdl_op_definition
+class LogSoftmaxV2Op(AscendOp):
+    """The logarithm of softmax over `axes`. logits of any shape, logsoftmax as logits."""
+
+    name = "ascend.LogSoftmaxV2"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"logits": FBD}
+
+    logits = operand_def(ANY_TENSOR)
+    axes = prop_def(INTS, default_value=int_list(-1))
+    logsoftmax = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        if not axes_of(ints(self.axes), len(shape_of(self.logits))):
+            raise VerifyException("expected at least one axis")
+        return [tensor_of(self.logits)]
