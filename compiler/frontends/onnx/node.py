@@ -1,0 +1,241 @@
+"""What a converter sees of a node, and the table of converters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+from onnx import AttributeProto, defs
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ...diagnostics import CompileError
+from ...dialects import nn
+from ...dialects.nn.shapes import Shape, element_of, shape_of
+from .attributes import Value, checked, provenance, value_of
+from .graph import Layer
+from .source import STANDARD
+from .tensors import Array, TensorReader
+
+
+@dataclass(eq=False)
+class Constant:
+    """A value known at import: an initializer or something computed from such. Becomes `nn.constant` when first used."""
+
+    key: str
+    array: Array
+
+
+Binding = SSAValue | Constant
+"""What a name of the source graph stands for."""
+
+Converted = Binding | Sequence[Binding]
+Converter = Callable[["Node"], Converted]
+"""From a node to what its outputs stand for, in order. Raises Unmapped where `nn` has no equivalent."""
+
+_CONVERTERS: dict[tuple[str, str], Converter] = {}
+_Op = TypeVar("_Op", bound=nn.NNOp)
+
+
+class Unmapped(Exception):
+    """This form of an operator has no equivalent in `nn`; the message says why. The node is then carried."""
+
+
+def converter(*op_types: str, domains: Sequence[str] = (STANDARD,)) -> Callable[[Converter], Converter]:
+    """Registers the function that converts nodes of these types."""
+
+    def register(convert: Converter) -> Converter:
+        _CONVERTERS.update({(domain, op_type): convert for domain in domains for op_type in op_types})
+        return convert
+
+    return register
+
+
+def converter_of(layer: Layer) -> Converter | None:
+    return _CONVERTERS.get((layer.domain, layer.proto.op_type))
+
+
+class Sink:
+    """Where operations go: constants first, in the order of their first use, then everything else."""
+
+    def __init__(self) -> None:
+        self.constants: list[Operation] = []
+        self.body: list[Operation] = []
+        self._made: dict[Constant, SSAValue] = {}
+
+    def value(self, binding: Binding) -> SSAValue:
+        if not isinstance(binding, Constant):
+            return binding
+        if binding not in self._made:
+            op = nn.ConstantOp.of(binding.array, binding.key)
+            self.constants.append(op)
+            self._made[binding] = op.result
+        return self._made[binding]
+
+
+class Node:
+    """A node with its inputs bound: converters read attributes and inputs from it and emit operations through it."""
+
+    def __init__(self, layer: Layer, version: int, inputs: Sequence[Binding | None], sink: Sink, tensors: TensorReader):
+        self.layer = layer
+        self.op_type = layer.proto.op_type
+        self.version = version
+        self.inputs = list(inputs)
+        self.outputs = list(layer.proto.output)
+        self.tensors = tensors
+        self.attributes = checked(layer.proto.attribute, layer.where)
+        self._sink = sink
+        self._origin: nn.OriginAttr | None = None
+
+    # Attributes
+
+    def int(self, name: str, default: int) -> int:
+        return self._attribute(name, int, default)
+
+    def float(self, name: str, default: float) -> float:
+        return self._attribute(name, float, default)
+
+    def text(self, name: str, default: str) -> str:
+        return self._attribute(name, str, default)
+
+    def ints(self, name: str) -> list[int] | None:
+        """A list of integers, None when absent."""
+        return self._list(name, AttributeProto.INTS)
+
+    def floats(self, name: str) -> list[float] | None:
+        return self._list(name, AttributeProto.FLOATS)
+
+    def tensor(self, name: str) -> Array | None:
+        attribute = self.attributes.get(name)
+        if attribute is None:
+            return None
+        if attribute.type != AttributeProto.TENSOR:
+            raise self.error(f"attribute '{name}' must be a tensor")
+        return self.tensors.read(attribute.t, self.layer.where)
+
+    def _attribute(self, name: str, kind: type[Any], default: Any) -> Any:
+        attribute = self.attributes.get(name)
+        if attribute is None:
+            return default
+        if not isinstance(value := value_of(attribute), kind):
+            raise self.error(f"attribute '{name}' must be {_KIND_NAMES[kind]}")
+        return value
+
+    def _list(self, name: str, kind: int) -> Any:
+        attribute = self.attributes.get(name)
+        if attribute is None:
+            return None
+        if attribute.type != kind:
+            raise self.error(f"attribute '{name}' must be a list of {_LIST_NAMES[kind]}")
+        return value_of(attribute)
+
+    # Inputs
+
+    def binding(self, index: int) -> Binding:
+        """What input `index` stands for. Raises CompileError when the node has none."""
+        found = self.inputs[index] if index < len(self.inputs) else None
+        if found is None:
+            raise self.error(f"has no input {index}, which {self.op_type} needs")
+        return found
+
+    def has(self, index: int) -> bool:
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def value(self, index: int) -> SSAValue:
+        return self._sink.value(self.binding(index))
+
+    def optional(self, index: int) -> SSAValue | None:
+        return self.value(index) if self.has(index) else None
+
+    def array(self, index: int) -> Array | None:
+        """The numbers of input `index` when they are known, None when it is absent or computed at run time."""
+        found = self.inputs[index] if index < len(self.inputs) else None
+        return found.array if isinstance(found, Constant) else None
+
+    def known(self, index: int) -> Array:
+        """The numbers of an input that `nn` takes as a property. Raises Unmapped when they are computed at run time."""
+        if (array := self.array(index)) is None:
+            self.binding(index)
+            raise Unmapped(f"input {index} is computed at run time")
+        return array
+
+    def known_ints(self, index: int) -> list[int]:
+        array = self.known(index)
+        if array.dtype.kind not in "iu" or array.ndim > 1:
+            raise self.error(f"input {index} must be a list of integers, not {array.dtype}{list(array.shape)}")
+        return [int(v) for v in array.reshape(-1)]
+
+    def shape(self, index: int) -> Shape:
+        found = self.binding(index)
+        return found.array.shape if isinstance(found, Constant) else shape_of(found)
+
+    def dtype(self, index: int) -> np.dtype[Any]:
+        from ...dtypes import numpy_dtype
+
+        found = self.binding(index)
+        return found.array.dtype if isinstance(found, Constant) else numpy_dtype(element_of(found))
+
+    # Results
+
+    def uses_output(self, index: int) -> bool:
+        """Whether output `index` is named; an unnamed one is not computed."""
+        return index < len(self.outputs) and bool(self.outputs[index])
+
+    @property
+    def origin(self) -> nn.OriginAttr:
+        if self._origin is None:
+            kept = provenance(self.attributes, schema_defaults(self.layer.domain, self.op_type, self.version))
+            self._origin = nn.OriginAttr.of("onnx", self.op_type, self.layer.name, kept)
+        return self._origin
+
+    def emit(self, op: type[_Op], *operands: SSAValue | Sequence[SSAValue] | None, **properties: Any) -> _Op:
+        """Build an operation with this node's origin and location. Raises CompileError when the operands do not fit."""
+        properties.setdefault("origin", self.origin)
+        try:
+            made = op.make(*operands, location=self.layer.location, name=self.hint, **properties)
+        except VerifyException as e:
+            raise self.error(f"does not fit together: {str(e).splitlines()[0]}") from None
+        self._sink.body.append(made)
+        return made
+
+    @property
+    def hint(self) -> str:
+        """What results are called in the text."""
+        if self.layer.proto.name == self.layer.name:
+            return self.layer.name
+        return next(filter(None, self.outputs), self.layer.name)
+
+    def constant(self, array: Array, suffix: str = "") -> SSAValue:
+        """A constant that the conversion itself needs."""
+        return self._sink.value(Constant(f"{self.layer.name}{suffix}", array))
+
+    def materialized(self, binding: Binding) -> SSAValue:
+        return self._sink.value(binding)
+
+    def error(self, message: str, hint: str = "") -> CompileError:
+        return CompileError(f"{self.op_type} {message}", where=self.layer.where, hint=hint)
+
+
+_KIND_NAMES: Mapping[type[Any], str] = {int: "an integer", float: "a number", str: "a text"}
+_LIST_NAMES: Mapping[int, str] = {AttributeProto.INTS: "integers", AttributeProto.FLOATS: "numbers"}
+
+
+@cache
+def schema_of(domain: str, op_type: str, version: int) -> defs.OpSchema | None:
+    """The definition of an operator at an opset, None for one that onnx does not know."""
+    try:
+        return defs.get_schema(op_type, version, domain)
+    except defs.SchemaError:
+        return None
+
+
+@cache
+def schema_defaults(domain: str, op_type: str, version: int) -> Mapping[str, Value]:
+    schema = schema_of(domain, op_type, version)
+    if schema is None:
+        return {}
+    defaults = {name: value_of(a.default_value) for name, a in schema.attributes.items() if a.default_value.name}
+    return {name: value for name, value in defaults.items() if value is not None}

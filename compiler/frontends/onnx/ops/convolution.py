@@ -1,0 +1,47 @@
+"""Conv and ConvTranspose."""
+
+from __future__ import annotations
+
+from ....dialects import nn
+from ....dialects.nn.shapes import shape_of
+from ..node import Converted, Node, converter
+from .window import geometry, unless_all, with_pads
+
+
+@converter("Conv")
+def conv(node: Node) -> Converted:
+    """Weight `[M, C/group, *kernel]` as in `nn`."""
+    operands = node.value(0), node.value(1), node.optional(2)
+    op = node.emit(nn.ConvOp, *operands, groups=node.int("group", 1), **geometry(node))
+    _check_kernel(node, op)
+    return with_pads(op).result
+
+
+@converter("ConvTranspose")
+def conv_transpose(node: Node) -> Converted:
+    """Weight `[C, M/group, *kernel]` as in `nn`. `output_shape` makes `pads` void."""
+    window = geometry(node)
+    output_shape = node.ints("output_shape")
+    if output_shape is not None:
+        # batch and channels may be listed too; onnxruntime takes both forms
+        rank = len(node.shape(0))
+        output_shape = output_shape[2:] if len(output_shape) == rank else output_shape
+        window["pads"] = None
+    op = node.emit(
+        nn.ConvTransposeOp,
+        node.value(0),
+        node.value(1),
+        node.optional(2),
+        groups=node.int("group", 1),
+        output_padding=unless_all(node.ints("output_padding"), 0),
+        output_shape=output_shape,
+        **window,
+    )
+    _check_kernel(node, op)
+    return op.result
+
+
+def _check_kernel(node: Node, op: nn.ConvolutionOp) -> None:
+    kernel, weight = node.ints("kernel_shape"), shape_of(op.weight)
+    if kernel is not None and tuple(kernel) != weight[2:] and all(d >= 0 for d in weight[2:]):
+        raise node.error(f"has kernel_shape {kernel}, its weight is of shape {list(weight)}")

@@ -1,0 +1,177 @@
+"""Activations, arithmetic, comparison and cast."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from ....dialects import nn
+from ....dialects.nn.shapes import element_of, shape_of
+from ....dtypes import element_type
+from ..node import Converted, Node, Unmapped, converter
+from ..tensors import dtype_of
+
+_UNARY: dict[str, type[nn.UnaryOp]] = {
+    "Abs": nn.AbsOp,
+    "Ceil": nn.CeilOp,
+    "Erf": nn.ErfOp,
+    "Exp": nn.ExpOp,
+    "Floor": nn.FloorOp,
+    "HardSwish": nn.HardSwishOp,
+    "Log": nn.LogOp,
+    "Mish": nn.MishOp,
+    "Neg": nn.NegOp,
+    "Not": nn.NotOp,
+    "Reciprocal": nn.ReciprocalOp,
+    "Relu": nn.ReluOp,
+    "Round": nn.RoundOp,
+    "Sigmoid": nn.SigmoidOp,
+    "Softplus": nn.SoftplusOp,
+    "Softsign": nn.SoftsignOp,
+    "Sqrt": nn.SqrtOp,
+    "Tanh": nn.TanhOp,
+}
+
+
+@converter(*_UNARY)
+def unary(node: Node) -> Converted:
+    return node.emit(_UNARY[node.op_type], node.value(0)).result
+
+
+_WITH_NUMBERS: dict[str, tuple[type[nn.UnaryOp], dict[str, float]]] = {
+    "Elu": (nn.EluOp, {"alpha": 1.0}),
+    "HardSigmoid": (nn.HardSigmoidOp, {"alpha": 0.2, "beta": 0.5}),
+    "LeakyRelu": (nn.LeakyReluOp, {"alpha": 0.01}),
+    "Selu": (nn.SeluOp, {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
+}
+"""Activations with float attributes and their defaults; the attributes have the properties' names."""
+
+
+@converter(*_WITH_NUMBERS)
+def with_numbers(node: Node) -> Converted:
+    op, defaults = _WITH_NUMBERS[node.op_type]
+    numbers = {name: node.float(name, default) for name, default in defaults.items()}
+    return node.emit(op, node.value(0), **numbers).result
+
+
+@converter("Gelu")
+def gelu(node: Node) -> Converted:
+    return node.emit(nn.GeluOp, node.value(0), tanh_approximation=node.text("approximate", "none") == "tanh").result
+
+
+@converter("Swish")
+def swish(node: Node) -> Converted:
+    """`x * sigmoid(alpha * x)`."""
+    x, alpha = node.value(0), node.float("alpha", 1.0)
+    scaled = (
+        x if alpha == 1.0 else node.emit(nn.MulOp, x, node.constant(np.asarray(alpha, node.dtype(0)), ".alpha")).result
+    )
+    return node.emit(nn.MulOp, x, node.emit(nn.SigmoidOp, scaled).result).result
+
+
+@converter("Clip")
+def clip(node: Node) -> Converted:
+    """Bounds are attributes before opset 11, optional inputs since; those computed at run time become min and max."""
+    x = node.value(0)
+    if node.version < 11:
+        return _clip(node, x, node.float("min", -np.inf), node.float("max", np.inf))
+    bounds = [node.array(i) for i in (1, 2)]
+    if all(b is not None or not node.has(i) for i, b in zip((1, 2), bounds, strict=True)):
+        low, high = (None if b is None else float(b.reshape(())) for b in bounds)
+        return _clip(node, x, low, high)
+    if node.has(1):
+        x = node.emit(nn.MaxOp, x, node.value(1)).result
+    return node.emit(nn.MinOp, x, node.value(2)).result if node.has(2) else x
+
+
+def _clip(node: Node, x: SSAValue, low: float | None, high: float | None) -> Converted:
+    if (low, high) == (0.0, 6.0):
+        return node.emit(nn.Relu6Op, x).result
+    low = None if low == -np.inf else low
+    high = None if high == np.inf else high
+    return x if low is None and high is None else node.emit(nn.ClipOp, x, min=low, max=high).result
+
+
+_BINARY: dict[str, type[nn.NNOp]] = {
+    "Add": nn.AddOp,
+    "And": nn.AndOp,
+    "Div": nn.DivOp,
+    "Mul": nn.MulOp,
+    "Or": nn.OrOp,
+    "PRelu": nn.PReluOp,
+    "Pow": nn.PowOp,
+    "Sub": nn.SubOp,
+}
+
+
+@converter(*_BINARY)
+def binary(node: Node) -> Converted:
+    return node.emit(_BINARY[node.op_type], node.value(0), node.value(1)).results[0]
+
+
+_PREDICATES = {
+    "Equal": "eq",
+    "Greater": "gt",
+    "GreaterOrEqual": "ge",
+    "Less": "lt",
+    "LessOrEqual": "le",
+    "Xor": "ne",
+}
+
+
+@converter(*_PREDICATES)
+def compare(node: Node) -> Converted:
+    return node.emit(nn.CompareOp, node.value(0), node.value(1), predicate=_PREDICATES[node.op_type]).result
+
+
+_CHAINED: dict[str, type[nn.BinaryOp]] = {"Max": nn.MaxOp, "Mean": nn.AddOp, "Min": nn.MinOp, "Sum": nn.AddOp}
+
+
+@converter(*_CHAINED)
+def chain(node: Node) -> Converted:
+    """Any number of inputs, from left to right. The mean of one is itself."""
+    result = node.value(0)
+    for i in range(1, len(node.inputs)):
+        result = node.emit(_CHAINED[node.op_type], result, node.value(i)).result
+    if node.op_type != "Mean" or len(node.inputs) == 1:
+        return result
+    count = node.constant(np.asarray(len(node.inputs), node.dtype(0)), ".count")
+    return node.emit(nn.DivOp, result, count).result
+
+
+@converter("Where")
+def where(node: Node) -> Converted:
+    return node.emit(nn.WhereOp, node.value(0), node.value(1), node.value(2)).result
+
+
+@converter("Cast")
+def cast(node: Node) -> Converted:
+    target = element_type(dtype_of(node.int("to", 0), node.layer.where))
+    return _cast(node, TensorType(target, shape_of(node.value(0))))
+
+
+@converter("CastLike")
+def cast_like(node: Node) -> Converted:
+    return _cast(node, TensorType(element_of(node.value(1)), shape_of(node.value(0))))
+
+
+def _cast(node: Node, type_: TensorType) -> Converted:
+    x = node.value(0)
+    return x if x.type == type_ else node.emit(nn.CastOp, x, result_types=[type_]).result
+
+
+@converter("Identity")
+def identity(node: Node) -> Converted:
+    return node.binding(0)
+
+
+@converter("Dropout")
+def dropout(node: Node) -> Converted:
+    """Nothing, at inference. `training_mode` (opset 12) and a use of the mask are training."""
+    training = node.array(2)
+    if node.uses_output(1):
+        raise Unmapped("its mask is used")
+    if node.has(2) and (training is None or bool(training)):
+        raise Unmapped("it may be in training mode")
+    return node.binding(0)

@@ -1,0 +1,177 @@
+"""Tensors of a model file as arrays: sizes are checked before anything is read, and large data is viewed, not copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, numpy_helper
+
+from ...diagnostics import CompileError
+from ...dtypes import dtype_named
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+ELEMENT_NAMES: dict[int, str] = {
+    TensorProto.FLOAT: "float32",
+    TensorProto.DOUBLE: "float64",
+    TensorProto.FLOAT16: "float16",
+    TensorProto.BFLOAT16: "bfloat16",
+    TensorProto.BOOL: "bool",
+    TensorProto.INT4: "int4",
+    TensorProto.INT8: "int8",
+    TensorProto.INT16: "int16",
+    TensorProto.INT32: "int32",
+    TensorProto.INT64: "int64",
+    TensorProto.UINT4: "uint4",
+    TensorProto.UINT8: "uint8",
+    TensorProto.UINT16: "uint16",
+    TensorProto.UINT32: "uint32",
+    TensorProto.UINT64: "uint64",
+}
+"""ONNX element types by code, as numpy (or ml_dtypes) calls them. The others (strings, complex, float8, ...) have no array type."""
+
+_ELEMENT_CODES = {name: code for code, name in ELEMENT_NAMES.items()}
+_PACKED = frozenset({TensorProto.INT4, TensorProto.UINT4})
+"""Two elements per byte, the first in the low half."""
+
+_DOUBLE_FIELD = frozenset({TensorProto.DOUBLE})
+_UNSIGNED_FIELD = frozenset({TensorProto.UINT32, TensorProto.UINT64})
+
+
+def dtype_of(code: int, where: str) -> np.dtype[Any]:
+    """The dtype of an ONNX element type. Raises CompileError for one that has no array type here."""
+    if (name := ELEMENT_NAMES.get(code)) is None:
+        raise CompileError(f"element type {type_name(code)} is not supported", where=where)
+    return dtype_named(name)
+
+
+def type_name(code: int) -> str:
+    return TensorProto.DataType.Name(code) if code in TensorProto.DataType.values() else str(code)
+
+
+def code_of(dtype: np.dtype[Any]) -> int:
+    """The ONNX element type of a dtype."""
+    return _ELEMENT_CODES[dtype.name]
+
+
+class TensorReader:
+    """Reads the tensors of one model; files with external data are mapped once each, and only from the model's own folder."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._maps: dict[Path, Array] = {}
+
+    def read(self, tensor: TensorProto, where: str) -> Array:
+        """The values of a tensor, read-only where they are views of the file's bytes. Raises CompileError, located at `where`."""
+        dtype, shape = dtype_of(tensor.data_type, where), tuple(tensor.dims)
+        if any(d < 0 for d in shape):
+            raise CompileError(f"has the negative size {min(shape)}", where=where)
+        if tensor.HasField("segment"):
+            raise CompileError("is a segment of a larger tensor, which is not supported", where=where)
+        count = prod(shape)
+        if tensor.data_location == TensorProto.EXTERNAL:
+            data = self._external(tensor, _size(tensor.data_type, count, dtype), where)
+            return _decode(data, tensor.data_type, shape, dtype)
+        if tensor.HasField("raw_data"):
+            data = np.frombuffer(tensor.raw_data, np.uint8)
+            if data.size != (size := _size(tensor.data_type, count, dtype)):
+                raise CompileError(f"holds {data.size} bytes, its shape {list(shape)} needs {size}", where=where)
+            return _decode(data, tensor.data_type, shape, dtype)
+        return _typed(tensor, count, where).reshape(shape).astype(dtype, copy=False)
+
+    def _external(self, tensor: TensorProto, size: int, where: str) -> Array:
+        entries = {e.key: e.value for e in tensor.external_data}
+        path = self._inside(entries.get("location", ""), where)
+        offset, length = _natural(entries, "offset", 0, where), _natural(entries, "length", size, where)
+        if length != size:
+            raise CompileError(f"is said to have {length} bytes of external data, its shape needs {size}", where=where)
+        if not size:
+            return np.empty(0, np.uint8)
+        mapped = self._map(path, where)
+        if offset + size > mapped.size:
+            message = f"needs bytes {offset} to {offset + size} of {path.name}, which has {mapped.size}"
+            raise CompileError(
+                message, where=where, hint="the file with the external data is truncated, or another one"
+            )
+        return mapped[offset : offset + size]
+
+    def _inside(self, location: str, where: str) -> Path:
+        """The file at `location`, which must lie in the model's folder once links are followed."""
+        relative = Path(location)
+        if not location or relative.is_absolute() or ".." in relative.parts or "\\" in location or "\0" in location:
+            raise CompileError(
+                f"external data at '{location}' is not read",
+                where=where,
+                hint="it must be given relative to the model, inside the model's own folder",
+            )
+        path = self._folder / relative
+        if not path.is_file():
+            raise CompileError(f"external data is missing: there is no file {path}", where=where)
+        if not path.resolve().is_relative_to(self._folder.resolve()):
+            raise CompileError(
+                f"external data at '{location}' is a link that leaves the model's folder",
+                where=where,
+                hint="put a copy of the file there",
+            )
+        return path
+
+    def _map(self, path: Path, where: str) -> Array:
+        if path not in self._maps:
+            try:
+                empty = path.stat().st_size == 0
+                self._maps[path] = np.empty(0, np.uint8) if empty else np.memmap(path, np.uint8, "r")
+            except OSError as e:
+                raise CompileError(f"external data {path} cannot be read: {e.strerror}", where=where) from None
+        return self._maps[path]
+
+
+def _natural(entries: dict[str, str], key: str, default: int, where: str) -> int:
+    text = entries.get(key)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit()):
+        raise CompileError(f"the {key} of its external data is '{text}', no number of bytes", where=where)
+    return int(text)
+
+
+def _size(code: int, count: int, dtype: np.dtype[Any]) -> int:
+    """Bytes that `count` elements take in a file."""
+    return (count + 1) // 2 if code in _PACKED else count * dtype.itemsize
+
+
+def _decode(data: Array, code: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """The elements in a run of little-endian bytes."""
+    if code in _PACKED:
+        return _unpack(data, prod(shape), signed=code == TensorProto.INT4).astype(dtype).reshape(shape)
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+def _unpack(data: Array, count: int, *, signed: bool) -> Array:
+    halves = np.stack([data & 0x0F, data >> 4], axis=-1).reshape(-1)[:count].astype(np.int8)
+    return np.where(halves >= 8, halves - 16, halves) if signed else halves
+
+
+def _typed(tensor: TensorProto, count: int, where: str) -> Array:
+    """The elements of a tensor that uses the typed lists (float_data, int32_data, ...)."""
+    code = tensor.data_type
+    field = _field_of(code)
+    given = len(getattr(tensor, field))
+    if given != (wanted := (count + 1) // 2 if code in _PACKED else count):
+        raise CompileError(
+            f"holds {given} numbers in {field}, its shape {list(tensor.dims)} needs {wanted}", where=where
+        )
+    return np.asarray(numpy_helper.to_array(tensor))
+
+
+def _field_of(code: int) -> str:
+    if code == TensorProto.FLOAT:
+        return "float_data"
+    if code == TensorProto.INT64:
+        return "int64_data"
+    if code in _DOUBLE_FIELD:
+        return "double_data"
+    return "uint64_data" if code in _UNSIGNED_FIELD else "int32_data"

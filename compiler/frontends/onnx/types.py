@@ -1,0 +1,49 @@
+"""Types of values: ONNX's declarations as ranked tensors, and back."""
+
+from __future__ import annotations
+
+from onnx import TypeProto, helper
+from xdsl.dialects.builtin import TensorType
+
+from ...diagnostics import CompileError
+from ...dialects.nn.shapes import DYNAMIC, element_of, known, shape_of
+from ...dtypes import Tensor, element_type, numpy_dtype
+from .node import Binding, Constant
+from .tensors import code_of, dtype_of
+
+
+def tensor_type(type_: TypeProto, what: str, where: str) -> Tensor:
+    """The tensor type that a declaration means. Raises CompileError for what is no tensor, and for one of unknown rank."""
+    kind = type_.WhichOneof("value")
+    if kind is None:
+        raise CompileError(f"{what} is declared without a type", where=where)
+    if kind != "tensor_type":
+        raise CompileError(
+            f"{what} is a {kind.removesuffix('_type').replace('_', ' ')}, only tensors are read", where=where
+        )
+    tensor = type_.tensor_type
+    element = element_type(dtype_of(tensor.elem_type, f"{where}: {what}"))
+    if not tensor.HasField("shape"):
+        raise CompileError(
+            f"the rank of {what} is unknown",
+            where=where,
+            hint="declare its shape, with named dimensions where sizes vary",
+        )
+    sizes = [d.dim_value if d.HasField("dim_value") else DYNAMIC for d in tensor.shape.dim]
+    if any(known(d) and d < 0 for d in sizes):
+        raise CompileError(f"{what} is declared with the negative size {min(sizes)}", where=where)
+    return TensorType(element, sizes)
+
+
+def dimension_names(type_: TypeProto) -> list[str]:
+    """The names that a declaration gives to dimensions, empty for those of fixed or unnamed size."""
+    dims = type_.tensor_type.shape.dim
+    return [d.dim_param if not d.HasField("dim_value") else "" for d in dims]
+
+
+def declared(binding: Binding) -> TypeProto:
+    """The declaration of a value's type."""
+    if isinstance(binding, Constant):
+        return helper.make_tensor_type_proto(code_of(binding.array.dtype), binding.array.shape)
+    shape = [d if known(d) else None for d in shape_of(binding)]
+    return helper.make_tensor_type_proto(code_of(numpy_dtype(element_of(binding))), shape)
