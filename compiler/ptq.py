@@ -1,0 +1,150 @@
+"""The one-command path: a model file and calibration data in, checked int8 files and a summary out."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from . import frontends
+from .diagnostics import CompileError, remarks_yaml, verify
+from .files import same_file
+from .functions import main_function
+from .lowering.ascend import LowerToAscendPass
+from .metadata import metadata
+from .pipelines import run_passes
+from .runtime.data import Samples, load_samples, synthetic_samples
+from .runtime.executor import Executable
+from .runtime.metrics import Difference, Differences
+from .session import Session
+from .summary import Accuracy, Sizes, Summary, describe_layers, summary_data, weight_bytes
+from .targets import Target
+from .targets.mlir import MlirTarget
+from .targets.onnx import OnnxTarget
+from .transforms.canonicalization import CanonicalizePass
+from .transforms.fusion.fuse_all import FuseAllPass
+from .transforms.quantization.quantize import QuantizePass
+
+SMALLEST_SPLIT = 8
+"""From this many samples on, every tenth (at least one) is held back from calibration to measure with."""
+
+_MEASURING_SEED = 1
+"""Of the synthetic inputs to measure with; calibration takes 0."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the path may be told beside its files."""
+
+    observer: str = "minmax"
+    skip_layers: tuple[str, ...] = ()
+    opset: int | None = None
+    """Of the ONNX file; None for the target's default."""
+
+
+def quantize_file(model: Path, data: Path | None, folder: Path, session: Session, settings: Settings) -> Summary:
+    """Import, canonicalize, fuse, quantize and lower `model`; write the results into `folder`, all or none of them.
+
+    Without data, seeded synthetic inputs are used and everything says so. `session.on_progress` is told the phases
+    `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
+    """
+    files = _outputs(model, folder)
+    _protect(files, [model] if data is None else [model, data])
+    module = frontends.read(model, session)
+    verify(module)
+    original = module.clone()
+    calibration, held, held_back = _split(data, module)
+    quantize = QuantizePass(
+        data=None if data is None else str(data),
+        samples=calibration,
+        observer=settings.observer,
+        skip_layers=settings.skip_layers,
+    )
+    run_passes(module, [CanonicalizePass(), FuseAllPass(), quantize], session)
+    quantized = module.clone()
+    run_passes(module, [LowerToAscendPass()], session)
+    fake, integer = measure(original, [quantized, module], held, session)
+    summary = Summary(
+        model=model,
+        metadata=metadata(module),
+        layers=describe_layers(quantized, session.remarks),
+        accuracy=Accuracy(held.count, held_back, fake, integer),
+        sizes=Sizes(model.stat().st_size, weight_bytes(original), weight_bytes(module), {}),
+        files=files,
+    )
+    onnx = OnnxTarget() if settings.opset is None else OnnxTarget(opset=settings.opset)
+    formats = {"onnx": (onnx, quantized), "nn": (MlirTarget(), quantized), "ascend": (MlirTarget(), module)}
+    return _write(summary, formats, session)
+
+
+def _outputs(model: Path, folder: Path) -> dict[str, Path]:
+    return {
+        "onnx": folder / f"{model.stem}_qdq.onnx",
+        "nn": folder / f"{model.stem}_nn.mlir",
+        "ascend": folder / f"{model.stem}_ascend.mlir",
+        "remarks": folder / "remarks.yaml",
+        "summary": folder / "summary.json",
+    }
+
+
+def _protect(files: Mapping[str, Path], reads: Sequence[Path]) -> None:
+    for path in files.values():
+        if any(same_file(path, read) for read in reads):
+            raise CompileError("would overwrite a file that was read", where=str(path), hint="choose another folder")
+
+
+def _split(data: Path | None, module: ModuleOp) -> tuple[int | None, Samples, bool]:
+    """How many samples calibrate (None for all), those to measure with, and whether the two are apart."""
+    function = main_function(module)
+    if data is None:
+        return None, synthetic_samples(function, _MEASURING_SEED), True
+    samples = load_samples(data, function)
+    batch = samples.batch_size
+    held = -(-max(1, samples.count // 10) // batch) * batch
+    if samples.count < SMALLEST_SPLIT or samples.count - held < batch:
+        return None, samples, False
+    tail = samples.tail(held)
+    arrays = {name: np.array(array) for name, array in tail.arrays.items()}  # copies: the rest can go
+    return samples.count - held, replace(tail, arrays=arrays), True
+
+
+def measure(
+    reference: ModuleOp, modules: Sequence[ModuleOp], samples: Samples, session: Session
+) -> list[dict[str, Difference]]:
+    """Run modules on the same samples; for each, how far every output is from the reference's."""
+    expected = Executable(reference)
+    others = [Executable(m) for m in modules]
+    totals = [{name: Differences() for name in expected.outputs} for _ in others]
+    for i, inputs in enumerate(samples.batches()):
+        outputs = expected.run(inputs)
+        for other, total in zip(others, totals, strict=True):
+            for name, array in other.run(inputs).items():
+                total[name].add(outputs[name], array)
+        session.progress("measure", i + 1, samples.runs)
+    return [{name: d.result() for name, d in total.items()} for total in totals]
+
+
+def _write(summary: Summary, formats: Mapping[str, tuple[Target, ModuleOp]], session: Session) -> Summary:
+    """Write everything to a folder inside the output folder, then move the files into place; the summary, complete."""
+    folder = summary.files["summary"].parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".amct-", dir=folder) as temporary:
+            pending = {role: Path(temporary, path.name) for role, path in summary.files.items()}
+            written: dict[str, int] = {}
+            for role, (target, module) in formats.items():
+                written[role] = sum(f.stat().st_size for f in target.write(module, pending[role], session))
+            complete = replace(summary, sizes=replace(summary.sizes, written=written))
+            pending["remarks"].write_text(remarks_yaml(session.remarks), "utf-8")
+            text = json.dumps(summary_data(complete), indent=2, ensure_ascii=False)
+            pending["summary"].write_text(f"{text}\n", "utf-8")
+            for path in sorted(Path(temporary).iterdir()):
+                path.replace(folder / path.name)
+    except OSError as e:
+        raise CompileError(f"cannot be written: {e.strerror}", where=str(folder)) from None
+    return complete

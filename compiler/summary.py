@@ -1,0 +1,134 @@
+"""What was made of a model's layers, read from the remarks that the passes left and from the modules."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import ReturnOp
+
+from .diagnostics import Remark
+from .dialects.nn import ConstantOp, DequantizeOp, ObserveOp, OpaqueOp, QuantizeOp
+from .functions import main_function
+from .rewriting import layer_of
+from .runtime.metrics import Difference
+
+_NOT_LAYERS = (ConstantOp, QuantizeOp, DequantizeOp, ObserveOp, ReturnOp)
+_QUANTIZING = ("insert-observers", "convert-observers", "lower-to-ascend")
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of a quantized module. The remarks of each list carry layer, operation, rule and reason."""
+
+    fused: tuple[Remark, ...]
+    not_fused: tuple[Remark, ...]
+    quantized: tuple[Remark, ...]
+    left_in_float: tuple[Remark, ...]
+    others: Mapping[str, int]
+    """Operations that no rule quantizes, by kind."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Each output of the quantized module in `nn` and of the `ascend` module, against the float model."""
+
+    samples: int
+    held_back: bool
+    """The samples took no part in calibration."""
+    fake_quantized: Mapping[str, Difference]
+    integer: Mapping[str, Difference]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of the model file, of the weights before and after, and of each written format with what lies beside it."""
+
+    model: int
+    float_weights: int
+    integer_weights: int
+    written: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The result of quantizing one model file. `files` by role: onnx, nn, ascend, remarks, summary."""
+
+    model: Path
+    metadata: Mapping[str, str]
+    layers: Layers
+    accuracy: Accuracy
+    sizes: Sizes
+    files: Mapping[str, Path]
+
+
+def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
+    """Sort the remarks of fusion and quantization by outcome, and count the operations of which none speaks."""
+    rows = list(remarks)
+    fusion = [r for r in rows if r.pass_name.startswith("fuse-")]
+    quantization = [r for r in rows if r.pass_name in _QUANTIZING]
+    done = tuple(r for r in quantization if r.kind == "applied" and r.rule == "quantized")
+    missed = tuple(r for r in quantization if r.kind == "missed")
+    spoken_of = {r.layer for r in (*done, *missed)}
+    rest = [op for op in main_function(quantized).body.block.ops if not isinstance(op, _NOT_LAYERS)]
+    others = Counter(_kind(op) for op in rest if layer_of(op) not in spoken_of)
+    return Layers(
+        fused=tuple(r for r in fusion if r.kind == "applied"),
+        not_fused=tuple(r for r in fusion if r.kind == "missed"),
+        quantized=done,
+        left_in_float=missed,
+        others=dict(others.most_common()),
+    )
+
+
+def _kind(op: Any) -> str:
+    return f"{op.name} {op.op_type.data}" if isinstance(op, OpaqueOp) else str(op.name)
+
+
+def weight_bytes(module: ModuleOp) -> int:
+    """Bytes of all constants of a module."""
+    return sum(op.array.nbytes for op in module.walk() if isinstance(op, ConstantOp))
+
+
+def summary_data(summary: Summary) -> dict[str, Any]:
+    """The summary as plain data for JSON; numbers that are not finite (the SQNR of equal outputs) are None."""
+    layers = summary.layers
+    return {
+        "model": summary.model.name,
+        "metadata": dict(summary.metadata),
+        "layers": {
+            "fused": [_row(r) for r in layers.fused],
+            "not_fused": [_row(r) for r in layers.not_fused],
+            "quantized": [_row(r) for r in layers.quantized],
+            "left_in_float": [_row(r) for r in layers.left_in_float],
+            "others": dict(layers.others),
+        },
+        "accuracy": {
+            "samples": summary.accuracy.samples,
+            "held_back": summary.accuracy.held_back,
+            "fake_quantized": {name: difference_data(d) for name, d in summary.accuracy.fake_quantized.items()},
+            "integer": {name: difference_data(d) for name, d in summary.accuracy.integer.items()},
+        },
+        "bytes": asdict(summary.sizes),
+        "files": {role: path.name for role, path in summary.files.items()},
+    }
+
+
+def _row(remark: Remark) -> dict[str, str]:
+    return {
+        "layer": remark.layer,
+        "op": remark.op,
+        "pass": remark.pass_name,
+        "rule": remark.rule,
+        "reason": remark.reason,
+    }
+
+
+def difference_data(difference: Difference) -> dict[str, float | int | None]:
+    """A difference as plain data; what is not finite is None."""
+    return {key: value if math.isfinite(value) else None for key, value in asdict(difference).items()}

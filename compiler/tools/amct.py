@@ -1,0 +1,44 @@
+"""`amct`: quantize a model in one command, run a model or module, compare two."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from ..diagnostics import CompileError
+from . import amct_compare, amct_quantize, amct_run
+
+COMMANDS = (amct_quantize, amct_run, amct_compare)
+"""Each module adds its parser, which names the function that runs it."""
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: Sequence[str]) -> int:
+    """The whole tool on an argument list. Returns the exit status; a user's mistake is one located line on stderr."""
+    args = _parser().parse_args(argv)
+    try:
+        args.run(args)
+    except CompileError as e:
+        print(e, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "amct", description="Quantize neural networks after training, run and compare them."
+    )
+    parser.add_argument("--version", action="version", version=f"amct-opt {version('amct-opt')}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        command.add_parser(commands)
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""`amct compare`: how far two models or modules are apart on the same inputs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .shared import add_batch, add_inputs, load_module
+from .tables import print_table
+
+if TYPE_CHECKING:
+    from ..runtime.comparison import Comparison
+    from ..runtime.metrics import Difference
+
+_DESCRIPTION = """\
+Runs A (the reference) and B on the same inputs and prints, per output: SQNR in dB, cosine similarity, largest absolute
+difference, and how many elements differ. A and B are .onnx models or .mlir modules of any stage."""
+
+_COLUMNS = ("SQNR dB", "cosine", "largest difference", "differing")
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "compare",
+        help="compare two models or modules on given inputs",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("a", metavar="A", type=Path, help="the reference")
+    parser.add_argument("b", metavar="B", type=Path)
+    add_inputs(parser)
+    add_batch(parser)
+    parser.add_argument(
+        "--layers", action="store_true", help="also every layer that both have, by its name in the source"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON; numbers that are not finite are null")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Raises CompileError for unreadable models, inputs that do not fit, and models without a common output."""
+    from ..functions import main_function
+    from ..runtime.comparison import compare
+    from ..runtime.inputs import load_runs
+
+    a, _ = load_module(args.a)
+    b, _ = load_module(args.b)
+    runs = load_runs(args.inputs, main_function(a), args.batch)
+    result = compare(a, b, runs.inputs, layers=args.layers)
+    if args.json:
+        print(json.dumps(_as_json(result), indent=2, ensure_ascii=False))
+        return
+    print_table("outputs", ("output", *_COLUMNS), _rows(result.outputs))
+    if args.layers:
+        print_table("layers", ("layer", *_COLUMNS), _rows(result.layers))
+    if result.not_compared:
+        print_table("not compared", ("what", "why"), list(result.not_compared.items()))
+
+
+def _rows(differences: Mapping[str, Difference]) -> list[tuple[str, ...]]:
+    return [
+        (name, f"{d.sqnr:.2f}", f"{d.cosine:.6f}", f"{d.largest:.6g}", f"{d.differing} of {d.count}")
+        for name, d in differences.items()
+    ]
+
+
+def _as_json(result: Comparison) -> dict[str, Any]:
+    from ..summary import difference_data
+
+    return {
+        "outputs": {name: difference_data(d) for name, d in result.outputs.items()},
+        "layers": {name: difference_data(d) for name, d in result.layers.items()},
+        "not_compared": dict(result.not_compared),
+    }

@@ -1,0 +1,126 @@
+"""`amct quantize`: from a model and calibration data to int8 files and a summary, in one command."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .tables import print_table, progress_bar
+
+if TYPE_CHECKING:
+    from ..summary import Summary
+
+_DESCRIPTION = """\
+Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, and writes into OUTDIR:
+  <stem>_qdq.onnx       the quantized model with QuantizeLinear/DequantizeLinear, for any ONNX runtime
+  <stem>_nn.mlir        the same as module text (arrays in <stem>_nn.safetensors)
+  <stem>_ascend.mlir    the integer module, lowered to Ascend operators (arrays in <stem>_ascend.safetensors)
+  remarks.yaml          what every pass did to every layer, or why not
+  summary.json          the tables that are printed, as data
+
+Of 8 samples or more, the last tenth is held back from calibration, and accuracy is measured on it."""
+
+_LISTED = 20
+"""Longer lists are cut in the printed summary; summary.json has them whole."""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "quantize",
+        help="quantize a model: the whole path in one command",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", type=Path, help="a model or module file")
+    add(
+        "--data",
+        metavar="CALIB.npz",
+        type=Path,
+        help="an .npz file with one array per input, samples on the first axis, or a folder with one .npy file per input; "
+        "synthetic inputs when not given",
+    )
+    add(
+        "-o",
+        dest="output",
+        metavar="OUTDIR",
+        type=Path,
+        required=True,
+        help="folder for the results, made when missing",
+    )
+    add("--observer", default="minmax", help="how ranges are found (default minmax)")
+    add("--profile", default="ascend", help="target profile that decides what is quantized (default ascend)")
+    add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
+    add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
+    add("--opset", type=int, metavar="N", help="opset of the ONNX file")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Raises CompileError for anything that cannot be done; nothing is written then."""
+    from ..ptq import Settings, quantize_file
+    from ..universe import new_session
+
+    session = new_session()
+    session.profile = args.profile
+    session.skip_fusion = frozenset(_names(args.skip_fusion))
+    settings = Settings(observer=args.observer, skip_layers=_names(args.skip_layers), opset=args.opset)
+    with progress_bar() as session.on_progress:
+        summary = quantize_file(args.model, args.data, args.output, session, settings)
+    print_summary(summary)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+def print_summary(summary: Summary) -> None:
+    """Print the summary as tables."""
+    layers = summary.layers
+    print_table("quantized", ("layer", "operation", "how"), _cut([(r.layer, r.op, r.reason) for r in layers.quantized]))
+    if layers.left_in_float:
+        rows = [(r.layer, r.op, r.rule, r.reason) for r in layers.left_in_float]
+        print_table("left in float", ("layer", "operation", "rule", "reason"), _cut(rows))
+    if layers.not_fused:
+        rows = [(r.layer, r.pass_name, r.rule, r.reason) for r in layers.not_fused]
+        print_table("not fused", ("layer", "pass", "rule", "reason"), _cut(rows))
+    print_table(
+        "accuracy against float", ("output", "of", "SQNR dB", "cosine", "largest difference"), _accuracy(summary)
+    )
+    print_table("summary", ("", ""), _overview(summary))
+
+
+def _cut(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    if len(rows) <= _LISTED:
+        return rows
+    more = f"... and {len(rows) - _LISTED} more, see summary.json"
+    return [*rows[:_LISTED], (more, *[""] * (len(rows[0]) - 1))]
+
+
+def _accuracy(summary: Summary) -> Iterator[tuple[str, ...]]:
+    stages = (("fake-quantized (nn)", summary.accuracy.fake_quantized), ("integer (ascend)", summary.accuracy.integer))
+    for stage, differences in stages:
+        for name, d in differences.items():
+            yield name, stage, f"{d.sqnr:.2f}", f"{d.cosine:.6f}", f"{d.largest:.6g}"
+
+
+def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
+    layers, sizes, accuracy, meta = summary.layers, summary.sizes, summary.accuracy, summary.metadata
+    yield "fused", f"{len(layers.fused)} layers ({len(layers.not_fused)} could not be)"
+    yield "quantized", f"{len(layers.quantized)} layers"
+    yield "left in float", f"{len(layers.left_in_float)} layers that could have been quantized"
+    yield "float anyway", ", ".join(f"{kind} {n}" for kind, n in layers.others.items()) or "none"
+    data = "SYNTHETIC inputs: the accuracy below says nothing" if meta.get("synthetic") == "true" else "given data"
+    yield "calibrated on", f"{meta.get('samples', 'no')} samples, {data}, observer {meta.get('observer', 'none')}"
+    apart = "held back from calibration" if accuracy.held_back else "too few to hold some back: the calibration samples"
+    yield "measured on", f"{accuracy.samples} samples, {apart}"
+    yield "weights", f"{_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
+    yield "model", f"{summary.model} ({_size(sizes.model)})"
+    for role, path in summary.files.items():
+        yield role, f"{path} ({_size(sizes.written[role])})" if role in sizes.written else str(path)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1000:,.1f} kB"

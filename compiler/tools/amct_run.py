@@ -1,0 +1,46 @@
+"""`amct run`: execute a model, or a module at any stage, in the interpreter."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from .shared import add_batch, add_inputs, load_module, protect
+
+_DESCRIPTION = """\
+Runs an .onnx model or an .mlir module (nn, quantized, or ascend) and writes its outputs by name.
+
+Inputs are taken as they are where they have the model's shapes. Where the model takes fewer samples at a time (a fixed batch
+of 1, say), it runs as often as the first axis asks for, and the outputs are joined along their first axis."""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "run",
+        help="run a model or module on given inputs",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", metavar="MODEL", type=Path, help="a model or module file")
+    add_inputs(parser)
+    add_batch(parser)
+    parser.add_argument("-o", dest="output", metavar="OUT.npz", type=Path, required=True, help="write the outputs here")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Raises CompileError for an unreadable model, inputs that do not fit, and a run that fails."""
+    from ..functions import main_function
+    from ..runtime.executor import Executable
+    from ..runtime.inputs import load_runs, run_all
+    from ..runtime.outputs import save_arrays
+
+    protect([args.output], reads=[args.model, args.inputs])
+    module, _ = load_module(args.model)
+    runs = load_runs(args.inputs, main_function(module), args.batch)
+    outputs = run_all(Executable(module), runs)
+    save_arrays(args.output, outputs)
+    times = f" of {len(runs.inputs)} runs" if len(runs.inputs) > 1 else ""
+    for name, array in outputs.items():
+        print(f"{args.output}: {name}{times}: {array.dtype} {list(array.shape)}")

@@ -1,0 +1,43 @@
+"""Tables and progress for people. Names are printed as they are: no markup, and never cut off in a file or pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+
+_WIDE = 1000
+
+
+def print_table(title: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table to stdout; the first column is left-aligned text, and so is every column of text."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    for header in headers:
+        table.add_column(Text(header), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False).print(table)
+
+
+@contextmanager
+def progress_bar() -> Generator[Callable[[str, int, int], None]]:
+    """A bar on stderr, told (phase, done, total). Nothing is drawn when stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def told(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = progress.add_task(phase, total=total)
+            progress.update(tasks[phase], completed=done, total=total)
+
+        yield told
