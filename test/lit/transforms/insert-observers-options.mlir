@@ -1,0 +1,22 @@
+// RUN: amct-opt %s --insert-observers='skip-layers=conv2' --remarks=missed 2>&1 | filecheck %s
+// RUN: not amct-opt %s --insert-observers='skip-layers=typo' 2>&1 | filecheck %s --check-prefix TYPO
+// RUN: not amct-opt %s --insert-observers='observer=best' 2>&1 | filecheck %s --check-prefix OBSERVER
+// RUN: not amct-opt %s --insert-observers --profile=mine 2>&1 | filecheck %s --check-prefix PROFILE
+
+// TYPO:          error: skip-layers names typo, which is no layer that could be quantized
+// TYPO-NEXT:     hint: such layers are conv1, conv2
+// OBSERVER:      error: no observer is called 'best'
+// OBSERVER-NEXT: hint: observers are minmax
+// PROFILE:       error: no profile is called 'mine'
+// PROFILE-NEXT:  hint: profiles are ascend
+
+// CHECK:     [insert-observers missed skip-layers] "conv2": it is on the list of skip-layers
+// CHECK:     [[O:%.*]] = nn.observe %x as "conv1:0"
+// CHECK:     nn.conv [[O]], %weight
+// CHECK:     nn.conv %x, %weight
+func.func @main(%x: tensor<?x2x4x4xf32>) -> (tensor<?x2x4x4xf32>, tensor<?x2x4x4xf32>) {
+  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %a = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<?x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<?x2x4x4xf32>
+  %b = nn.conv %x, %weight from <onnx, "Conv", "conv2"> : (tensor<?x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<?x2x4x4xf32>
+  func.return %a, %b : tensor<?x2x4x4xf32>, tensor<?x2x4x4xf32>
+}
