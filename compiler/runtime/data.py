@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -31,23 +32,22 @@ def load_arrays(path: Path) -> dict[str, Array]:
         files = sorted(path.glob("*.npy"))
         if not files:
             raise CompileError("holds no .npy file", where=str(path))
-        return {f.stem: _load(f) for f in files}
+        with _reading(path):
+            return {f.stem: np.load(f, mmap_mode="r", allow_pickle=False) for f in files}
     if not path.exists():
         raise CompileError("there is no such file", where=str(path))
-    archive = _load(path)
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise CompileError("is no .npz archive", where=str(path), hint="save with np.savez(path, input_name=array)")
-    with archive:
-        try:
+    with _reading(path), path.open("rb") as stream:
+        archive = np.load(stream, allow_pickle=False)
+        if isinstance(archive, np.lib.npyio.NpzFile):
             return {name: archive[name] for name in archive.files}
-        except Exception as e:
-            raise CompileError(f"cannot be read: {e}", where=str(path)) from None
+    raise CompileError("is no .npz archive", where=str(path), hint="save with np.savez(path, input_name=array)")
 
 
-def _load(path: Path) -> Any:
+@contextmanager
+def _reading(path: Path) -> Generator[None]:
     try:
-        return np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
-    except Exception as e:  # numpy raises half a dozen types for a damaged file
+        yield
+    except Exception as e:  # numpy and zipfile raise half a dozen types for a damaged file
         raise CompileError(f"cannot be read: {e}", where=str(path)) from None
 
 
@@ -163,8 +163,7 @@ def _input_types(function: FuncOp) -> dict[str, Tensor]:
 
 def _check(name: str, array: Array, type_: Tensor, where: str) -> None:
     shape = type_.get_shape()
-    sample = array.shape if array.ndim == len(shape) + 1 else array.shape[1:]
-    wanted = shape if array.ndim == len(shape) + 1 else shape[1:]
+    sample, wanted = array.shape[1:], shape if array.ndim == len(shape) + 1 else shape[1:]
     listed = f"input '{name}' has shape {list(array.shape)}, the model takes {type_}"
     if array.ndim == 0 or array.ndim not in (len(shape), len(shape) + 1):
         raise CompileError(f"{listed} per run", where=where, hint="the first axis counts samples")

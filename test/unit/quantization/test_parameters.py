@@ -1,0 +1,79 @@
+"""Scales, zero points and integers, against AMCT's published vectors and by hand."""
+
+import numpy as np
+import pytest
+
+from compiler.transforms.quantization.parameters import (
+    activation_params,
+    quantized,
+    quantized_bias,
+    symmetric_scales,
+    widened_for_bias,
+)
+
+# AMCT's ARQ on this matrix: the values and the expected integers are the reference's own
+WEIGHT = np.array([[-1, 0.25, 0.5, 0.9], [0.1, -0.2, 0.3, -0.05]], np.float32)
+
+
+def test_arq_per_tensor() -> None:
+    scale = symmetric_scales(WEIGHT, 8)
+    assert scale == np.float32(0.0078125)
+    assert quantized(WEIGHT, scale, 8).tolist() == [[-128, 32, 64, 115], [13, -26, 38, -6]]
+
+
+def test_arq_per_channel() -> None:
+    scales = symmetric_scales(WEIGHT, 8, axis=0)
+    np.testing.assert_allclose(scales, [0.0078125, 0.3 / 127], rtol=1e-7)
+    assert quantized(WEIGHT, scales, 8, axis=0)[1].tolist() == [42, -85, 127, -21]
+
+
+def test_equal_sides_use_the_positive_one() -> None:
+    assert symmetric_scales(np.array([-1.27, 1.27]), 8) == np.float32(0.01)
+
+
+def test_no_signal_has_scale_one() -> None:
+    assert symmetric_scales(np.zeros((2, 3)), 8, axis=0).tolist() == [1.0, 1.0]
+    assert activation_params(0.0, 0.0, 8, symmetric=False).data.scale == (1.0,)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "scale", "zero_point"),
+    [
+        (0.0, 255.0, 1.0, -128),
+        (-128.0, 127.0, 1.0, 0),
+        (-255.0, 0.0, 1.0, 127),
+        (1.0, 255.0, 1.0, -128),  # widened to hold 0
+        (-255.0, -1.0, 1.0, 127),
+        (-2.5, 3.75, 6.25 / 255, -26),  # -128 + 2.5 / 0.0245098 = -26
+    ],
+)
+def test_asymmetric_activation(low: float, high: float, scale: float, zero_point: int) -> None:
+    params = activation_params(low, high, 8, symmetric=False).data
+    assert params.scale == (float(np.float32(scale)),)
+    assert params.zero_point == (zero_point,)
+
+
+def test_symmetric_activation_keeps_the_larger_side() -> None:
+    assert activation_params(-1.0, 1.27, 8, symmetric=True).data.scale == (float(np.float32(0.01)),)
+    params = activation_params(-1.28, 1.0, 8, symmetric=True).data
+    assert params.scale == (float(np.float32(0.01)),)
+    assert params.zero_point == (0,)
+
+
+def test_halves_go_to_even_and_values_saturate() -> None:
+    values = np.array([0.5, 1.5, 2.5, -0.5, 300, -300], np.float32)
+    assert quantized(values, np.float32(1), 8).tolist() == [0, 2, 2, 0, 127, -128]
+
+
+def test_bias_vector() -> None:
+    # AMCT's vector: b = [.5, -1.25] at scale_d .02 and scale_w [.01, .005]
+    scales = np.float32([0.01, 0.005]) * np.float32(0.02)
+    assert quantized_bias(np.array([0.5, -1.25]), scales).tolist() == [2500, -12500]
+
+
+@pytest.mark.parametrize("bias", [1e4, -1e4, 3e38])
+def test_widened_scales_let_any_bias_fit(bias: float) -> None:
+    scales = widened_for_bias(np.float32([1e-6, 0.01]), np.float32([bias, 0]), 0.5)
+    assert scales[1] == np.float32(0.01)
+    integers = quantized_bias(np.float64([bias, 0]), scales * np.float32(0.5))
+    assert abs(int(integers[0])) == pytest.approx(2**30, rel=1e-6)

@@ -1,0 +1,129 @@
+"""Calibration data: what is taken, how it is cut into runs, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.dialects.func import FuncOp
+
+from compiler.diagnostics import CompileError
+from compiler.functions import main_function
+from compiler.runtime.data import load_samples, synthetic_samples
+from compiler.text import parse_module
+from compiler.universe import new_session
+
+
+def function(arguments: str) -> FuncOp:
+    names = [a.split(":")[0] for a in arguments.split(", ")]
+    typed = ", ".join(f'{a} {{nn.name = "{n[1:]}"}}' for a, n in zip(arguments.split(", "), names, strict=True))
+    return main_function(parse_module(new_session(), f"func.func @main({typed}) {{\n  func.return\n}}"))
+
+
+def save(path: Path, **arrays: np.ndarray) -> Path:
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("shape", "data", "runs", "per_run"),
+    [
+        ("?x3", (5, 3), 5, (1, 3)),
+        ("1x3", (5, 3), 5, (1, 3)),
+        ("2x3", (6, 3), 3, (2, 3)),
+        ("2x3", (5, 3), 3, (2, 3)),  # the last run takes a sample twice
+        ("1x3", (5, 1, 3), 5, (1, 3)),  # one whole input per sample
+        ("4", (6, 4), 6, (4,)),
+    ],
+)
+def test_batches(tmp_path: Path, shape: str, data: tuple[int, ...], runs: int, per_run: tuple[int, ...]) -> None:
+    x = np.arange(np.prod(data), dtype=np.float32).reshape(data)
+    samples = load_samples(save(tmp_path / "d.npz", x=x), function(f"%x: tensor<{shape}xf32>"))
+    batches = [b["x"] for b in samples.batches()]
+    assert samples.runs == len(batches) == runs
+    assert {b.shape for b in batches} == {per_run}
+    assert set(np.concatenate([b.reshape(-1) for b in batches]).tolist()) == set(x.reshape(-1).tolist())
+
+
+def test_folder_of_npy(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 2), np.float32))
+    np.save(tmp_path / "y.npy", np.zeros((3, 4), np.int32))
+    samples = load_samples(tmp_path, function("%x: tensor<?x2xf32>, %y: tensor<?x4xi64>"))
+    (first, *_) = samples.batches()
+    assert first["y"].dtype == np.int64
+    assert samples.count == 3
+
+
+def test_head_tail_and_digest(tmp_path: Path) -> None:
+    x = np.arange(10, dtype=np.float32).reshape(5, 2)
+    samples = load_samples(save(tmp_path / "d.npz", x=x), function("%x: tensor<?x2xf32>"))
+    assert samples.head(3).arrays["x"].tolist() == x[:3].tolist()
+    assert samples.tail(2).arrays["x"].tolist() == x[3:].tolist()
+    assert samples.digest() == load_samples(save(tmp_path / "e.npz", x=x), function("%x: tensor<?x2xf32>")).digest()
+    assert samples.digest() != samples.head(4).digest()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "arrays", "message"),
+    [
+        ("%x: tensor<?x2xf32>", {"y": (3, 2)}, "no data for input x"),
+        ("%x: tensor<?x2xf32>", {"x": (3, 2), "z": (3, 2)}, "the model has no input z"),
+        ("%x: tensor<?x2xf32>", {"x": (3, 5)}, "has shape \\[3, 5\\]"),
+        ("%x: tensor<?x2xf32>", {"x": (3,)}, "has shape \\[3\\]"),
+        ("%x: tensor<?x2xf32>", {"x": (0, 2)}, "is empty"),
+        ("%x: tensor<?x2xf32>, %y: tensor<?x2xf32>", {"x": (3, 2), "y": (4, 2)}, "different numbers of samples"),
+        ("%x: tensor<4x2xf32>", {"x": (3, 2)}, "3 samples, the model takes 4 at a time"),
+        (
+            "%x: tensor<2x2xf32>, %y: tensor<1x2xf32>",
+            {"x": (4, 2), "y": (4, 2)},
+            "different numbers of samples per run",
+        ),
+    ],
+)
+def test_refused(tmp_path: Path, arguments: str, arrays: dict[str, tuple[int, ...]], message: str) -> None:
+    data = {k: np.zeros(v, np.float32) for k, v in arrays.items()}
+    path = save(tmp_path / "d.npz", **data)
+    with pytest.raises(CompileError, match=message) as error:
+        load_samples(path, function(arguments))
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("type_", "array"),
+    [("f32", np.zeros((1, 2), np.int32)), ("i8", np.full((1, 2), 300)), ("i64", np.zeros((1, 2), np.float32))],
+)
+def test_wrong_element_type(tmp_path: Path, type_: str, array: np.ndarray) -> None:
+    with pytest.raises(CompileError, match="is of"):
+        load_samples(save(tmp_path / "d.npz", x=array), function(f"%x: tensor<?x2x{type_}>"))
+
+
+def test_nan_is_found_when_it_runs(tmp_path: Path) -> None:
+    x = np.zeros((3, 2), np.float32)
+    x[1, 1] = np.nan
+    samples = load_samples(save(tmp_path / "d.npz", x=x), function("%x: tensor<?x2xf32>"))
+    with pytest.raises(CompileError, match="NaN or Inf in sample 1"):
+        list(samples.batches())
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    f = function("%x: tensor<?x2xf32>")
+    truncated = tmp_path / "cut.npz"
+    truncated.write_bytes(save(tmp_path / "whole.npz", x=np.zeros((9, 2), np.float32)).read_bytes()[:100])
+    np.savez(tmp_path / "pickled.npz", x=np.array([object()], dtype=object))
+    (tmp_path / "empty").mkdir()
+    for path, message in [
+        (tmp_path / "none.npz", "no such file"),
+        (truncated, "cannot be read"),
+        (tmp_path / "pickled.npz", "cannot be read"),
+        (tmp_path / "empty", "holds no .npy file"),
+    ]:
+        with pytest.raises(CompileError, match=message):
+            load_samples(path, f)
+
+
+def test_synthetic_is_seeded() -> None:
+    f = function("%x: tensor<?x2x?xf32>, %i: tensor<?x4xi64>")
+    one, two, other = synthetic_samples(f, 1), synthetic_samples(f, 1), synthetic_samples(f, 2)
+    assert one.digest() == two.digest() != other.digest()
+    assert one.synthetic
+    (first, *_) = one.batches()
+    assert (first["x"].shape, first["i"].shape) == ((1, 2, 8), (1, 4))
