@@ -7,10 +7,10 @@ from math import prod
 
 import numpy as np
 
-from ..dialects.nn.shapes import Shape
+from ..dialects.nn.shapes import Shape, window_size
 from .kernels import Array
 from .scratch import scratch
-from .windows import output_sizes, padded, tap_slices, window_view
+from .windows import padded, tap_slices, window_view
 
 COLUMN_BYTES = 4 << 20
 """Blocks of output rows are chosen so that their unfolded input stays about this large: it then stays in the cache."""
@@ -29,11 +29,11 @@ def convolve(
     """`[N, C, *spatial]` and `[M, C/groups, *kernel]` to `[N, M, *output]`, in the float type of the weight.
 
     x may be of any number type, it is converted while it is padded; `fill` is the value of the padding.
-    Raises ValueError when a window does not fit.
+    Raises VerifyException when a window does not fit, ValueError when channels do not.
     """
     kernel = weight.shape[2:]
     x = padded(x, pads, fill, weight.dtype)
-    out = output_sizes(x.shape[2:], kernel, strides, dilations)
+    out = tuple(window_size(*row, 0, 0) for row in zip(x.shape[2:], kernel, strides, dilations, strict=True))
     if x.shape[1] != weight.shape[1] * groups:
         raise ValueError(f"{x.shape[1]} input channels for {groups} groups of {weight.shape[1]}")
     if groups > 1 and weight.shape[1] == 1:

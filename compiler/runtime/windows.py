@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ..dialects.nn.attributes import AutoPad
-from ..dialects.nn.shapes import Shape, same_pads
+from ..dialects.nn.shapes import Shape, same_pads, window_size
 from ..dialects.nn.window import WindowOp
 from .kernels import Array
 from .scratch import scratch
@@ -36,6 +36,12 @@ class Window(NamedTuple):
         pairs = [same_pads(*row, upper) for row in zip(spatial, kernel, self.strides, self.dilations, strict=True)]
         return (*(b for b, _ in pairs), *(e for _, e in pairs))
 
+    def output_for(self, spatial: Sequence[int], kernel: Sequence[int], ceil: bool = False) -> Shape:
+        """How many windows there are along each axis. Raises VerifyException when not one fits."""
+        n, pads = len(spatial), self.pads_for(spatial, kernel)
+        rows = zip(spatial, kernel, self.strides, self.dilations, pads[:n], pads[n:], strict=True)
+        return tuple(window_size(s, k, stride, d, begin, end, ceil) for s, k, stride, d, begin, end in rows)
+
 
 def padded(x: Array, pads: Sequence[int], fill: float, dtype: np.dtype[Any]) -> Array:
     """`x` as `dtype` with `fill` around its spatial axes: `x` itself where nothing is to do, else scratch memory."""
@@ -58,17 +64,6 @@ def padded(x: Array, pads: Sequence[int], fill: float, dtype: np.dtype[Any]) -> 
     return out
 
 
-def output_sizes(
-    spatial: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> Shape:
-    """How many windows fit into each (padded) axis. Raises ValueError when not one does."""
-    rows = zip(spatial, kernel, strides, dilations, strict=True)
-    sizes = tuple((s - d * (k - 1) - 1) // stride + 1 for s, k, stride, d in rows)
-    if any(size < 1 for size in sizes):
-        raise ValueError(f"a window of {list(kernel)} (dilations {list(dilations)}) exceeds the size {list(spatial)}")
-    return sizes
-
-
 def window_view(x: Array, kernel: Shape, out: Shape, strides: Shape, dilations: Shape) -> Array:
     """All windows of a padded `[N, C, *spatial]` array as a read-only view `[N, C, *kernel, *out]`."""
     steps = x.strides[2:]
@@ -86,15 +81,20 @@ def tap_slices(
         yield tap, tuple(slice(t * d, t * d + stride * (o - 1) + 1, stride) for t, o, stride, d in rows)
 
 
-def combine_windows(x: Array, combine: np.ufunc, kernel: Shape, strides: Shape, dilations: Shape) -> Array:
+def combine_windows(x: Array, combine: np.ufunc, kernel: Shape, out: Shape, strides: Shape, dilations: Shape) -> Array:
     """Reduce every window of a padded `[N, C, *spatial]` array with an associative ufunc, one axis after the other."""
-    out = output_sizes(x.shape[2:], kernel, strides, dilations)
-    # the last axis first: it leaves the least for the others
+    # the last axis first: it is the contiguous one, and leaves the least for the others
     for axis in reversed(range(len(kernel))):
         lead = (slice(None),) * (axis + 2)
-        geometry = ((kernel[axis],), (out[axis],), (strides[axis],), (dilations[axis],))
-        views = [x[(*lead, *slices)] for _, slices in tap_slices(*geometry)]
+        taps = tap_slices((kernel[axis],), (out[axis],), (strides[axis],), (dilations[axis],))
+        views = [x[(*lead, *slices)] for _, slices in taps]
         x = combine(views[0], views[1]) if len(views) > 1 else views[0].copy()
         for view in views[2:]:
             combine(x, view, out=x)
     return x
+
+
+def window_counts(low: int, high: int, kernel: int, out: int, stride: int, dilation: int) -> Array:
+    """For each window along one axis, how many of its positions lie in `[low, high)`; the first window starts at 0."""
+    positions = np.arange(out)[:, None] * stride + np.arange(kernel) * dilation
+    return ((positions >= low) & (positions < high)).sum(axis=1)

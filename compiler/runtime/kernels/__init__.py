@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from xdsl.ir import Operation
@@ -54,4 +54,5 @@ def kernel_for(op: Operation) -> Kernel | None:
         for family in _FAMILIES.get(op.name.partition(".")[0], ()):
             import_module(f".{family}", __name__)
     make = _KERNELS.get(type(op))
-    return None if make is None else cast(Kernel, make(op))
+    # infinities, NaN and integers that wrap around are results like others, not reasons to warn
+    return None if make is None else np.errstate(all="ignore")(make(op))

@@ -1,0 +1,284 @@
+"""Operations on single elements.
+
+Functions of float16 and bfloat16 are computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isinf, pi, sqrt
+from typing import Any
+
+import numpy as np
+
+from ...dialects import nn
+from ...dialects.nn.attributes import Predicate
+from ...dtypes import numpy_dtype
+from ..erf import erf
+from ..precision import wide
+from . import Array, Kernel, kernel
+
+Function = Callable[[Array], Array]
+"""Of a float32 or float64 array, which it must not write to."""
+
+
+def _widened(function: Function) -> Function:
+    """`function` for every float type: narrow ones are computed in float32."""
+
+    def run(x: Array) -> Array:
+        return function(x.astype(wide(x.dtype), copy=False)).astype(x.dtype, copy=False)
+
+    return run
+
+
+def _sigmoid(x: Array) -> Array:
+    y = np.exp(-x)
+    np.add(y, 1, out=y)
+    return np.reciprocal(y, out=y)
+
+
+def _softplus(x: Array) -> Array:
+    y = np.log1p(np.exp(-np.abs(x)))
+    return np.add(y, np.maximum(x, 0), out=y)
+
+
+def _softsign(x: Array) -> Array:
+    return x / (1 + np.abs(x))
+
+
+def _mish(x: Array) -> Array:
+    y = np.tanh(_softplus(x))
+    return np.multiply(y, x, out=y)
+
+
+def _rsqrt(x: Array) -> Array:
+    y = np.sqrt(x)
+    return np.reciprocal(y, out=y)
+
+
+def _hard_swish(x: Array) -> Array:
+    return np.multiply(y := _hard_sigmoid(x, 1 / 6, 0.5), x, out=y)
+
+
+def _hard_sigmoid(x: Array, alpha: float, beta: float) -> Array:
+    y = x * alpha
+    np.add(y, beta, out=y)
+    return np.clip(y, 0, 1, out=y)
+
+
+def _gelu(x: Array) -> Array:
+    y = erf(x * (1 / sqrt(2)))
+    np.add(y, 1, out=y)
+    np.multiply(y, x, out=y)
+    return np.multiply(y, 0.5, out=y)
+
+
+def _gelu_tanh(x: Array) -> Array:
+    y = np.square(x)
+    np.multiply(y, 0.044715, out=y)
+    np.add(y, 1, out=y)
+    np.multiply(y, x, out=y)
+    np.tanh(np.multiply(y, sqrt(2 / pi), out=y), out=y)
+    np.add(y, 1, out=y)
+    np.multiply(y, x, out=y)
+    return np.multiply(y, 0.5, out=y)
+
+
+def _elu(x: Array, alpha: float, gamma: float = 1.0) -> Array:
+    negative = np.expm1(np.minimum(x, 0))
+    np.multiply(negative, alpha, out=negative)
+    np.copyto(negative, x, where=x > 0)
+    return negative if gamma == 1.0 else np.multiply(negative, gamma, out=negative)
+
+
+def _leaky_relu(x: Array, alpha: float) -> Array:
+    return np.where(x < 0, x * alpha, x)
+
+
+_PLAIN: dict[type[nn.UnaryOp], Function] = {
+    nn.SigmoidOp: _sigmoid,
+    nn.TanhOp: np.tanh,
+    nn.SoftplusOp: _softplus,
+    nn.SoftsignOp: _softsign,
+    nn.MishOp: _mish,
+    nn.ErfOp: erf,
+    nn.ExpOp: np.exp,
+    nn.LogOp: np.log,
+    nn.SqrtOp: np.sqrt,
+    nn.RsqrtOp: _rsqrt,
+    nn.ReciprocalOp: np.reciprocal,
+    nn.FloorOp: np.floor,
+    nn.CeilOp: np.ceil,
+    nn.RoundOp: np.rint,
+    nn.HardSwishOp: _hard_swish,
+}
+"""Float functions without parameters."""
+
+_ANY_TYPE: dict[type[nn.NNOp], Callable[..., Array]] = {
+    nn.NegOp: np.negative,
+    nn.AbsOp: np.abs,
+    nn.NotOp: np.logical_not,
+    nn.AddOp: np.add,
+    nn.SubOp: np.subtract,
+    nn.MulOp: np.multiply,
+    nn.MinOp: np.minimum,
+    nn.MaxOp: np.maximum,
+    nn.AndOp: np.logical_and,
+    nn.OrOp: np.logical_or,
+    nn.WhereOp: np.where,
+}
+"""Functions that numpy has for every type, with the semantics wanted here."""
+
+
+@kernel(*_PLAIN)
+def plain(op: nn.UnaryOp) -> Kernel:
+    return _widened(_PLAIN[type(op)])
+
+
+@kernel(*_ANY_TYPE)
+def any_type(op: nn.NNOp) -> Kernel:
+    return _ANY_TYPE[type(op)]
+
+
+@kernel(nn.GeluOp)
+def gelu(op: nn.GeluOp) -> Kernel:
+    return _widened(_gelu if op.tanh_approximation is None else _gelu_tanh)
+
+
+@kernel(nn.HardSigmoidOp)
+def hard_sigmoid(op: nn.HardSigmoidOp) -> Kernel:
+    alpha, beta = op.alpha.value.data, op.beta.value.data
+    return _widened(lambda x: _hard_sigmoid(x, alpha, beta))
+
+
+@kernel(nn.LeakyReluOp)
+def leaky_relu(op: nn.LeakyReluOp) -> Kernel:
+    alpha = op.alpha.value.data
+    return _widened(lambda x: _leaky_relu(x, alpha))
+
+
+@kernel(nn.EluOp)
+def elu(op: nn.EluOp) -> Kernel:
+    alpha = op.alpha.value.data
+    return _widened(lambda x: _elu(x, alpha))
+
+
+@kernel(nn.SeluOp)
+def selu(op: nn.SeluOp) -> Kernel:
+    alpha, gamma = op.alpha.value.data, op.gamma.value.data
+    return _widened(lambda x: _elu(x, alpha, gamma))
+
+
+@kernel(nn.ReluOp)
+def relu(op: nn.ReluOp) -> Kernel:
+    return _clipped(0.0, float("inf"))
+
+
+@kernel(nn.Relu6Op)
+def relu6(op: nn.Relu6Op) -> Kernel:
+    return _clipped(0.0, 6.0)
+
+
+@kernel(nn.ClipOp)
+def clip(op: nn.ClipOp) -> Kernel:
+    return _clipped(*op.bounds)
+
+
+def _clipped(low: float, high: float) -> Kernel:
+    """`min(max(x, low), high)` in the type of x; NaN stays NaN, an infinite bound does not bind."""
+
+    def run(x: Array) -> Array:
+        y = x if isinf(low) and low < 0 else np.maximum(x, _bound(low, x.dtype))
+        if isinf(high) and high > 0:
+            return y
+        return np.minimum(y, _bound(high, x.dtype), out=None if y is x else y)
+
+    return run
+
+
+def _bound(value: float, dtype: np.dtype[Any]) -> Any:
+    """A bound in the type of the clipped array; integers take the nearest value they have."""
+    if dtype.kind not in "iu":
+        return dtype.type(value)
+    info = np.iinfo(dtype)
+    if value != value:
+        raise ValueError("a bound of integers must not be NaN")
+    return dtype.type(min(max(value, info.min), info.max))
+
+
+@kernel(nn.PReluOp)
+def prelu(op: nn.PReluOp) -> Kernel:
+    def run(x: Array, slope: Array) -> Array:
+        return np.where(x < 0, x * slope, x)
+
+    return run
+
+
+@kernel(nn.DivOp)
+def div(op: nn.DivOp) -> Kernel:
+    def run(lhs: Array, rhs: Array) -> Array:
+        return _truncated_quotient(lhs, rhs) if lhs.dtype.kind in "iu" else np.divide(lhs, rhs)
+
+    return run
+
+
+def _truncated_quotient(lhs: Array, rhs: Array) -> Array:
+    if not np.all(rhs):
+        raise ValueError("integer division by zero")
+    quotient = lhs // rhs
+    # numpy rounds down: one too few where the signs differ and something is left
+    quotient += ((lhs % rhs != 0) & ((lhs < 0) != (rhs < 0))).astype(quotient.dtype)
+    return quotient
+
+
+_POWERS: dict[float, Function] = {2.0: np.square, 3.0: lambda x: x * x * x}
+"""Exponents that cost a product or two instead of a logarithm."""
+
+
+@kernel(nn.PowOp)
+def power(op: nn.PowOp) -> Kernel:
+    def run(lhs: Array, rhs: Array) -> Array:
+        if lhs.dtype.kind in "iu":
+            return _integer_power(lhs, rhs)
+        if rhs.size == 1 and rhs.ndim <= lhs.ndim and (function := _POWERS.get(float(rhs.reshape(())))):
+            return _widened(function)(lhs)
+        dtype = wide(lhs.dtype)
+        return np.power(lhs.astype(dtype, copy=False), rhs.astype(dtype, copy=False)).astype(lhs.dtype, copy=False)
+
+    return run
+
+
+def _integer_power(lhs: Array, rhs: Array) -> Array:
+    """Exact for exponents that are integers and not negative, else rounded towards zero."""
+    if rhs.dtype.kind in "iu" and not np.any(rhs < 0):
+        return np.power(lhs, rhs.astype(lhs.dtype))
+    return np.power(lhs.astype(np.float64), rhs.astype(np.float64)).astype(lhs.dtype)
+
+
+_COMPARISONS: dict[Predicate, Callable[[Array, Array], Array]] = {
+    Predicate.EQ: np.equal,
+    Predicate.NE: np.not_equal,
+    Predicate.LT: np.less,
+    Predicate.LE: np.less_equal,
+    Predicate.GT: np.greater,
+    Predicate.GE: np.greater_equal,
+}
+
+
+@kernel(nn.CompareOp)
+def compare(op: nn.CompareOp) -> Kernel:
+    return _COMPARISONS[op.predicate.data]
+
+
+@kernel(nn.CastOp)
+def cast_elements(op: nn.CastOp) -> Kernel:
+    """Floats out of an integer type's range are reduced modulo its size, whatever the processor does."""
+    dtype = numpy_dtype(op.result.type.element_type)
+    narrow = dtype.name.lstrip("u").startswith("int") and dtype.itemsize < 8
+
+    def run(x: Array) -> Array:
+        if narrow and x.dtype.kind not in "iub":
+            x = x.astype(np.int64)
+        return x.astype(dtype, copy=False)
+
+    return run

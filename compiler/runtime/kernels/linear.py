@@ -1,0 +1,40 @@
+"""Matrix multiplication and bias."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...dialects import nn
+from ..integer import matmul_any
+from ..layouts import in_layout, per_channel
+from ..multiply import matmul
+from ..precision import wide
+from . import Array, Kernel, kernel
+
+
+@kernel(nn.MatMulOp)
+def mat_mul(op: nn.MatMulOp) -> Kernel:
+    """Sums of float16 and bfloat16 are taken in float32, those of integers wrap around in their type."""
+    transpose_a, transpose_b = op.transpose_a is not None, op.transpose_b is not None
+
+    def run(lhs: Array, rhs: Array, bias: Array | None = None) -> Array:
+        a = lhs.swapaxes(-1, -2) if transpose_a else lhs
+        b = rhs.swapaxes(-1, -2) if transpose_b else rhs
+        if lhs.dtype.kind in "iu":
+            y = matmul_any(a, b)
+        else:
+            dtype = wide(lhs.dtype)
+            y = matmul(a.astype(dtype, copy=False), b.astype(dtype, copy=False))
+        if bias is not None:
+            np.add(y, bias, out=y, casting="same_kind")
+        return y.astype(lhs.dtype, copy=False)
+
+    return run
+
+
+@kernel(nn.BiasAddOp)
+def bias_add(op: nn.BiasAddOp) -> Kernel:
+    def run(x: Array, bias: Array) -> Array:
+        return x + per_channel(bias, x.ndim)
+
+    return in_layout(op, run)

@@ -1,0 +1,127 @@
+"""Normalizations and softmax: means, variances and sums are taken in float32 or wider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...dialects import nn
+from ..layouts import in_layout, per_channel
+from ..precision import wide
+from . import Array, Kernel, kernel
+
+
+@kernel(nn.BatchNormOp)
+def batch_norm(op: nn.BatchNormOp) -> Kernel:
+    """One factor and one summand per channel, made in float64."""
+    epsilon = op.epsilon.value.data
+
+    def run(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> Array:
+        dtype = wide(x.dtype)
+        factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
+        summand = offset.astype(np.float64) - mean.astype(np.float64) * factor
+        y = x.astype(dtype, copy=False) * per_channel(factor.astype(dtype), x.ndim)
+        np.add(y, per_channel(summand.astype(dtype), x.ndim), out=y)
+        return y.astype(x.dtype, copy=False)
+
+    return in_layout(op, run)
+
+
+def _standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    """`(x - mean) / sqrt(variance + epsilon)` over axes, as an array of its own in float32 or float64."""
+    x = x.astype(wide(x.dtype), copy=False)
+    y = x - x.mean(axis=axes, keepdims=True)
+    deviation = np.sqrt(np.square(y).mean(axis=axes, keepdims=True) + epsilon)
+    return np.divide(y, deviation, out=y)
+
+
+def _scaled(y: Array, scale: Array, bias: Array | None) -> Array:
+    np.multiply(y, scale, out=y, casting="same_kind")
+    return y if bias is None else np.add(y, bias, out=y, casting="same_kind")
+
+
+@kernel(nn.InstanceNormOp)
+def instance_norm(op: nn.InstanceNormOp) -> Kernel:
+    epsilon = op.epsilon.value.data
+
+    def run(x: Array, scale: Array, bias: Array) -> Array:
+        y = _standardized(x, tuple(range(2, x.ndim)), epsilon)
+        return _scaled(y, per_channel(scale, x.ndim), per_channel(bias, x.ndim)).astype(x.dtype, copy=False)
+
+    return in_layout(op, run)
+
+
+@kernel(nn.GroupNormOp)
+def group_norm(op: nn.GroupNormOp) -> Kernel:
+    epsilon, groups = op.epsilon.value.data, op.num_groups.value.data
+
+    def run(x: Array, scale: Array, bias: Array) -> Array:
+        y = _standardized(x.reshape(x.shape[0], groups, -1), (2,), epsilon).reshape(x.shape)
+        return _scaled(y, per_channel(scale, x.ndim), per_channel(bias, x.ndim)).astype(x.dtype, copy=False)
+
+    return in_layout(op, run)
+
+
+@kernel(nn.LayerNormOp)
+def layer_norm(op: nn.LayerNormOp) -> Kernel:
+    epsilon, axis = op.epsilon.value.data, op.axis.value.data
+
+    def run(x: Array, scale: Array, bias: Array | None = None) -> Array:
+        y = _standardized(x, tuple(range(axis % x.ndim, x.ndim)), epsilon)
+        return _scaled(y, scale, bias).astype(x.dtype, copy=False)
+
+    return run
+
+
+@kernel(nn.LRNOp)
+def lrn(op: nn.LRNOp) -> Kernel:
+    size, alpha = op.size.value.data, op.alpha.value.data
+    beta, bias = op.beta.value.data, op.bias.value.data
+    before = (size - 1) // 2
+
+    def run(x: Array) -> Array:
+        channels = x.shape[1]
+        wider = x.astype(wide(x.dtype), copy=False)
+        squares = np.square(wider)
+        sums = squares.copy()
+        for shift in (s for s in range(-before, size - before) if s and abs(s) < channels):
+            # result channel c takes in channel c + shift
+            to, taken = slice(max(-shift, 0), channels - max(shift, 0)), slice(max(shift, 0), channels + min(shift, 0))
+            sums[:, to] += squares[:, taken]
+        np.multiply(sums, alpha / size, out=sums)
+        np.add(sums, bias, out=sums)
+        return (wider / np.power(sums, beta, out=sums)).astype(x.dtype, copy=False)
+
+    return in_layout(op, run)
+
+
+@kernel(nn.SoftmaxOp)
+def softmax(op: nn.SoftmaxOp) -> Kernel:
+    return _along(op.axis.value.data, _softmax)
+
+
+@kernel(nn.LogSoftmaxOp)
+def log_softmax(op: nn.LogSoftmaxOp) -> Kernel:
+    return _along(op.axis.value.data, _log_softmax)
+
+
+def _along(axis: int, function: Callable[[Array, int], Array]) -> Kernel:
+    """`function` on what stands beside the largest element, in float32 or float64; it may overwrite its argument."""
+
+    def run(x: Array) -> Array:
+        if x.size == 0:
+            return x
+        wider = x.astype(wide(x.dtype), copy=False)
+        return function(wider - wider.max(axis=axis, keepdims=True), axis).astype(x.dtype, copy=False)
+
+    return run
+
+
+def _softmax(x: Array, axis: int) -> Array:
+    np.exp(x, out=x)
+    return np.divide(x, x.sum(axis=axis, keepdims=True), out=x)
+
+
+def _log_softmax(x: Array, axis: int) -> Array:
+    return np.subtract(x, np.log(np.exp(x).sum(axis=axis, keepdims=True)), out=x)

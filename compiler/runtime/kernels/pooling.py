@@ -1,0 +1,83 @@
+"""Pooling over windows, and over all of space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...dialects import nn
+from ...dialects.nn.shapes import Shape
+from ..layouts import in_layout
+from ..precision import wide
+from ..windows import Window, combine_windows, padded, window_counts
+from . import Array, Kernel, kernel
+
+
+@kernel(nn.MaxPoolOp)
+def max_pool(op: nn.MaxPoolOp) -> Kernel:
+    pooled = _pooled(op, np.maximum)
+
+    def run(x: Array) -> Array:
+        return pooled(x, _lowest(x.dtype), x.dtype)[0]
+
+    return in_layout(op, run)
+
+
+def _lowest(dtype: np.dtype[Any]) -> float:
+    return float("-inf") if dtype.kind not in "iu" else int(np.iinfo(dtype).min)
+
+
+@kernel(nn.AveragePoolOp)
+def average_pool(op: nn.AveragePoolOp) -> Kernel:
+    pooled, kernel_shape, window = _pooled(op, np.add), op.kernel_shape, Window.of(op)
+    include_pad = op.count_include_pad is not None
+
+    def run(x: Array) -> Array:
+        space = x.shape[2:]
+        sums, pads = pooled(x, 0.0, wide(x.dtype))
+        n = len(space)
+        for axis in range(n):
+            begin, end = (pads[axis], pads[axis + n]) if include_pad else (0, 0)
+            low, high = pads[axis] - begin, pads[axis] + space[axis] + end
+            geometry = (kernel_shape[axis], sums.shape[axis + 2], window.strides[axis], window.dilations[axis])
+            counts = window_counts(low, high, *geometry).astype(sums.dtype)
+            np.divide(sums, counts.reshape(-1, *(1,) * (n - 1 - axis)), out=sums)
+        return sums.astype(x.dtype, copy=False)
+
+    return in_layout(op, run)
+
+
+def _pooled(op: nn.PoolOp, combine: np.ufunc) -> Callable[[Array, float, np.dtype[Any]], tuple[Array, Shape]]:
+    """A function of x, the value of the padding and the type to compute in; gives all windows, and the pads asked for."""
+    kernel_shape, window, ceil = op.kernel_shape, Window.of(op), op.ceil_mode is not None
+    strides, dilations = window.strides, window.dilations
+
+    def run(x: Array, fill: float, dtype: np.dtype[Any]) -> tuple[Array, Shape]:
+        space, n = x.shape[2:], x.ndim - 2
+        pads, out = window.pads_for(space, kernel_shape), window.output_for(space, kernel_shape, ceil)
+        # up to the end of the last window, which `ceil_mode` may put beyond the padding
+        rows = zip(space, kernel_shape, out, strides, dilations, pads[:n], strict=True)
+        ends = [max((o - 1) * stride + d * (k - 1) + 1 - s - b, 0) for s, k, o, stride, d, b in rows]
+        return combine_windows(
+            padded(x, (*pads[:n], *ends), fill, dtype), combine, kernel_shape, out, strides, dilations
+        ), pads
+
+    return run
+
+
+@kernel(nn.GlobalAveragePoolOp)
+def global_average_pool(op: nn.GlobalAveragePoolOp) -> Kernel:
+    def run(x: Array) -> Array:
+        return x.mean(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=wide(x.dtype)).astype(x.dtype, copy=False)
+
+    return in_layout(op, run)
+
+
+@kernel(nn.GlobalMaxPoolOp)
+def global_max_pool(op: nn.GlobalMaxPoolOp) -> Kernel:
+    def run(x: Array) -> Array:
+        return x.max(axis=tuple(range(2, x.ndim)), keepdims=True)
+
+    return in_layout(op, run)

@@ -1,0 +1,59 @@
+"""From reals to integers and back, as ONNX QuantizeLinear and DequantizeLinear define it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...dialects import nn
+from ...dialects.nn.shapes import shape_of
+from ...dtypes import integer_range, numpy_dtype
+from . import Array, Kernel, kernel
+
+
+@kernel(nn.ObserveOp)
+def observe(op: nn.ObserveOp) -> Kernel:
+    def run(x: Array) -> Array:
+        return x
+
+    return run
+
+
+@kernel(nn.QuantizeOp)
+def quantize(op: nn.QuantizeOp) -> Kernel:
+    params = op.qparams.data
+    scale, zero_point = _broadcastable(op)
+    low, high = integer_range(params.storage)
+    storage = numpy_dtype(params.storage)
+    # float32 holds every integer of up to 16 bits and its neighbours, but not the ends of int32
+    sums = np.dtype(np.float32 if params.storage.width.data <= 16 else np.float64)
+
+    def run(x: Array) -> Array:
+        y = np.divide(x.astype(np.float32, copy=False), scale)
+        y = np.rint(y, out=y).astype(sums, copy=False)
+        np.add(y, zero_point, out=y, casting="same_kind")
+        return np.clip(y, low, high, out=y).astype(storage)
+
+    return run
+
+
+@kernel(nn.DequantizeOp)
+def dequantize(op: nn.DequantizeOp) -> Kernel:
+    scale, zero_point = _broadcastable(op)
+    dtype = numpy_dtype(op.result.type.element_type)
+
+    def run(q: Array) -> Array:
+        y = q.astype(np.float32)
+        np.subtract(y, zero_point, out=y)
+        return np.multiply(y, scale, out=y).astype(dtype, copy=False)
+
+    return run
+
+
+def _broadcastable(op: nn.QuantizeOp | nn.DequantizeOp) -> tuple[Array, Array]:
+    """Scales and zero points, float32, in shapes that broadcast to the operand."""
+    params, rank = op.qparams.data, len(shape_of(op.input))
+    scales, points = params.scales(), params.zero_points().astype(np.float32)
+    if params.axis is None:
+        return scales, points
+    shape = (-1, *(1,) * (rank - 1 - params.axis % rank))
+    return scales.reshape(shape), points if points.ndim == 0 else points.reshape(shape)

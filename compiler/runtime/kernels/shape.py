@@ -1,0 +1,325 @@
+"""Data movement, shapes and reductions. Results are views where numpy has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from ...dialects import nn
+from ...dialects.nn.attributes import DepthMode, PadMode, ResizeMode
+from ...dialects.nn.shape import reshaped
+from ...dialects.nn.shapes import Shape, broadcast, shape_of
+from ..layouts import in_layout
+from ..precision import wide
+from ..resample import Sampling, Taps, resample, taps_of
+from . import Array, Kernel, kernel
+
+
+@kernel(nn.ConcatOp)
+def concat(op: nn.ConcatOp) -> Kernel:
+    axis = op.axis.value.data
+
+    def run(*inputs: Array) -> Array:
+        return np.concatenate(inputs, axis=axis)
+
+    return run
+
+
+@kernel(nn.SplitOp)
+def split(op: nn.SplitOp) -> Kernel:
+    axis, sizes = op.axis.value.data, nn.ints(op.sizes)
+    ends = np.cumsum(sizes).tolist()
+    slices = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+
+    def run(x: Array) -> list[Array]:
+        if x.shape[axis] != sum(sizes):
+            raise ValueError(f"the parts make {sum(sizes)} elements, the axis has {x.shape[axis]}")
+        lead = (slice(None),) * (axis % x.ndim)
+        return [x[(*lead, s)] for s in slices]
+
+    return run
+
+
+@kernel(nn.SliceOp)
+def slice_axes(op: nn.SliceOp) -> Kernel:
+    slices = op.slices(len(shape_of(op.input)))
+
+    def run(x: Array) -> Array:
+        return x[slices]
+
+    return run
+
+
+@kernel(nn.GatherOp)
+def gather(op: nn.GatherOp) -> Kernel:
+    axis = op.axis.value.data
+
+    def run(x: Array, indices: Array) -> Array:
+        return np.take(x, indices, axis=axis)
+
+    return run
+
+
+@kernel(nn.ReshapeOp)
+def reshape(op: nn.ReshapeOp) -> Kernel:
+    target, allow_zero = op.target(), op.allow_zero is not None
+
+    def run(x: Array, shape: Array | None = None) -> Array:
+        to = target if target is not None or shape is None else tuple(shape.tolist())
+        assert to is not None
+        return x.reshape(reshaped(x.shape, to, allow_zero))
+
+    return run
+
+
+@kernel(nn.ExpandOp)
+def expand(op: nn.ExpandOp) -> Kernel:
+    target = op.target()
+
+    def run(x: Array, shape: Array | None = None) -> Array:
+        to = target if target is not None or shape is None else tuple(shape.tolist())
+        assert to is not None
+        return np.broadcast_to(x, broadcast(x.shape, to))
+
+    return run
+
+
+@kernel(nn.TransposeOp)
+def transpose(op: nn.TransposeOp) -> Kernel:
+    perm = nn.ints(op.perm)
+
+    def run(x: Array) -> Array:
+        return x.transpose(perm)
+
+    return run
+
+
+@kernel(nn.FlattenOp)
+def flatten(op: nn.FlattenOp) -> Kernel:
+    axis = op.axis.value.data
+
+    def run(x: Array) -> Array:
+        cut = axis + x.ndim if axis < 0 else axis
+        return x.reshape(prod(x.shape[:cut]), prod(x.shape[cut:]))
+
+    return run
+
+
+@kernel(nn.SqueezeOp)
+def squeeze(op: nn.SqueezeOp) -> Kernel:
+    axes = None if op.axes is None else nn.ints(op.axes)
+
+    def run(x: Array) -> Array:
+        return np.squeeze(x, axis=axes)
+
+    return run
+
+
+@kernel(nn.UnsqueezeOp)
+def unsqueeze(op: nn.UnsqueezeOp) -> Kernel:
+    axes = nn.ints(op.axes)
+
+    def run(x: Array) -> Array:
+        return np.expand_dims(x, axes)
+
+    return run
+
+
+_NUMPY_MODES: dict[PadMode, Literal["reflect", "edge", "wrap"]] = {
+    PadMode.REFLECT: "reflect",
+    PadMode.EDGE: "edge",
+    PadMode.WRAP: "wrap",
+}
+
+
+@kernel(nn.PadOp)
+def pad(op: nn.PadOp) -> Kernel:
+    pads, mode, value = nn.ints(op.pads), op.mode.data, op.value.value.data
+    n = len(pads) // 2
+    pairs = list(zip(pads[:n], pads[n:], strict=True))
+    cut = tuple(slice(max(-b, 0), min(e, 0) or None) for b, e in pairs)
+    added = [(max(b, 0), max(e, 0)) for b, e in pairs]
+
+    def run(x: Array) -> Array:
+        x = x[cut]
+        if mode is not PadMode.CONSTANT:
+            return np.pad(x, added, mode=_NUMPY_MODES[mode])
+        y = np.full([d + b + e for d, (b, e) in zip(x.shape, added, strict=True)], value, x.dtype)
+        y[tuple(slice(b, b + d) for d, (b, _) in zip(x.shape, added, strict=True))] = x
+        return y
+
+    return run
+
+
+@kernel(nn.ResizeOp)
+def resize(op: nn.ResizeOp) -> Kernel:
+    sampling = Sampling(
+        op.mode.data, op.coordinates.data, op.nearest.data, op.cubic_coeff.value.data, op.exclude_outside is not None
+    )
+    sizes = None if op.sizes is None else nn.ints(op.sizes)
+    scales = None if op.scales is None else op.scales.data
+
+    @cache
+    def axes(shape: Shape) -> list[tuple[int, Taps]]:
+        out = sizes if scales is None else [int(d * s) for d, s in zip(shape, scales, strict=True)]
+        assert out is not None
+        factors = scales or [o / d for o, d in zip(out, shape, strict=True)]
+        rows = enumerate(zip(shape, out, factors, strict=True))
+        return [(axis, taps_of(sampling, d, o, s)) for axis, (d, o, s) in rows if o != d or s != 1]
+
+    def run(x: Array) -> Array:
+        exact = sampling.mode is ResizeMode.NEAREST
+        y = x if exact else x.astype(wide(x.dtype), copy=False)
+        for axis, taps in axes(x.shape):
+            y = resample(y, axis, taps)
+        return y if exact else _saturated(y, x.dtype)
+
+    return run
+
+
+def _saturated(y: Array, dtype: np.dtype[Any]) -> Array:
+    if dtype.kind not in "iu":
+        return y.astype(dtype, copy=False)
+    info = np.iinfo(dtype)
+    return np.clip(np.rint(y), info.min, info.max).astype(dtype)
+
+
+@kernel(nn.DepthToSpaceOp)
+def depth_to_space(op: nn.DepthToSpaceOp) -> Kernel:
+    b = op.block.value.data
+    depth_first = op.mode.data is DepthMode.DCR
+
+    def run(x: Array) -> Array:
+        n, channels, h, w = x.shape
+        c = channels // (b * b)
+        # [N, row in block, column in block, C, H, W], or with C before the block
+        y = x.reshape(n, b, b, c, h, w).transpose(0, 3, 4, 1, 5, 2) if depth_first else _crd(x, b, c)
+        return y.reshape(n, c, h * b, w * b)
+
+    return in_layout(op, run)
+
+
+def _crd(x: Array, b: int, c: int) -> Array:
+    n, _, h, w = x.shape
+    return x.reshape(n, c, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
+
+
+@kernel(nn.SpaceToDepthOp)
+def space_to_depth(op: nn.SpaceToDepthOp) -> Kernel:
+    b = op.block.value.data
+
+    def run(x: Array) -> Array:
+        n, c, h, w = x.shape
+        y = x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
+        return y.reshape(n, c * b * b, h // b, w // b)
+
+    return in_layout(op, run)
+
+
+@kernel(nn.SpaceToBatchOp)
+def space_to_batch(op: nn.SpaceToBatchOp) -> Kernel:
+    block, pads = nn.ints(op.block), nn.ints(op.pads)
+    m = len(block)
+
+    def run(x: Array) -> Array:
+        added = [(0, 0), (0, 0), *zip(pads[:m], pads[m:], strict=True), *[(0, 0)] * (x.ndim - 2 - m)]
+        x = np.pad(x, added)
+        n, c, *space = x.shape
+        cells = [d // b for d, b in zip(space, block, strict=False)]
+        pairs = [size for pair in zip(cells, block, strict=True) for size in pair]
+        y = x.reshape(n, c, *pairs, *space[m:])
+        # positions in the block first, then batch, channels, cells and the other axes
+        inner, outer = [3 + 2 * i for i in range(m)], [2 + 2 * i for i in range(m)]
+        y = y.transpose(*inner, 0, 1, *outer, *range(2 + 2 * m, y.ndim))
+        return y.reshape(n * prod(block), c, *cells, *space[m:])
+
+    return in_layout(op, run)
+
+
+@kernel(nn.BatchToSpaceOp)
+def batch_to_space(op: nn.BatchToSpaceOp) -> Kernel:
+    block, crops = nn.ints(op.block), nn.ints(op.crops)
+    m = len(block)
+
+    def run(x: Array) -> Array:
+        n, c, *space = x.shape
+        n //= prod(block)
+        y = x.reshape(*block, n, c, *space)
+        pairs = [axis for i in range(m) for axis in (m + 2 + i, i)]
+        y = y.transpose(m, m + 1, *pairs, *range(2 * m + 2, y.ndim))
+        sizes = [d * b for d, b in zip(space, block, strict=False)]
+        y = y.reshape(n, c, *sizes, *space[m:])
+        kept = (slice(b, d - e) for b, e, d in zip(crops[:m], crops[m:], sizes, strict=True))
+        return y[(slice(None), slice(None), *kept)]
+
+    return in_layout(op, run)
+
+
+@kernel(nn.ShapeOp)
+def shape(op: nn.ShapeOp) -> Kernel:
+    part = slice(op.start.value.data, None if op.end is None else op.end.value.data)
+
+    def run(x: Array) -> Array:
+        return np.array(x.shape[part], np.int64)
+
+    return run
+
+
+def _mean(x: Array, axes: Shape, keepdims: bool) -> Array:
+    dtype = np.dtype(np.float64) if x.dtype.kind in "iu" else wide(x.dtype)
+    return x.mean(axis=axes, keepdims=keepdims, dtype=dtype)
+
+
+def _sum(x: Array, axes: Shape, keepdims: bool) -> Array:
+    return x.sum(axis=axes, keepdims=keepdims, dtype=_accumulator(x.dtype))
+
+
+def _prod(x: Array, axes: Shape, keepdims: bool) -> Array:
+    return x.prod(axis=axes, keepdims=keepdims, dtype=_accumulator(x.dtype))
+
+
+def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype if dtype.kind in "iu" else wide(dtype)
+
+
+def _max(x: Array, axes: Shape, keepdims: bool) -> Array:
+    return np.max(x, axis=axes, keepdims=keepdims, **_initial(x, -1))
+
+
+def _min(x: Array, axes: Shape, keepdims: bool) -> Array:
+    return np.min(x, axis=axes, keepdims=keepdims, **_initial(x, 1))
+
+
+def _initial(x: Array, sign: int) -> dict[str, Any]:
+    """What an empty reduction gives: the end of the type's range (ONNX ReduceMax, ReduceMin)."""
+    if x.size:
+        return {}
+    if x.dtype.kind == "b":
+        return {"initial": sign > 0}
+    if x.dtype.kind not in "iu":
+        return {"initial": x.dtype.type(sign * float("inf"))}
+    info = np.iinfo(x.dtype)
+    return {"initial": info.max if sign > 0 else info.min}
+
+
+_REDUCTIONS: dict[type[nn.ReduceOp], Callable[[Array, Shape, bool], Array]] = {
+    nn.ReduceMeanOp: _mean,
+    nn.ReduceSumOp: _sum,
+    nn.ReduceProdOp: _prod,
+    nn.ReduceMaxOp: _max,
+    nn.ReduceMinOp: _min,
+}
+
+
+@kernel(*_REDUCTIONS)
+def reduce(op: nn.ReduceOp) -> Kernel:
+    function, axes, keepdims = _REDUCTIONS[type(op)], op.axis_list(), op.keepdims is not None
+
+    def run(x: Array) -> Array:
+        return np.asarray(function(x, axes, keepdims)).astype(x.dtype, copy=False)
+
+    return run

@@ -1,0 +1,26 @@
+"""Kernels are written for channels second; this lets them run on channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..dialects.nn import LayoutOp
+from .kernels import Array
+
+
+def in_layout(op: LayoutOp, run: Callable[..., Array]) -> Callable[..., Array]:
+    """`run`, whose first operand and result are `[N, C, ...]`, for the layout of the operation."""
+    if not op.channels_last:
+        return run
+
+    def transposed(x: Array, *rest: Array) -> Array:
+        return np.moveaxis(run(np.moveaxis(x, -1, 1), *rest), 1, -1)
+
+    return transposed
+
+
+def per_channel(values: Array, rank: int) -> Array:
+    """`[C]` in a shape that broadcasts to `[N, C, ...]` of that rank."""
+    return values.reshape(-1, *(1,) * (rank - 2))
