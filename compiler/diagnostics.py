@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -16,8 +16,9 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     UnknownLoc,
 )
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.traits import IsTerminator, NoTerminator
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl.dominance import DominanceInfo
+from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 RemarkKind = Literal["applied", "missed", "analysis"]
@@ -58,7 +59,7 @@ def describe(location: Attribute) -> str:
         case CallSiteLoc():
             return describe(location.callee)
         case FusedLoc():
-            parts = location.locations.data if isinstance(location.locations, ArrayAttr) else ()
+            parts = cast("ArrayAttr[Attribute]", location.locations)
             return " + ".join(dict.fromkeys(describe(part) for part in parts))
         case _:
             return "<unknown location>"
@@ -111,42 +112,44 @@ def verify(module: ModuleOp) -> None:
         try:
             op.verify_()
         except VerifyException as e:
-            raise op_error(op, _first_line(e)) from None
+            raise op_error(op, first_line(str(e))) from None
         for region in op.regions:
-            _check_terminator(op, region)
-    for block in _blocks(module):
-        _check_dominance(block)
+            _check_terminators(op, region)
+    visible: set[SSAValue] = set()
+    for region in module.regions:
+        _check_order(region, visible)
 
 
-def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def first_line(message: str) -> str:
+    """The first line of a message; when that ends in a colon, with the line that follows."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return " ".join(lines[:2] if lines[0].endswith(":") else lines[:1]) if lines else "invalid"
 
 
-def _check_terminator(op: Operation, region: Region) -> None:
-    if op.has_trait(NoTerminator) or len(region.blocks) != 1:
+def _check_terminators(op: Operation, region: Region) -> None:
+    if op.has_trait(NoTerminator):
         return
-    last = region.block.last_op
-    if last is None or not last.has_trait(IsTerminator, value_if_unregistered=True):
-        raise op_error(op, "region does not end in a terminator")
+    for block in region.blocks:
+        if block.last_op is None or not block.last_op.has_trait(IsTerminator, value_if_unregistered=True):
+            raise op_error(op, "region does not end in a terminator")
 
 
-def _blocks(module: ModuleOp) -> Iterator[Block]:
-    for op in module.walk():
-        for region in op.regions:
-            yield from region.blocks
+def _check_order(region: Region, visible: set[SSAValue]) -> None:
+    """Every operand is visible where it stands; `visible` are the values of enclosing regions, and left as it was."""
+    dominance = DominanceInfo(region) if len(region.blocks) > 1 else None
+    for block in region.blocks:
+        before = [b for b in region.blocks if dominance is not None and dominance.strictly_dominates(b, block)]
+        added = [v for b in before for v in _values(b)] + list(block.args)
+        visible.update(added)
+        for op in block.ops:
+            if not visible.issuperset(op.operands):
+                raise op_error(op, "uses a value that is not defined before it")
+            isolated = op.has_trait(IsolatedFromAbove)
+            for inner in op.regions:
+                _check_order(inner, set() if isolated else visible)
+            visible.update(op.results)
+        visible.difference_update(added, _values(block))
 
 
-def _check_dominance(block: Block) -> None:
-    seen: set[SSAValue] = set(block.args)
-    for op in block.ops:
-        for operand in op.operands:
-            if _block_of(operand) is block and operand not in seen:
-                raise op_error(op, "uses a value before it is defined")
-        seen.update(op.results)
-
-
-def _block_of(value: SSAValue) -> Block | None:
-    owner = value.owner
-    if isinstance(value, BlockArgument):
-        return value.block
-    return owner.parent_block() if isinstance(owner, Operation) else None
+def _values(block: Block) -> list[SSAValue]:
+    return [*block.args, *(result for op in block.ops for result in op.results)]

@@ -59,7 +59,7 @@ ELEMENT_TYPES: tuple[ElementType, ...] = (
 )
 """Integers are signless when signed (as in MLIR) and `uiN` when unsigned; sub-byte types take one byte each in memory."""
 
-_BY_MLIR = {row.mlir: row for row in ELEMENT_TYPES}
+_BY_MLIR: dict[Attribute, ElementType] = {row.mlir: row for row in ELEMENT_TYPES}
 _BY_NUMPY = {row.numpy: row for row in ELEMENT_TYPES}
 _BY_SAFETENSORS = {row.safetensors: row for row in ELEMENT_TYPES}
 _FROM_ML_DTYPES = frozenset({"bfloat16", "int4", "uint4"})
@@ -69,7 +69,7 @@ _FLOATS = (Float32Type, Float64Type, Float16Type, BFloat16Type)
 
 def numpy_dtype(element: Attribute) -> np.dtype[Any]:
     """The numpy dtype of an MLIR element type. Raises ValueError for a type outside the table."""
-    if (row := _BY_MLIR.get(element)) is None:  # pyright: ignore[reportArgumentType, reportCallIssue]
+    if (row := _BY_MLIR.get(element)) is None:
         raise ValueError(f"no array type for element type {element}")
     return dtype_named(row.numpy)
 
@@ -86,14 +86,19 @@ def dtype_named(name: str) -> np.dtype[Any]:
 
 
 def element_type(dtype: np.dtype[Any]) -> TypeAttribute:
-    """The MLIR element type of a numpy dtype. Raises ValueError for a dtype outside the table."""
-    if (row := _BY_NUMPY.get(dtype.name)) is None:
-        raise ValueError(f"no element type for array type {dtype}")
-    return row.mlir
+    """The MLIR element type of a numpy dtype. Raises ValueError for a dtype outside the table, or of foreign byte order."""
+    return _row(dtype).mlir
 
 
 def safetensors_name(dtype: np.dtype[Any]) -> str:
-    return _BY_NUMPY[dtype.name].safetensors
+    """The safetensors name of a numpy dtype. Raises ValueError for a dtype outside the table."""
+    return _row(dtype).safetensors
+
+
+def _row(dtype: np.dtype[Any]) -> ElementType:
+    if (row := _BY_NUMPY.get(dtype.name)) is None or not dtype.isnative:
+        raise ValueError(f"no element type for array type {dtype!r}")
+    return row
 
 
 def dtype_of_safetensors(name: str) -> np.dtype[Any] | None:

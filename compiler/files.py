@@ -5,23 +5,61 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
+
+from .diagnostics import CompileError
 
 
 @contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
-    """A binary stream to a temporary file in `path`'s folder; renamed to `path` on success, removed on failure."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    """A binary stream to a temporary file beside `path`; renamed to `path` on success, removed on failure.
+
+    A link is followed, a device or pipe is written to as it is. Raises CompileError when the file cannot be written.
+    """
+    with replacing_all(path) as (stream,):
+        yield stream
+
+
+@contextmanager
+def replacing_all(*paths: Path) -> Generator[tuple[IO[bytes], ...]]:
+    """As `replacing`, for files that belong together: none is renamed before all are complete."""
+    with ExitStack() as cleanup:
+        pending: list[tuple[Path, Path]] = []
+        streams: list[IO[bytes]] = []
+        for path in paths:
+            try:
+                streams.append(_open_beside(Path(os.path.realpath(path)), pending, cleanup))
+            except OSError as e:
+                raise CompileError(f"cannot be written: {e.strerror}", where=str(path)) from None
+        try:
+            yield tuple(streams)
+            for stream in streams:
+                stream.close()
+            for temporary, path in pending:
+                temporary.chmod(0o666 & ~_umask())
+                temporary.replace(path)
+        except OSError as e:
+            raise CompileError(f"cannot be written: {e.strerror}", where=str(e.filename2 or paths[0])) from e
+
+
+def _open_beside(path: Path, pending: list[tuple[Path, Path]], cleanup: ExitStack) -> IO[bytes]:
+    """A stream to what will be `path`, closed and, as long as it has not taken its place, removed by `cleanup`."""
+    if path.exists() and not path.is_file():
+        return cleanup.enter_context(path.open("wb"))  # a device or a pipe; a folder raises
+    handle, name = tempfile.mkstemp(prefix=f".{path.name[:64]}.", dir=path.parent)
+    cleanup.callback(Path(name).unlink, missing_ok=True)
+    pending.append((Path(name), path))
+    return cleanup.enter_context(os.fdopen(handle, "wb"))
+
+
+def same_file(a: Path, b: Path) -> bool:
+    """Whether two paths lead to one file, also through links."""
     try:
-        with os.fdopen(handle, "wb") as stream:
-            yield stream
-        Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        return a.samefile(b)
+    except OSError:
+        return os.path.realpath(a) == os.path.realpath(b)
 
 
 def _umask() -> int:

@@ -6,18 +6,19 @@ they re-parse bit-exactly and decides where arrays go (`WeightSink`).
 
 from __future__ import annotations
 
+import math
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
-    BFloat16Type,
+    AnyFloat,
     DenseIntOrFPElementsAttr,
     FileLineColLoc,
-    Float16Type,
     Float32Type,
     Float64Type,
     IntAttr,
@@ -27,21 +28,32 @@ from xdsl.dialects.builtin import (
     UnknownLoc,
 )
 from xdsl.ir import Attribute, Operation
-from xdsl.parser import Parser
+from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.mlir_lexer import MLIRTokenKind, StringLiteral
 
-from .diagnostics import CompileError
-from .weights import Weight, WeightError, side_file_of, write_side_file
+from .diagnostics import CompileError, first_line, op_error
+from .files import replacing, replacing_all
+from .weights import Weight, WeightError, side_file_of, stored_key, write_arrays
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+Dense: TypeAlias = DenseIntOrFPElementsAttr[Any]
 
 
 class ModuleParser(Parser):
-    """xDSL's parser; operations without `loc(...)` get their place in the file, strings may hold any UTF-8."""
+    """xDSL's parser; operations without `loc(...)` get their place in the file, strings may hold any UTF-8.
+
+    A hex number in a list of floats is the bit pattern of one, as in upstream MLIR; xDSL reads it as an integer.
+    """
 
     def __init__(self, ctx: Context, text: str, name: str = "<stdin>", line_offset: int = 0):
         super().__init__(ctx, text, name)
-        self._newlines = [i for i, c in enumerate(text) if c == "\n"]
+        self._newlines = [m.start() for m in re.finditer("\n", text)]
         self._line_offset = line_offset
         self._name = name
 
@@ -66,8 +78,27 @@ class ModuleParser(Parser):
             return None if text is None else StringAttr(text)
         return super()._parse_optional_string_attr()
 
+    def _parse_tensor_literal_element(self) -> AttrParser._TensorLiteralElement:
+        element = super()._parse_tensor_literal_element()
+        return _HexElement(element.is_negative, element.value, element.span) if _is_hex(element.span.text) else element
 
-def parse_optional_text(parser: Parser) -> str | None:
+
+class _HexElement(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
+    """A number written in hex: an integer, or the bits of a float."""
+
+    def to_type(self, parser: AttrParser, type: Any) -> Any:
+        if not isinstance(type, AnyFloat):
+            return super().to_type(parser, type)
+        if self.is_negative or cast(int, self.value) >= 1 << 8 * type.compile_time_size:
+            parser.raise_error(f"hex number is no bit pattern of {type}", self.span)
+        return type.unpack(cast(int, self.value).to_bytes(type.compile_time_size, "little"), 1)[0]
+
+
+def _is_hex(text: str) -> bool:
+    return text.lstrip("-")[:2].lower() == "0x"
+
+
+def parse_optional_text(parser: AttrParser) -> str | None:
     """A string literal of any UTF-8 characters; xDSL alone reads an escaped non-ASCII string as bytes."""
     token = parser._current_token  # pyright: ignore[reportPrivateUsage]
     if token.kind not in (MLIRTokenKind.STRING_LIT, MLIRTokenKind.BYTES_LIT):
@@ -80,67 +111,107 @@ def parse_optional_text(parser: Parser) -> str | None:
     return text
 
 
+def parse_text(parser: AttrParser, what: str) -> str:
+    """As `parse_optional_text`; its absence is an error that says `what` was expected."""
+    text = parse_optional_text(parser)
+    return parser.raise_error(f"{what} expected, a string literal") if text is None else text
+
+
 @dataclass
 class WeightSink:
     """Collects the arrays that a module text refers to, under keys that are unique within one side file."""
 
-    arrays: dict[str, Weight] = field(default_factory=dict[str, Weight])
+    arrays: dict[str, Array] = field(default_factory=dict[str, "Array"])
     _keys: dict[Weight, str] = field(default_factory=dict[Weight, str])
 
-    def key_of(self, weight: Weight) -> str:
+    def key_of(self, weight: Weight, array: Array) -> str:
+        """The key under which the array of a weight is stored."""
         if (key := self._keys.get(weight)) is not None:
             return key
-        key, n = weight.key, 0
+        wanted = key = stored_key(weight.key)
+        n = 0
         while key in self.arrays:
             n += 1
-            key = f"{weight.key}.{n}"
-        self.arrays[key] = weight
+            key = f"{wanted}.{n}"
+        self.arrays[key] = array
         self._keys[weight] = key
         return key
 
 
 @dataclass(eq=False, repr=False)
 class ModulePrinter(Printer):
-    """xDSL's printer with exact constants. With a `sink`, arrays print as keys and are left to whoever writes the sink."""
+    """xDSL's printer with exact constants and readable names.
+
+    With a `sink`, arrays print as keys and are left to whoever writes the sink. Raises CompileError at the operation whose
+    array cannot be read.
+    """
 
     sink: WeightSink | None = None
 
+    def print_op(self, op: Operation) -> None:
+        try:
+            super().print_op(op)
+        except WeightError as e:
+            raise op_error(op, str(e)) from None
+
     def print_attribute(self, attribute: Attribute) -> None:
         if isinstance(attribute, DenseIntOrFPElementsAttr):
-            print_dense(self, attribute)
+            print_dense(self, cast(Dense, attribute))
         else:
             super().print_attribute(attribute)
 
+    def print_string_literal(self, string: str) -> None:
+        """Non-ASCII letters as they are, which every MLIR parser reads; only what is not printable is escaped."""
+        if string.isascii():
+            super().print_string_literal(string)
+            return
+        escape = {"\\": "\\\\", '"': '\\"'}
+        text = (escape.get(c) or (c if c.isprintable() else "".join(f"\\{b:02X}" for b in c.encode())) for c in string)
+        self.print_string(f'"{"".join(text)}"')
+
+    def print_float(self, value: float, type: AnyFloat) -> None:
+        """As xDSL, but a finite number is always a decimal; it prints some large ones as hex."""
+        digits = _DIGITS.get(type)
+        if digits is None or not math.isfinite(value) or "." in f"{value:.{digits}g}":
+            super().print_float(value, type)
+        else:
+            self.print_string(f"{value:.6e}" if float(f"{value:.5e}") == value else f"{value:.{digits - 1}e}")
+
+
+_DIGITS: dict[Attribute, int] = {Float32Type(): 9, Float64Type(): 17}
+"""How many significant digits tell all numbers of a type apart."""
 
 _DECIMAL_LIMIT = 64
 
 
-def print_dense(printer: Printer, attribute: DenseIntOrFPElementsAttr) -> None:
-    """`dense<...> : type`, in decimals where each element survives them, else as a string of bytes.
+def print_dense(printer: Printer, attribute: Dense) -> None:
+    """`dense<...> : type`; floats in decimals where these are few and finite, else as a string of bytes.
 
-    xDSL prints inf, NaN and large floats as hex numbers that its parser reads back as integers.
+    xDSL prints inf, NaN and large floats as hex numbers that its parser reads back as integers, and takes 0.0 and -0.0 for
+    the same.
     """
     element = attribute.get_element_type()
-    if not isinstance(element, Float16Type | BFloat16Type | Float32Type | Float64Type):
-        Printer.print_attribute(printer, attribute)
+    if isinstance(element, AnyFloat) and not _decimals_survive(attribute):
+        printer.print_string(f'dense<"0x{attribute.data.data.hex().upper()}"> : ')
+        printer.print_attribute(attribute.type)
         return
-    if len(attribute) <= _DECIMAL_LIMIT and _decimals_survive(attribute):
-        Printer.print_attribute(printer, attribute)
-        return
-    printer.print_string(f'dense<"0x{attribute.data.data.hex().upper()}"> : ')
-    printer.print_attribute(attribute.type)
+    text = StringIO()
+    Printer.print_attribute(ModulePrinter(text), attribute)
+    printer.print_string(text.getvalue())
 
 
-def _decimals_survive(attribute: DenseIntOrFPElementsAttr) -> bool:
-    element = attribute.get_element_type()
-    probe = Printer(StringIO())
-    for value in attribute.iter_values():
-        probe.stream = text = StringIO()
-        probe.print_float(value, element)  # pyright: ignore[reportArgumentType]
-        printed = text.getvalue()
-        if "x" in printed or element.pack((float(printed),)) != element.pack((value,)):  # pyright: ignore[reportArgumentType]
-            return False
-    return True
+def _decimals_survive(attribute: Dense) -> bool:
+    data, count = attribute.data.data, len(attribute)
+    if count == 0:
+        return True
+    first = data[: len(data) // count]
+    if data == first * count:
+        values = cast("tuple[float, ...]", attribute.get_element_type().unpack(first, 1))
+    elif count > _DECIMAL_LIMIT or attribute.is_splat():
+        return False
+    else:
+        values = cast("tuple[float, ...]", attribute.get_values())
+    return all(map(math.isfinite, values))
 
 
 def parse_module(ctx: Context, text: str, name: str = "<stdin>", line_offset: int = 0) -> ModuleOp:
@@ -148,21 +219,22 @@ def parse_module(ctx: Context, text: str, name: str = "<stdin>", line_offset: in
 
     Raises CompileError, located at line and column.
     """
-    parser = ModuleParser(ctx, text, name, line_offset)
+    try:
+        parser = ModuleParser(ctx, text, name, line_offset)
+    except ParseError as e:
+        raise CompileError(first_line(e.msg), where=_place(text, e.span.start, name, line_offset)) from None
     try:
         return parser.parse_module()
     except ParseError as e:
-        line, column = _line_and_column(text, e.span.start)
-        where = f"{name}:{line + line_offset}:{column}"
-        raise CompileError(e.msg.strip() or "syntax error", where=where) from None
-    except VerifyException as e:
-        line, column = _line_and_column(text, parser.pos)
-        raise CompileError(str(e).splitlines()[0], where=f"{name}:{line + line_offset}:{column}") from None
+        raise CompileError(first_line(e.msg), where=_place(text, e.span.start, name, line_offset)) from None
+    except (VerifyException, OverflowError) as e:
+        raise CompileError(first_line(str(e)), where=_place(text, parser.pos, name, line_offset)) from None
 
 
-def _line_and_column(text: str, position: int) -> tuple[int, int]:
+def _place(text: str, position: int, name: str, line_offset: int) -> str:
     before = text[:position]
-    return before.count("\n") + 1, position - (before.rfind("\n") + 1) + 1
+    column = position - (before.rfind("\n") + 1) + 1
+    return f"{name}:{before.count(chr(10)) + 1 + line_offset}:{column}"
 
 
 def module_text(
@@ -185,19 +257,17 @@ def print_module(
 def write_module(module: ModuleOp, path: Path, *, generic: bool = False, locations: bool = False) -> list[Path]:
     """Write `path` and, when the module holds arrays, `<stem>.safetensors` beside it with the live arrays only.
 
-    Returns the files written. Raises CompileError when an array cannot be read.
+    Both or neither. A device or a pipe takes the whole text, arrays inline. Returns the files written. Raises CompileError
+    when an array cannot be read or a file not be written.
     """
-    from .files import replacing
-
-    sink = WeightSink()
-    text = module_text(module, generic=generic, locations=locations, sink=sink)
+    sink = None if path.exists() and not path.is_file() else WeightSink()
+    text = module_text(module, generic=generic, locations=locations, sink=sink).encode()
+    if sink is None or not sink.arrays:
+        with replacing(path) as stream:
+            stream.write(text)
+        return [path]
     side = side_file_of(path)
-    try:
-        arrays = {key: weight.array for key, weight in sink.arrays.items()}
-    except WeightError as e:
-        raise CompileError(str(e), where=str(path)) from None
-    if arrays:
-        write_side_file(side, arrays)
-    with replacing(path) as stream:
-        stream.write(text.encode())
-    return [path, side] if arrays else [path]
+    with replacing_all(side, path) as (arrays, stream):
+        write_arrays(arrays, sink.arrays)
+        stream.write(text)
+    return [path, side]

@@ -10,8 +10,9 @@ import json
 import os
 from collections.abc import Mapping
 from functools import lru_cache
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from .dtypes import dtype_of_safetensors, safetensors_name
 from .files import replacing
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_HEADER = 100 << 20
 _ALIGN = 64
+_ENDING = ".safetensors"
 
 
 class WeightError(ValueError):
@@ -73,17 +75,15 @@ class SideFile:
     def __init__(self, path: Path):
         self.path = path
         self._map: Array | None = None
-        try:
-            size = path.stat().st_size
-            with path.open("rb") as stream:
-                length = int.from_bytes(stream.read(8), "little")
-                if size < 8 or length > min(size - 8, _MAX_HEADER):
-                    raise WeightError(f"{path}: truncated, or no safetensors file")
-                header: Any = json.loads(stream.read(length))
-        except OSError as e:
-            raise WeightError(f"{path}: {e.strerror}") from None
-        except ValueError as e:
-            raise WeightError(f"{path}: no safetensors file ({e})") from None
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if size < 8 or length > min(size - 8, _MAX_HEADER):
+                raise WeightError(f"{path}: truncated, or no safetensors file")
+            try:
+                header: object = json.loads(stream.read(length))
+            except (ValueError, RecursionError) as e:
+                raise WeightError(f"{path}: no safetensors file ({e})") from None
         self._start = 8 + length
         self._entries = _checked_entries(path, header, size - self._start)
 
@@ -96,49 +96,63 @@ class SideFile:
 
         if (entry := self._entries.get(key)) is None:
             raise WeightError(f"{self.path}: no array '{key}'")
-        dtype, shape, begin, end = entry
-        if begin == end:
-            return np.zeros(shape, dtype)
+        if entry.begin == entry.end:
+            return np.zeros(entry.shape, entry.dtype)
         if self._map is None:
             self._map = np.memmap(self.path, np.uint8, "r")
-        data = self._map[self._start + begin : self._start + end]
-        return np.frombuffer(data, dtype).reshape(shape)
+        data = self._map[self._start + entry.begin : self._start + entry.end]
+        return np.frombuffer(data, entry.dtype).reshape(entry.shape)
 
 
-_Entry = tuple[Any, tuple[int, ...], int, int]
+class _Entry(NamedTuple):
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    begin: int
+    end: int
 
 
-def _checked_entries(path: Path, header: Any, size: int) -> dict[str, _Entry]:
+def _checked_entries(path: Path, header: object, size: int) -> dict[str, _Entry]:
     if not isinstance(header, dict):
         raise WeightError(f"{path}: the safetensors header is no JSON object")
     entries: dict[str, _Entry] = {}
-    for key, entry in header.items():  # pyright: ignore[reportUnknownVariableType]
+    for key, fields in cast("dict[str, object]", header).items():
         if key == "__metadata__":
             continue
-        try:
-            shape = tuple(int(d) for d in entry["shape"])  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-            begin, end = (int(o) for o in entry["data_offsets"])  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-            dtype = dtype_of_safetensors(str(entry["dtype"]))  # pyright: ignore[reportUnknownArgumentType]
-        except (KeyError, TypeError, ValueError):
-            raise WeightError(f"{path}: malformed header entry '{key}'") from None
-        if dtype is None:
-            raise WeightError(f"{path}: array '{key}' has the unknown type {entry['dtype']}")
-        count = 1
-        for d in shape:
-            count *= d
-        if min((0, *shape)) < 0 or not 0 <= begin <= end <= size or end - begin != count * dtype.itemsize:
+        if (entry := _entry(fields)) is None:
+            raise WeightError(f"{path}: array '{key}' has a malformed header entry or an unknown type")
+        if (
+            not 0 <= entry.begin <= entry.end <= size
+            or entry.end - entry.begin != prod(entry.shape) * entry.dtype.itemsize
+        ):
             raise WeightError(f"{path}: array '{key}' does not fit into the file")
-        entries[str(key)] = (dtype, shape, begin, end)  # pyright: ignore[reportUnknownArgumentType]
+        entries[key] = entry
     return entries
 
 
+def _entry(fields: object) -> _Entry | None:
+    values = cast("dict[str, object]", fields) if isinstance(fields, dict) else {}
+    dtype = dtype_of_safetensors(str(values.get("dtype")))
+    shape, offsets = _sizes(values.get("shape")), _sizes(values.get("data_offsets"))
+    if dtype is None or shape is None or offsets is None or len(offsets) != 2:
+        return None
+    return _Entry(dtype, shape, *offsets)
+
+
+def _sizes(value: object) -> tuple[int, ...] | None:
+    numbers = cast("list[object]", value) if isinstance(value, list) else [None]
+    sizes = tuple(n for n in numbers if isinstance(n, int) and n >= 0)
+    return sizes if len(sizes) == len(numbers) else None
+
+
 def open_side_file(path: Path) -> SideFile:
-    """The side file at `path`, its header parsed once as long as the file does not change."""
+    """The side file at `path`, its header parsed once as long as the file does not change. Raises WeightError."""
     try:
+        if not path.is_file():
+            raise WeightError(f"{path}: no such file")
         stat = path.stat()
+        return _open(path, stat.st_mtime_ns, stat.st_size)
     except OSError as e:
         raise WeightError(f"{path}: {e.strerror}") from None
-    return _open(path, stat.st_mtime_ns, stat.st_size)
 
 
 @lru_cache(maxsize=16)
@@ -147,26 +161,41 @@ def _open(path: Path, _mtime: int, _size: int) -> SideFile:
 
 
 def write_side_file(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write `arrays` to `path`, one at a time, through a temporary file that replaces `path` when complete."""
+    """Write `arrays` to `path`, through a temporary file that replaces it when complete. Raises CompileError."""
+    with replacing(path) as stream:
+        write_arrays(stream, arrays)
+
+
+def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
+    """Write a safetensors file to `stream`, one array at a time, the widest elements first so that all stand aligned."""
     import numpy as np
 
+    ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
     header: dict[str, object] = {}
     offset = 0
-    for key, array in arrays.items():
-        header[key] = {
-            "dtype": safetensors_name(array.dtype),
-            "shape": list(array.shape),
-            "data_offsets": [offset, offset + array.nbytes],
-        }
+    for key, array in ordered:
+        offsets = [offset, offset + array.nbytes]
+        header[key] = {"dtype": safetensors_name(array.dtype), "shape": list(array.shape), "data_offsets": offsets}
         offset += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % _ALIGN)
-    with replacing(path) as stream:
-        stream.write(len(text).to_bytes(8, "little") + text)
-        for array in arrays.values():
-            stream.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    stream.write(len(text).to_bytes(8, "little") + text)
+    for _, array in ordered:
+        stream.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def side_file_of(module_path: str | os.PathLike[str]) -> Path:
-    """`dir/net.mlir` -> `dir/net.safetensors`, the default side file of a module."""
-    return Path(module_path).with_suffix(".safetensors")
+    """`dir/net.mlir` -> `dir/net.safetensors`, the default side file of a module; of `dir/net`, `dir/net.safetensors`."""
+    path = Path(module_path)
+    return path.with_name(f"{path.name.removesuffix('.mlir')}.safetensors")
+
+
+def separate_key(reference: str) -> tuple[str, str]:
+    """`"net.safetensors#conv1.weight"` -> (`net.safetensors`, `conv1.weight`); the file is empty for a plain key."""
+    stem, mark, key = reference.partition(f"{_ENDING}#")
+    return (stem + _ENDING, key) if mark else ("", reference)
+
+
+def stored_key(key: str) -> str:
+    """A key under which an array can be stored: not the format's own, and not read as one of another file."""
+    return "metadata" if key == "__metadata__" else key.replace(f"{_ENDING}#", f"{_ENDING}.")

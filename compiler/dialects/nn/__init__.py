@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect, Operation
 
+from .arrays import External, ExternalAttr
 from .attributes import (
     NN_ATTRIBUTES,
     AutoPad,
@@ -16,8 +17,6 @@ from .attributes import (
     CoordinatesAttr,
     DepthMode,
     DepthModeAttr,
-    External,
-    ExternalAttr,
     Layout,
     LayoutAttr,
     Nearest,
@@ -29,8 +28,6 @@ from .attributes import (
     ParamsSourceAttr,
     Predicate,
     PredicateAttr,
-    QParams,
-    QParamsAttr,
     RangeAttr,
     RealsAttr,
     ResizeMode,
@@ -88,6 +85,7 @@ from .linear import BiasAddOp, MatMulOp
 from .normalization import BatchNormOp, GroupNormOp, InstanceNormOp, LayerNormOp, LogSoftmaxOp, LRNOp, SoftmaxOp
 from .opaque import OpaqueOp
 from .pooling import AveragePoolOp, GlobalAveragePoolOp, GlobalMaxPoolOp, GlobalPoolOp, MaxPoolOp, PoolOp
+from .qparams import QParams, QParamsAttr
 from .quantization import DequantizeOp, ObserveOp, QuantizeOp
 from .shape import (
     BatchToSpaceOp,

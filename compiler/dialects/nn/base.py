@@ -35,7 +35,9 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from .attributes import OriginAttr, RealsAttr, f32_text, f64_text, parse_number, parse_text
+from ...text import parse_text
+from .attributes import OriginAttr, RealsAttr
+from .numbers import f32_text, f64_text, parse_f32, parse_f64
 from .shapes import compatible
 
 ANY_TENSOR: AttrConstraint[Tensor] = cast(AttrConstraint[Tensor], base(TensorType))
@@ -304,7 +306,8 @@ def _parse_value(op: type[IRDLOperation], name: str, kind: type[Attribute], pars
             return IntegerAttr.from_bool(parser.parse_boolean())
         return integer(parser.parse_integer(allow_boolean=False))
     if kind is FloatAttr:
-        return FloatAttr(parse_number(parser), _float_type(op, name))
+        type_ = _float_type(op, name)
+        return FloatAttr(parse_f64(parser) if type_ == f64 else parse_f32(parser), type_)
     if kind is StringAttr:
         return StringAttr(parse_text(parser, name))
     if issubclass(kind, EnumAttribute):

@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...dtypes import Tensor, element_type, numpy_dtype
 from ...text import print_dense
 from ...weights import Weight
-from .attributes import External, ExternalAttr
+from .arrays import External, ExternalAttr
 from .base import ANY_TENSOR, name_hint
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SingleBlockImplic
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from .attributes import OriginAttr, parse_text
+from ...text import parse_text
+from .attributes import OriginAttr
 from .base import ANY_TENSOR, NNOp
 from .quantization import DequantizeOp, ObserveOp, QuantizeOp
 

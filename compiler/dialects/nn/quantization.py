@@ -11,8 +11,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor, is_float
 from ...weights import Weight
-from .attributes import ParamsSourceAttr, QParamsAttr, RangeAttr
+from .attributes import ParamsSourceAttr, RangeAttr
 from .base import ANY_TENSOR, FLAG, INT, TEXT, NNOp, integer
+from .qparams import QParamsAttr
 from .shapes import axis_of, element_of, merge_dim, shape_of, tensor, tensor_of
 
 

@@ -1,0 +1,124 @@
+"""Arrays beside the text: `#nn.external`, and how a key finds its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Data
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from ...dtypes import Tensor, numpy_dtype
+from ...text import ModulePrinter, parse_text
+from ...weights import Weight, WeightError, separate_key, side_file_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class External:
+    """What `#nn.external` holds: an array, known by key, and the tensor type it has."""
+
+    weight: Weight
+    type: Tensor
+
+
+@irdl_attr_definition
+class ExternalAttr(Data[External]):
+    """An array that lives beside the text, in `<stem>.safetensors` or in the named file of the same folder.
+
+    ```mlir
+    #nn.external<"conv1.weight", tensor<64x3x7x7xf32>>
+    #nn.external<"backbone.safetensors#conv1.weight", tensor<64x3x7x7xf32>>
+    #nn.external<"conv1.weight.folded", tensor<2xf32>, "0x0000803F00000040">
+    ```
+    The last form holds its bytes (little-endian) in the text: how an array without a file prints on stdout.
+    """
+
+    name = "nn.external"
+
+    @property
+    def type(self) -> Tensor:
+        return self.data.type
+
+    @property
+    def array(self) -> Array:
+        """The values, of the type's shape. Raises WeightError when missing, or when shape or type differ."""
+        array = self.data.weight.array
+        if array.shape != self.type.get_shape() or array.dtype != numpy_dtype(self.type.element_type):
+            key = self.data.weight.key
+            raise WeightError(f"array '{key}' is {array.dtype}{list(array.shape)}, the module says {self.type}")
+        return array
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> External:
+        with parser.in_angle_brackets():
+            reference = parse_text(parser, "key")
+            parser.parse_punctuation(",")
+            start = parser.pos
+            type_ = cast(Attribute, parser.parse_type())
+            if not isinstance(type_, TensorType):
+                parser.raise_error("tensor type expected", start, parser.pos)
+            type_ = cast(Tensor, type_)
+            if parser.parse_optional_punctuation(",") is not None:
+                weight = Weight(reference, array=parse_bytes(parser, type_))
+            else:
+                weight = referenced_weight(parser, reference)
+        return External(weight, type_)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            inline = print_reference(printer, self.data.weight, lambda: self.array)
+            printer.print_string(", ")
+            printer.print_attribute(self.data.type)
+            if inline:
+                printer.print_string(f", {hex_text(self.array)}")
+
+
+def referenced_weight(parser: AttrParser, reference: str) -> Weight:
+    """The weight behind `"key"` or `"file.safetensors#key"`, looked up beside the module only."""
+    module = Path(parser.lexer.input.name)
+    file, key = separate_key(reference)
+    if Path(file).name != file:
+        parser.raise_error(f"'{file}': arrays are read only from the module's own folder")
+    if module.name.startswith("<"):
+        return Weight(key, path=Path(file) if file else None)
+    return Weight(key, path=module.with_name(file) if file else side_file_of(module))
+
+
+def print_reference(printer: Printer, weight: Weight, array: Callable[[], Array]) -> bool:
+    """The quoted key: plain when a side file is to be written, with the file's name when the array stays where it is.
+
+    True when the array has no file, so that its bytes must follow.
+    """
+    if isinstance(printer, ModulePrinter) and printer.sink is not None:
+        printer.print_string_literal(printer.sink.key_of(weight, array()))
+        return False
+    printer.print_string_literal(weight.key if weight.path is None else f"{weight.path.name}#{weight.key}")
+    return weight.in_memory_only
+
+
+def hex_text(array: Array) -> str:
+    """The bytes of an array (little-endian), quoted."""
+    return f'"0x{array.tobytes().hex().upper()}"'
+
+
+def parse_bytes(parser: AttrParser, type_: Tensor) -> Array:
+    """An array of this type from its quoted bytes."""
+    import numpy as np
+
+    start = parser.pos
+    text = parse_text(parser, "bytes")
+    try:
+        data = bytes.fromhex(text.removeprefix("0x"))
+        return np.frombuffer(data, numpy_dtype(type_.element_type)).reshape(type_.get_shape())
+    except ValueError as e:
+        parser.raise_error(f"malformed bytes: {e}", start, parser.pos)

@@ -1,0 +1,175 @@
+"""Quantization parameters: `#nn.qparams`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerType, TensorType, f32
+from xdsl.ir import Attribute, Data
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor, integer_range
+from ...text import parse_optional_text
+from ...weights import Weight, WeightError
+from .arrays import hex_text, parse_bytes, print_reference, referenced_weight
+from .numbers import f32 as nearest_f32
+from .numbers import f32_text, parse_f32
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+_T = TypeVar("_T")
+
+INLINE_CHANNELS = 16
+"""Scales of up to this many channels stand in the text."""
+
+
+@dataclass(frozen=True)
+class QParams:
+    """How integers stand for reals: `real = (q - zero_point) * scale`, float32 scales, per tensor or along `axis`.
+
+    `scale` holds one number per tensor or one per index of `axis`; longer than 16, an external float32 array. `zero_point` holds
+    one number per scale, or the one that all share.
+    """
+
+    storage: IntegerType
+    scale: tuple[float, ...] | Weight
+    zero_point: tuple[int, ...] = (0,)
+    axis: int | None = None
+
+    def __post_init__(self) -> None:
+        """One meaning has one form: scales are rounded to float32, equal zero points are given once."""
+        if not isinstance(self.scale, Weight):
+            object.__setattr__(self, "scale", tuple(map(nearest_f32, self.scale)))
+        if len(set(self.zero_point)) == 1:
+            object.__setattr__(self, "zero_point", self.zero_point[:1])
+
+    def scales(self) -> Array:
+        """float32, shape [] per tensor or [channels]. Raises WeightError when an external array is not that."""
+        import numpy as np
+
+        if isinstance(self.scale, Weight):
+            array = self.scale.array
+            if array.dtype != np.float32 or array.ndim != 1:
+                raise WeightError(
+                    f"scales '{self.scale.key}' are {array.dtype}{list(array.shape)}, not float32[channels]"
+                )
+            return array
+        scales = np.array(self.scale, np.float32)
+        return scales[0] if self.axis is None else scales
+
+    def zero_points(self) -> Array:
+        """int32, shape [] when all are equal, else [channels]."""
+        import numpy as np
+
+        points = np.array(self.zero_point, np.int32)
+        return points[0] if len(self.zero_point) == 1 else points
+
+
+@irdl_attr_definition
+class QParamsAttr(Data[QParams]):
+    """Quantization parameters; scales print so that they re-parse to the same float32, a zero point of 0 is left out.
+
+    ```mlir
+    #nn.qparams<i8, scale = 0.023529412, zero_point = -128>
+    #nn.qparams<i8, scale = [0.1, 0.2], axis = 0>
+    #nn.qparams<i8, scale = "conv1.weight.scale", axis = 0>
+    ```
+    """
+
+    name = "nn.qparams"
+
+    @staticmethod
+    def of(
+        storage: IntegerType,
+        scale: float | Array,
+        zero_point: int | Sequence[int] = 0,
+        axis: int | None = None,
+        key: str = "scale",
+    ) -> QParamsAttr:
+        """Parameters from numbers; vectors longer than 16 go beside the text under `key`. Scales are rounded to float32."""
+        import numpy as np
+
+        scales = np.asarray(scale, np.float32).reshape(-1)
+        points = (zero_point,) if isinstance(zero_point, int) else tuple(int(z) for z in zero_point)
+        if scales.size > INLINE_CHANNELS:
+            return QParamsAttr(QParams(storage, Weight(key, array=scales), points, axis))
+        return QParamsAttr(QParams(storage, tuple(float(s) for s in scales), points, axis))
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> QParams:
+        with parser.in_angle_brackets():
+            start = parser.pos
+            storage = cast(Attribute, parser.parse_type())
+            if not isinstance(storage, IntegerType):
+                parser.raise_error("integer type expected", start, parser.pos)
+            parser.parse_punctuation(",")
+            parser.parse_keyword("scale")
+            parser.parse_punctuation("=")
+            scale = _parse_scale(parser)
+            points: tuple[int, ...] = (0,)
+            axis = None
+            while parser.parse_optional_punctuation(",") is not None:
+                word = parser.parse_keyword_in(("zero_point", "axis"))
+                parser.parse_punctuation("=")
+                if word == "zero_point":
+                    points = _parse_list(parser, lambda: parser.parse_integer(allow_boolean=False))
+                else:
+                    axis = parser.parse_integer(allow_boolean=False, allow_negative=False)
+        return QParams(storage, scale, points, axis)
+
+    def print_parameter(self, printer: Printer) -> None:
+        p = self.data
+        with printer.in_angle_brackets():
+            printer.print_attribute(p.storage)
+            printer.print_string(", scale = ")
+            if not isinstance(p.scale, Weight):
+                _print_list(printer, [f32_text(s) for s in p.scale], p.axis is not None)
+            elif print_reference(printer, p.scale, p.scales):
+                printer.print_string(f" : {hex_text(p.scales())}")
+            if any(p.zero_point):
+                printer.print_string(", zero_point = ")
+                _print_list(printer, [str(z) for z in p.zero_point], len(p.zero_point) > 1)
+            if p.axis is not None:
+                printer.print_string(f", axis = {p.axis}")
+
+    def verify(self) -> None:
+        p = self.data
+        low, high = integer_range(p.storage)
+        if p.axis is None and (isinstance(p.scale, Weight) or len(p.scale) != 1 or len(p.zero_point) != 1):
+            raise VerifyException("parameters without an axis have one scale and one zero point")
+        if not isinstance(p.scale, Weight):
+            if not all(0 < s < float("inf") for s in p.scale):
+                raise VerifyException("scales must be positive and finite")
+            if len(p.zero_point) not in (1, len(p.scale)):
+                raise VerifyException(f"{len(p.zero_point)} zero points for {len(p.scale)} scales")
+        if not all(low <= z <= high for z in p.zero_point):
+            raise VerifyException(f"zero points must lie in [{low}, {high}]")
+
+
+_SCALES: Tensor = TensorType(f32, (DYNAMIC_INDEX,))
+
+
+def _parse_scale(parser: AttrParser) -> tuple[float, ...] | Weight:
+    """Numbers, the key of an array, or a key and its bytes."""
+    if (reference := parse_optional_text(parser)) is None:
+        return _parse_list(parser, lambda: parse_f32(parser))
+    if parser.parse_optional_punctuation(":") is not None:
+        return Weight(reference, array=parse_bytes(parser, _SCALES))
+    return referenced_weight(parser, reference)
+
+
+def _parse_list(parser: AttrParser, parse: Callable[[], _T]) -> tuple[_T, ...]:
+    values = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parse)
+    return (parse(),) if values is None else tuple(values)
+
+
+def _print_list(printer: Printer, texts: Sequence[str], brackets: bool) -> None:
+    printer.print_string(f"[{', '.join(texts)}]" if brackets else texts[0])
