@@ -92,9 +92,11 @@ def match_layers(a: ModuleOp, b: ModuleOp) -> tuple[Pairs, dict[str, str]]:
     for layer, value_a in layers_a.items():
         if (value_b := layers_b.get(layer)) is None:
             continue
-        value_a, gone_a = _after_absorbed(value_a, layers_b)
-        value_b, gone_b = _after_absorbed(value_b, layers_a)
-        absorbed |= {*gone_a, *gone_b}
+        after_a, gone_a = _after_absorbed(value_a, layers_b)
+        after_b, gone_b = _after_absorbed(value_b, layers_a)
+        if not (gone_a and gone_b):  # where both go on with layers of their own, nothing says what was folded
+            value_a, value_b = after_a, after_b
+            absorbed |= {*gone_a, *gone_b}
         if (reason := _mismatch(value_a, value_b)) is None:
             pairs[layer] = value_a, value_b
         else:
@@ -102,7 +104,7 @@ def match_layers(a: ModuleOp, b: ModuleOp) -> tuple[Pairs, dict[str, str]]:
     for layer in (*layers_a, *layers_b):
         if layer not in pairs and layer not in apart:
             where = "the first" if layer in layers_a else "the second"
-            apart[layer] = "folded into the layer before it" if layer in absorbed else f"is in {where} only"
+            apart[layer] = "taken together with the layer before it" if layer in absorbed else f"is in {where} only"
     return pairs, apart
 
 

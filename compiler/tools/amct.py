@@ -26,6 +26,9 @@ def run(argv: Sequence[str]) -> int:
     except CompileError as e:
         print(e, file=sys.stderr)
         return 1
+    except Exception:
+        print("internal error: this is a bug in amct, please report what follows", file=sys.stderr)
+        raise
     return 0
 
 

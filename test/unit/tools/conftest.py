@@ -1,0 +1,69 @@
+"""A small model in two versions, its inputs, and `amct` as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.tools import amct
+
+MODEL = """
+func.func @main(%x: tensor<{batch}x2xf32> {{nn.name = "x"}}) -> (tensor<{batch}x2xf32> {{nn.name = "y"}}) {{
+  %w = nn.constant dense<[[1.0, 2.0], [3.0, {corner}]]> : tensor<2x2xf32>
+  %0 = nn.matmul %x, %w from <onnx, "MatMul", "fc"> : (tensor<{batch}x2xf32>, tensor<2x2xf32>) -> tensor<{batch}x2xf32>
+  %1 = nn.relu %0 from <onnx, "Relu", "relu"> : tensor<{batch}x2xf32>
+  func.return %1 : tensor<{batch}x2xf32>
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    status: int
+    out: str
+    err: str
+
+
+Amct = Callable[..., Result]
+
+
+@pytest.fixture
+def amct_tool(capsys: pytest.CaptureFixture[str]) -> Amct:
+    """Run `amct` on arguments, in this process."""
+
+    def run(*arguments: object) -> Result:
+        status = amct.run([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return Result(status, captured.out, captured.err)
+
+    return run
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files in a folder of the test's own."""
+
+    folder: Path
+
+    def module(self, name: str = "m.mlir", batch: int | str = "?", corner: float = 4.0) -> Path:
+        """`relu(x @ [[1, 2], [3, corner]])` with a first axis of `batch`."""
+        return self.text(name, MODEL.format(batch=batch, corner=corner))
+
+    def text(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text, "utf-8")
+        return path
+
+    def npz(self, name: str = "x.npz", **arrays: np.ndarray) -> Path:
+        path = self.folder / name
+        np.savez(path, **arrays)
+        return path
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
