@@ -1,0 +1,152 @@
+"""ONNX files: the `nn` module as it stands, float or with QuantizeLinear and DequantizeLinear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import cast
+
+import onnx
+from onnx import GraphProto, ModelProto, ValueInfoProto, helper
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument, SSAValue
+
+from ...diagnostics import CompileError, describe
+from ...dialects import nn
+from ...functions import body, dimension_names, input_names, main_function, output_names, return_op
+from ...rewriting import Remarks
+from ...session import Session
+from .. import Target
+from . import blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
+from .file import INLINE, external_file, packed, write_model
+from .graph import Graph, Initializer, flat, source, value_info, write_operation
+from .schema import OPSETS
+
+FAMILIES = (blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape)
+"""The modules that register the converters."""
+
+PRODUCER = "amct-opt"
+METADATA = "nn.metadata"
+"""The module attribute whose entries become the file's metadata."""
+
+
+@dataclass(frozen=True)
+class OnnxTarget(Target):
+    """Writes `nn` to ONNX opset 13 to 21; regions of nn.fused are taken apart, observers left out with a remark.
+
+    Weights go into the file, or beside it with `external` and where the file would reach 2 GB.
+    """
+
+    name = "onnx"
+    ending = ".onnx"
+
+    opset: int = 17
+    external: bool = False
+
+    def __post_init__(self) -> None:
+        if self.opset not in OPSETS:
+            raise CompileError(
+                f"target onnx does not write opset {self.opset}", hint=f"opsets are {OPSETS[0]} to {OPSETS[-1]}"
+            )
+
+    def files(self, path: Path) -> list[Path]:
+        return [path, external_file(path)]
+
+    def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
+        function = main_function(module)
+        remarks = Remarks(session, self.name)
+        graph, proto = _graph(function, self.opset, remarks)
+        model = ModelProto(
+            ir_version=ir_version(self.opset),
+            producer_name=PRODUCER,
+            producer_version=version(PRODUCER),
+            opset_import=[helper.make_opsetid(domain, number) for domain, number in graph.domains.items()],
+        )
+        helper.set_model_props(model, metadata(module))
+        _check(model, proto, graph.initializers, path)
+        remarks.flush()
+        return write_model(model, proto, graph.initializers, path, external=self.external)
+
+
+def ir_version(opset: int) -> int:
+    """The IR version that onnxruntime of every age loads with this opset: 8, 9 from opset 19 on, 10 from 21 on."""
+    return 8 + (opset >= 19) + (opset >= 21)
+
+
+def metadata(module: ModuleOp) -> dict[str, str]:
+    """The module's metadata as the file keeps it: `amct_opt.<key>`."""
+    entries = module.attributes.get(METADATA)
+    if not isinstance(entries, DictionaryAttr):
+        return {}
+    return {f"amct_opt.{key}": v.data for key, v in entries.data.items() if isinstance(v, StringAttr)}
+
+
+def _graph(function: FuncOp, opset: int, remarks: Remarks) -> tuple[Graph, GraphProto]:
+    """The nodes, and the graph without its weights."""
+    graph = Graph(opset, remarks)
+    block, inputs, outputs = body(function), input_names(function), output_names(function)
+    results = [source(v) for v in return_op(function).operands]
+    _check_names(function, inputs, outputs, results)
+    for name in dict.fromkeys((*inputs, *outputs)):
+        graph.values.unique(name)
+    for argument, name in zip(block.args, inputs, strict=True):
+        graph.declare(argument, name)
+    for value, name in zip(results, outputs, strict=True):
+        if not isinstance(value, BlockArgument) and nn.constant_of(value) is None and graph.declared(value) is None:
+            graph.declare(value, name)
+    graph.reserve_weights(block)
+    for op in flat(block):
+        write_operation(op, graph)
+    for value, name in zip(results, outputs, strict=True):
+        if graph.name(value) != name:
+            node = helper.make_node("Identity", [graph.name(value)], [name], graph.layers.unique(f"{name}/Identity"))
+            graph.nodes.append(node)
+    for op in block.walk():
+        if isinstance(op, nn.ObserveOp):
+            remarks.note(op, "observer", "is not quantized yet: written as the identity that it is")
+    infos = _infos(function.arg_attrs, block.args, inputs), _infos(function.res_attrs, results, outputs)
+    return graph, graph.proto(function.sym_name.data, *infos)
+
+
+def _infos(attributes: object, values: Sequence[SSAValue], names: Sequence[str]) -> list[ValueInfoProto]:
+    """Names, types and named sizes of the graph's inputs or outputs."""
+    given = cast("Sequence[DictionaryAttr]", () if attributes is None else attributes)
+    dims = [dimension_names(a) for a in given] or [[] for _ in names]
+    return [value_info(v, n, d) for v, n, d in zip(values, names, dims, strict=True)]
+
+
+def _check_names(function: FuncOp, inputs: list[str], outputs: list[str], results: list[SSAValue]) -> None:
+    """Inputs and outputs need a name each; an output may bear an input's only where it is that input."""
+    where = describe(function.location)
+    for kind, names in (("inputs", inputs), ("outputs", outputs)):
+        if twice := next((n for n in names if names.count(n) > 1), None):
+            raise CompileError(f"two {kind} are called '{twice}'", where=where)
+        if "" in names:
+            raise CompileError(f"one of the {kind} has an empty name", where=where)
+    arguments = dict(zip(inputs, body(function).args, strict=True))
+    for name, value in zip(outputs, results, strict=True):
+        if name in arguments and arguments[name] is not value:
+            raise CompileError(f"an input and another value, an output, are both called '{name}'", where=where)
+
+
+def _check(model: ModelProto, graph: GraphProto, initializers: Sequence[Initializer], path: Path) -> None:
+    """Run onnx.checker with shape inference. Large weights take part as inputs, so that nothing is copied."""
+    skeleton = ModelProto()
+    skeleton.CopyFrom(model)
+    skeleton.graph.CopyFrom(graph)
+    for name, array in initializers:
+        code = helper.np_dtype_to_tensor_dtype(array.dtype)
+        if array.nbytes <= INLINE:
+            skeleton.graph.initializer.append(
+                helper.make_tensor(name, code, array.shape, packed(array).tobytes(), True)
+            )
+        else:
+            skeleton.graph.input.append(helper.make_tensor_value_info(name, code, array.shape))
+    try:
+        onnx.checker.check_model(skeleton, full_check=True)  # pyright: ignore[reportUnknownMemberType]
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as e:
+        message = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
+        raise CompileError(f"would not be a valid model: {message}", where=str(path)) from e

@@ -1,0 +1,134 @@
+"""Activations, arithmetic, comparison, cast."""
+
+from __future__ import annotations
+
+from math import inf, pi, sqrt
+from typing import Any, cast
+
+from onnx import helper
+from xdsl.dialects.builtin import FloatAttr
+
+from ...dialects import nn
+from ...dialects.nn.shapes import element_of
+from ...dtypes import numpy_dtype
+from .graph import Layer, converter
+
+_SAME: dict[type[nn.NNOp], tuple[str, tuple[str, ...]]] = {
+    nn.ReluOp: ("Relu", ()),
+    nn.LeakyReluOp: ("LeakyRelu", ("alpha",)),
+    nn.EluOp: ("Elu", ("alpha",)),
+    nn.SeluOp: ("Selu", ("alpha", "gamma")),
+    nn.HardSigmoidOp: ("HardSigmoid", ("alpha", "beta")),
+    nn.SigmoidOp: ("Sigmoid", ()),
+    nn.TanhOp: ("Tanh", ()),
+    nn.SoftplusOp: ("Softplus", ()),
+    nn.SoftsignOp: ("Softsign", ()),
+    nn.ErfOp: ("Erf", ()),
+    nn.ExpOp: ("Exp", ()),
+    nn.LogOp: ("Log", ()),
+    nn.SqrtOp: ("Sqrt", ()),
+    nn.ReciprocalOp: ("Reciprocal", ()),
+    nn.NegOp: ("Neg", ()),
+    nn.AbsOp: ("Abs", ()),
+    nn.FloorOp: ("Floor", ()),
+    nn.CeilOp: ("Ceil", ()),
+    nn.RoundOp: ("Round", ()),
+    nn.NotOp: ("Not", ()),
+    nn.PReluOp: ("PRelu", ()),
+    nn.AddOp: ("Add", ()),
+    nn.SubOp: ("Sub", ()),
+    nn.MulOp: ("Mul", ()),
+    nn.DivOp: ("Div", ()),
+    nn.MinOp: ("Min", ()),
+    nn.MaxOp: ("Max", ()),
+    nn.PowOp: ("Pow", ()),
+    nn.AndOp: ("And", ()),
+    nn.OrOp: ("Or", ()),
+    nn.WhereOp: ("Where", ()),
+}
+"""The operations that ONNX has under the same operands: its operator, and the number properties that are its attributes."""
+
+
+@converter(*_SAME)
+def same(op: nn.NNOp, layer: Layer) -> str:
+    op_type, properties = _SAME[type(op)]
+    attributes = {name: cast("FloatAttr[Any]", getattr(op, name)).value.data for name in properties}
+    return layer.node(op_type, *op.operands, **attributes)
+
+
+@converter(nn.Relu6Op)
+def relu6(op: nn.Relu6Op, layer: Layer) -> str:
+    return layer.node("Clip", op.input, layer.scalar(0, op.input, "min"), layer.scalar(6, op.input, "max"))
+
+
+@converter(nn.ClipOp)
+def clip(op: nn.ClipOp, layer: Layer) -> str:
+    low, high = op.bounds
+    return layer.node(
+        "Clip",
+        op.input,
+        None if low == -inf else layer.scalar(low, op.input, "min"),
+        None if high == inf else layer.scalar(high, op.input, "max"),
+    )
+
+
+@converter(nn.HardSwishOp)
+def hard_swish(op: nn.HardSwishOp, layer: Layer) -> str:
+    """HardSwish came with opset 14; before, its definition."""
+    if layer.opset >= 14:
+        return layer.node("HardSwish", op.input)
+    return layer.node("Mul", op.input, layer.helper("HardSigmoid", op.input, alpha=1 / 6, beta=0.5))
+
+
+@converter(nn.MishOp)
+def mish(op: nn.MishOp, layer: Layer) -> str:
+    """Mish came with opset 18; before, its definition."""
+    if layer.opset >= 18:
+        return layer.node("Mish", op.input)
+    return layer.node("Mul", op.input, layer.helper("Tanh", layer.helper("Softplus", op.input)))
+
+
+@converter(nn.GeluOp)
+def gelu(op: nn.GeluOp, layer: Layer) -> str:
+    """Gelu came with opset 20; before, its definition, in the order of the operator's function body."""
+    if layer.opset >= 20:
+        return layer.node("Gelu", op.input, approximate="none" if op.tanh_approximation is None else "tanh")
+
+    def number(value: float, role: str) -> str:
+        return layer.scalar(value, op.input, role)
+
+    if op.tanh_approximation is None:
+        bent = layer.helper("Erf", layer.helper("Mul", op.input, number(1 / sqrt(2), "sqrt_half")))
+    else:
+        cube = layer.helper("Pow", op.input, number(3, "three"))
+        inner = layer.helper("Add", op.input, layer.helper("Mul", cube, number(0.044715, "cubic")))
+        bent = layer.helper("Tanh", layer.helper("Mul", inner, number(sqrt(2 / pi), "slope")))
+    weight = layer.helper("Mul", layer.helper("Add", bent, number(1, "one")), number(0.5, "half"))
+    return layer.node("Mul", op.input, weight)
+
+
+@converter(nn.RsqrtOp)
+def rsqrt(op: nn.RsqrtOp, layer: Layer) -> str:
+    return layer.node("Reciprocal", layer.helper("Sqrt", op.input))
+
+
+_PREDICATES = {
+    nn.Predicate.EQ: "Equal",
+    nn.Predicate.LT: "Less",
+    nn.Predicate.LE: "LessOrEqual",
+    nn.Predicate.GT: "Greater",
+    nn.Predicate.GE: "GreaterOrEqual",
+}
+
+
+@converter(nn.CompareOp)
+def compare(op: nn.CompareOp, layer: Layer) -> str:
+    if (predicate := op.predicate.data) is nn.Predicate.NE:
+        return layer.node("Not", layer.helper("Equal", op.lhs, op.rhs))
+    return layer.node(_PREDICATES[predicate], op.lhs, op.rhs)
+
+
+@converter(nn.CastOp)
+def cast_(op: nn.CastOp, layer: Layer) -> str:
+    dtype = numpy_dtype(element_of(op.result))
+    return layer.node("Cast", op.input, to=helper.np_dtype_to_tensor_dtype(dtype))

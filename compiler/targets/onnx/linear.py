@@ -1,0 +1,48 @@
+"""Matrix multiplication and bias."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from ...dialects import nn
+from ...dialects.nn.shapes import shape_of
+from .graph import Layer, converter
+
+
+@converter(nn.MatMulOp)
+def matmul(op: nn.MatMulOp, layer: Layer) -> str:
+    """Gemm where it takes two matrices with transposes or a bias; else MatMul between transposes and an Add."""
+    plain = op.bias is None and op.transpose_a is None and op.transpose_b is None
+    if plain:
+        return layer.node("MatMul", op.lhs, op.rhs)
+    if len(shape_of(op.lhs)) == len(shape_of(op.rhs)) == 2:
+        return layer.node(
+            "Gemm",
+            op.lhs,
+            op.rhs,
+            op.bias,
+            transA=None if op.transpose_a is None else 1,
+            transB=None if op.transpose_b is None else 1,
+        )
+    lhs = layer.value(op.lhs) if op.transpose_a is None else _transposed(op.lhs, layer)
+    rhs = layer.value(op.rhs) if op.transpose_b is None else _transposed(op.rhs, layer)
+    product = layer.node("MatMul", lhs, rhs)
+    return product if op.bias is None else layer.helper("Add", product, op.bias)
+
+
+def _transposed(value: SSAValue, layer: Layer) -> str:
+    rank = len(shape_of(value))
+    return layer.helper("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+
+@converter(nn.BiasAddOp)
+def bias_add(op: nn.BiasAddOp, layer: Layer) -> str:
+    """An Add; with channels second, the bias gets an axis of size 1 for each axis behind them."""
+    behind = len(shape_of(op.input)) - 1 - op.channel_axis(len(shape_of(op.input)))
+    if behind == 0:
+        return layer.node("Add", op.input, op.bias)
+    if (array := nn.array_of(op.bias)) is not None:
+        bias = layer.constant(array.reshape(-1, *[1] * behind), "bias")
+    else:
+        bias = layer.helper("Unsqueeze", op.bias, layer.ints(range(1, behind + 1), "axes"))
+    return layer.node("Add", op.input, bias)

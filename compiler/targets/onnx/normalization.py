@@ -1,0 +1,109 @@
+"""Normalizations and softmax; where an opset lacks one, its definition in small operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+from xdsl.dialects.builtin import FloatAttr
+
+from ...dialects import nn
+from ...dialects.nn.shapes import element_of, shape_of
+from ...dtypes import numpy_dtype
+from .graph import Layer, converter
+from .layout import with_channels_second
+from .shape import reduce
+
+
+def _number(attribute: FloatAttr[Any]) -> float:
+    return attribute.value.data
+
+
+@converter(nn.BatchNormOp)
+def batch_norm(op: nn.BatchNormOp, layer: Layer) -> str:
+    parameters = (op.scale, op.offset, op.mean, op.variance)
+    epsilon = _number(op.epsilon)
+    return with_channels_second(op, layer, lambda x: layer.node("BatchNormalization", x, *parameters, epsilon=epsilon))
+
+
+@converter(nn.InstanceNormOp)
+def instance_norm(op: nn.InstanceNormOp, layer: Layer) -> str:
+    epsilon = _number(op.epsilon)
+    return with_channels_second(
+        op, layer, lambda x: layer.node("InstanceNormalization", x, op.scale, op.bias, epsilon=epsilon)
+    )
+
+
+@converter(nn.GroupNormOp)
+def group_norm(op: nn.GroupNormOp, layer: Layer) -> str:
+    """GroupNormalization with a scale per channel came with opset 21 (18 had one per group)."""
+    groups, epsilon = op.num_groups.value.data, _number(op.epsilon)
+    if layer.opset < 21:
+        return with_channels_second(op, layer, lambda x: _grouped(op, layer, x, groups, epsilon))
+    return with_channels_second(
+        op,
+        layer,
+        lambda x: layer.node("GroupNormalization", x, op.scale, op.bias, num_groups=groups, epsilon=epsilon),
+    )
+
+
+def _grouped(op: nn.GroupNormOp, layer: Layer, x: str, groups: int, epsilon: float) -> str:
+    """Groups become the channels of an InstanceNormalization, whose result is scaled per channel."""
+    dtype = numpy_dtype(element_of(op.input))
+    ones, zeros = np.ones(groups, dtype), np.zeros(groups, dtype)
+    merged = layer.helper("Reshape", x, layer.ints([0, groups, -1], "groups"))
+    normalized = layer.node(
+        "InstanceNormalization",
+        merged,
+        layer.constant(ones, "ones"),
+        layer.constant(zeros, "zeros"),
+        epsilon=epsilon,
+    )
+    apart = layer.helper("Reshape", normalized, layer.helper("Shape", x))
+    axes = layer.ints(range(1, len(shape_of(op.input)) - 1), "axes")
+    scaled = layer.helper("Mul", apart, layer.helper("Unsqueeze", op.scale, axes))
+    return layer.helper("Add", scaled, layer.helper("Unsqueeze", op.bias, axes))
+
+
+@converter(nn.LayerNormOp)
+def layer_norm(op: nn.LayerNormOp, layer: Layer) -> str:
+    """LayerNormalization came with opset 17. It computes in float32 and wants scale and bias of the normalized shape."""
+    shape = shape_of(op.input)
+    axis = op.axis.value.data % len(shape)
+    parameters = [shape_of(v) for v in (op.scale, op.bias) if v is not None]
+    direct = all(p == shape[axis:] for p in parameters) and numpy_dtype(element_of(op.input)).itemsize <= 4
+    if layer.opset < 17 or not direct:
+        return _layer_norm(op, layer, list(range(axis, len(shape))))
+    return layer.node(
+        "LayerNormalization", op.input, op.scale, op.bias, axis=op.axis.value.data, epsilon=_number(op.epsilon)
+    )
+
+
+def _layer_norm(op: nn.LayerNormOp, layer: Layer, axes: list[int]) -> str:
+    """The operator's function body: mean and variance in float32 or wider, then scale and bias in the input's type."""
+    narrow = numpy_dtype(element_of(op.input)).itemsize < 4
+    x: str = layer.helper("Cast", op.input, to=TensorProto.FLOAT) if narrow else layer.value(op.input)
+    wide = np.dtype(np.float32) if narrow else numpy_dtype(element_of(op.input))
+    centered = layer.helper("Sub", x, reduce("ReduceMean", x, axes, True, layer))
+    variance = reduce("ReduceMean", layer.helper("Mul", centered, centered), axes, True, layer)
+    epsilon = layer.constant(np.array(_number(op.epsilon), wide), "epsilon")
+    deviation = layer.helper("Sqrt", layer.helper("Add", variance, epsilon))
+    normalized = layer.node("Div", centered, deviation)
+    if narrow:
+        to = helper.np_dtype_to_tensor_dtype(numpy_dtype(element_of(op.input)))
+        normalized = layer.helper("Cast", normalized, to=to)
+    scaled = layer.helper("Mul", normalized, op.scale)
+    return scaled if op.bias is None else layer.helper("Add", scaled, op.bias)
+
+
+@converter(nn.LRNOp)
+def lrn(op: nn.LRNOp, layer: Layer) -> str:
+    attributes = {"alpha": _number(op.alpha), "beta": _number(op.beta), "bias": _number(op.bias)}
+    size = op.size.value.data
+    return with_channels_second(op, layer, lambda x: layer.node("LRN", x, size=size, **attributes))
+
+
+@converter(nn.SoftmaxOp, nn.LogSoftmaxOp)
+def softmax(op: nn.SoftmaxOp | nn.LogSoftmaxOp, layer: Layer) -> str:
+    return layer.node("Softmax" if isinstance(op, nn.SoftmaxOp) else "LogSoftmax", op.input, axis=op.axis.value.data)

@@ -1,0 +1,109 @@
+"""Nodes that came from ONNX and go back as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from onnx import AttributeProto, NodeProto, helper, numpy_helper
+from onnx.defs import OpSchema
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    DictionaryAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+)
+from xdsl.ir import Attribute
+
+from ...dialects import nn
+from .graph import Layer, converter
+from .schema import OPSETS, schema_of
+
+_SAME_WITH_DEFAULTS = frozenset({"GRU", "LSTM", "RNN", "ScatterElements", "ScatterND"})
+"""Operators whose newer versions only added attributes with defaults that mean what the older version did."""
+
+
+@converter(nn.OpaqueOp)
+def opaque(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
+    """The node with its attributes, domain and absent inputs. Raises CompileError where the opset means something else by it."""
+    if op.framework.data != "onnx":
+        raise layer.error(f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can")
+    domain = "" if op.domain is None or op.domain.data == "ai.onnx" else op.domain.data
+    _check_version(op, domain, layer)
+    node = NodeProto(op_type=op.op_type.data, domain=domain)
+    node.input.extend(layer.value(v) for v in op.arguments())
+    outputs = [layer.provisional(r) for r in op.outputs]
+    node.output.extend(outputs)
+    attributes = op.attrs if op.attrs is not None else DictionaryAttr({})
+    node.attribute.extend(attribute_proto(name, value) for name, value in sorted(attributes.data.items()))
+    layer.add(node, layer.label)
+    return outputs
+
+
+def _check_version(op: nn.OpaqueOp, domain: str, layer: Layer) -> None:
+    version = None if op.version is None else op.version.value.data
+    if domain:
+        known = layer.graph.domains.setdefault(domain, version or 1)
+        if known != (version or 1):
+            raise layer.error(f"is of version {version} of domain {domain}, another node of version {known}")
+        return
+    op_type = op.op_type.data
+    written = schema_of(op_type, layer.opset)
+    if written is None or written.deprecated:
+        raise layer.error(f"holds {op_type}, which opset {layer.opset} does not have", _hint(op_type, version))
+    meant = None if version is None else schema_of(op_type, version)
+    if meant is not None and not _same(meant, written):
+        message = f"holds {op_type} of opset {version}, which opset {layer.opset} defines otherwise"
+        raise layer.error(message, _hint(op_type, version))
+
+
+def _same(a: OpSchema, b: OpSchema) -> bool:
+    """Whether two versions of an operator differ in nothing but the element types they take."""
+    return a.since_version == b.since_version or a.name in _SAME_WITH_DEFAULTS or _form(a) == _form(b)
+
+
+def _form(schema: OpSchema) -> object:
+    parameters = [(p.name, p.option, p.is_homogeneous) for p in (*schema.inputs, *schema.outputs)]
+    attributes = {
+        name: (a.type, a.required, a.default_value.SerializeToString()) for name, a in schema.attributes.items()
+    }
+    return parameters, attributes
+
+
+def _hint(op_type: str, version: int | None) -> str:
+    """The opset nearest to the node's own that means the same by it."""
+    meant = schema_of(op_type, version) if version is not None else None
+    for opset in OPSETS:
+        schema = schema_of(op_type, opset)
+        if schema is not None and not schema.deprecated and (meant is None or _same(meant, schema)):
+            return f"write an opset that has it: -t 'onnx{{opset={opset}}}'"
+    return f"no opset from {OPSETS[0]} to {OPSETS[-1]} has it: convert the model with onnx.version_converter first"
+
+
+def attribute_proto(name: str, value: Attribute) -> AttributeProto:
+    """An ONNX attribute from the form in which `nn.opaque` carries it. Raises TypeError for any other."""
+    kind, content = _content(name, value)
+    return helper.make_attribute(name, content, attr_type=kind)
+
+
+def _content(name: str, value: Attribute) -> tuple[int, Any]:
+    match value:
+        case IntegerAttr():
+            return AttributeProto.INT, value.value.data
+        case FloatAttr():
+            return AttributeProto.FLOAT, value.value.data
+        case StringAttr():
+            return AttributeProto.STRING, value.data
+        case DenseArrayBase():
+            return AttributeProto.INTS, list(nn.ints(cast("DenseArrayBase[Any]", value)))
+        case nn.RealsAttr():
+            return AttributeProto.FLOATS, list(value.data)
+        case ArrayAttr():
+            return AttributeProto.STRINGS, [cast(StringAttr, v).data for v in cast("Sequence[Attribute]", value.data)]
+        case DenseIntOrFPElementsAttr() | nn.ExternalAttr():
+            return AttributeProto.TENSOR, numpy_helper.from_array(nn.ConstantOp(value).array, name)
+        case _:
+            raise TypeError(f"attribute {name}: {value} has no form in ONNX")

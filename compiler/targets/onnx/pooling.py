@@ -1,0 +1,40 @@
+"""Pooling over windows, and over all of space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dialects import nn
+from .convolution import window
+from .graph import Layer, converter
+from .layout import with_channels_second
+
+
+@converter(nn.MaxPoolOp)
+def max_pool(op: nn.MaxPoolOp, layer: Layer) -> str:
+    attributes = _pool(op)
+    return with_channels_second(op, layer, lambda x: layer.node("MaxPool", x, **attributes))
+
+
+@converter(nn.AveragePoolOp)
+def average_pool(op: nn.AveragePoolOp, layer: Layer) -> str:
+    attributes = _pool(op)
+    if attributes["dilations"] is not None:
+        layer.require(19, "AveragePool with dilations")
+    attributes["count_include_pad"] = None if op.count_include_pad is None else 1
+    return with_channels_second(op, layer, lambda x: layer.node("AveragePool", x, **attributes))
+
+
+def _pool(op: nn.PoolOp) -> dict[str, Any]:
+    return {**window(op), "ceil_mode": None if op.ceil_mode is None else 1}
+
+
+_GLOBAL: dict[type[nn.GlobalPoolOp], str] = {
+    nn.GlobalAveragePoolOp: "GlobalAveragePool",
+    nn.GlobalMaxPoolOp: "GlobalMaxPool",
+}
+
+
+@converter(*_GLOBAL)
+def global_pool(op: nn.GlobalPoolOp, layer: Layer) -> str:
+    return with_channels_second(op, layer, lambda x: layer.node(_GLOBAL[type(op)], x))

@@ -1,0 +1,45 @@
+"""QuantizeLinear and DequantizeLinear, which are what `nn.quantize` and `nn.dequantize` are."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto, helper
+from xdsl.dialects.builtin import f32, i32
+
+from ...dialects import nn
+from ...dialects.nn.shapes import element_of
+from ...dtypes import numpy_dtype
+from .graph import Layer, Operand, converter
+
+# The names end in the operator: the layer's own name is its consumer's.
+
+
+@converter(nn.QuantizeOp)
+def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
+    """The zero point carries the storage type, so it is always written. Half floats are widened first, as scales are float32."""
+    x: Operand = op.input
+    if element_of(op.input) != f32:
+        x = layer.helper("Cast", op.input, to=TensorProto.FLOAT)
+    return layer.helper("QuantizeLinear", x, *_parameters(op.qparams.data, layer), axis=op.qparams.data.axis)
+
+
+@converter(nn.DequantizeOp)
+def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
+    """int32 (biases) has no zero point in ONNX, other types always one. The result is float32, and cast where not wanted."""
+    p = op.qparams.data
+    scale, zero_point = _parameters(p, layer)
+    if p.storage == i32:
+        if any(p.zero_point):
+            raise layer.error("has a zero point, which DequantizeLinear does not take with int32")
+        zero_point = None
+    result = layer.helper("DequantizeLinear", op.input, scale, zero_point, axis=p.axis)
+    if (element := element_of(op.result)) == f32:
+        return result
+    return layer.helper("Cast", result, to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))
+
+
+def _parameters(p: nn.QParams, layer: Layer) -> tuple[str, str | None]:
+    """Scale and zero point as initializers, of the same shape."""
+    scales = p.scales()
+    points = np.broadcast_to(p.zero_points(), scales.shape).astype(numpy_dtype(p.storage))
+    return layer.constant(scales, "scale"), layer.constant(points, "zero_point")

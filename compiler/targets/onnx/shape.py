@@ -1,0 +1,180 @@
+"""Data movement, shapes and reductions. What opsets 1 to 12 kept in attributes (axes, sizes) are inputs from 13 on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+from xdsl.dialects.builtin import i32, i64
+from xdsl.ir import SSAValue
+
+from ...dialects import nn
+from ...dialects.nn.shapes import element_of, shape_of
+from .graph import Layer, Operand, converter
+from .layout import with_channels_second
+
+
+@converter(nn.ConcatOp)
+def concat(op: nn.ConcatOp, layer: Layer) -> str:
+    return layer.node("Concat", *op.inputs, axis=op.axis.value.data)
+
+
+@converter(nn.SplitOp)
+def split(op: nn.SplitOp, layer: Layer) -> Sequence[str]:
+    sizes = nn.ints(op.sizes)
+    inputs = [op.input, layer.ints(sizes, "sizes")]
+    return layer.emit("Split", inputs, {"axis": op.axis.value.data}, layer.label, outputs=len(sizes))
+
+
+@converter(nn.SliceOp)
+def slice_(op: nn.SliceOp, layer: Layer) -> str:
+    starts = nn.ints(op.starts)
+    axes = None if op.axes is None and op.steps is None else layer.ints(nn.ints(op.axes, range(len(starts))), "axes")
+    steps = None if op.steps is None else layer.ints(nn.ints(op.steps), "steps")
+    return layer.node(
+        "Slice", op.input, layer.ints(starts, "starts"), layer.ints(nn.ints(op.ends), "ends"), axes, steps
+    )
+
+
+@converter(nn.GatherOp)
+def gather(op: nn.GatherOp, layer: Layer) -> str:
+    indices: Operand = op.indices
+    if element_of(op.indices) not in (i32, i64):
+        indices = layer.helper("Cast", op.indices, to=TensorProto.INT64)
+    return layer.node("Gather", op.input, indices, axis=op.axis.value.data)
+
+
+@converter(nn.ReshapeOp)
+def reshape(op: nn.ReshapeOp, layer: Layer) -> str:
+    """`allowzero` came with opset 14; it is left out where no size is 0."""
+    target = op.target()
+    zero = op.allow_zero is not None and (target is None or 0 in target)
+    if zero:
+        layer.require(14, "Reshape with allowzero")
+    return layer.node("Reshape", op.input, _shape(op.shape, op.to, layer), allowzero=1 if zero else None)
+
+
+@converter(nn.ExpandOp)
+def expand(op: nn.ExpandOp, layer: Layer) -> str:
+    return layer.node("Expand", op.input, _shape(op.shape, op.to, layer))
+
+
+def _shape(shape: SSAValue | None, to: Any, layer: Layer) -> str:
+    """A shape as a tensor of int64, from an operand or a property."""
+    if shape is None:
+        return layer.ints(nn.ints(to), "shape")
+    return layer.value(shape) if element_of(shape) == i64 else layer.helper("Cast", shape, to=TensorProto.INT64)
+
+
+@converter(nn.TransposeOp)
+def transpose(op: nn.TransposeOp, layer: Layer) -> str:
+    return layer.node("Transpose", op.input, perm=list(nn.ints(op.perm)) or None)
+
+
+@converter(nn.FlattenOp)
+def flatten(op: nn.FlattenOp, layer: Layer) -> str:
+    return layer.node("Flatten", op.input, axis=op.axis.value.data)
+
+
+@converter(nn.SqueezeOp, nn.UnsqueezeOp)
+def squeeze(op: nn.SqueezeOp | nn.UnsqueezeOp, layer: Layer) -> str:
+    """An empty list of axes changes nothing in `nn`; ONNX leaves its meaning open."""
+    if op.axes is None:
+        return layer.node("Squeeze", op.input)
+    if not (axes := nn.ints(op.axes)):
+        return layer.node("Identity", op.input)
+    return layer.node("Squeeze" if isinstance(op, nn.SqueezeOp) else "Unsqueeze", op.input, layer.ints(axes, "axes"))
+
+
+@converter(nn.PadOp)
+def pad(op: nn.PadOp, layer: Layer) -> str:
+    mode = op.mode.data
+    if mode is nn.PadMode.WRAP:
+        layer.require(19, "Pad with mode wrap")
+    value = layer.scalar(op.value.value.data, op.input, "value") if mode is nn.PadMode.CONSTANT else None
+    return layer.node("Pad", op.input, layer.ints(nn.ints(op.pads), "pads"), value, mode=mode.value)
+
+
+@converter(nn.ResizeOp)
+def resize(op: nn.ResizeOp, layer: Layer) -> str:
+    """Inputs are X, roi (never used here), and either scales or sizes."""
+    if op.coordinates.data is nn.Coordinates.HALF_PIXEL_SYMMETRIC:
+        layer.require(19, "Resize with half_pixel_symmetric")
+    mode = op.mode.data
+    cubic = mode is nn.ResizeMode.CUBIC
+    return layer.node(
+        "Resize",
+        op.input,
+        None,
+        None if op.scales is None else layer.constant(np.array(op.scales.data, np.float32), "scales"),
+        None if op.sizes is None else layer.ints(nn.ints(op.sizes), "sizes"),
+        mode=mode.value,
+        coordinate_transformation_mode=op.coordinates.data.value,
+        nearest_mode=op.nearest.data.value if mode is nn.ResizeMode.NEAREST else None,
+        cubic_coeff_a=op.cubic_coeff.value.data if cubic else None,
+        exclude_outside=1 if op.exclude_outside is not None else None,
+    )
+
+
+@converter(nn.ShapeOp)
+def shape(op: nn.ShapeOp, layer: Layer) -> str:
+    """`start` and `end` came with opset 15; before, a Slice of the whole shape."""
+    start = op.start.value.data or None
+    end = None if op.end is None else op.end.value.data
+    if start is None and end is None:
+        return layer.node("Shape", op.input)
+    if layer.opset >= 15:
+        return layer.node("Shape", op.input, start=start, end=end)
+    rank = len(shape_of(op.input))
+    bounds = layer.ints([start or 0], "start"), layer.ints([rank if end is None else end], "end")
+    return layer.helper("Slice", layer.node("Shape", op.input), *bounds)
+
+
+_REDUCTIONS: dict[type[nn.ReduceOp], str] = {
+    nn.ReduceMeanOp: "ReduceMean",
+    nn.ReduceSumOp: "ReduceSum",
+    nn.ReduceMaxOp: "ReduceMax",
+    nn.ReduceMinOp: "ReduceMin",
+    nn.ReduceProdOp: "ReduceProd",
+}
+_AXES_ARE_AN_INPUT_FROM = {"ReduceSum": 13}
+"""The opset from which axes are an input; 18 for the other reductions."""
+
+
+@converter(*_REDUCTIONS)
+def reduction(op: nn.ReduceOp, layer: Layer) -> str:
+    """An empty list of axes reduces nothing in `nn`, and everything in ONNX."""
+    axes = op.axis_list()
+    if not axes:
+        return layer.node("Identity", op.input)
+    return layer.emit(*_reduction(_REDUCTIONS[type(op)], op.input, axes, op.keepdims is not None, layer), layer.label)[
+        0
+    ]
+
+
+def reduce(op_type: str, x: str, axes: Sequence[int], keep: bool, layer: Layer) -> str:
+    """A reduction beside the node that bears the layer's name."""
+    return layer.emit(*_reduction(op_type, x, axes, keep, layer), f"{layer.label}/{op_type}")[0]
+
+
+def _reduction(
+    op_type: str, x: Operand, axes: Sequence[int], keep: bool, layer: Layer
+) -> tuple[str, list[Operand], dict[str, Any]]:
+    keepdims = None if keep else 0
+    if layer.opset >= _AXES_ARE_AN_INPUT_FROM.get(op_type, 18):
+        return op_type, [x, layer.ints(axes, "axes")], {"keepdims": keepdims}
+    return op_type, [x], {"axes": list(axes), "keepdims": keepdims}
+
+
+@converter(nn.DepthToSpaceOp)
+def depth_to_space(op: nn.DepthToSpaceOp, layer: Layer) -> str:
+    attributes = {"blocksize": op.block.value.data, "mode": op.mode.data.value.upper()}
+    return with_channels_second(op, layer, lambda x: layer.node("DepthToSpace", x, **attributes))
+
+
+@converter(nn.SpaceToDepthOp)
+def space_to_depth(op: nn.SpaceToDepthOp, layer: Layer) -> str:
+    block = op.block.value.data
+    return with_channels_second(op, layer, lambda x: layer.node("SpaceToDepth", x, blocksize=block))
