@@ -1,0 +1,95 @@
+"""Activations, arithmetic, cast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ...dialects import ascend, nn
+from ...dialects.ascend.base import data_type_number
+from ...dialects.nn.shapes import element_of, shape_of
+from ...dtypes import is_float, numpy_dtype
+from .rules import Builder, array_of, lowers, lowers_each, require
+
+lowers_each(
+    {
+        nn.ReluOp: ascend.ReluOp,
+        nn.Relu6Op: ascend.Relu6Op,
+        nn.SigmoidOp: ascend.SigmoidOp,
+        nn.TanhOp: ascend.TanhOp,
+        nn.HardSwishOp: ascend.HardSwishOp,
+        nn.SoftplusOp: ascend.SoftplusOp,
+        nn.MishOp: ascend.MishOp,
+        nn.ErfOp: ascend.ErfOp,
+        nn.ExpOp: ascend.ExpOp,
+        nn.SqrtOp: ascend.SqrtOp,
+        nn.RsqrtOp: ascend.RsqrtOp,
+        nn.ReciprocalOp: ascend.ReciprocalOp,
+        nn.NegOp: ascend.NegOp,
+        nn.AbsOp: ascend.AbsOp,
+        nn.AddOp: ascend.AddOp,
+        nn.SubOp: ascend.SubOp,
+        nn.MulOp: ascend.MulOp,
+        nn.MaxOp: ascend.MaximumOp,
+        nn.MinOp: ascend.MinimumOp,
+        nn.PowOp: ascend.PowOp,
+    }
+)
+
+
+@lowers(nn.DivOp)
+def div(build: Builder, op: nn.DivOp) -> Sequence[SSAValue]:
+    require(is_float(element_of(op.lhs)), "float-type", "RealDiv does not truncate integers")
+    return [build.add(ascend.RealDivOp, op.lhs, op.rhs).y]
+
+
+@lowers(nn.LeakyReluOp)
+def leaky_relu(build: Builder, op: nn.LeakyReluOp) -> Sequence[SSAValue]:
+    return [build.add(ascend.LeakyReluOp, op.input, negative_slope=op.alpha).y]
+
+
+@lowers(nn.EluOp)
+def elu(build: Builder, op: nn.EluOp) -> Sequence[SSAValue]:
+    return [build.add(ascend.EluOp, op.input, alpha=op.alpha).y]
+
+
+@lowers(nn.HardSigmoidOp)
+def hard_sigmoid(build: Builder, op: nn.HardSigmoidOp) -> Sequence[SSAValue]:
+    return [build.add(ascend.HardSigmoidOp, op.input, alpha=op.alpha, beta=op.beta).output_y]
+
+
+@lowers(nn.GeluOp)
+def gelu(build: Builder, op: nn.GeluOp) -> Sequence[SSAValue]:
+    require(op.tanh_approximation is None, "gelu-by-erf", "Gelu is the form by the error function")
+    return [build.add(ascend.GeluOp, op.input).y]
+
+
+@lowers(nn.ClipOp)
+def clip(build: Builder, op: nn.ClipOp) -> Sequence[SSAValue]:
+    """Clip(0, 6) is Relu6; else the bounds become constants, an absent one the least or largest value of the type."""
+    if op.bounds == (0.0, 6.0):
+        return [build.add(ascend.Relu6Op, op.input).y]
+    dtype = numpy_dtype(element_of(op.input))
+    limits = (-np.inf, np.inf) if is_float(element_of(op.input)) else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    low, high = (min(max(bound, limits[0]), limits[1]) for bound in op.bounds)
+    least = build.constant(np.array(low, dtype), f"{build.hint}_min")
+    largest = build.constant(np.array(high, dtype), f"{build.hint}_max")
+    return [build.add(ascend.ClipByValueOp, op.input, least, largest).y]
+
+
+@lowers(nn.PReluOp)
+def prelu(build: Builder, op: nn.PReluOp) -> Sequence[SSAValue]:
+    """One slope, or one per channel of axis 1, as a vector."""
+    slope, rank = array_of(op.slope, "slope"), len(shape_of(op.input))
+    padded = (1,) * (rank - slope.ndim) + slope.shape
+    by_channel = all(d == 1 for axis, d in enumerate(padded) if axis != 1)
+    require(by_channel, "channel-slope", "PRelu has one slope, or one per channel of axis 1")
+    weight = build.constant(np.ascontiguousarray(slope.reshape(-1)), f"{build.hint}_slope")
+    return [build.add(ascend.PReluOp, op.input, weight).y]
+
+
+@lowers(nn.CastOp)
+def cast(build: Builder, op: nn.CastOp) -> Sequence[SSAValue]:
+    return [build.add(ascend.CastOp, op.input, dst_type=data_type_number(element_of(op.result))).y]

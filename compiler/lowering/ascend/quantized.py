@@ -1,0 +1,164 @@
+"""Reading the quantized form of `nn`: which integers stand behind the operands of an operation, and their scales."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from xdsl.dialects.builtin import i32
+from xdsl.ir import OpResult, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialects import ascend, nn
+from ...dialects.ascend.base import F, data_type_number, i8
+from ...dialects.nn import NNOp
+from ...dialects.nn.shapes import element_of
+from .rules import Array, Builder, NotLowered, require
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An int8 value, `real = (value - zero_point) * scale`."""
+
+    value: SSAValue
+    scale: np.float32
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class Weight:
+    """An int8 constant, symmetric; float32 scales of shape [] or [channels], `axis` the channels' axis."""
+
+    value: SSAValue
+    scales: Array
+    axis: int | None
+
+
+@dataclass(frozen=True)
+class Bias:
+    """A bias as the matrix engine takes it (int32 beside the accumulators), or float, to be added afterwards."""
+
+    integers: SSAValue | None
+    floats: SSAValue | None
+
+
+QuantizedRule = Callable[[Builder, Any, Activation], Sequence[SSAValue]]
+
+QUANTIZED_RULES: dict[type[NNOp], QuantizedRule] = {}
+"""How operations on a quantized activation compute in integers. Where one refuses, the rule for float values is tried."""
+
+_Op = TypeVar("_Op", bound=NNOp)
+
+
+def lowers_quantized(
+    *kinds: type[_Op],
+) -> Callable[[Callable[[Builder, _Op, Activation], Sequence[SSAValue]]], QuantizedRule]:
+    """Registers a rule for these operation classes, on the integers behind their first operand."""
+
+    def register(rule: Callable[[Builder, _Op, Activation], Sequence[SSAValue]]) -> QuantizedRule:
+        QUANTIZED_RULES.update(dict.fromkeys(kinds, rule))
+        return rule
+
+    return register
+
+
+def dequantize_of(value: SSAValue | None) -> nn.DequantizeOp | None:
+    """The dequantize that produces a value."""
+    if isinstance(value, OpResult) and isinstance(value.op, nn.DequantizeOp):
+        return value.op
+    return None
+
+
+@dataclass
+class Quantizer:
+    """Makes one AscendQuant per value and parameters, at the first of the quantizations that it stands for."""
+
+    _first: dict[nn.QuantizeOp, nn.QuantizeOp] = field(default_factory=dict[nn.QuantizeOp, nn.QuantizeOp])
+    _made: dict[nn.QuantizeOp, SSAValue] = field(default_factory=dict[nn.QuantizeOp, SSAValue])
+
+    @staticmethod
+    def of(operations: Iterable[nn.QuantizeOp]) -> Quantizer:
+        """Finds the equal ones among quantizations, given in program order."""
+        quantizer, seen = Quantizer(), dict[tuple[SSAValue, nn.QParamsAttr], nn.QuantizeOp]()
+        for op in operations:
+            quantizer._first[op] = seen.setdefault((op.input, op.qparams), op)
+        return quantizer
+
+    def quantized(self, op: nn.QuantizeOp) -> SSAValue:
+        """The int8 value that AscendQuant gives for a per-tensor quantization. Raises VerifyException as its verifier."""
+        first = self._first[op]
+        if first not in self._made:
+            params = first.qparams.data
+            with np.errstate(over="ignore"):  # an infinite reciprocal is refused by the verifier
+                reciprocal = np.float32(1) / np.float32(params.scales())
+            quant = ascend.AscendQuantOp.make(
+                first.input,
+                scale=reciprocal,
+                offset=int(params.zero_points()),
+                origin=first.origin,
+                location=first.location,
+                name=first.result.name_hint,
+            )
+            Rewriter.insert_op(quant, InsertPoint.before(first))
+            self._made[first] = quant.y
+        return self._made[first]
+
+    def activation(self, dequantize: nn.DequantizeOp) -> Activation:
+        """The integers behind a dequantized activation. Raises NotLowered where AscendQuant cannot give them."""
+        params, source = dequantize.qparams.data, dequantize.input
+        if not isinstance(source, OpResult) or not isinstance(source.op, nn.QuantizeOp):
+            raise NotLowered("quantize-before", "its activation comes as integers, not from a quantize")
+        require(params.storage == i8, "int8-activation", f"its activation is {params.storage}, not i8")
+        require(params.axis is None, "per-tensor-activation", "AscendQuant has one scale for the whole tensor")
+        quantize = source.op
+        require(quantize.qparams == dequantize.qparams, "equal-parameters", "its quantize and dequantize differ")
+        element = element_of(quantize.input)
+        require(element in F, "float-type", f"AscendQuant takes {' or '.join(map(str, F))}, not {element}")
+        return Activation(self.quantized(quantize), np.float32(params.scales()), int(params.zero_points()))
+
+
+def weight_of(value: SSAValue) -> Weight:
+    """The int8 constant behind a dequantized weight. Raises NotLowered where there is none."""
+    if (dequantize := dequantize_of(value)) is None:
+        raise NotLowered("int8-weight", "its weight is not quantized")
+    params = dequantize.qparams.data
+    require(params.storage == i8, "int8-weight", f"its weight is {params.storage}, not i8")
+    require(nn.constant_of(dequantize.input) is not None, "constant-weight", "its weight is computed at run time")
+    require(not params.zero_points().any(), "symmetric-weight", "its weight has zero points that are not 0")
+    return Weight(dequantize.input, params.scales(), params.axis)
+
+
+def dequantization_scale(activation: Activation, weight: Weight) -> Array:
+    """`float32(s_x) * float32(s_w)` in float32: shape [] or [channels]. Raises NotLowered for one out of range."""
+    with np.errstate(over="ignore", under="ignore"):
+        scales = np.asarray(activation.scale * weight.scales)
+    require(in_range(scales), "scale-range", "activation scale times weight scale leaves the normal range of float32")
+    return scales
+
+
+def in_range(scales: Array) -> bool:
+    """Whether all of these are normal float32 numbers."""
+    limits = np.finfo(np.float32)
+    return bool(np.all((scales >= limits.tiny) & (scales <= limits.max)))
+
+
+def bias_of(value: SSAValue | None, scales: Array) -> Bias:
+    """The bias of an operation whose accumulators have these scales. Raises NotLowered for an integer one with others."""
+    if (dequantize := dequantize_of(value)) is None:
+        return Bias(None, value)
+    params = dequantize.qparams.data
+    require(params.storage == i32, "int32-bias", f"its bias is {params.storage}, not i32")
+    require(nn.constant_of(dequantize.input) is not None, "constant-bias", "its bias is computed at run time")
+    require(not params.zero_points().any(), "symmetric-bias", "its bias has zero points that are not 0")
+    equal = bool(np.all(params.scales() == scales))
+    require(equal, "bias-scale", "the scale of its bias is not the one of activation times weight")
+    return Bias(dequantize.input, None)
+
+
+def dequantized(build: Builder, accumulator: SSAValue, scales: Array, name: str | None = None) -> SSAValue:
+    """AscendDequant of an accumulator to the source operation's element type; scales of shape [1], [C] or of full rank."""
+    constant = build.constant(np.asarray(scales, np.float32), f"{build.hint}_deq_scale")
+    dtype = data_type_number(element_of(build.op.results[0]))
+    return build.add(ascend.AscendDequantOp, accumulator, constant, dtype=dtype, name=name).y

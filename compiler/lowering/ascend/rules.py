@@ -1,0 +1,122 @@
+"""The tables of lowering rules, and the builder that rules write through.
+
+A rule takes the builder and an `nn` operation, builds `ascend` operations before it and returns the values that replace its
+results. It raises `NotLowered` where a condition does not hold; a VerifyException of an operation that it makes means a
+constraint of Ascend IR. Either way what it has built so far is taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from xdsl.dialects.builtin import LocationAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialects import nn
+from ...dialects.ascend import AscendOp
+from ...dialects.nn import ConstantOp, NNOp
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class NotLowered(Exception):
+    """A condition of a rule does not hold: its name, and the reason as one sentence."""
+
+    def __init__(self, rule: str, reason: str):
+        super().__init__(reason)
+        self.rule = rule
+        self.reason = reason
+
+
+def require(holds: bool, rule: str, reason: str) -> None:
+    if not holds:
+        raise NotLowered(rule, reason)
+
+
+_Made = TypeVar("_Made", bound=AscendOp)
+_Op = TypeVar("_Op", bound=NNOp)
+
+
+class Builder:
+    """Builds operations before one `nn` operation, with its location and origin; remembers them to take them back."""
+
+    def __init__(self, op: NNOp):
+        self.op = op
+        self.made: list[Operation] = []
+
+    @property
+    def hint(self) -> str:
+        """What the first result is called."""
+        return self.op.results[0].name_hint or self.op.name.partition(".")[2]
+
+    def add(
+        self,
+        kind: type[_Made],
+        *operands: SSAValue | Sequence[SSAValue] | None,
+        name: str | None = None,
+        **properties: Any,
+    ) -> _Made:
+        """An operation with the source operation's location and origin, its result called `name` (default: as the source's)."""
+        hint = self.op.results[0].name_hint if name is None else name
+        made = kind.make(*operands, origin=self.op.origin, location=self.op.location, name=hint, **properties)
+        self._insert(made)
+        return made
+
+    def constant(self, array: Array, key: str, location: LocationAttr | None = None) -> SSAValue:
+        constant = ConstantOp.of(array, key, location or self.op.location)
+        self._insert(constant)
+        return constant.result
+
+    def ints(self, values: Sequence[int], what: str) -> SSAValue:
+        """An index operand: a constant of int64, rank 1."""
+        return self.constant(np.array(list(values), np.int64), f"{self.hint}_{what}")
+
+    def index(self, value: int, what: str) -> SSAValue:
+        """An index operand of rank 0."""
+        return self.constant(np.array(value, np.int64), f"{self.hint}_{what}")
+
+    def _insert(self, op: Operation) -> None:
+        Rewriter.insert_op(op, InsertPoint.before(self.op))
+        self.made.append(op)
+
+    def take_back(self) -> None:
+        for op in reversed(self.made):
+            op.detach()
+            op.erase()
+        self.made.clear()
+
+
+Rule = Callable[[Builder, Any], Sequence[SSAValue]]
+
+RULES: dict[type[NNOp], Rule] = {}
+"""How operations become `ascend` operations on the values as they stand."""
+
+
+def lowers(*kinds: type[_Op]) -> Callable[[Callable[[Builder, _Op], Sequence[SSAValue]]], Rule]:
+    """Registers a rule for these operation classes."""
+
+    def register(rule: Callable[[Builder, _Op], Sequence[SSAValue]]) -> Rule:
+        RULES.update(dict.fromkeys(kinds, rule))
+        return rule
+
+    return register
+
+
+def lowers_each(table: Mapping[type[NNOp], type[AscendOp]]) -> None:
+    """Registers operations with the same operands in the same order, and no properties."""
+
+    def rule_for(kind: type[AscendOp]) -> Rule:
+        return lambda build, op: build.add(kind, *op.operands).results
+
+    RULES.update({source: rule_for(kind) for source, kind in table.items()})
+
+
+def array_of(value: SSAValue, what: str) -> Array:
+    """The numbers of an operand that has to be constant. Raises NotLowered."""
+    array = nn.array_of(value)
+    if array is None:
+        raise NotLowered(f"constant-{what}", f"its {what} is computed at run time")
+    return array
