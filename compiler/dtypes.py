@@ -74,6 +74,11 @@ def numpy_dtype(element: Attribute) -> np.dtype[Any]:
     return dtype_named(row.numpy)
 
 
+def has_numpy_dtype(element: Attribute) -> bool:
+    """Whether arrays of an MLIR element type exist."""
+    return element in _BY_MLIR
+
+
 def dtype_named(name: str) -> np.dtype[Any]:
     """The numpy dtype called `name`, with bfloat16 and the 4-bit integers taken from ml_dtypes."""
     import numpy as np

@@ -8,64 +8,46 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from enum import Enum
-from functools import cache
 from typing import Any, ClassVar, Self, cast
 
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    FloatAttr,
-    FunctionType,
-    IntegerAttr,
-    LocationAttr,
-    StringAttr,
-    TensorType,
-    UnitAttr,
-    f32,
-    f64,
-    i1,
-    i64,
+from xdsl.dialects.builtin import FunctionType, LocationAttr, TensorType, f32
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import (
+    AttrConstraint,
+    IRDLOperation,
+    OptOperandDef,
+    VarOperandDef,
+    VarResultDef,
+    base,
+    opt_prop_def,
+    traits_def,
 )
-from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, SSAValue
-from xdsl.irdl import AttrConstraint, IRDLOperation, OptOperandDef, VarOperandDef, base, opt_prop_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ...text import parse_text
-from .attributes import OriginAttr, RealsAttr
-from .numbers import f32_text, f64_text, parse_f32, parse_f64
+from .attributes import OriginAttr
+from .properties import (
+    BOOL,
+    DOUBLE,
+    FLAG,
+    INT,
+    INTS,
+    REAL,
+    TEXT,
+    attribute_of,
+    double,
+    integer,
+    ints,
+    parse_properties,
+    print_properties,
+    real,
+)
 from .shapes import compatible
 
-ANY_TENSOR: AttrConstraint[Tensor] = cast(AttrConstraint[Tensor], base(TensorType))
-INTS: AttrConstraint[DenseArrayBase[Any]] = cast(AttrConstraint[DenseArrayBase[Any]], DenseArrayBase.constr(i64))
-INT: AttrConstraint[IntegerAttr[Any]] = cast(AttrConstraint[IntegerAttr[Any]], base(IntegerAttr))
-BOOL: AttrConstraint[IntegerAttr[Any]] = cast(AttrConstraint[IntegerAttr[Any]], IntegerAttr.constr(i1))
-"""`true` or `false` in the text, for a property with a default of i1."""
-REAL: AttrConstraint[FloatAttr[Any]] = cast(AttrConstraint[FloatAttr[Any]], base(FloatAttr))
-FLAG: AttrConstraint[UnitAttr] = base(UnitAttr)
-TEXT: AttrConstraint[StringAttr] = base(StringAttr)
-
-
-def integer(value: int) -> IntegerAttr[Any]:
-    return IntegerAttr(value, i64)
-
-
-def real(value: float) -> FloatAttr[Any]:
-    """A float32 property value (ONNX's and TensorFlow's attributes are float32)."""
-    return FloatAttr(value, f32)
-
-
-def double(value: float) -> FloatAttr[Any]:
-    return FloatAttr(value, f64)
-
-
-def ints(value: DenseArrayBase[Any] | None, default: Sequence[int] = ()) -> tuple[int, ...]:
-    """The numbers of a list property, `default` where it is absent."""
-    return tuple(default) if value is None else tuple(value.get_values())
+ANY_TENSOR: AttrConstraint[Tensor] = base(TensorType)
 
 
 class NNOp(IRDLOperation, ABC):
@@ -77,8 +59,6 @@ class NNOp(IRDLOperation, ABC):
 
     KEYWORDS: ClassVar[Mapping[str, str]] = {}
     """The words that stand for properties in the text where these are not the properties' names."""
-    DOUBLES: ClassVar[frozenset[str]] = frozenset()
-    """The number properties that are float64; the others are float32."""
 
     @abstractmethod
     def infer(self) -> Sequence[Tensor]:
@@ -115,18 +95,15 @@ class NNOp(IRDLOperation, ABC):
         definition = cls.get_irdl_definition()
         given: list[Any] = [*operands, *[None] * (len(definition.operands) - len(operands))]
         attributes = {key: attribute_of(cls, key, value) for key, value in properties.items()}
-        count = cls.result_count(attributes)
-        placeholder: list[Any] = [_PLACEHOLDER] * count
-        wanted = placeholder if result_types is None else list(result_types)
-        variadic = len(definition.results) == 1 and count != 1
-        op = cls(operands=given, result_types=[wanted] if variadic else wanted, properties=attributes)
+        types = [_PLACEHOLDER] * cls.result_count(attributes) if result_types is None else result_types
+        op = cls(operands=given, result_types=cls._grouped(types), properties=attributes)
         if result_types is None:
             try:
-                types = op.infer()
+                inferred = op.infer()
             except VerifyException:
                 op.drop_all_references()  # what was not built uses nothing
                 raise
-            for result, type_ in zip(op.results, types, strict=True):
+            for result, type_ in zip(op.results, inferred, strict=True):
                 set_type(result, type_)
         if location is not None:
             op.location = location
@@ -154,17 +131,21 @@ class NNOp(IRDLOperation, ABC):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
+        start = parser.pos
         operands = parser.parse_optional_undelimited_comma_separated_list(
             parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
         )
+        operands = operands or []
+        if not _fits(cls, len(operands)):
+            parser.raise_error(f"{len(operands)} operands do not fit '{cls.name}'", start, parser.pos)
         properties = parse_properties(cls, parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         start = parser.pos
-        types = _parse_types(parser, len(operands or ()), cls.result_count(properties))
-        if len(types.inputs) != len(operands or ()):
-            parser.raise_error(f"{len(types.inputs)} operand types for {len(operands or ())} operands", start)
-        values = [parser.resolve_operand(o, t) for o, t in zip(operands or (), types.inputs, strict=True)]
+        types = _parse_types(parser, len(operands), cls.result_count(properties))
+        if len(types.inputs) != len(operands):
+            parser.raise_error(f"{len(types.inputs)} types for {len(operands)} operands", start, parser.pos)
+        values = [parser.resolve_operand(o, t) for o, t in zip(operands, types.inputs, strict=True)]
         return cls.from_parts(values, list(types.outputs), properties, attributes)
 
     @classmethod
@@ -176,23 +157,29 @@ class NNOp(IRDLOperation, ABC):
         attributes: dict[str, Attribute],
     ) -> Self:
         """Build from a flat list of operands: optional ones are the last, at most one is variadic."""
-        definition = cls.get_irdl_definition()
+        definitions = cls.get_irdl_definition().operands
         groups: list[Any] = []
         rest = list(operands)
-        for i, (_, operand) in enumerate(definition.operands):
-            following = len(definition.operands) - i - 1
-            if isinstance(operand, OptOperandDef):
-                groups.append(rest.pop(0) if rest else None)
-            elif isinstance(operand, VarOperandDef):
-                size = len(rest) - following
+        for i, (_, definition) in enumerate(definitions):
+            if isinstance(definition, VarOperandDef) and not isinstance(definition, OptOperandDef):
+                size = len(rest) - (len(definitions) - i - 1)
                 groups.append(rest[:size])
                 del rest[:size]
             else:
                 groups.append(rest.pop(0) if rest else None)
-        groups += rest
-        variadic = len(definition.results) == 1 and len(result_types) != 1
-        types: list[Any] = [list(result_types)] if variadic else list(result_types)
-        return cls(operands=groups, result_types=types, properties=properties, attributes=attributes)
+        return cls(
+            operands=groups,
+            result_types=cls._grouped(result_types),
+            properties=properties,
+            attributes=attributes,
+        )
+
+    @classmethod
+    def _grouped(cls, result_types: Sequence[Attribute]) -> list[Any]:
+        """Result types as xDSL wants them: those of a variadic result are a list in the list."""
+        definitions = cls.get_irdl_definition().results
+        variadic = len(definitions) == 1 and isinstance(definitions[0][1], VarResultDef)
+        return [list(result_types)] if variadic else list(result_types)
 
     def print(self, printer: Printer) -> None:
         if self.operands:
@@ -214,7 +201,7 @@ _PLACEHOLDER = TensorType(f32, ())
 
 def set_type(value: SSAValue, type_: Attribute) -> None:
     """Refine the type of a value in place; its uses see the new type."""
-    value._type = type_  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    value._type = type_  # pyright: ignore[reportPrivateUsage]
 
 
 def name_hint(name: str) -> str | None:
@@ -224,141 +211,12 @@ def name_hint(name: str) -> str | None:
     return hint if SSAValue.is_valid_name(hint) else None
 
 
-def attribute_of(op: type[IRDLOperation], name: str, value: Any) -> Attribute | None:
-    """The attribute for a Python value of property `name`; None for absent."""
-    if value is None or isinstance(value, Attribute):
-        return cast("Attribute | None", value)
-    if (kind := _kinds(op).get(name)) is None:
-        raise ValueError(f"{op.name} has no property {name}")
-    if kind is UnitAttr:
-        return UnitAttr() if value else None
-    if kind is DenseArrayBase:
-        return DenseArrayBase.from_list(i64, [int(v) for v in value])
-    if kind is IntegerAttr:
-        return IntegerAttr.from_bool(bool(value)) if _is_bool(op, name) else integer(int(value))
-    if kind is FloatAttr:
-        return FloatAttr(float(value), _float_type(op, name))
-    if kind is StringAttr:
-        return StringAttr(value)
-    if kind is RealsAttr:
-        return RealsAttr(tuple(float(v) for v in value))
-    if issubclass(kind, EnumAttribute):
-        return cast(Any, kind)(kind.enum_type(value))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    raise TypeError(f"{op.name}: property {name} takes an attribute, not {value!r}")
-
-
-@cache
-def _kinds(op: type[IRDLOperation]) -> dict[str, type[Attribute]]:
-    """The attribute class of each property."""
-    kinds: dict[str, type[Attribute]] = {}
-    for name, definition in op.get_irdl_definition().properties.items():
-        bases = definition.constr.get_bases()
-        if bases is None or len(bases) != 1:
-            raise TypeError(f"{op.name}: property {name} is of no single class")
-        kinds[name] = next(iter(bases))
-    return kinds
-
-
-def _default(op: type[IRDLOperation], name: str) -> Attribute | None:
-    return op.get_irdl_definition().properties[name].default_value
-
-
-def _is_bool(op: type[IRDLOperation], name: str) -> bool:
-    default = _default(op, name)
-    return isinstance(default, IntegerAttr) and cast("IntegerAttr[Any]", default).type == i1
-
-
-def _float_type(op: type[IRDLOperation], name: str) -> Any:
-    """float64 for the properties that a class lists in `doubles`, else float32."""
-    return f64 if issubclass(op, NNOp) and name in op.DOUBLES else f32
-
-
-def parse_properties(op: type[IRDLOperation], parser: Parser) -> dict[str, Attribute | None]:
-    """Keywords and values up to the first word that names no property."""
-    kinds = _kinds(op)
-    keywords = {_keyword(op, name): name for name in kinds}
-    properties: dict[str, Attribute | None] = {}
-    while (word := parser.parse_optional_keyword_in(keywords)) is not None:
-        name = keywords[word]
-        if name in properties:
-            parser.raise_error(f"'{word}' is given twice")
-        properties[name] = _parse_value(op, name, kinds[name], parser)
-    return properties
-
-
-@cache
-def _keyword(op: type[IRDLOperation], name: str) -> str:
-    if name == "origin":
-        return "from"
-    return op.KEYWORDS.get(name, name) if issubclass(op, NNOp) else name
-
-
-def _parse_value(op: type[IRDLOperation], name: str, kind: type[Attribute], parser: Parser) -> Attribute:
-    if kind is UnitAttr:
-        return UnitAttr()
-    if kind is DenseArrayBase:
-        values = parser.parse_comma_separated_list(
-            parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_boolean=False)
-        )
-        return DenseArrayBase.from_list(i64, values)
-    if kind is IntegerAttr:
-        if _is_bool(op, name):
-            return IntegerAttr.from_bool(parser.parse_boolean())
-        return integer(parser.parse_integer(allow_boolean=False))
-    if kind is FloatAttr:
-        type_ = _float_type(op, name)
-        return FloatAttr(parse_f64(parser) if type_ == f64 else parse_f32(parser), type_)
-    if kind is StringAttr:
-        return StringAttr(parse_text(parser, name))
-    if issubclass(kind, EnumAttribute):
-        enum = cast("type[Enum]", kind.enum_type)  # pyright: ignore[reportUnknownMemberType]
-        return cast(Any, kind)(parser.parse_str_enum(cast(Any, enum)))
-    if issubclass(kind, ParametrizedAttribute) and kind.name.startswith(("nn.", "ascend.")):
-        return kind.new(kind.parse_parameters(parser))
-    if issubclass(kind, Data) and kind.name.startswith(("nn.", "ascend.")):
-        return cast("type[Data[Any]]", kind).new(cast("type[Data[Any]]", kind).parse_parameter(parser))
-    return parser.parse_attribute()
-
-
-def print_properties(op: IRDLOperation, printer: Printer) -> None:
-    cls = type(op)
-    for name in _order(cls):
-        value = op.properties.get(name)
-        if value is None or value == _default(cls, name):
-            continue
-        printer.print_string(f" {_keyword(cls, name)}")
-        _print_value(value, printer)
-
-
-@cache
-def _order(op: type[IRDLOperation]) -> tuple[str, ...]:
-    """The class's own order, with `origin` last."""
-    names = [name for name in _kinds(op) if name != "origin"]
-    return (*names, "origin") if "origin" in _kinds(op) else tuple(names)
-
-
-def _print_value(value: Attribute, printer: Printer) -> None:
-    if isinstance(value, UnitAttr):
-        return
-    printer.print_string(" ")
-    match value:
-        case DenseArrayBase():
-            printer.print_string(f"[{', '.join(str(v) for v in value.get_values())}]")  # pyright: ignore[reportUnknownVariableType]
-        case IntegerAttr():
-            printer.print_string(str(bool(value.value.data)).lower() if value.type == i1 else str(value.value.data))
-        case FloatAttr():
-            text = f64_text if value.type == f64 else f32_text
-            printer.print_string(text(value.value.data))
-        case StringAttr():
-            printer.print_string_literal(value.data)
-        case EnumAttribute():
-            printer.print_string(str(cast(Any, value).data.value))
-        case ParametrizedAttribute() if value.name.startswith(("nn.", "ascend.")):
-            value.print_parameters(printer)
-        case Data() if value.name.startswith(("nn.", "ascend.")):
-            cast("Data[Any]", value).print_parameter(printer)
-        case _:
-            printer.print_attribute(value)
+def _fits(op: type[NNOp], count: int) -> bool:
+    """Whether an operation may have this many operands."""
+    definitions = [definition for _, definition in op.get_irdl_definition().operands]
+    least = sum(not isinstance(d, VarOperandDef) for d in definitions)
+    unlimited = any(isinstance(d, VarOperandDef) and not isinstance(d, OptOperandDef) for d in definitions)
+    return count >= least and (unlimited or count <= len(definitions))
 
 
 def _parse_types(parser: Parser, operands: int, results: int) -> FunctionType:
@@ -372,6 +230,7 @@ def _parse_types(parser: Parser, operands: int, results: int) -> FunctionType:
 __all__ = [
     "ANY_TENSOR",
     "BOOL",
+    "DOUBLE",
     "FLAG",
     "INT",
     "INTS",

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, LocationAttr, TensorType
-from xdsl.ir import Attribute, OpResult, SSAValue
+from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, IntegerType, LocationAttr, TensorType
+from xdsl.ir import OpResult, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, prop_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor, element_type, numpy_dtype
-from ...text import print_dense
-from ...weights import Weight
+from ...diagnostics import op_error
+from ...dtypes import Tensor, element_type, has_numpy_dtype, numpy_dtype
+from ...text import Dense, print_dense
+from ...weights import Weight, WeightError
 from .arrays import External, ExternalAttr
 from .base import ANY_TENSOR, name_hint
+from .shapes import element_of, static, tensor_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,17 +47,15 @@ class ConstantOp(IRDLOperation):
 
     traits = traits_def(Pure(), ConstantLike())
 
-    def __init__(self, value: DenseIntOrFPElementsAttr | ExternalAttr):
+    def __init__(self, value: Dense | ExternalAttr):
         super().__init__(properties={"value": value}, result_types=[value.type])
 
     @staticmethod
     def of(array: Array, key: str, location: LocationAttr | None = None) -> ConstantOp:
         """A constant that holds `array` (not copied when large, so not to be written to); `key` names it in the side file."""
         type_ = cast(Tensor, TensorType(element_type(array.dtype), array.shape))
-        value: DenseIntOrFPElementsAttr | ExternalAttr
+        value: Dense | ExternalAttr
         if 0 < array.size <= INLINE_ELEMENTS:
-            from xdsl.dialects.builtin import BytesAttr
-
             value = DenseIntOrFPElementsAttr(cast(Any, type_), BytesAttr(array.tobytes()))
         else:
             value = ExternalAttr(External(Weight(key, array=array), type_))
@@ -74,36 +74,42 @@ class ConstantOp(IRDLOperation):
 
     @property
     def array(self) -> Array:
-        """The values, read-only. Raises WeightError when an array cannot be read."""
+        """The values, read-only. Raises CompileError, located here, when an array cannot be read."""
         if isinstance(self.value, ExternalAttr):
-            return self.value.array
+            try:
+                return self.value.array
+            except WeightError as e:
+                raise op_error(self, str(e)) from None
         import numpy as np
 
-        value = cast(Any, self.value)
-        dtype = numpy_dtype(cast(Attribute, value.get_element_type()))
-        return np.frombuffer(cast(bytes, value.data.data), dtype).reshape(cast("tuple[int, ...]", value.get_shape()))
+        return np.frombuffer(self.value.data.data, numpy_dtype(self.value.get_element_type())).reshape(
+            self.value.get_shape()
+        )
 
     def verify_(self) -> None:
         super().verify_()
         if self.value.type != self.result.type:
             raise VerifyException(f"holds {self.value.type}, its result is {self.result.type}")
-        if any(d < 0 for d in cast(Tensor, self.result.type).get_shape()):
+        type_ = tensor_of(self.result)
+        if not static(type_.get_shape()):
             raise VerifyException("a constant has no unknown sizes")
+        if not has_numpy_dtype(type_.element_type):
+            raise VerifyException(f"there are no arrays of {type_.element_type}")
 
     @classmethod
     def parse(cls, parser: Parser) -> ConstantOp:
         start = parser.pos
         value = parser.parse_attribute()
         if not isinstance(value, DenseIntOrFPElementsAttr | ExternalAttr):
-            parser.raise_error("dense or #nn.external expected", start)
-        op = ConstantOp(cast("DenseIntOrFPElementsAttr | ExternalAttr", value))
+            parser.raise_error("dense or #nn.external expected", start, parser.pos)
+        op = ConstantOp(cast("Dense | ExternalAttr", value))
         op.attributes.update(parser.parse_optional_attr_dict())
         return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         if isinstance(self.value, DenseIntOrFPElementsAttr):
-            print_dense(printer, cast(DenseIntOrFPElementsAttr, self.value))
+            print_dense(printer, self.value)
         else:
             printer.print_attribute(self.value)
         if self.attributes:
@@ -126,8 +132,8 @@ def array_of(value: SSAValue | None) -> Array | None:
 def constant_ints(value: SSAValue) -> tuple[int, ...] | None:
     """A constant of integers, flattened, without numpy; None when the value is computed at run time."""
     constant = constant_of(value)
-    if constant is None or not isinstance(cast(Tensor, constant.result.type).element_type, IntegerType):
+    if constant is None or not isinstance(element_of(constant.result), IntegerType):
         return None
     if isinstance(constant.value, DenseIntOrFPElementsAttr):
-        return tuple(int(v) for v in cast(Sequence[int], cast(Any, constant.value).get_values()))
+        return tuple(cast("Sequence[int]", constant.value.get_values()))
     return tuple(int(v) for v in constant.array.reshape(-1))

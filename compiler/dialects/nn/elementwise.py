@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, i1
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
@@ -11,7 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
 from .attributes import PredicateAttr
-from .base import ANY_TENSOR, FLAG, REAL, NNOp, real
+from .base import ANY_TENSOR, DOUBLE, FLAG, REAL, NNOp, real
 from .shapes import broadcast, element_of, merge_shape, same_element, shape_of, tensor, tensor_of
 
 
@@ -45,10 +44,8 @@ class ClipOp(UnaryOp):
 
     name = "nn.clip"
 
-    DOUBLES: ClassVar[frozenset[str]] = frozenset({"min", "max"})
-
-    min = opt_prop_def(REAL)
-    max = opt_prop_def(REAL)
+    min = opt_prop_def(DOUBLE)
+    max = opt_prop_def(DOUBLE)
 
     @property
     def bounds(self) -> tuple[float, float]:

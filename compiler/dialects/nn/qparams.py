@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerType, TensorType, f32
-from xdsl.ir import Attribute, Data
-from xdsl.irdl import irdl_attr_definition
+from xdsl.ir import Data
+from xdsl.irdl import base, irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -107,8 +107,8 @@ class QParamsAttr(Data[QParams]):
     def parse_parameter(cls, parser: AttrParser) -> QParams:
         with parser.in_angle_brackets():
             start = parser.pos
-            storage = cast(Attribute, parser.parse_type())
-            if not isinstance(storage, IntegerType):
+            storage = parser.parse_type()
+            if not _INTEGER.verifies(storage):
                 parser.raise_error("integer type expected", start, parser.pos)
             parser.parse_punctuation(",")
             parser.parse_keyword("scale")
@@ -154,6 +154,7 @@ class QParamsAttr(Data[QParams]):
             raise VerifyException(f"zero points must lie in [{low}, {high}]")
 
 
+_INTEGER = base(IntegerType)
 _SCALES: Tensor = TensorType(f32, (DYNAMIC_INDEX,))
 
 

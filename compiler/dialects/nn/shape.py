@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Attribute, SSAValue
@@ -34,7 +33,7 @@ from .attributes import (
     ResizeMode,
     ResizeModeAttr,
 )
-from .base import ANY_TENSOR, FLAG, INT, INTS, REAL, NNOp, double, integer, ints, real
+from .base import ANY_TENSOR, DOUBLE, FLAG, INT, INTS, REAL, NNOp, double, integer, ints, real
 from .constant import constant_ints
 from .shapes import (
     DYNAMIC,
@@ -351,12 +350,10 @@ class PadOp(NNOp):
 
     name = "nn.pad"
 
-    DOUBLES: ClassVar[frozenset[str]] = frozenset({"value"})
-
     input = operand_def(ANY_TENSOR)
     pads = prop_def(INTS)
     mode = prop_def(PadModeAttr, default_value=PadModeAttr(PadMode.CONSTANT))
-    value = prop_def(REAL, default_value=double(0.0))
+    value = prop_def(DOUBLE, default_value=double(0.0))
     result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:

@@ -19,9 +19,10 @@ Shape = tuple[int, ...]
 
 def tensor_of(value: SSAValue) -> Tensor:
     """The tensor type of a value. Raises VerifyException for anything else."""
-    if not isinstance(value.type, TensorType):
-        raise VerifyException(f"expected a ranked tensor, got {value.type}")
-    return cast(Tensor, value.type)
+    type_ = value.type
+    if not isinstance(type_, TensorType):
+        raise VerifyException(f"expected a ranked tensor, got {type_}")
+    return cast(Tensor, type_)
 
 
 def shape_of(value: SSAValue) -> Shape:

@@ -1,0 +1,187 @@
+"""Properties: the attribute that a Python value becomes, and how it reads as keyword and value in the text.
+
+One table, `SYNTAXES`, gives the kinds of property; the rest follow from their attribute's class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple, cast
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    UnitAttr,
+    f32,
+    f64,
+    i1,
+    i64,
+)
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, BuiltinAttribute, Data, ParametrizedAttribute
+from xdsl.irdl import AttrConstraint, IRDLOperation, base
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.str_enum import StrEnum
+
+from ...text import parse_text
+from .numbers import f32_text, f64_text, parse_f32, parse_f64
+
+INTS: AttrConstraint[DenseArrayBase[Any]] = cast("AttrConstraint[DenseArrayBase[Any]]", DenseArrayBase.constr(i64))
+INT: AttrConstraint[IntegerAttr[Any]] = cast("AttrConstraint[IntegerAttr[Any]]", IntegerAttr.constr(i64))
+BOOL: AttrConstraint[IntegerAttr[Any]] = cast("AttrConstraint[IntegerAttr[Any]]", IntegerAttr.constr(i1))
+"""`true` or `false` in the text, for a property with a default."""
+REAL: AttrConstraint[FloatAttr[Any]] = cast("AttrConstraint[FloatAttr[Any]]", FloatAttr.constr(f32))
+"""A float32, as ONNX's and TensorFlow's attributes are."""
+DOUBLE: AttrConstraint[FloatAttr[Any]] = cast("AttrConstraint[FloatAttr[Any]]", FloatAttr.constr(f64))
+FLAG: AttrConstraint[UnitAttr] = base(UnitAttr)
+"""True when present: a keyword without a value."""
+TEXT: AttrConstraint[StringAttr] = base(StringAttr)
+
+
+def integer(value: int) -> IntegerAttr[Any]:
+    return IntegerAttr(int(value), i64)
+
+
+def boolean(value: object) -> IntegerAttr[Any]:
+    return IntegerAttr.from_bool(bool(value))
+
+
+def real(value: float) -> FloatAttr[Any]:
+    return FloatAttr(float(value), f32)
+
+
+def double(value: float) -> FloatAttr[Any]:
+    return FloatAttr(float(value), f64)
+
+
+def int_list(values: Sequence[int]) -> DenseArrayBase[Any]:
+    return DenseArrayBase.from_list(i64, [int(v) for v in values])
+
+
+def ints(value: DenseArrayBase[Any] | None, default: Sequence[int] = ()) -> tuple[int, ...]:
+    """The numbers of a list property, `default` where it is absent."""
+    return tuple(default) if value is None else tuple(value.get_values())
+
+
+@dataclass(frozen=True)
+class Syntax:
+    """How a kind of property is made from a Python value, read, and printed."""
+
+    make: Callable[[Any], Attribute | None]
+    parse: Callable[[Parser], Attribute]
+    print: Callable[[Any, Printer], None]
+
+
+def _number(parser: Parser) -> int:
+    return parser.parse_integer(allow_boolean=False)
+
+
+def _numbers(parser: Parser) -> Sequence[int]:
+    return parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _number(parser))
+
+
+def _as(text: Callable[[Any], str]) -> Callable[[Any, Printer], None]:
+    return lambda value, printer: printer.print_string(text(value))
+
+
+SYNTAXES: dict[AttrConstraint[Any], Syntax] = {
+    INTS: Syntax(int_list, lambda p: int_list(_numbers(p)), _as(lambda v: str(list(ints(v))))),
+    INT: Syntax(integer, lambda p: integer(_number(p)), _as(lambda v: str(v.value.data))),
+    BOOL: Syntax(boolean, lambda p: boolean(p.parse_boolean()), _as(lambda v: "true" if v.value.data else "false")),
+    REAL: Syntax(real, lambda p: real(parse_f32(p)), _as(lambda v: f32_text(v.value.data))),
+    DOUBLE: Syntax(double, lambda p: double(parse_f64(p)), _as(lambda v: f64_text(v.value.data))),
+    FLAG: Syntax(lambda v: UnitAttr() if v else None, lambda _: UnitAttr(), lambda _, __: None),
+    TEXT: Syntax(StringAttr, lambda p: StringAttr(parse_text(p, "text")), lambda v, p: p.print_string_literal(v.data)),
+}
+
+
+def _syntax(constraint: AttrConstraint[Any]) -> Syntax:
+    """By constraint, else by the class of attribute."""
+    if constraint in SYNTAXES:
+        return SYNTAXES[constraint]
+    classes = constraint.get_bases() or set[type[Attribute]]()
+    cls = next(iter(classes)) if len(classes) == 1 else Attribute
+    if issubclass(cls, EnumAttribute):
+        return _words(cls)
+    if issubclass(cls, Data | ParametrizedAttribute) and not issubclass(cls, BuiltinAttribute):
+        return _own(cls)
+    return Syntax(_refuse, lambda p: p.parse_attribute(), lambda v, p: p.print_attribute(v))
+
+
+def _words(cls: Any) -> Syntax:
+    """An attribute of ours that is one of several words."""
+    words: type[StrEnum] = cls.enum_type
+    return Syntax(lambda v: cls(words(v)), lambda p: cls(p.parse_str_enum(words)), _as(lambda v: str(v.data.value)))
+
+
+def _own(cls: Any) -> Syntax:
+    """Any other attribute of ours: prints without its name (`from <onnx, ...>`, not `from #nn.origin<...>`)."""
+    if issubclass(cls, Data):
+        return _own_data(cls)
+    return Syntax(_refuse, lambda p: cls.new(cls.parse_parameters(p)), lambda v, p: v.print_parameters(p))
+
+
+def _own_data(cls: Any) -> Syntax:
+    return Syntax(cls, lambda p: cls.new(cls.parse_parameter(p)), lambda v, p: v.print_parameter(p))
+
+
+def _refuse(value: object) -> Attribute:
+    raise TypeError(f"an attribute is needed, not {value!r}")
+
+
+class Property(NamedTuple):
+    name: str
+    keyword: str
+    default: Attribute | None
+    syntax: Syntax
+
+
+@cache
+def properties_of(op: type[IRDLOperation]) -> dict[str, Property]:
+    """The properties of an operation in the order of its class, `origin` last."""
+    words: dict[str, str] = {"origin": "from", **getattr(op, "KEYWORDS", {})}
+    definitions = sorted(op.get_irdl_definition().properties.items(), key=lambda item: item[0] == "origin")
+    return {
+        name: Property(name, words.get(name, name), definition.default_value, _syntax(definition.constr))
+        for name, definition in definitions
+    }
+
+
+def attribute_of(op: type[IRDLOperation], name: str, value: Any) -> Attribute | None:
+    """The attribute for a Python value of property `name`; None for absent."""
+    if value is None or isinstance(value, Attribute):
+        return value
+    if (known := properties_of(op).get(name)) is None:
+        raise ValueError(f"{op.name} has no property {name}")
+    return known.syntax.make(value)
+
+
+def parse_properties(op: type[IRDLOperation], parser: Parser) -> dict[str, Attribute | None]:
+    """Keywords and values up to the first word that is the keyword of no property."""
+    known = {each.keyword: each for each in properties_of(op).values()}
+    properties: dict[str, Attribute | None] = {}
+    start = parser.pos
+    while (word := parser.parse_optional_keyword_in(known)) is not None:
+        name, _, _, syntax = known[word]
+        if name in properties:
+            parser.raise_error(f"'{word}' is given twice", start, parser.pos)
+        properties[name] = syntax.parse(parser)
+        start = parser.pos
+    return properties
+
+
+def print_properties(op: IRDLOperation, printer: Printer) -> None:
+    """Keyword and value of each property that is not at its default."""
+    for name, keyword, default, syntax in properties_of(type(op)).values():
+        value = op.properties.get(name)
+        if value is None or value == default:
+            continue
+        printer.print_string(f" {keyword}")
+        if syntax is not SYNTAXES[FLAG]:
+            printer.print_string(" ")
+            syntax.print(value, printer)
