@@ -129,7 +129,7 @@ def _is_followed(op: Operation) -> bool:
     """All results are integers wide enough for a tag, of few elements."""
     for result in op.results:
         element = element_of(result)
-        if not isinstance(element, IntegerType) or integer_range(element)[1] < 2**31 - 1:
+        if not isinstance(element, IntegerType) or integer_range(cast(IntegerType, element))[1] < 2**31 - 1:
             return False
         if not 0 <= size(shape_of(result)) <= LIMIT:
             return False

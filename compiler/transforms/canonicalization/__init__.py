@@ -1,0 +1,41 @@
+"""`--canonicalize`: equal modules in one form, a file per idea.
+
+Every rule is exact: the result is the same number for number (the sign of a zero that `nn.relu` gives is not defined). Function
+signatures and names stay, whatever is removed in front of a result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import RewritePattern
+
+from ...rewriting import Remarks, rewrite
+from ...session import Session
+from ..dead_code import erase_dead
+from .rules import Canonicalization, rules_of
+
+
+@dataclass(frozen=True)
+class CanonicalizePass(ModulePass):
+    """Applies all rules until none changes anything, and removes what nothing uses.
+
+    A pad beside a convolution or pooling that stays leaves a missed remark with the reason.
+    """
+
+    name = "canonicalize"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        remarks = Remarks(ctx, self.name)
+        rewrite(op, Canonicalization(remarks))
+        erase_dead(list(op.walk()))
+        remarks.flush()
+
+
+def patterns_of(op: type[Operation]) -> tuple[RewritePattern, ...]:
+    """The rules of a class for xDSL's own `canonicalize`, which keeps no remarks."""
+    return (Canonicalization(Remarks(Session(), CanonicalizePass.name)),) if rules_of(op) else ()

@@ -1,0 +1,59 @@
+"""Relu, relu6 and clip are one family: each keeps values within bounds."""
+
+from __future__ import annotations
+
+from math import inf
+
+from xdsl.dialects.builtin import LocationAttr
+from xdsl.ir import SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
+
+from ...dialects import nn
+from ...rewriting import Remarks, fused_location, layer_of
+from .rules import give_back, rule
+
+Bounded = nn.ReluOp | nn.Relu6Op | nn.ClipOp
+Bounds = tuple[float, float]
+
+_NAMED: dict[Bounds, type[nn.ReluOp | nn.Relu6Op]] = {(0.0, inf): nn.ReluOp, (0.0, 6.0): nn.Relu6Op}
+_BOUNDS = {kind: bounds for bounds, kind in _NAMED.items()}
+
+
+def _bounds(op: Bounded) -> Bounds:
+    return op.bounds if isinstance(op, nn.ClipOp) else _BOUNDS[type(op)]
+
+
+def _bounded(value: SSAValue, bounds: Bounds, op: Bounded, location: LocationAttr) -> Bounded:
+    """What keeps a value within bounds, in the place of `op`."""
+    types = op.result_types
+    if (kind := _NAMED.get(bounds)) is not None:
+        return kind.make(value, origin=op.origin, result_types=types, location=location)
+    low, high = (None if b in (-inf, inf) else b for b in bounds)
+    return nn.ClipOp.make(value, min=low, max=high, origin=op.origin, result_types=types, location=location)
+
+
+@rule(nn.ClipOp)
+def name_bounds(op: nn.ClipOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
+    """clip(0, 6) is relu6, clip(0, inf) is relu, clip(-inf, inf) is nothing."""
+    if op.bounds == (-inf, inf):
+        give_back(op, op.input, rewriter, remarks, "identity", "a clip without bounds")
+    elif (kind := _NAMED.get(op.bounds)) is not None:
+        remarks.applied(op, "bounds", f"a clip with the bounds of {kind.name}")
+        rewriter.replace(op, _bounded(op.input, op.bounds, op, op.location))
+
+
+@rule(nn.ReluOp, nn.Relu6Op, nn.ClipOp)
+def merge_bounds(op: Bounded, rewriter: PatternRewriter, remarks: Remarks) -> None:
+    """Bounds after bounds: the second is removed where the first are tighter, else one operation has both."""
+    inner = op.input.owner
+    if not isinstance(inner, Bounded):
+        return
+    (low, high), (first_low, first_high) = _bounds(op), _bounds(inner)
+    if not (low <= high and first_low <= first_high):
+        return  # empty or NaN: min and max no longer commute
+    merged = min(max(first_low, low), high), min(max(first_high, low), high)
+    if merged == (first_low, first_high):
+        give_back(op, inner.result, rewriter, remarks, "bounds", f"{layer_of(inner)} has the tighter bounds")
+    elif inner.result.has_one_use():
+        remarks.applied(op, "bounds", f"merged with {layer_of(inner)}")
+        rewriter.replace(op, _bounded(inner.input, merged, op, fused_location(inner, op)))

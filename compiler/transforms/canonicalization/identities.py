@@ -1,0 +1,52 @@
+"""Operations that give back what they get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xdsl.ir import Operation
+from xdsl.pattern_rewriter import PatternRewriter
+
+from ...dialects import nn
+from ...dialects.nn.shapes import known, shape_of, static
+from ...rewriting import Remarks
+from ..transposition import identity
+from .rules import give_back, rule
+
+
+def _slices_everything(op: nn.SliceOp) -> bool:
+    shape = shape_of(op.input)
+    return all(
+        s.step in (None, 1) and (s.indices(d)[:2] == (0, d) if known(d) else _is_open(s))
+        for s, d in zip(op.slices(len(shape)), shape, strict=True)
+    )
+
+
+def _is_open(each: slice) -> bool:
+    """From the first element past any end, whatever the size (ONNX writes the largest int32 or int64)."""
+    return not each.start and (each.stop is None or each.stop >= 2**31 - 1)
+
+
+def _expands_to_itself(op: nn.ExpandOp) -> bool:
+    target = op.target()
+    return static(shape_of(op.input)) or (target is not None and all(d == 1 for d in target))
+
+
+_IS_IDENTITY: dict[type[Operation], Callable[[Any], bool]] = {
+    nn.CastOp: lambda op: True,
+    nn.ConcatOp: lambda op: len(op.inputs) == 1,
+    nn.SplitOp: lambda op: len(op.parts) == 1,
+    nn.SliceOp: _slices_everything,
+    nn.PadOp: lambda op: not any(nn.ints(op.pads)),
+    nn.ExpandOp: _expands_to_itself,
+    nn.TransposeOp: lambda op: nn.ints(op.perm) == identity(len(shape_of(op.input))),
+}
+"""When an operation whose first operand and only result are of one type is an identity."""
+
+
+@rule(*_IS_IDENTITY)
+def remove_identity(op: Operation, rewriter: PatternRewriter, remarks: Remarks) -> None:
+    """Casts to the same type, joins of one, ranges of everything, pads of nothing, expansions to the same shape."""
+    if len(op.results) == 1 and op.results[0].type == op.operands[0].type and _IS_IDENTITY[type(op)](op):
+        give_back(op, op.operands[0], rewriter, remarks, "identity", f"the result of {op.name} is its operand")

@@ -1,0 +1,116 @@
+"""Padding in front of a window becomes the window's own padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import cast
+
+from xdsl.dialects.builtin import IntegerType
+from xdsl.pattern_rewriter import PatternRewriter
+
+from ...dialects import nn
+from ...dialects.nn.shapes import element_of, shape_of
+from ...dtypes import integer_range
+from ...rewriting import Remarks, fused_location, layer_of
+from ..rebuild import rebuilt
+from .rules import rule
+
+Window = nn.ConvOp | nn.MaxPoolOp | nn.AveragePoolOp
+
+
+@rule(nn.ConvOp, nn.MaxPoolOp, nn.AveragePoolOp)
+def merge_pad(op: Window, rewriter: PatternRewriter, remarks: Remarks) -> None:
+    """Constant padding of the spatial axes, with the number that the window's own padding stands for."""
+    pad = op.input.owner
+    if not isinstance(pad, nn.PadOp):
+        return
+    for name, reason in CONDITIONS.items():
+        if (why := reason(pad, op)) is not None:
+            remarks.missed(pad, name, f"not merged into {layer_of(op)}: {why}")
+            return
+    properties: dict[str, object] = {"pads": _merged_pads(pad, op)}
+    if isinstance(op, nn.AveragePoolOp):
+        properties["count_include_pad"] = True
+    types = [op.result.type]
+    merged = rebuilt(op, [pad.input, *op.operands[1:]], types, **properties)
+    merged.location = fused_location(pad, op)
+    remarks.applied(op, "pad", f"{layer_of(pad)} merged into its padding")
+    rewriter.replace(op, merged)
+
+
+def _spatial_axes(op: Window) -> range:
+    rank = op.spatial_rank + 2
+    return range(1, rank - 1) if op.channels_last else range(2, rank)
+
+
+def _merged_pads(pad: nn.PadOp, op: Window) -> tuple[int, ...]:
+    pads, rank = nn.ints(pad.pads), len(shape_of(pad.input))
+    outer = [pads[side + axis] for side in (0, rank) for axis in _spatial_axes(op)]
+    return tuple(a + b for a, b in zip(op.pad_list, outer, strict=True))
+
+
+def _constant_mode(pad: nn.PadOp, op: Window) -> str | None:
+    if pad.mode.data is nn.PadMode.CONSTANT:
+        return None
+    return f"it pads with mode {pad.mode.data.value}, not with a constant"
+
+
+def _padding_value(pad: nn.PadOp, op: Window) -> str | None:
+    neutral = _neutral(op)
+    return None if pad.value.value.data == neutral else f"it pads with {pad.value.value.data}, not with {neutral}"
+
+
+def _neutral(op: Window) -> float:
+    """What the padding of this window stands for: zeros, or for max_pool what never wins."""
+    if not isinstance(op, nn.MaxPoolOp):
+        return 0.0
+    element = element_of(op.input)
+    return integer_range(cast(IntegerType, element))[0] if isinstance(element, IntegerType) else -inf
+
+
+def _spatial_only(pad: nn.PadOp, op: Window) -> str | None:
+    pads, rank = nn.ints(pad.pads), len(shape_of(pad.input))
+    others = set(range(rank)) - set(_spatial_axes(op))
+    return "it pads batch or channels" if any(pads[a] or pads[a + rank] for a in others) else None
+
+
+def _non_negative(pad: nn.PadOp, op: Window) -> str | None:
+    return "it crops" if min(nn.ints(pad.pads)) < 0 else None
+
+
+def _explicit_pads(pad: nn.PadOp, op: Window) -> str | None:
+    return None if op.auto_pad is None else f"the pads of {layer_of(op)} follow from sizes (auto_pad)"
+
+
+def _no_ceil_mode(pad: nn.PadOp, op: Window) -> str | None:
+    """ceil_mode drops windows that start in the end padding, but not those that start in a padded tensor."""
+    if isinstance(op, nn.ConvOp) or op.ceil_mode is None:
+        return None
+    return "ceil_mode tells padding from what was padded before"
+
+
+def _counts_alike(pad: nn.PadOp, op: Window) -> str | None:
+    if not isinstance(op, nn.AveragePoolOp) or op.count_include_pad is not None or not any(op.pad_list):
+        return None
+    return f"{layer_of(op)} does not count its own padding, but counts what was padded before"
+
+
+def _pads_below_kernel(pad: nn.PadOp, op: Window) -> str | None:
+    """A pooling window must hold at least one element (ONNX checkers and onnxruntime refuse others)."""
+    if isinstance(op, nn.ConvOp) or all(p < k for p, k in zip(_merged_pads(pad, op), op.kernel_shape * 2, strict=True)):
+        return None
+    return "a window would hold nothing but padding"
+
+
+CONDITIONS: dict[str, Callable[[nn.PadOp, Window], str | None]] = {
+    "constant-mode": _constant_mode,
+    "padding-value": _padding_value,
+    "spatial-only": _spatial_only,
+    "non-negative": _non_negative,
+    "explicit-pads": _explicit_pads,
+    "no-ceil-mode": _no_ceil_mode,
+    "counts-alike": _counts_alike,
+    "pads-below-kernel": _pads_below_kernel,
+}
+"""By name, what must hold of a pad and the window behind it: None, or the reason why it does not."""

@@ -1,0 +1,129 @@
+"""Chains of operations that only rename axes become one reshape, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple, cast
+
+from xdsl.ir import SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
+
+from ...dialects import nn
+from ...dialects.nn.shapes import axes_of, known, shape_of
+from ...rewriting import Remarks, fused_location, layer_of
+from ..transposition import keeps_order
+from .rules import give_back, rule
+
+
+class Axis(NamedTuple):
+    """The size of one axis of the value that a chain starts from, not known before run time."""
+
+    number: int
+
+
+Size = int | Axis | None
+"""A size, an axis whose size it is, or None for any other size that is not known."""
+
+Reshaping = nn.ReshapeOp | nn.FlattenOp | nn.SqueezeOp | nn.UnsqueezeOp | nn.TransposeOp
+_RESHAPING = (nn.ReshapeOp, nn.FlattenOp, nn.SqueezeOp, nn.UnsqueezeOp)
+
+
+@rule(*_RESHAPING)
+def remove_reshape(op: Reshaping, rewriter: PatternRewriter, remarks: Remarks) -> None:
+    """A reshape to the shape that is there already."""
+    if op.result.type == op.input.type and _is_unchanged(_follow(op, _sizes(op.input)), op.input):
+        give_back(op, op.input, rewriter, remarks, "identity", f"the result of {op.name} is its operand")
+
+
+@rule(*_RESHAPING, nn.TransposeOp)
+def merge_reshapes(op: Reshaping, rewriter: PatternRewriter, remarks: Remarks) -> None:
+    """Two in a row, where the sizes of the result can be written down; a transpose takes part if it moves axes of size 1 only."""
+    inner = op.input.owner
+    if not isinstance(inner, Reshaping) or (isinstance(inner, nn.TransposeOp) and isinstance(op, nn.TransposeOp)):
+        return
+    source = inner.input
+    between = _follow(inner, _sizes(source))
+    sizes = None if between is None else _follow(op, between)
+    if op.result.type == source.type and _is_unchanged(sizes, source):
+        give_back(op, source, rewriter, remarks, "reshapes", f"cancels {layer_of(inner)}")
+        return
+    if sizes is None or (target := _target(sizes)) is None or not inner.result.has_one_use():
+        return
+    merged = nn.ReshapeOp.make(
+        source, result_types=[op.result.type], to=target, origin=op.origin, location=fused_location(inner, op)
+    )
+    remarks.applied(op, "reshapes", f"merged with {layer_of(inner)}")
+    rewriter.replace(op, merged)
+
+
+def _sizes(value: SSAValue) -> list[Size]:
+    return [d if known(d) else Axis(i) for i, d in enumerate(shape_of(value))]
+
+
+def _is_unchanged(sizes: Sequence[Size] | None, source: SSAValue) -> bool:
+    """Whether the sizes are the source's; of one unknown size among known ones there is no doubt."""
+    shape = shape_of(source)
+    if sizes is None or len(sizes) != len(shape):
+        return False
+    return sizes == _sizes(source) or (sum(not known(d) for d in shape) == 1 and 0 not in shape)
+
+
+def _target(sizes: Sequence[Size]) -> tuple[int, ...] | None:
+    """`to` for these sizes: 0 copies the axis at the same place, one other unknown size is -1."""
+    if 0 in sizes:
+        return None  # a 0 would copy
+    target = tuple(s if isinstance(s, int) else 0 if s == Axis(i) else -1 for i, s in enumerate(sizes))
+    return target if target.count(-1) <= 1 else None
+
+
+def _follow(op: Reshaping, sizes: list[Size]) -> list[Size] | None:
+    """The sizes after `op`; None when it does more than rename axes. What the declared type knows is taken over."""
+    after = _after(op, sizes)
+    if after is None:
+        return None
+    declared = shape_of(op.result)
+    return [d if known(d) else s for s, d in zip(after, declared, strict=True)]
+
+
+def _after(op: Reshaping, sizes: list[Size]) -> list[Size] | None:
+    match op:
+        case nn.TransposeOp():
+            perm = nn.ints(op.perm)
+            ordered = keeps_order(shape_of(op.input), perm)
+            return [sizes[i] for i in perm] if ordered else None
+        case nn.SqueezeOp():
+            axes = axes_of(nn.ints(op.axes, [i for i, s in enumerate(sizes) if s == 1]), len(sizes))
+            return [s for i, s in enumerate(sizes) if i not in axes]
+        case nn.UnsqueezeOp():
+            axes = axes_of(nn.ints(op.axes), len(sizes) + len(nn.ints(op.axes)))
+            rest = iter(sizes)
+            return [1 if i in axes else next(rest) for i in range(len(sizes) + len(axes))]
+        case nn.FlattenOp():
+            axis = op.axis.value.data
+            axis = axis + len(sizes) if axis < 0 else axis
+            return [_product(sizes[:axis]), _product(sizes[axis:])]
+        case nn.ReshapeOp():
+            return _reshaped(op, sizes)
+
+
+def _product(sizes: Sequence[Size]) -> Size:
+    if 0 in sizes:
+        return 0
+    factors = [s for s in sizes if s != 1]
+    if len(factors) == 1:
+        return factors[0]
+    return prod(cast("list[int]", factors)) if all(isinstance(f, int) for f in factors) else None
+
+
+def _reshaped(op: nn.ReshapeOp, sizes: list[Size]) -> list[Size] | None:
+    if op.shape is not None or (target := op.target()) is None:
+        return None
+    copied = [i for i, d in enumerate(target) if d == 0 and op.allow_zero is None]
+    result: list[Size] = [sizes[i] if i in copied else d for i, d in enumerate(target)]
+    if -1 in target:
+        hole = target.index(-1)
+        rest = prod(d for i, d in enumerate(target) if i not in (*copied, hole))
+        left = _product([s for i, s in enumerate(sizes) if i not in copied])
+        result[hole] = left if rest == 1 else None
+    return result

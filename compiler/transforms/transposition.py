@@ -1,0 +1,217 @@
+"""Permutations of axes, and how operations commute with them.
+
+`transpose(x, p)` has axis `p[i]` of x as its axis i, as in numpy and ONNX. An operation commutes with p when it computes the
+transposed result from transposed operands, its properties mapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from ..dialects import nn
+from ..dialects.nn.shapes import DYNAMIC, Shape, axes_of, axis_of, shape_of, static, tensor
+from ..dtypes import Tensor
+from .rebuild import rebuilt
+
+Perm = tuple[int, ...]
+
+
+def identity(rank: int) -> Perm:
+    return tuple(range(rank))
+
+
+def inverse(perm: Perm) -> Perm:
+    return tuple(perm.index(i) for i in range(len(perm)))
+
+
+def compose(outer: Perm, inner: Perm) -> Perm:
+    """The permutation that does `inner` first: `transpose(transpose(x, inner), outer)`."""
+    return tuple(inner[i] for i in outer)
+
+
+def permuted(shape: Sequence[int], perm: Perm) -> Shape:
+    return tuple(shape[i] for i in perm)
+
+
+def permuted_type(type_: Attribute, perm: Perm) -> Tensor:
+    declared = cast(Tensor, type_)
+    return tensor(declared.element_type, permuted(declared.get_shape(), perm))
+
+
+def keeps_order(shape: Shape, perm: Perm) -> bool:
+    """Whether the elements stay in order: only axes of size 1 change their place."""
+    moving = [axis for axis in perm if shape[axis] != 1]
+    return moving == sorted(moving)
+
+
+class Moved(NamedTuple):
+    """How an operation computes on permuted operands."""
+
+    operands: tuple[Perm | None, ...]
+    """For each operand its permutation, None for one that stays; longer than its rank where it broadcasts."""
+    properties: dict[str, Any]
+    """Changed properties, as Python values or attributes."""
+    results: tuple[Perm, ...]
+    kind: type[nn.NNOp] | None = None
+    """The class that computes it, where it is another."""
+
+
+Rule = Callable[[Any, Perm], Moved | None]
+
+
+def commute(op: Operation, perm: Perm) -> Moved | None:
+    """How `op` computes when the axes of its first data operand (and result) are permuted; None where it cannot."""
+    rule = RULES.get(type(op))
+    return None if rule is None else rule(op, perm)
+
+
+def _elementwise(op: Operation, perm: Perm) -> Moved | None:
+    if any(len(shape_of(r)) != len(perm) for r in op.results):
+        return None
+    return Moved((perm,) * len(op.operands), {}, (perm,))
+
+
+def _along_axis(op: nn.ConcatOp | nn.SplitOp | nn.SoftmaxOp | nn.LogSoftmaxOp, perm: Perm) -> Moved:
+    axis = perm.index(axis_of(op.axis.value.data, len(perm)))
+    return Moved((perm,) * len(op.operands), {"axis": axis}, (perm,) * len(op.results))
+
+
+def _pad(op: nn.PadOp, perm: Perm) -> Moved:
+    n, pads = len(perm), nn.ints(op.pads)
+    return Moved((perm,), {"pads": (*permuted(pads[:n], perm), *permuted(pads[n:], perm))}, (perm,))
+
+
+def _slice(op: nn.SliceOp, perm: Perm) -> Moved:
+    axes = axes_of(nn.ints(op.axes, range(len(nn.ints(op.starts)))), len(perm))
+    return Moved((perm,), {"axes": [perm.index(a) for a in axes]}, (perm,))
+
+
+def _without(perm: Perm, dropped: Sequence[int]) -> Perm:
+    """The permutation of what is left when these (old) axes are gone."""
+    left = sorted(a for a in perm if a not in dropped)
+    return tuple(left.index(a) for a in perm if a not in dropped)
+
+
+def _reduce(op: nn.ReduceOp, perm: Perm) -> Moved:
+    axes = op.axis_list()
+    result = perm if op.keepdims is not None else _without(perm, axes)
+    if op.axes is None:
+        return Moved((perm,), {}, (result,))
+    return Moved((perm,), {"axes": sorted(perm.index(a) for a in axes)}, (result,))
+
+
+def _squeeze(op: nn.SqueezeOp, perm: Perm) -> Moved:
+    shape = shape_of(op.input)
+    axes = axes_of(nn.ints(op.axes, [i for i, d in enumerate(shape) if d == 1]), len(shape))
+    return Moved((perm,), {"axes": sorted(perm.index(a) for a in axes)}, (_without(perm, axes),))
+
+
+def _resize(op: nn.ResizeOp, perm: Perm) -> Moved:
+    if op.scales is not None:
+        return Moved((perm,), {"scales": [op.scales.data[i] for i in perm]}, (perm,))
+    return Moved((perm,), {"sizes": permuted(nn.ints(op.sizes), perm)}, (perm,))
+
+
+def _gather(op: nn.GatherOp, perm: Perm) -> Moved | None:
+    axis = axis_of(op.axis.value.data, len(perm))
+    rank = len(shape_of(op.indices))
+    if rank > 1:
+        return None
+    return Moved((perm, None), {"axis": perm.index(axis)}, (perm if rank else _without(perm, [axis]),))
+
+
+def _quantization(op: nn.ObserveOp | nn.QuantizeOp | nn.DequantizeOp, perm: Perm) -> Moved:
+    qparams = op.qparams
+    if qparams is None or qparams.data.axis is None:
+        return Moved((perm,), {}, (perm,))
+    axis = perm.index(axis_of(qparams.data.axis, len(perm)))
+    return Moved((perm,), {"qparams": nn.QParamsAttr(replace(qparams.data, axis=axis))}, (perm,))
+
+
+def _layer_norm(op: nn.LayerNormOp, perm: Perm) -> Moved | None:
+    """Where the normalized axes, and with them scale and bias, stay where they are."""
+    axis = axis_of(op.axis.value.data, len(perm))
+    fixed = all(perm[i] == i for i in range(axis, len(perm)))
+    if not fixed or any(len(shape_of(v)) > len(perm) - axis for v in op.operands[1:]):
+        return None
+    return Moved((perm, *(None for _ in op.operands[1:])), {"axis": axis}, (perm,))
+
+
+def _reshape(op: nn.ReshapeOp | nn.FlattenOp, perm: Perm) -> Moved | None:
+    """Where the permutation leaves the elements in order, the result is the same."""
+    target = tuple(-1 if d == DYNAMIC else d for d in shape_of(op.result))
+    if len(op.operands) > 1 or not keeps_order(shape_of(op.input), perm) or target.count(-1) > 1 or 0 in target:
+        return None
+    return Moved((perm,), {"to": target}, (identity(len(target)),), nn.ReshapeOp)
+
+
+_BY_ELEMENT: tuple[type[Operation], ...] = (
+    *(op for op in nn.OPERATIONS if issubclass(op, nn.UnaryOp | nn.BinaryOp)),
+    nn.CastOp,
+    nn.CompareOp,
+    nn.PowOp,
+    nn.PReluOp,
+    nn.WhereOp,
+)
+
+RULES: Mapping[type[Operation], Rule] = {
+    **dict.fromkeys(_BY_ELEMENT, _elementwise),
+    **dict.fromkeys((nn.ConcatOp, nn.SplitOp, nn.SoftmaxOp, nn.LogSoftmaxOp), _along_axis),
+    **{op: _reduce for op in nn.OPERATIONS if issubclass(op, nn.ReduceOp)},
+    **dict.fromkeys((nn.ObserveOp, nn.QuantizeOp, nn.DequantizeOp), _quantization),
+    **dict.fromkeys((nn.ReshapeOp, nn.FlattenOp), _reshape),
+    nn.PadOp: _pad,
+    nn.SliceOp: _slice,
+    nn.SqueezeOp: _squeeze,
+    nn.ResizeOp: _resize,
+    nn.GatherOp: _gather,
+    nn.LayerNormOp: _layer_norm,
+}
+"""The operations that commute with permutations, and how."""
+
+
+def build_moved(op: nn.NNOp, moved: Moved, operands: Sequence[SSAValue]) -> nn.NNOp:
+    """The operation on permuted operands, its result types permuted."""
+    types = [permuted_type(r.type, p) for r, p in zip(op.results, moved.results, strict=True)]
+    if moved.kind is None:
+        return rebuilt(op, operands, types, **moved.properties)
+    new = moved.kind.make(*operands, result_types=types, origin=op.origin, location=op.location, **moved.properties)
+    new.attributes.update(op.attributes)
+    new.results[0].name_hint = op.results[0].name_hint
+    return new
+
+
+def is_constant(value: SSAValue) -> bool:
+    """A constant, or the dequantized form of one."""
+    owner = value.owner
+    return isinstance(owner, nn.ConstantOp) or (
+        isinstance(owner, nn.DequantizeOp) and nn.constant_of(owner.input) is not None
+    )
+
+
+def permute_constant(value: SSAValue, perm: Perm) -> list[Operation]:
+    """Operations whose last one gives the transposed constant; axes of size 1 come first where it is of lower rank."""
+    owner = value.owner
+    if isinstance(owner, nn.DequantizeOp):
+        made = permute_constant(owner.input, perm)
+        lifted = len(perm) - len(shape_of(value))
+        qparams = owner.qparams.data
+        if qparams.axis is not None:
+            axis = perm.index(axis_of(qparams.axis, len(shape_of(value))) + lifted)
+            qparams = replace(qparams, axis=axis)
+        result = tensor(cast(Tensor, value.type).element_type, shape_of(made[-1].results[0]))
+        return [*made, rebuilt(owner, made[-1].results, [result], qparams=nn.QParamsAttr(qparams))]
+    constant = cast(nn.ConstantOp, owner)
+    array = constant.array
+    array = array.reshape((1,) * (len(perm) - array.ndim) + array.shape).transpose(perm)
+    return [nn.ConstantOp.of(array, constant.key, constant.location)]
+
+
+def is_single(value: SSAValue) -> bool:
+    """One element: the same under every permutation, at any rank that broadcasts."""
+    shape = shape_of(value)
+    return static(shape) and all(d == 1 for d in shape)
