@@ -189,6 +189,7 @@ def _added(sums: Array, correction: Array) -> Array:
 
 
 def _checked(sums: Array) -> Array:
-    if sums.size and _magnitude(sums) > INT32_MAX:
-        raise ValueError(f"an accumulator of magnitude {_magnitude(sums)} does not fit into int32")
+    low, high = (int(sums.min()), int(sums.max())) if sums.size else (0, 0)
+    if low < -INT32_MAX - 1 or high > INT32_MAX:
+        raise ValueError(f"accumulators from {low} to {high} do not fit into int32")
     return sums.astype(np.int32)

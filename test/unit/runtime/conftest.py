@@ -1,0 +1,82 @@
+"""Running one operation on arrays, and the same operator of ONNX in its reference implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block
+
+from compiler.dialects import nn
+from compiler.dialects.nn.shapes import DYNAMIC
+from compiler.dtypes import element_type, numpy_dtype
+from compiler.runtime.kernels import Array, kernel_for
+
+
+def run(op: type[nn.NNOp], *arrays: Array, dynamic: bool = False, **properties: Any) -> Array | list[Array]:
+    """The result (results) of an operation built for these operands; its type must hold, the operands must not change.
+
+    `dynamic` builds it for unknown sizes, which must not change the results.
+    """
+    shapes = [[DYNAMIC] * a.ndim if dynamic and i == 0 else a.shape for i, a in enumerate(arrays)]
+    block = Block(arg_types=[TensorType(element_type(a.dtype), s) for a, s in zip(arrays, shapes, strict=True)])
+    variadic = op in (nn.ConcatOp, nn.OpaqueOp)
+    built = op.make(*([list(block.args)] if variadic else block.args), **properties)
+    kernel = kernel_for(built)
+    assert kernel is not None
+    copies = [a.copy() for a in arrays]
+    for a in arrays:
+        a.setflags(write=False)
+    results = kernel(*arrays)
+    for a, copy in zip(arrays, copies, strict=True):
+        np.testing.assert_array_equal(a, copy, err_msg="an operand was written to")
+    for result, value in zip(results if isinstance(results, list | tuple) else [results], built.results, strict=True):
+        assert result.dtype == numpy_dtype(value.type.element_type)
+        declared = value.type.get_shape()
+        assert len(declared) == result.ndim
+        assert all(d in (DYNAMIC, n) for d, n in zip(declared, result.shape, strict=True)), (declared, result.shape)
+    return results
+
+
+def reference(op_type: str, *arrays: Array | None, version: int = 21, **attributes: Any) -> Any:
+    """The first output of an ONNX operator in onnx.reference; None is an absent input."""
+    names = ["" if a is None else f"i{k}" for k, a in enumerate(arrays)]
+    infos = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), None)
+        for n, a in zip(names, arrays, strict=True)
+        if a is not None
+    ]
+    node = helper.make_node(op_type, names, ["y"], **attributes)
+    output = helper.make_tensor_value_info("y", helper.np_dtype_to_tensor_dtype(np.dtype(np.float32)), None)
+    model = helper.make_model(
+        helper.make_graph([node], "g", infos, [output]), opset_imports=[helper.make_opsetid("", version)]
+    )
+    feeds = {n: a for n, a in zip(names, arrays, strict=True) if a is not None}
+    with np.errstate(all="ignore"):
+        return ReferenceEvaluator(model).run(None, feeds)[0]
+
+
+@pytest.fixture(name="run", scope="session")
+def run_fixture() -> Callable[..., Any]:
+    return run
+
+
+@pytest.fixture(name="reference", scope="session")
+def reference_fixture() -> Callable[..., Any]:
+    return reference
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20)
+
+
+@pytest.fixture
+def small_integers(rng: np.random.Generator) -> Callable[[Sequence[int]], Array]:
+    """float32 arrays of integers in [-4, 4]: their products and sums are exact, so results must be equal."""
+    return lambda shape: rng.integers(-4, 5, shape).astype(np.float32)
