@@ -54,7 +54,8 @@ def quantize_file(model: Path, data: Path | None, folder: Path, session: Session
     `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
     """
     files = _outputs(model, folder)
-    _protect(files, [model] if data is None else [model, data])
+    _protect(folder, files, [model] if data is None else [model, data])
+    onnx = OnnxTarget() if settings.opset is None else OnnxTarget(opset=settings.opset)
     module = frontends.read(model, session)
     verify(module)
     original = module.clone()
@@ -77,7 +78,6 @@ def quantize_file(model: Path, data: Path | None, folder: Path, session: Session
         sizes=Sizes(model.stat().st_size, weight_bytes(original), weight_bytes(module), {}),
         files=files,
     )
-    onnx = OnnxTarget() if settings.opset is None else OnnxTarget(opset=settings.opset)
     formats = {"onnx": (onnx, quantized), "nn": (MlirTarget(), quantized), "ascend": (MlirTarget(), module)}
     return _write(summary, formats, session)
 
@@ -92,7 +92,10 @@ def _outputs(model: Path, folder: Path) -> dict[str, Path]:
     }
 
 
-def _protect(files: Mapping[str, Path], reads: Sequence[Path]) -> None:
+def _protect(folder: Path, files: Mapping[str, Path], reads: Sequence[Path]) -> None:
+    """Before any work: the folder can be one, and nothing that is read is in the way."""
+    if folder.exists() and not folder.is_dir():
+        raise CompileError("cannot be written: it is no folder", where=str(folder))
     for path in files.values():
         if any(same_file(path, read) for read in reads):
             raise CompileError("would overwrite a file that was read", where=str(path), hint="choose another folder")

@@ -1,0 +1,124 @@
+"""How long each part takes: import, passes, and one run at every stage beside onnxruntime.
+
+    python benchmarks/run.py [MODEL.onnx ...]
+
+Without models: the digits example, and light models of the onnx package with seeded weights. Inputs are seeded noise, so the
+figures are times and memory, never accuracy. A run is the fastest of several; OPENBLAS_NUM_THREADS decides the threads of numpy.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from xdsl.dialects.builtin import ModuleOp
+
+from compiler import frontends
+from compiler.functions import main_function
+from compiler.pipelines import make_pass, peak_memory, run_passes
+from compiler.runtime.data import synthetic_samples
+from compiler.runtime.executor import Executable
+from compiler.tools.tables import print_table
+from compiler.universe import new_session
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+LIGHT_MODELS = ("squeezenet", "resnet50")
+REPEATS = 5
+CALIBRATION_SAMPLES = 2
+
+HEADERS = (
+    "model",
+    "import s",
+    "fuse s",
+    "quantize s",
+    "lower s",
+    "float ms",
+    "fake ms",
+    "int8 ms",
+    "ort ms",
+    "peak MB",
+)
+
+
+def seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def fastest(action: Callable[[], object]) -> float:
+    """Milliseconds of the fastest of several calls, after one that does not count."""
+    action()
+    return 1000 * min(seconds(action) for _ in range(REPEATS))
+
+
+def ort_run(path: Path, inputs: Mapping[str, Array]) -> Callable[[], object]:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, dict(inputs))
+
+
+def measure(path: Path, folder: Path) -> tuple[str, ...]:
+    """One row of the table."""
+    session = new_session()
+    start = time.perf_counter()
+    module = frontends.read(path, session)
+    importing = time.perf_counter() - start
+    function = main_function(module)
+    samples = synthetic_samples(function, count=CALIBRATION_SAMPLES)
+    inputs = next(iter(samples.batches()))
+    data = folder / "data.npz"
+    np.savez(data, **samples.arrays)
+
+    def passes(*names_and_options: tuple[str, str]) -> float:
+        chain = [make_pass(name, options) for name, options in names_and_options]
+        return seconds(lambda: run_passes(module, chain, session))
+
+    def one_run(stage: ModuleOp) -> float:
+        executable = Executable(stage)
+        return fastest(lambda: executable.run(inputs))
+
+    fusing = passes(("canonicalize", ""), ("fuse-all", ""))
+    floating = one_run(module)
+    quantizing = passes(("quantize", f"data={data}"))
+    fake = one_run(module)
+    lowering = passes(("lower-to-ascend", ""))
+    integer = one_run(module)
+    reference = fastest(ort_run(path, inputs))
+    parts = [f"{t:.2f}" for t in (importing, fusing, quantizing, lowering)]
+    runs = [f"{t:.1f}" for t in (floating, fake, integer, reference)]
+    return (path.stem, *parts, *runs, f"{peak_memory() / 1e6:.0f}")
+
+
+def light_model(name: str, folder: Path) -> Path:
+    """A light model written to `folder`."""
+    spec = spec_from_file_location("light", EXAMPLES / "models" / "light.py")
+    assert spec is not None
+    assert spec.loader is not None
+    light = module_from_spec(spec)
+    spec.loader.exec_module(light)
+    path = folder / f"{name}.onnx"
+    onnx.save(light.build(name), path)
+    return path
+
+
+def main(models: list[Path]) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        models = models or [EXAMPLES / "digits" / "digits.onnx", *(light_model(n, folder) for n in LIGHT_MODELS)]
+        print_table("benchmarks, one sample per run", HEADERS, [measure(path, folder) for path in models])
+
+
+if __name__ == "__main__":
+    main([Path(argument) for argument in sys.argv[1:]])

@@ -1,0 +1,184 @@
+"""`amct quantize`: the files it promises, what they say, and mistakes as one line with nothing written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import yaml
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+MODEL, CALIB, HELDOUT = DIGITS / "digits.onnx", DIGITS / "calib.npz", DIGITS / "heldout.npz"
+
+WRITTEN = {
+    "digits_qdq.onnx",
+    "digits_nn.mlir",
+    "digits_nn.safetensors",
+    "digits_ascend.mlir",
+    "digits_ascend.safetensors",
+    "remarks.yaml",
+    "summary.json",
+}
+
+QUANTIZED = ["conv1", "conv2", "conv3", "pool1", "depthwise1", "conv4", "fc1"]
+"""Every convolution, the average pool and the dense layer: what the ascend profile quantizes."""
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The digits network, quantized once for all tests here."""
+    from compiler.tools import amct
+
+    folder = tmp_path_factory.mktemp("digits") / "made" / "here"
+    assert amct.run(["quantize", str(MODEL), "--data", str(CALIB), "-o", str(folder)]) == 0
+    return folder
+
+
+def test_writes_what_it_promises(out):
+    assert {path.name for path in out.iterdir()} == WRITTEN
+
+
+def test_summary(out):
+    summary = json.loads((out / "summary.json").read_text("utf-8"))
+    layers = summary["layers"]
+    assert [row["layer"] for row in layers["fused"]] == ["bn1", "bn2", "bn3", "bn4", "bn5"]
+    assert [row["layer"] for row in layers["quantized"]] == QUANTIZED
+    assert [(row["layer"], row["rule"]) for row in layers["left_in_float"]] == [("add1", "tensor-only")]
+    assert layers["others"]["nn.relu"] == 5
+    meta = summary["metadata"]
+    assert (meta["profile"], meta["observer"], meta["synthetic"]) == ("ascend", "minmax", "false")
+    assert (meta["samples"], summary["accuracy"]["samples"]) == ("116", 12), "a tenth of 128 is held back"
+    assert summary["accuracy"]["held_back"]
+    assert summary["bytes"]["model"] == MODEL.stat().st_size
+    assert summary["bytes"]["written"]["onnx"] == (out / "digits_qdq.onnx").stat().st_size
+
+
+def test_remarks_have_every_layer_that_was_a_candidate(out):
+    rows = list(yaml.safe_load_all((out / "remarks.yaml").read_text("utf-8")))
+    spoken_of = {row["layer"] for row in rows if row["kind"] != "analysis"}
+    assert spoken_of >= {*QUANTIZED, "add1", "bn1", "bn2", "bn3", "bn4", "bn5"}
+
+
+def test_the_onnx_file_carries_its_calibration(out):
+    model = onnx.load(out / "digits_qdq.onnx")
+    props = {p.key: p.value for p in model.metadata_props}
+    assert props["amct_opt.samples"] == "116"
+    assert props["amct_opt.data_hash"].startswith("sha256:")
+    assert {"QuantizeLinear", "DequantizeLinear"} <= {node.op_type for node in model.graph.node}
+
+
+@pytest.mark.parametrize("stage", ["digits_qdq.onnx", "digits_nn.mlir", "digits_ascend.mlir"])
+def test_every_stage_runs_and_is_close_to_float(amct_tool, out, stage):
+    """8 bits give a uniform step of range/255; seven layers of that leave well over 20 dB on this network."""
+    arguments = (MODEL, out / stage, "--inputs", HELDOUT, "--json")
+    result = amct_tool("compare", *arguments)
+    assert json.loads(result.out)["outputs"]["logits"]["sqnr"] > 20
+
+
+def test_the_onnx_file_is_the_module(amct_tool, out):
+    """Both are the same fake-quantized graph, run by the same kernels: not one element differs."""
+    arguments = (out / "digits_nn.mlir", out / "digits_qdq.onnx", "--inputs", HELDOUT, "--json")
+    assert json.loads(amct_tool("compare", *arguments).out)["outputs"]["logits"]["differing"] == 0
+
+
+def test_layers_of_the_integer_module_are_found(amct_tool, out):
+    arguments = (MODEL, out / "digits_ascend.mlir", "--inputs", HELDOUT, "--layers", "--json")
+    layers = json.loads(amct_tool("compare", *arguments).out)["layers"]
+    assert layers.keys() >= set(QUANTIZED)
+    assert all(layers[name]["sqnr"] > 15 for name in QUANTIZED)
+
+
+def test_a_second_time_replaces_the_files(amct_tool, out, tmp_path):
+    first = amct_tool("quantize", MODEL, "--data", CALIB, "-o", tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    second = amct_tool("quantize", MODEL, "--data", CALIB, "-o", tmp_path)
+    assert (first.status, second.status) == (0, 0)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, "same input, same bytes"
+
+
+def test_the_printed_summary(amct_tool, tmp_path):
+    result = amct_tool("quantize", MODEL, "--data", CALIB, "-o", tmp_path)
+    for text in (
+        "SQNR dB",
+        "116 samples",
+        "12 samples, held back",
+        "tensor-only",
+        str(tmp_path / "digits_ascend.mlir"),
+    ):
+        assert text in result.out
+
+
+def test_few_samples_are_not_held_back(amct_tool, files, tmp_path):
+    with np.load(CALIB) as arrays:
+        few = files.npz("few.npz", image=arrays["image"][:7])
+    result = amct_tool("quantize", MODEL, "--data", few, "-o", tmp_path / "out")
+    assert "too few to hold some back" in result.out
+    accuracy = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["accuracy"]
+    assert (accuracy["samples"], accuracy["held_back"]) == (7, False)
+
+
+def test_without_data_everything_says_so(amct_tool, tmp_path):
+    result = amct_tool("quantize", MODEL, "-o", tmp_path)
+    assert result.status == 0
+    assert "warning: no calibration data" in result.err
+    assert "SYNTHETIC" in result.out
+    assert json.loads((tmp_path / "summary.json").read_text("utf-8"))["metadata"]["synthetic"] == "true"
+    assert {"true"} == {
+        p.value for p in onnx.load(tmp_path / "digits_qdq.onnx").metadata_props if p.key == "amct_opt.synthetic"
+    }
+
+
+def test_layers_can_be_left_out(amct_tool, tmp_path):
+    arguments = ("--data", CALIB, "-o", tmp_path, "--skip-layers", "conv1,fc1", "--skip-fusion", "bn2", "--opset", "13")
+    assert amct_tool("quantize", MODEL, *arguments).status == 0
+    layers = json.loads((tmp_path / "summary.json").read_text("utf-8"))["layers"]
+    assert [row["layer"] for row in layers["quantized"]] == [n for n in QUANTIZED if n not in ("conv1", "fc1")]
+    assert [(row["layer"], row["rule"]) for row in layers["not_fused"]] == [("bn2", "skip-fusion")]
+    assert onnx.load(tmp_path / "digits_qdq.onnx").opset_import[0].version == 13
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--observer", "magic"), "no observer is called 'magic'"),
+        (("--profile", "magic"), "no profile is called 'magic'"),
+        (("--skip-layers", "magic"), "skip-layers names magic"),
+        (("--opset", "3"), "target onnx does not write opset 3"),
+        (("--data", "nowhere.npz"), "nowhere.npz: error: there is no such file"),
+        (("--data", str(MODEL)), "cannot be read"),
+    ],
+)
+def test_mistakes(amct_tool, tmp_path, arguments, message):
+    result = amct_tool("quantize", MODEL, "--data", CALIB, "-o", tmp_path / "out", *arguments)
+    assert (result.status, result.out) == (1, "")
+    assert message in result.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_data_that_does_not_fit(amct_tool, files, tmp_path):
+    bad = files.npz("bad.npz", image=np.zeros((9, 3, 8, 8), np.float32))
+    result = amct_tool("quantize", MODEL, "--data", bad, "-o", tmp_path / "out")
+    assert result.status == 1
+    assert result.err.startswith(
+        f"{bad}: error: input 'image' has shape [9, 3, 8, 8], the model takes tensor<?x1x8x8xf32>"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_output_folder_that_is_a_file(amct_tool, files, tmp_path):
+    taken = files.text("taken", "")
+    result = amct_tool("quantize", MODEL, "--data", CALIB, "-o", taken)
+    assert result.status == 1
+    assert f"{taken}: error: cannot be written" in result.err
+
+
+def test_calibration_data_is_not_overwritten(amct_tool, files, tmp_path):
+    data = tmp_path / "summary.json"
+    data.write_bytes(CALIB.read_bytes())
+    result = amct_tool("quantize", MODEL, "--data", data, "-o", tmp_path)
+    assert result.status == 1
+    assert "would overwrite a file that was read" in result.err
+    assert data.read_bytes() == CALIB.read_bytes()
