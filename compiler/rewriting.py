@@ -108,8 +108,10 @@ class Remarks:
         self._rows.setdefault((id(op), rule), row)
 
     def flush(self) -> None:
-        for remark in self._rows.values():
-            self.session.remark(remark)
+        """Tell the session. What was missed on an operation that is gone by now was not missed."""
+        for (op, _), remark in self._rows.items():
+            if remark.kind != "missed" or self._ops[op].parent is not None:
+                self.session.remark(remark)
         self._rows.clear()
 
 

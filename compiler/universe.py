@@ -32,6 +32,8 @@ PASSES = {
     "canonicalize": ".transforms.canonicalization:CanonicalizePass",
     "convert-layout": ".transforms.convert_layout:ConvertLayoutPass",
     "fuse-bn": ".transforms.fusion.fuse_bn:FuseBnPass",
+    "fuse-mul": ".transforms.fusion.fuse_mul:FuseMulPass",
+    "fuse-bias": ".transforms.fusion.fuse_bias:FuseBiasPass",
     "fuse-all": ".transforms.fusion.fuse_all:FuseAllPass",
     "insert-observers": ".transforms.quantization.insert_observers:InsertObserversPass",
     "calibrate": ".transforms.quantization.calibrate:CalibratePass",
@@ -39,6 +41,23 @@ PASSES = {
     "quantize": ".transforms.quantization.quantize:QuantizePass",
     "lower-to-ascend": ".lowering.ascend:LowerToAscendPass",
 }
+
+SUMMARIES = {
+    "infer-shapes": "refine result types from operands, as far as sizes are known",
+    "fold-constants": "evaluate what depends on constants only",
+    "canonicalize": "cancel transposes and identities, move pads into windows, erase what is unused",
+    "convert-layout": "rewrite to one layout (to=nchw or nhwc), transposes sunk and cancelled",
+    "fuse-bn": "fold batch norms into convolutions and matrix products",
+    "fuse-mul": "fold constant factors into convolutions and matrix products",
+    "fuse-bias": "turn constants added behind convolutions and matrix products into their bias",
+    "fuse-all": "every fusion, in its right order",
+    "insert-observers": "decide what is quantized, by target profile and configuration, and say why not",
+    "calibrate": "run data through the model and fill in the observers' ranges",
+    "convert-observers": "turn calibrated observers into quantized weights and quantize/dequantize pairs",
+    "quantize": "all of quantization: observers where missing, calibration, conversion",
+    "lower-to-ascend": "nn to the ascend dialect, integer arithmetic explicit",
+}
+"""What each pass does, for --help, which imports none of them."""
 
 FRONTENDS = {
     ".mlir": ".frontends.mlir:read",

@@ -1,4 +1,4 @@
-"""`--fuse-all`: every fusion pass, in the order that lets each see what the earlier ones made."""
+"""`--fuse-all`: every fusion pass at once, so that each sees what the others make."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from .fuse_bias import FuseBiasPass
 from .fuse_bn import FuseBnPass
+from .fuse_mul import FuseMulPass
+from .fusion_pass import FusionPass, run_fusions
 
-ORDER: tuple[ModulePass, ...] = (FuseBnPass(),)
+FOLDS: tuple[FusionPass, ...] = (FuseBnPass(), FuseMulPass(), FuseBiasPass())
+"""The passes that fold constants into weights; their patterns run together until nothing changes."""
 
 
 @dataclass(frozen=True)
 class FuseAllPass(ModulePass):
-    """Every fusion in its right order: fuse-bn."""
+    """Every fusion: fuse-bn, fuse-mul and fuse-bias together."""
 
     name = "fuse-all"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for each in ORDER:
-            each.apply(ctx, op)
+        run_fusions(ctx, op, FOLDS)

@@ -8,7 +8,7 @@
 // CHECK-NOT:   nn.batch_norm
 // CHECK:       [[Y:%.*]] = nn.conv %x, [[W]], [[B]] from <onnx, "Conv", "conv1"> {{.*}} loc(fused["conv1", "bn1"])
 // CHECK-NEXT:  func.return [[Y]]
-// REMARK:      remark: [fuse-bn applied conv-batch-norm] "bn1": fused into conv1
+// REMARK:      remark: [fuse-bn applied compute-batch-norm] "bn1": fused into conv1
 func.func @conv(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -26,7 +26,7 @@ func.func @conv(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-LABEL: @bias
 // CHECK:       nn.constant dense<[1.500000e+00, 2.500000e-01]> : tensor<2xf32>
 // CHECK-NOT:   nn.batch_norm
-// REMARK:      [fuse-bn applied conv-batch-norm] "bias": fused into conv1
+// REMARK:      [fuse-bn applied compute-batch-norm] "bias": fused into conv1
 func.func @bias(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %b = nn.constant dense<1.0> : tensor<2xf32>
@@ -45,7 +45,7 @@ func.func @bias(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-LABEL: @channels_last
 // CHECK-NOT:   nn.batch_norm
 // CHECK:       nn.conv %x, {{.*}} layout nhwc
-// REMARK:      [fuse-bn applied conv-batch-norm] "nhwc"
+// REMARK:      [fuse-bn applied compute-batch-norm] "nhwc"
 func.func @channels_last(%x: tensor<?x4x4x2xf32>) -> tensor<?x4x4x2xf32> {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -61,7 +61,7 @@ func.func @channels_last(%x: tensor<?x4x4x2xf32>) -> tensor<?x4x4x2xf32> {
 
 // CHECK-LABEL: @conv1d
 // CHECK-NOT:   nn.batch_norm
-// REMARK:      [fuse-bn applied conv-batch-norm] "conv1d"
+// REMARK:      [fuse-bn applied compute-batch-norm] "conv1d"
 func.func @conv1d(%x: tensor<1x2x4xf32>) -> tensor<1x2x4xf32> {
   %weight = nn.constant dense<2.0> : tensor<2x2x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -77,7 +77,7 @@ func.func @conv1d(%x: tensor<1x2x4xf32>) -> tensor<1x2x4xf32> {
 
 // CHECK-LABEL: @conv3d
 // CHECK-NOT:   nn.batch_norm
-// REMARK:      [fuse-bn applied conv-batch-norm] "conv3d"
+// REMARK:      [fuse-bn applied compute-batch-norm] "conv3d"
 func.func @conv3d(%x: tensor<1x2x4x4x4xf32>) -> tensor<1x2x4x4x4xf32> {
   %weight = nn.constant dense<2.0> : tensor<2x2x1x1x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -93,7 +93,7 @@ func.func @conv3d(%x: tensor<1x2x4x4x4xf32>) -> tensor<1x2x4x4x4xf32> {
 
 // CHECK-LABEL: @depthwise
 // CHECK-NOT:   nn.batch_norm
-// REMARK:      [fuse-bn applied conv-batch-norm] "depthwise"
+// REMARK:      [fuse-bn applied compute-batch-norm] "depthwise"
 func.func @depthwise(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<2.0> : tensor<2x1x1x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -111,7 +111,7 @@ func.func @depthwise(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-LABEL: @conv_transpose
 // CHECK:       nn.constant dense<{{\[\[\[\[}}1.000000e+00]], {{\[\[}}-6.000000e+00]]], {{\[\[\[}}5.000000e+00]], {{\[\[}}-1.400000e+01]]]]> : tensor<2x2x1x1xf32>
 // CHECK-NOT:   nn.batch_norm
-// REMARK:      [fuse-bn applied conv-transpose-batch-norm] "deconv"
+// REMARK:      [fuse-bn applied compute-batch-norm] "deconv"
 func.func @conv_transpose(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -128,7 +128,7 @@ func.func @conv_transpose(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-LABEL: @matmul
 // CHECK:       nn.constant dense<{{\[\[}}1.000000e+00, -6.000000e+00], [5.000000e+00, -1.400000e+01]]> : tensor<2x2xf32>
 // CHECK-NOT:   nn.batch_norm
-// REMARK:      [fuse-bn applied matmul-batch-norm] "matmul"
+// REMARK:      [fuse-bn applied compute-batch-norm] "matmul"
 func.func @matmul(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -145,7 +145,7 @@ func.func @matmul(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // CHECK-LABEL: @matmul_transposed
 // CHECK:       nn.constant dense<{{\[\[}}1.000000e+00, 3.000000e+00], [-1.000000e+01, -1.400000e+01]]> : tensor<2x2xf32>
 // CHECK-NOT:   nn.batch_norm
-// REMARK:      [fuse-bn applied matmul-batch-norm] "matmul_transposed"
+// REMARK:      [fuse-bn applied compute-batch-norm] "matmul_transposed"
 func.func @matmul_transposed(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -162,7 +162,7 @@ func.func @matmul_transposed(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // Not fused: a graph output is a use.
 // CHECK-LABEL: @graph_output
 // CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed conv-used-once] "out": the result of conv1 has 2 uses
+// REMARK:      [fuse-bn missed result-used-once] "out": the result of conv1 has 2 uses
 func.func @graph_output(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -179,7 +179,7 @@ func.func @graph_output(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor
 // Not fused: the weight is an input.
 // CHECK-LABEL: @weight_input
 // CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed parameters-constant] "runtime": weight of conv1 is computed at run time
+// REMARK:      [fuse-bn missed weight-constant] "runtime": the weight is computed at run time
 func.func @weight_input(%x: tensor<1x2x4x4xf32>, %weight: tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32> {
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
   %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
@@ -195,7 +195,7 @@ func.func @weight_input(%x: tensor<1x2x4x4xf32>, %weight: tensor<2x2x1x1xf32>) -
 // Not fused: the batch norm works on another axis.
 // CHECK-LABEL: @other_axis
 // CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed normalizes-channels] "axis": it normalizes nhwc, the convolution gives nchw
+// REMARK:      [fuse-bn missed normalizes-channels] "axis": it normalizes axis 3, the output channels are axis 1
 func.func @other_axis(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -262,7 +262,7 @@ func.func @quantized(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // Not fused: rank 3, where the columns are the last axis and the norm works on axis 1.
 // CHECK-LABEL: @matmul_rank3
 // CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed normalizes-columns] "rank3": it normalizes axis 1 of 3, the columns are axis 2
+// REMARK:      [fuse-bn missed normalizes-channels] "rank3": it normalizes axis 1, the output channels are axis 2
 func.func @matmul_rank3(%x: tensor<3x2x2xf32>) -> tensor<3x2x2xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -282,7 +282,7 @@ func.func @matmul_rank3(%x: tensor<3x2x2xf32>) -> tensor<3x2x2xf32> {
 // CHECK:       nn.conv %x, %weight from
 // CHECK:       nn.conv %x, %weight.folded, {{.*}}
 // CHECK-NOT:   nn.batch_norm
-// REMARK:      [fuse-bn applied conv-batch-norm] "shared"
+// REMARK:      [fuse-bn applied compute-batch-norm] "shared"
 func.func @shared(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>

@@ -1,0 +1,97 @@
+"""`--fuse-bias`: what is added behind a computing operation becomes its bias."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.nn import AddOp, BiasAddOp, NNOp, SubOp, constant_of
+from ...dialects.nn.shapes import shape_of
+from ...rewriting import Array, FusionPattern, Remarks, condition, constant, used_once
+from .computing import (
+    Computing,
+    ConstantSpec,
+    along_channels,
+    channel_axis,
+    computing,
+    constant_numbers,
+    parameter_names,
+    summed,
+    weight_of,
+    with_parameters,
+)
+from .fusion_pass import FusionPass, report_unmatched
+
+
+@dataclass(frozen=True)
+class ComputeAdd:
+    compute: Computing
+    add: NNOp
+    operand: SSAValue
+    """The constant that is added or subtracted."""
+    sign: int
+
+
+class FuseComputeAdd(FusionPattern[ComputeAdd]):
+    """op(x, w, b) + c = op(x, w, b + c), c per output channel; op is conv, conv_transpose or matmul (AMCT's OP+Add, PPQ)"""
+
+    name = "compute-add"
+
+    result_used_once = used_once("compute")
+    bias_constant = constant("compute.bias")
+
+    @condition
+    def runs_along_channels(self, m: ComputeAdd) -> str | None:
+        """the constant broadcasts along the output channels only"""
+        if isinstance(m.add, BiasAddOp):
+            axis = m.add.channel_axis(len(shape_of(m.add.input)))
+            channels = channel_axis(m.compute)
+            return None if axis == channels else f"it adds along axis {axis}, the output channels are axis {channels}"
+        found = along_channels(m.compute, constant_numbers(m.operand))
+        return found if isinstance(found, str) else None
+
+    @condition
+    def keeps_the_shape(self, m: ComputeAdd) -> str | None:
+        """the sum has the shape of the operation's result"""
+        before, after = m.compute.result.type, m.add.results[0].type
+        return None if before == after else f"the sum is {after}, the result was {before}"
+
+    def match(self, op: Operation) -> ComputeAdd | None:
+        match op:
+            case BiasAddOp() | AddOp() | SubOp():
+                first, second = op.operands
+            case _:
+                return None
+        if isinstance(op, AddOp) and constant_of(first) is not None:
+            first, second = second, first
+        if (compute := computing(first)) is None or constant_of(second) is None:
+            return None
+        return ComputeAdd(compute, op, second, -1 if isinstance(op, SubOp) else 1)
+
+    def constants(self, m: ComputeAdd) -> Sequence[ConstantSpec]:
+        return parameter_names(m.compute, m.add)[1:]
+
+    def fold(self, m: ComputeAdd) -> tuple[Array]:
+        added = np.broadcast_to(constant_numbers(m.operand).reshape(-1), (m.compute.output_channels,))
+        bias = summed([self.values(m.compute.bias), m.sign * added])
+        assert bias is not None
+        return (bias,)
+
+    def rewrite(self, m: ComputeAdd, folded: Sequence[SSAValue]) -> Operation:
+        return with_parameters(m.compute, weight_of(m.compute), folded[0], m.add.results[0].type)
+
+
+@dataclass(frozen=True)
+class FuseBiasPass(FusionPass):
+    """Turn what is added behind a convolution or matrix product (BiasAdd, Add, Sub of a constant) into its bias."""
+
+    name = "fuse-bias"
+
+    PATTERNS = (FuseComputeAdd,)
+
+    def report(self, module: ModuleOp, remarks: Remarks) -> None:
+        report_unmatched(module, remarks, BiasAddOp, AddOp, SubOp)
