@@ -17,13 +17,17 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 def build(cls: type[_T], text: str, what: str) -> _T:
     """An instance of the dataclass `cls` from option text. `what` names the thing in errors (`--quantize`).
 
-    Dashes and underscores are the same. A bare name means true. Raises CompileError for unknown options and bad values.
+    Dashes and underscores are the same. A bare name means true; a bare word that is none is the value of the option that the
+    class names in `positional`. Raises CompileError for unknown options and bad values.
     """
     hints = get_type_hints(cls)
     known: dict[str, Field[Any]] = {f.name: f for f in fields(cast(Any, cls)) if f.init}
     values: dict[str, Any] = {}
+    positional: str | None = getattr(cls, "positional", None)
     for part in split(text):
         key, equals, value = part.partition("=")
+        if positional is not None and not equals and key.replace("-", "_") not in known:
+            key, equals, value = positional, "=", part
         name = key.replace("-", "_")
         if name not in known:
             options = ", ".join(n.replace("_", "-") for n in known)
@@ -70,7 +74,7 @@ def convert(value: str, hint: Any, what: str) -> Any:
     if origin is Literal:
         choices = get_args(hint)
         for choice in choices:
-            if str(choice) == value:
+            if str(choice).lower() == value.lower():
                 return choice
         raise CompileError(f"{what}: '{value}' is none of {', '.join(map(str, choices))}")
     if hint is bool:

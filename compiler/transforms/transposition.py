@@ -174,6 +174,22 @@ RULES: Mapping[type[Operation], Rule] = {
 """The operations that commute with permutations, and how."""
 
 
+MEETINGS: tuple[type[Operation], ...] = (
+    *(op for op in nn.OPERATIONS if issubclass(op, nn.BinaryOp)),
+    nn.CompareOp,
+    nn.PowOp,
+    nn.PReluOp,
+    nn.WhereOp,
+    nn.ConcatOp,
+)
+"""Operations that permute all their operands alike."""
+
+
+def leads(op: Operation, value: SSAValue) -> bool:
+    """Whether a permutation of this operand is one of the operation."""
+    return value is op.operands[0] or isinstance(op, MEETINGS)
+
+
 def build_moved(op: nn.NNOp, moved: Moved, operands: Sequence[SSAValue]) -> nn.NNOp:
     """The operation on permuted operands, its result types permuted."""
     types = [permuted_type(r.type, p) for r, p in zip(op.results, moved.results, strict=True)]

@@ -12,6 +12,7 @@ from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from ...rewriting import Remarks, fused_location, layer_of
 from ..transposition import (
+    MEETINGS,
     RULES,
     Moved,
     build_moved,
@@ -21,12 +22,10 @@ from ..transposition import (
     inverse,
     is_constant,
     is_single,
+    leads,
     permute_constant,
 )
 from .rules import rule
-
-_JOINS = tuple(op for op in RULES if issubclass(op, nn.BinaryOp | nn.CompareOp | nn.PowOp | nn.WhereOp | nn.ConcatOp))
-"""Operations in which several transposes can meet."""
 
 
 @rule(nn.TransposeOp)
@@ -66,9 +65,11 @@ def merge_transposes(op: nn.TransposeOp, rewriter: PatternRewriter, remarks: Rem
     rewriter.replace(op, made, [value])
 
 
-@rule(*_JOINS)
-def join_transposes(op: nn.NNOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
+@rule(*MEETINGS)
+def join_transposes(op: Operation, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """Where all that meets in `op` is transposed alike, one transpose of its result is enough."""
+    if not isinstance(op, nn.NNOp):
+        return
     transposes = {v: v.owner for v in op.operands if not is_constant(v)}
     if len(transposes) < 2 or not all(_only_for(op, t) for t in transposes.values()):
         return
@@ -102,10 +103,10 @@ def _chain_above(op: nn.TransposeOp) -> tuple[nn.TransposeOp | None, list[nn.NNO
         computed = {v for v in owner.operands if not is_constant(v)}
         if type(owner) not in RULES or len(owner.results) != 1 or len(computed) != 1:
             return None, []
-        if not owner.results[0].has_one_use() or not (owner.operands[0] in computed or isinstance(owner, _JOINS)):
+        if not owner.results[0].has_one_use() or not leads(owner, value := computed.pop()):
             return None, []
         between.append(owner)
-        owner = computed.pop().owner
+        owner = value.owner
     return (owner, between[::-1]) if isinstance(owner, nn.TransposeOp) else (None, [])
 
 
