@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from xdsl.ir import Attribute, SSAValue
 
 from ..dialects.nn import NNOp
-from ..dialects.nn.base import attribute_of
+from ..dialects.nn.properties import attribute_of
 
 _Op = TypeVar("_Op", bound=NNOp)
 

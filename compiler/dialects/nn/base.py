@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
 from xdsl.dialects.builtin import FunctionType, LocationAttr, TensorType, f32
+from xdsl.interfaces import HasCanonicalizationPatternsInterface
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AttrConstraint,
@@ -23,6 +24,7 @@ from xdsl.irdl import (
     traits_def,
 )
 from xdsl.parser import Parser
+from xdsl.pattern_rewriter import RewritePattern
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -50,7 +52,7 @@ from .shapes import compatible
 ANY_TENSOR: AttrConstraint[Tensor] = base(TensorType)
 
 
-class NNOp(IRDLOperation, ABC):
+class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
     """Base of the value operations of `nn`: pure, with `origin`, inferred result types and the common text form."""
 
     traits = traits_def(Pure())
@@ -59,6 +61,13 @@ class NNOp(IRDLOperation, ABC):
 
     KEYWORDS: ClassVar[Mapping[str, str]] = {}
     """The words that stand for properties in the text where these are not the properties' names."""
+
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        """The rules of `--canonicalize`, for xDSL's own pass of that name."""
+        from ...transforms.canonicalization import patterns_of
+
+        return patterns_of(cls)
 
     @abstractmethod
     def infer(self) -> Sequence[Tensor]:
