@@ -1,7 +1,8 @@
 """Reading ONNX models: `.onnx` files of opset 7 to 26 into `nn`.
 
-`source` (file to checked model), `graph` (order, names), `tensors` (initializers, external data), `attributes`, `node` (what
-converters see), `ops` (a converter per operator), `folding` (constant computing), `opaque` (what `nn` has no word for), `importer`.
+`source` (file to checked model), `graph` (order, names), `tensors` (initializers, external data), `attributes`, `types`,
+`node` (what converters see), `ops` (the converters, a module per family), `folding` (what is known at import), `symbols` (names
+of unknown sizes), `opaque` (what `nn` has no word for), `single` (a node as a model of its own), `importer`.
 """
 
 from .importer import read

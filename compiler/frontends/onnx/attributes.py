@@ -68,19 +68,19 @@ def mlir_of(attribute: AttributeProto) -> Attribute | None:
     return None if read is None else _TO_MLIR[attribute.type](read(attribute))
 
 
-_ON_THE_OPERATION = frozenset({"kernel_shape", "strides", "pads"})
-"""Geometry that convolutions and pools state themselves."""
+_LEFT_OUT = frozenset({"kernel_shape", "strides", "pads", "epsilon", "momentum"})
+"""What the operation states itself, or what means nothing at inference."""
 
 
 def provenance(attributes: Mapping[str, AttributeProto], defaults: Mapping[str, Value]) -> dict[str, Attribute]:
     """What `origin` keeps of the source's attributes: everything that is not the default, by name.
 
-    Lists of ones (dilations) are the default too. Kernel, strides and pads are left to the operation, tensors to its operands.
+    Dilations of one are the default too. Geometry and epsilon are left to the operation, tensors to its operands.
     """
     kept: dict[str, Attribute] = {}
     for name in sorted(attributes):
         value, attribute = value_of(attributes[name]), mlir_of(attributes[name])
-        if value is None or attribute is None or name in _ON_THE_OPERATION or value == defaults.get(name):
+        if value is None or attribute is None or name in _LEFT_OUT or value == defaults.get(name):
             continue
         if name == "dilations" and set(value if isinstance(value, list) else ()) == {1}:
             continue
@@ -89,7 +89,7 @@ def provenance(attributes: Mapping[str, AttributeProto], defaults: Mapping[str, 
 
 
 def carried(attributes: Mapping[str, AttributeProto], tensors: TensorReader, where: str) -> dict[str, Attribute]:
-    """All attributes of a node in MLIR, tensors as the constants of `nn`. Raises CompileError for subgraphs, types and the like."""
+    """All attributes of a node in MLIR, tensors as `nn.constant` holds them. Raises CompileError for subgraphs and types."""
     result: dict[str, Attribute] = {}
     for name in sorted(attributes):
         attribute = attributes[name]

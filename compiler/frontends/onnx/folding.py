@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 from onnx import TypeProto
 
+from ...transforms.constant_folding import RANDOM
 from .attributes import GRAPHS
 from .node import Binding, Constant, Node
 from .single import evaluated, inferred_types
@@ -23,17 +24,18 @@ _FILLED_ELEMENTS = 1 << 31
 _KEPT = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 """Quantization is what later passes look for, so it stays visible, on constants too."""
 
-_RANDOM = frozenset(
-    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
-)
+_REMOVED = frozenset({"Identity", "Dropout"})
+"""Their converters hand the input on as it is, so that shared weights stay shared."""
 
 _BOUNDED = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
 """Results of unknown size that are no larger than the inputs."""
 
+_LEFT = _KEPT | _REMOVED | RANDOM["onnx"]
 
-def folded(node: Node, opsets: Mapping[str, int]) -> list[Binding] | None:
+
+def folded(node: Node) -> list[Binding] | None:
     """The outputs of a node as constants; None when they are not known, or too large."""
-    if node.layer.domain != STANDARD or node.op_type in _KEPT or node.op_type in _RANDOM:
+    if node.layer.domain != STANDARD or node.op_type in _LEFT:
         return None
     arrays = [b.array for b in node.inputs if isinstance(b, Constant)]
     if len(arrays) != sum(b is not None for b in node.inputs) or not arrays:
@@ -42,9 +44,9 @@ def folded(node: Node, opsets: Mapping[str, int]) -> list[Binding] | None:
         return None
     if node.op_type == "ConstantOfShape":
         return _filled(node)
-    if not _is_small(node, inferred_types(node, opsets)):
+    if not _is_small(node, inferred_types(node)):
         return None
-    results = evaluated(node, opsets, arrays)
+    results = evaluated(node, arrays)
     if results is None or not all(r.dtype.name in ELEMENT_NAMES.values() for r in results):
         return None
     return [Constant(name, r) for name, r in zip(node.outputs, results, strict=True)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from onnx import GraphProto, NodeProto, ValueInfoProto
+from onnx import AttributeProto, GraphProto, NodeProto, ValueInfoProto
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, NameLoc, StringAttr
 
 from ...diagnostics import CompileError, describe
@@ -104,13 +104,54 @@ def _producers(graph: GraphProto, layers: Sequence[Layer], where: str) -> dict[s
 def _needed(layer: Layer, producer: dict[str, int], outside: Container[str]) -> set[int]:
     needed: set[int] = set()
     for name in filter(None, layer.proto.input):
-        source = producer.get(name)
-        if source is None and name not in outside:
-            hint = "the file may be truncated" if layer.proto.op_type else ""
-            raise CompileError(f"reads '{name}', which nothing defines", where=layer.where, hint=hint)
-        if source is not None and source != _GIVEN:
+        if name not in producer and name not in outside:
+            message = f"reads '{name}', which nothing defines"
+            raise CompileError(message, where=layer.where, hint="the file may be truncated")
+    for name in _reads(layer.proto):
+        if (source := producer.get(name, _GIVEN)) != _GIVEN:
             needed.add(source)
     return needed
+
+
+def _reads(node: NodeProto) -> Iterator[str]:
+    """The names that a node reads, its subgraphs included (also those that the subgraphs define themselves)."""
+    yield from filter(None, node.input)
+    for graph in _subgraphs(node):
+        yield from (o.name for o in graph.output)
+        for inner in graph.node:
+            yield from _reads(inner)
+
+
+def _subgraphs(node: NodeProto) -> Iterator[GraphProto]:
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """The nodes of a graph and of the graphs inside it."""
+    for node in graph.node:
+        yield node
+        for inner in _subgraphs(node):
+            yield from all_nodes(inner)
+
+
+def used_names(graph: GraphProto) -> frozenset[str]:
+    """The names that some node reads, or that are outputs."""
+    read = (name for node in graph.node for name in _reads(node))
+    return frozenset([*read, *(o.name for o in graph.output)])
+
+
+def live_layers(layers: Sequence[Layer], outputs: Iterable[str]) -> list[Layer]:
+    """Those of the layers, which are in order, that the outputs depend on."""
+    needed = set(outputs)
+    live: list[Layer] = []
+    for layer in reversed(layers):
+        if needed.intersection(layer.proto.output):
+            live.append(layer)
+            needed.update(_reads(layer.proto))
+    return live[::-1]
 
 
 def _cycle(layers: Sequence[Layer], needs: Sequence[set[int]], waiting: Sequence[int]) -> CompileError:

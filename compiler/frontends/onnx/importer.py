@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import ChainMap, Counter
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
+from typing import cast
 
 from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...diagnostics import CompileError, Remark
 from ...dialects import nn
-from ...dialects.nn.shapes import known, shape_of
+from ...dialects.nn.shapes import element_of, known, shape_of
+from ...dtypes import numpy_dtype
 from ...functions import value_attributes
 from ...rewriting import Remarks
 from ...session import Session
-from . import ops as _converters  # noqa: F401 - fills the table of converters
+from ...transforms.dead_code import erase_dead
 from .attributes import GRAPHS
 from .folding import folded
-from .graph import Layer, Namer, outputs_of, sorted_layers
-from .node import Binding, Constant, Node, Sink, Unmapped, converter_of
+from .graph import Layer, Namer, all_nodes, live_layers, outputs_of, sorted_layers, used_names
+from .node import Binding, Constant, Node, Shared, Unmapped
 from .opaque import carry
+from .ops import converter_of
 from .source import STANDARD, load, opsets
-from .tensors import TensorReader
+from .symbols import Symbols
+from .tensors import Array, TensorReader
 from .types import dimension_names, tensor_type
 
 
@@ -55,33 +59,27 @@ class _Importer:
     def __init__(self, path: Path, model: ModelProto, session: Session):
         self.graph = model.graph
         self.where = str(path)
-        self.opsets = opsets(model)
-        self.tensors = TensorReader(path.parent)
+        self.shared = Shared(opsets(model), TensorReader(path.parent), Symbols(model), used_names(model.graph))
         self.session = session
-        self.remarks = Remarks(session, "import")
-        self.namer = Namer(self.where, model.graph.node)
-        self.sink = Sink()
+        self.namer = Namer(self.where, all_nodes(model.graph))
         self.counts: Counter[str] = Counter()
-        self.carried: Counter[str] = Counter()
-        self.declarations: dict[str, TypeProto] = {v.name: v.type for v in [*self.graph.value_info, *self.graph.output]}
+        self.carried: dict[Operation, str] = {}
+        self.declarations: dict[str, TypeProto] = {}
 
     def function(self) -> FuncOp:
+        """The graph as `@main`. Initializers that are also declared as inputs (all are, before IR version 4) are constants."""
         outputs = outputs_of(self.graph, self.where)
-        if self.graph.sparse_initializer:
-            name = self.graph.sparse_initializer[0].values.name
-            raise CompileError("sparse initializers are not supported", where=f"{self.where}: initializer '{name}'")
-        constants = self._initializers(self.graph)
-        inputs = [i for i in self.graph.input if i.name not in constants]
+        env = self._initializers(self.graph)
+        given = {i.name for i in self.graph.initializer}
+        inputs = [i for i in self.graph.input if i.name not in given]
         block = Block(arg_types=[tensor_type(i.type, f"input '{i.name}'", self.where) for i in inputs])
-        env: dict[str, Binding] = {**constants}
         for value, argument in zip(inputs, block.args, strict=True):
             argument.name_hint = nn.name_hint(value.name)
-            env[value.name] = argument
-        for layer in sorted_layers(self.graph, self.namer):
-            self._node(layer, env)
+            self._define(env, value.name, argument)
+        self._nodes(self.graph, env)
         results = [self._result(o, env) for o in outputs]
-        block.add_ops([*self.sink.constants, *self.sink.body, ReturnOp(*results)])
-        _erase_unused(block)
+        block.add_ops([*self.shared.sink.constants, *self.shared.sink.body, ReturnOp(*results)])
+        erase_dead(op for op in block.ops if op.results)
         function = FuncOp(
             "main",
             (list(block.arg_types), [r.type for r in results]),
@@ -92,11 +90,15 @@ class _Importer:
         function.location = self.namer.file
         return function
 
-    def _initializers(self, graph: GraphProto) -> dict[str, Constant]:
-        found: dict[str, Constant] = {}
+    def _initializers(self, graph: GraphProto) -> dict[str, Binding]:
+        if graph.sparse_initializer:
+            name = graph.sparse_initializer[0].values.name
+            raise CompileError("sparse initializers are not supported", where=f"{self.where}: initializer '{name}'")
+        found: dict[str, Binding] = {}
         for tensor in graph.initializer:
-            array = self.tensors.read(tensor, f"{self.where}: initializer '{tensor.name}'")
-            found[tensor.name] = Constant(tensor.name, array)
+            if tensor.name in self.shared.used:
+                array = self.shared.tensors.read(tensor, f"{self.where}: initializer '{tensor.name}'")
+                found[tensor.name] = Constant(tensor.name, array)
         return found
 
     def _result(self, output: ValueInfoProto, env: Mapping[str, Binding]) -> SSAValue:
@@ -106,54 +108,120 @@ class _Importer:
                 where=self.where,
                 hint="the file may be truncated",
             )
-        return self.sink.value(env[output.name])
+        return self.shared.sink.value(env[output.name])
 
-    def _node(self, layer: Layer, env: dict[str, Binding]) -> None:
+    def _define(self, env: MutableMapping[str, Binding], name: str, binding: Binding) -> None:
+        env[name] = binding
+        if isinstance(binding, SSAValue):
+            self.shared.symbols.define(name, binding)
+
+    def _nodes(self, graph: GraphProto, env: MutableMapping[str, Binding]) -> None:
+        """Import the nodes that outputs depend on, in order; `env` holds what is defined, and takes what they define."""
+        self.declarations.update({v.name: v.type for v in [*graph.value_info, *graph.output]})
+        layers = sorted_layers(graph, self.namer, env)
+        live = live_layers(layers, [o.name for o in graph.output])
+        self.counts["unused"] += len(layers) - len(live)
+        for layer in live:
+            self._node(layer, env)
+
+    def _node(self, layer: Layer, env: MutableMapping[str, Binding]) -> None:
         proto = layer.proto
-        if (version := self.opsets.get(layer.domain)) is None:
-            message = f"{proto.op_type} is of domain '{layer.domain}', whose opset the model does not import"
+        if layer.domain not in self.shared.opsets:
+            message = f"{proto.op_type} is of the domain '{layer.domain}', whose opset the model does not name"
             raise CompileError(message, where=layer.where)
-        node = Node(layer, version, [env[n] if n else None for n in proto.input], self.sink, self.tensors)
-        results = self._convert(node)
-        if len(results) < sum(map(bool, node.outputs)):
-            raise node.error(f"has {len(node.outputs)} outputs, {len(results)} are defined")
-        env.update({name: r for name, r in zip(node.outputs, results, strict=False) if name})
+        node = Node(layer, [env[n] if n else None for n in proto.input], self.shared)
+        results = self._branch(node, env) if node.op_type == "If" else self._convert(node)
+        for i, name in enumerate(node.outputs):
+            if i < len(results) and name:
+                self._define(env, name, results[i])
+            elif name in self.shared.used:
+                raise node.error(f"has no output {i}")
+
+    def _branch(self, node: Node, env: MutableMapping[str, Binding]) -> list[Binding]:
+        """An If whose condition is known is the branch that it takes."""
+        condition = node.array(0)
+        attribute = (
+            None if condition is None else node.attributes.get("then_branch" if condition.all() else "else_branch")
+        )
+        if attribute is None:
+            raise control_flow(node)
+        scope: ChainMap[str, Binding] = ChainMap(self._initializers(attribute.g), *_maps(env))
+        self._nodes(attribute.g, scope)
+        self.counts["removed"] += 1
+        if missing := [o.name for o in attribute.g.output if o.name not in scope]:
+            raise node.error(f"has a branch that does not compute its output '{missing[0]}'")
+        return [scope[o.name] for o in attribute.g.output]
 
     def _convert(self, node: Node) -> list[Binding]:
-        if (constants := folded(node, self.opsets)) is not None:
+        """Fold, convert or carry a node, whichever is possible first."""
+        if (constants := folded(node)) is not None:
             self.counts["folded"] += 1
-            return constants
+            return [*constants]
         if (convert := converter_of(node.layer)) is None:
             return self._carry(node, f"nn has no equivalent of {node.op_type}")
-        mark = len(self.sink.body)
+        body = self.shared.sink.body
+        mark = len(body)
         try:
             converted = convert(node)
         except Unmapped as e:
-            del self.sink.body[mark:]
+            for op in reversed(body[mark:]):
+                op.erase()
+            del body[mark:]
             return self._carry(node, str(e))
-        self.counts["mapped" if len(self.sink.body) > mark else "removed"] += 1
-        return [converted] if isinstance(converted, SSAValue | Constant) else list(converted)
+        results = [converted] if isinstance(converted, SSAValue | Constant) else list(converted)
+        return self._follow(node, results, body[mark:])
+
+    def _follow(self, node: Node, results: list[Binding], emitted: list[Operation]) -> list[Binding]:
+        """Shape arithmetic that turns out to be known is constant, though it reads values of run time."""
+        known: dict[SSAValue, Binding] = {}
+        for op in emitted:
+            if (arrays := self.shared.shapes.visit(op)) is not None:
+                pairs = zip(op.results, arrays, strict=True)
+                known.update({r: Constant(r.name_hint or node.layer.name, _like(r, a)) for r, a in pairs})
+        results = [known.get(r, r) if isinstance(r, SSAValue) else r for r in results]
+        constant = all(isinstance(r, Constant) for r in results)
+        way = "folded" if (constant and not node.inputs) or known else "mapped" if emitted else "removed"
+        self.counts[way] += 1
+        return results
 
     def _carry(self, node: Node, reason: str) -> list[Binding]:
         if any(a.type in GRAPHS for a in node.attributes.values()):
-            raise node.error("runs subgraphs; control flow is not supported", hint="export the model without it")
-        op = carry(node, self.opsets, self.declarations)
-        self.remarks.missed(op, "native", f"carried as opaque: {reason}")
-        self.carried[node.op_type] += 1
+            raise control_flow(node)
+        op = carry(node, self.declarations)
+        self.carried[op] = reason
         return list(op.outputs)
 
     def report(self) -> None:
-        """Tell the remarks, and how many nodes went which way."""
-        self.remarks.flush()
-        kinds = ", ".join(f"{n} {op_type}" for op_type, n in sorted(self.carried.items()))
+        """Tell which nodes are carried, and how many went which way."""
+        remarks = Remarks(self.session, "import")
+        carried = {op: reason for op, reason in self.carried.items() if op.parent is not None}
+        for op, reason in carried.items():
+            remarks.missed(op, "native", f"carried as opaque: {reason}")
+        remarks.flush()
+        kinds = Counter(cast(nn.OpaqueOp, op).op_type.data for op in carried)
+        names = ", ".join(f"{n} {op_type}" for op_type, n in sorted(kinds.items()))
         parts = [
             f"{self.counts['mapped']} mapped to nn",
-            f"{self.carried.total()} carried as opaque" + (f" ({kinds})" if kinds else ""),
+            f"{len(carried)} carried as opaque" + (f" ({names})" if names else ""),
             f"{self.counts['folded']} folded",
             f"{self.counts['removed']} removed",
+            f"{self.counts['unused'] + len(self.carried) - len(carried)} unused",
         ]
-        reason = f"{len(self.graph.node)} nodes: {', '.join(parts)}"
+        reason = f"{self.counts.total() + len(self.carried)} nodes: {', '.join(parts)}"
         self.session.remark(Remark("analysis", "import", "summary", "main", "func.func", reason, self.where))
+
+
+def control_flow(node: Node) -> CompileError:
+    return node.error("runs subgraphs: control flow is not supported", hint="export the model without it")
+
+
+def _maps(env: MutableMapping[str, Binding]) -> list[MutableMapping[str, Binding]]:
+    return [*env.maps] if isinstance(env, ChainMap) else [env]
+
+
+def _like(value: SSAValue, array: Array) -> Array:
+    """An array in the element type of a value."""
+    return array.astype(numpy_dtype(element_of(value)))
 
 
 def _attributes(declaration: ValueInfoProto, value: SSAValue) -> DictionaryAttr:
@@ -162,11 +230,3 @@ def _attributes(declaration: ValueInfoProto, value: SSAValue) -> DictionaryAttr:
     if len(names) != len(shape):
         return value_attributes(declaration.name)
     return value_attributes(declaration.name, ["" if known(d) else n for d, n in zip(shape, names, strict=True)])
-
-
-def _erase_unused(block: Block) -> None:
-    """Remove operations that no output depends on, such as shape arithmetic that became a property."""
-    for op in reversed(list(block.ops)):
-        if op.results and not any(r.uses.get_length() for r in op.results):
-            op.detach()
-            op.erase()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
@@ -14,10 +14,13 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...diagnostics import CompileError
 from ...dialects import nn
-from ...dialects.nn.shapes import Shape, element_of, shape_of
+from ...dialects.nn.shapes import Shape, axis_of, element_of, shape_of
+from ...dtypes import numpy_dtype
+from ...transforms.partial_shapes import Dimension, PartialShapes
 from .attributes import Value, checked, provenance, value_of
 from .graph import Layer
 from .source import STANDARD
+from .symbols import Symbols
 from .tensors import Array, TensorReader
 
 
@@ -36,7 +39,8 @@ Converted = Binding | Sequence[Binding]
 Converter = Callable[["Node"], Converted]
 """From a node to what its outputs stand for, in order. Raises Unmapped where `nn` has no equivalent."""
 
-_CONVERTERS: dict[tuple[str, str], Converter] = {}
+CONVERTERS: dict[tuple[str, str], Converter] = {}
+"""By domain and operator type."""
 _Op = TypeVar("_Op", bound=nn.NNOp)
 
 
@@ -48,14 +52,10 @@ def converter(*op_types: str, domains: Sequence[str] = (STANDARD,)) -> Callable[
     """Registers the function that converts nodes of these types."""
 
     def register(convert: Converter) -> Converter:
-        _CONVERTERS.update({(domain, op_type): convert for domain in domains for op_type in op_types})
+        CONVERTERS.update({(domain, op_type): convert for domain in domains for op_type in op_types})
         return convert
 
     return register
-
-
-def converter_of(layer: Layer) -> Converter | None:
-    return _CONVERTERS.get((layer.domain, layer.proto.op_type))
 
 
 class Sink:
@@ -76,18 +76,30 @@ class Sink:
         return self._made[binding]
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What all nodes of one import share."""
+
+    opsets: Mapping[str, int]
+    tensors: TensorReader
+    symbols: Symbols
+    used: Container[str]
+    """The names that some node reads, or that are outputs of the graph."""
+    sink: Sink = field(default_factory=Sink)
+    shapes: PartialShapes = field(default_factory=PartialShapes)
+
+
 class Node:
     """A node with its inputs bound: converters read attributes and inputs from it and emit operations through it."""
 
-    def __init__(self, layer: Layer, version: int, inputs: Sequence[Binding | None], sink: Sink, tensors: TensorReader):
+    def __init__(self, layer: Layer, inputs: Sequence[Binding | None], shared: Shared):
         self.layer = layer
         self.op_type = layer.proto.op_type
-        self.version = version
+        self.version = shared.opsets[layer.domain]
         self.inputs = list(inputs)
         self.outputs = list(layer.proto.output)
-        self.tensors = tensors
         self.attributes = checked(layer.proto.attribute, layer.where)
-        self._sink = sink
+        self.shared = shared
         self._origin: nn.OriginAttr | None = None
 
     # Attributes
@@ -97,6 +109,18 @@ class Node:
 
     def float(self, name: str, default: float) -> float:
         return self._attribute(name, float, default)
+
+    def required_int(self, name: str) -> int:
+        if name not in self.attributes:
+            raise self.error(f"has no attribute '{name}'")
+        return self.int(name, 0)
+
+    def axis(self, name: str, default: int, rank: int) -> int:
+        """An axis, counted from the front."""
+        try:
+            return axis_of(self.int(name, default), rank, name)
+        except VerifyException as e:
+            raise self.error(f"does not fit together: {e}") from None
 
     def text(self, name: str, default: str) -> str:
         return self._attribute(name, str, default)
@@ -114,7 +138,7 @@ class Node:
             return None
         if attribute.type != AttributeProto.TENSOR:
             raise self.error(f"attribute '{name}' must be a tensor")
-        return self.tensors.read(attribute.t, self.layer.where)
+        return self.shared.tensors.read(attribute.t, self.layer.where)
 
     def _attribute(self, name: str, kind: type[Any], default: Any) -> Any:
         attribute = self.attributes.get(name)
@@ -145,7 +169,7 @@ class Node:
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def value(self, index: int) -> SSAValue:
-        return self._sink.value(self.binding(index))
+        return self.shared.sink.value(self.binding(index))
 
     def optional(self, index: int) -> SSAValue | None:
         return self.value(index) if self.has(index) else None
@@ -168,21 +192,36 @@ class Node:
             raise self.error(f"input {index} must be a list of integers, not {array.dtype}{list(array.shape)}")
         return [int(v) for v in array.reshape(-1)]
 
+    def axes(self, index: int, since: int) -> list[int] | None:
+        """The axes that a node names: in the attribute `axes` before opset `since`, then in an input. None for no such."""
+        if self.version < since:
+            return self.ints("axes")
+        return self.known_ints(index) if self.has(index) else None
+
+    def sizes(self, index: int) -> list[int | Dimension | None] | None:
+        """The elements of an integer input: numbers, sizes of other values, None for anything else. None when not followed."""
+        if self.array(index) is not None:
+            return [*self.known_ints(index)]
+        return self.shared.shapes.elements(self.value(index))
+
+    def has_size(self, index: int, axis: int, size: int | Dimension | None) -> bool:
+        """Whether an unknown size is that of input `index` along `axis`."""
+        own = Dimension(self.value(index), axis)
+        return isinstance(size, Dimension) and self.shared.symbols.same(size, own)
+
     def shape(self, index: int) -> Shape:
         found = self.binding(index)
         return found.array.shape if isinstance(found, Constant) else shape_of(found)
 
     def dtype(self, index: int) -> np.dtype[Any]:
-        from ...dtypes import numpy_dtype
-
         found = self.binding(index)
         return found.array.dtype if isinstance(found, Constant) else numpy_dtype(element_of(found))
 
     # Results
 
     def uses_output(self, index: int) -> bool:
-        """Whether output `index` is named; an unnamed one is not computed."""
-        return index < len(self.outputs) and bool(self.outputs[index])
+        """Whether anything reads output `index`."""
+        return index < len(self.outputs) and self.outputs[index] in self.shared.used
 
     @property
     def origin(self) -> nn.OriginAttr:
@@ -198,7 +237,7 @@ class Node:
             made = op.make(*operands, location=self.layer.location, name=self.hint, **properties)
         except VerifyException as e:
             raise self.error(f"does not fit together: {str(e).splitlines()[0]}") from None
-        self._sink.body.append(made)
+        self.shared.sink.body.append(made)
         return made
 
     @property
@@ -210,10 +249,10 @@ class Node:
 
     def constant(self, array: Array, suffix: str = "") -> SSAValue:
         """A constant that the conversion itself needs."""
-        return self._sink.value(Constant(f"{self.layer.name}{suffix}", array))
+        return self.shared.sink.value(Constant(f"{self.layer.name}{suffix}", array))
 
     def materialized(self, binding: Binding) -> SSAValue:
-        return self._sink.value(binding)
+        return self.shared.sink.value(binding)
 
     def error(self, message: str, hint: str = "") -> CompileError:
         return CompileError(f"{self.op_type} {message}", where=self.layer.where, hint=hint)

@@ -15,13 +15,13 @@ from .single import inferred_types
 from .types import tensor_type
 
 
-def carry(node: Node, opsets: Mapping[str, int], declarations: Mapping[str, TypeProto]) -> nn.OpaqueOp:
+def carry(node: Node, declarations: Mapping[str, TypeProto]) -> nn.OpaqueOp:
     """The node as `nn.opaque`. `declarations` are the types that the model itself gives to values.
 
     Raises CompileError when the type of a result is not to be found out, and for attributes that hold subgraphs.
     """
-    attributes = carried(node.attributes, node.tensors, node.layer.where)
-    inferred = inferred_types(node, opsets)
+    attributes = carried(node.attributes, node.shared.tensors, node.layer.where)
+    inferred = inferred_types(node)
     present = [int(b is not None) for b in node.inputs]
     return node.emit(
         nn.OpaqueOp,

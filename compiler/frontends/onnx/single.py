@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 from onnx import ModelProto, TypeProto, ValueInfoProto, helper, numpy_helper, shape_inference
 
+from ...dialects.nn.shapes import element_of, known, shape_of
+from ...dtypes import numpy_dtype
 from .node import Binding, Constant, Node
-from .tensors import Array
-from .types import declared
+from .tensors import Array, code_of
 
 _VALUES_LIMIT = 1024
 """Constants of up to this many elements are shown to shape inference, which reads shapes, axes and the like from them."""
@@ -18,17 +20,24 @@ _OUTPUT = "output {}"
 """Names for the outputs, the unnamed ones too."""
 
 
-def _model(node: Node, opsets: Mapping[str, int]) -> ModelProto:
+def _model(node: Node) -> ModelProto:
     model = ModelProto(ir_version=_IR_VERSION)
-    model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in opsets.items())
+    model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in node.shared.opsets.items())
     model.graph.name = node.op_type
     model.graph.node.append(node.layer.proto)
     del model.graph.node[0].output[:]
     model.graph.node[0].output.extend(_OUTPUT.format(i) for i in range(len(node.outputs)))
     for name, binding in _inputs(node).items():
-        model.graph.input.append(ValueInfoProto(name=name, type=declared(binding)))
+        model.graph.input.append(ValueInfoProto(name=name, type=_declared(binding)))
     model.graph.output.extend(ValueInfoProto(name=_OUTPUT.format(i)) for i in range(len(node.outputs)))
     return model
+
+
+def _declared(binding: Binding) -> TypeProto:
+    if isinstance(binding, Constant):
+        return helper.make_tensor_type_proto(code_of(binding.array.dtype), binding.array.shape)
+    shape = [d if known(d) else None for d in shape_of(binding)]
+    return helper.make_tensor_type_proto(code_of(numpy_dtype(element_of(binding))), shape)
 
 
 def _inputs(node: Node) -> dict[str, Binding]:
@@ -36,9 +45,9 @@ def _inputs(node: Node) -> dict[str, Binding]:
     return {name: binding for name, binding in named if binding is not None}
 
 
-def inferred_types(node: Node, opsets: Mapping[str, int]) -> dict[int, TypeProto]:
+def inferred_types(node: Node) -> dict[int, TypeProto]:
     """The types of a node's outputs by index, as far as onnx's shape inference finds them."""
-    model = _model(node, opsets)
+    model = _model(node)
     for name, binding in _inputs(node).items():
         if isinstance(binding, Constant) and binding.array.size <= _VALUES_LIMIT:
             model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(binding.array), name))
@@ -46,18 +55,19 @@ def inferred_types(node: Node, opsets: Mapping[str, int]) -> dict[int, TypeProto
         outputs = shape_inference.infer_shapes(model, data_prop=True).graph.output
     except (shape_inference.InferenceError, RuntimeError, ValueError):
         return {}
-    return {i: o.type for i, o in enumerate(outputs) if o.HasField("type")}
+    return {i: o.type for i, o in enumerate(outputs) if o.type.WhichOneof("value")}
 
 
-def evaluated(node: Node, opsets: Mapping[str, int], arrays: Sequence[Array]) -> list[Array] | None:
+def evaluated(node: Node, arrays: Sequence[Array]) -> list[Array] | None:
     """What onnx's reference computes for a node; None where it has no implementation, or the node is malformed."""
     from onnx.reference import ReferenceEvaluator
 
-    names = list(_inputs(node))
+    feeds = dict(zip(_inputs(node), arrays, strict=True))
     try:
+        evaluator: Any = ReferenceEvaluator(_model(node))
         with np.errstate(all="ignore"):
-            results = ReferenceEvaluator(_model(node, opsets)).run(None, dict(zip(names, arrays, strict=True)))
+            results = cast("list[object]", evaluator.run(None, feeds))
     except Exception:  # the evaluator raises whatever its Python code meets; the node is then carried, not lost
         return None
-    arrays = [r for r in results if isinstance(r, np.ndarray)]
-    return arrays if len(arrays) == len(results) else None
+    found = [cast(Array, r) for r in results if isinstance(r, np.ndarray | np.generic)]
+    return [np.asarray(r) for r in found] if len(found) == len(results) else None

@@ -32,7 +32,7 @@ ELEMENT_NAMES: dict[int, str] = {
     TensorProto.UINT32: "uint32",
     TensorProto.UINT64: "uint64",
 }
-"""ONNX element types by code, as numpy (or ml_dtypes) calls them. The others (strings, complex, float8, ...) have no array type."""
+"""ONNX element types by code, as numpy (or ml_dtypes) calls them; strings, complex numbers, float8 and so on are left out."""
 
 _ELEMENT_CODES = {name: code for code, name in ELEMENT_NAMES.items()}
 _PACKED = frozenset({TensorProto.INT4, TensorProto.UINT4})

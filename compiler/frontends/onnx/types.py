@@ -1,15 +1,14 @@
-"""Types of values: ONNX's declarations as ranked tensors, and back."""
+"""Types of values: ONNX's declarations as ranked tensors."""
 
 from __future__ import annotations
 
-from onnx import TypeProto, helper
+from onnx import TypeProto
 from xdsl.dialects.builtin import TensorType
 
 from ...diagnostics import CompileError
-from ...dialects.nn.shapes import DYNAMIC, element_of, known, shape_of
-from ...dtypes import Tensor, element_type, numpy_dtype
-from .node import Binding, Constant
-from .tensors import code_of, dtype_of
+from ...dialects.nn.shapes import DYNAMIC, known
+from ...dtypes import Tensor, element_type
+from .tensors import dtype_of
 
 
 def tensor_type(type_: TypeProto, what: str, where: str) -> Tensor:
@@ -39,11 +38,3 @@ def dimension_names(type_: TypeProto) -> list[str]:
     """The names that a declaration gives to dimensions, empty for those of fixed or unnamed size."""
     dims = type_.tensor_type.shape.dim
     return [d.dim_param if not d.HasField("dim_value") else "" for d in dims]
-
-
-def declared(binding: Binding) -> TypeProto:
-    """The declaration of a value's type."""
-    if isinstance(binding, Constant):
-        return helper.make_tensor_type_proto(code_of(binding.array.dtype), binding.array.shape)
-    shape = [d if known(d) else None for d in shape_of(binding)]
-    return helper.make_tensor_type_proto(code_of(numpy_dtype(element_of(binding))), shape)

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 from ....dialects import nn
 from ....dialects.nn.shapes import element_of, shape_of
 from ....dtypes import element_type
-from ..node import Converted, Node, Unmapped, converter
+from ..node import Converted, Node, converter
 from ..tensors import dtype_of
 
 _UNARY: dict[str, type[nn.UnaryOp]] = {
@@ -159,19 +159,3 @@ def cast_like(node: Node) -> Converted:
 def _cast(node: Node, type_: TensorType) -> Converted:
     x = node.value(0)
     return x if x.type == type_ else node.emit(nn.CastOp, x, result_types=[type_]).result
-
-
-@converter("Identity")
-def identity(node: Node) -> Converted:
-    return node.binding(0)
-
-
-@converter("Dropout")
-def dropout(node: Node) -> Converted:
-    """Nothing, at inference. `training_mode` (opset 12) and a use of the mask are training."""
-    training = node.array(2)
-    if node.uses_output(1):
-        raise Unmapped("its mask is used")
-    if node.has(2) and (training is None or bool(training)):
-        raise Unmapped("it may be in training mode")
-    return node.binding(0)

@@ -1,1 +1,60 @@
 """QuantizeLinear and DequantizeLinear."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.utils.exceptions import VerifyException
+
+from ....dialects import nn
+from ....dialects.nn.shapes import axis_of
+from ....dtypes import dtype_named, element_type
+from ..node import Constant, Converted, Node, Unmapped, converter
+from ..tensors import dtype_of
+
+_DOMAINS = ("", "com.microsoft")
+"""onnxruntime's own operators allow 16 and 4 bits before ONNX did; otherwise they are the same."""
+
+_FLOATS = frozenset({"float32", "float16", "bfloat16"})
+
+
+@converter("QuantizeLinear", domains=_DOMAINS)
+def quantize_linear(node: Node) -> Converted:
+    """The integers' type is the zero point's, else `output_dtype` (opset 21), else uint8."""
+    if node.dtype(0).name not in _FLOATS:
+        raise Unmapped(f"it quantizes {node.dtype(0)}")
+    code = node.int("output_dtype", 0)
+    named = dtype_of(code, node.layer.where) if code else dtype_named("uint8")
+    storage = element_type(node.dtype(2) if node.has(2) else named)
+    return node.emit(nn.QuantizeOp, node.value(0), qparams=_parameters(node, storage), source="user").result
+
+
+@converter("DequantizeLinear", domains=_DOMAINS)
+def dequantize_linear(node: Node) -> Converted:
+    """The result has the scale's type, or `output_dtype` (opset 23)."""
+    code = node.int("output_dtype", 0)
+    target = element_type(dtype_of(code, node.layer.where) if code else node.dtype(1))
+    qparams = _parameters(node, element_type(node.dtype(0)))
+    result = TensorType(target, node.shape(0))
+    return node.emit(nn.DequantizeOp, node.value(0), qparams=qparams, result_types=[result]).result
+
+
+def _parameters(node: Node, storage: object) -> nn.QParamsAttr:
+    """Scale and zero point per tensor, or per index of `axis`. Raises Unmapped where they are given in blocks."""
+    scale, binding = node.known(1), node.binding(1)
+    if node.int("block_size", 0) or scale.ndim > 1:
+        raise Unmapped("it is quantized in blocks")
+    if not isinstance(storage, IntegerType):
+        raise Unmapped(f"it stores {storage}")
+    if scale.dtype.name != "float32":
+        raise Unmapped(f"its scale is {scale.dtype}")
+    if node.int("precision", 0) not in (0, 1):
+        raise Unmapped("it computes in another type than float32 (precision)")
+    axis = None if scale.size == 1 else axis_of(node.int("axis", 1), len(node.shape(0)))
+    zero_point = [int(z) for z in node.known(2).reshape(-1)] if node.has(2) else 0
+    key = binding.key if isinstance(binding, Constant) else node.layer.name
+    try:
+        return nn.QParamsAttr.of(cast(IntegerType, storage), scale.reshape(-1), zero_point, axis, key)
+    except VerifyException as e:
+        raise Unmapped(str(e)) from None

@@ -1,45 +1,114 @@
-"""Data movement and shapes."""
+"""Data movement: the same elements, or some of them, in another order or shape."""
 
 from __future__ import annotations
 
-import numpy as np
-from xdsl.ir import SSAValue
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import TensorType
 
 from ....dialects import nn
-from ....dialects.nn.shapes import DYNAMIC, axis_of, known, static
-from ..node import Constant, Converted, Node, Unmapped, converter
+from ....dialects.nn.shapes import DYNAMIC, axis_of, element_of, known, static
+from ....transforms.partial_shapes import Dimension
+from ..node import Converted, Node, Unmapped, converter
 
-
-@converter("Constant")
-def constant(node: Node) -> Converted:
-    """Exactly one of the attributes holds the value."""
-    given = sorted(node.attributes)
-    if len(given) != 1:
-        raise node.error(f"has {len(given)} values, expected one")
-    name, key = given[0], node.outputs[0]
-    match name:
-        case "value":
-            return Constant(key, _not_none(node.tensor(name)))
-        case "value_int":
-            return Constant(key, np.asarray(node.int(name, 0), np.int64))
-        case "value_ints":
-            return Constant(key, np.asarray(node.ints(name), np.int64))
-        case "value_float":
-            return Constant(key, np.asarray(node.float(name, 0.0), np.float32))
-        case "value_floats":
-            return Constant(key, np.asarray(node.floats(name), np.float32))
-        case _:
-            raise node.error(f"of kind '{name}' is not supported")
-
-
-def _not_none(array):
-    return array
+Entry = int | Dimension | None
+"""A size in a shape: a number, the size of an axis of some value, or anything else."""
 
 
 @converter("Concat")
 def concat(node: Node) -> Converted:
     operands = [node.value(i) for i in range(len(node.inputs))]
-    return node.emit(nn.ConcatOp, operands, axis=node.int("axis", 1)).result
+    return node.emit(nn.ConcatOp, operands, axis=node.required_int("axis")).result
+
+
+@converter("Split")
+def split(node: Node) -> Converted:
+    """Part sizes: the attribute `split` before opset 13, an input since; absent, equal parts (`num_outputs` of opset 18)."""
+    shape = node.shape(0)
+    axis = node.axis("axis", 0, len(shape))
+    sizes = node.known_ints(1) if node.has(1) else node.ints("split") if node.version < 13 else None
+    if sizes is None:
+        sizes = _equal_parts(node, shape[axis], node.int("num_outputs", len(node.outputs)))
+    return node.emit(nn.SplitOp, node.value(0), axis=axis, sizes=sizes).parts
+
+
+def _equal_parts(node: Node, size: int, count: int) -> list[int]:
+    """Parts of one size, the last one smaller where that does not come out even."""
+    if not known(size):
+        raise Unmapped("it splits an axis of unknown size into equal parts")
+    part = -(-size // count)
+    if node.version < 18 and part * count != size:
+        raise node.error(f"cannot split {size} elements into {count} equal parts")
+    return [min(part, size - i * part) for i in range(count)]
+
+
+@converter("Slice")
+def slice_(node: Node) -> Converted:
+    """Ranges are attributes before opset 10, inputs since."""
+    x = node.value(0)
+    if node.version < 10:
+        ranges = {name: node.ints(name) for name in ("starts", "ends", "axes")}
+        return node.emit(nn.SliceOp, x, **ranges).result
+    axes, steps = (node.known_ints(i) if node.has(i) else None for i in (3, 4))
+    steps = None if steps is None or all(s == 1 for s in steps) else steps
+    return node.emit(nn.SliceOp, x, starts=node.known_ints(1), ends=node.known_ints(2), axes=axes, steps=steps).result
+
+
+@converter("Gather")
+def gather(node: Node) -> Converted:
+    return node.emit(nn.GatherOp, node.value(0), node.value(1), axis=node.int("axis", 0)).result
+
+
+@converter("Reshape")
+def reshape(node: Node) -> Converted:
+    """The shape is a property where it is known but for sizes that `nn.reshape` can say otherwise, else an operand."""
+    x, allow_zero = node.value(0), bool(node.int("allowzero", 0))
+    entries = node.sizes(1)
+    if entries is not None and (target := _reshape_target(node, entries, allow_zero)) is not None:
+        return node.emit(nn.ReshapeOp, x, to=target, allow_zero=allow_zero and 0 in target).result
+    least = 0 if allow_zero else 1
+    type_ = TensorType(element_of(x), _runtime_shape(node, entries, least))
+    return node.emit(nn.ReshapeOp, x, node.value(1), allow_zero=allow_zero, result_types=[type_]).result
+
+
+def _reshape_target(node: Node, entries: Sequence[Entry], allow_zero: bool) -> list[int] | None:
+    """`to` for sizes of which some are known at run time: 0 for the input's own at this place, -1 for one more."""
+    copied = 0 if allow_zero else len(node.shape(0))
+    target = [0 if i < copied and node.has_size(0, i, e) else e for i, e in enumerate(entries)]
+    target = [e if isinstance(e, int) else -1 for e in target]
+    return target if target.count(-1) <= 1 else None
+
+
+def _runtime_shape(node: Node, entries: Sequence[Entry] | None, least: int) -> list[int]:
+    """What is known of the shape that input 1 gives: its rank, and the sizes that are numbers of at least `least`."""
+    if entries is not None:
+        return [e if isinstance(e, int) and e >= least else DYNAMIC for e in entries]
+    shape = node.shape(1)
+    if len(shape) != 1 or not known(shape[0]):
+        raise node.error("has a result of unknown rank", hint="the length of the shape it is given must be known")
+    return [DYNAMIC] * shape[0]
+
+
+@converter("Expand")
+def expand(node: Node) -> Converted:
+    """A size that the input has at run time is 1 in the shape: it stays what it is."""
+    x, entries = node.value(0), node.sizes(1)
+    rank = len(node.shape(0))
+    if entries is not None:
+        offset = len(entries) - rank
+        target = [1 if i >= offset and node.has_size(0, i - offset, e) else e for i, e in enumerate(entries)]
+        if all(isinstance(e, int) for e in target):
+            return node.emit(nn.ExpandOp, x, to=target).result
+    sizes = _runtime_shape(node, entries, 2)
+    sizes = [DYNAMIC] * (rank - len(sizes)) + sizes
+    return node.emit(nn.ExpandOp, x, node.value(1), result_types=[TensorType(element_of(x), sizes)]).result
+
+
+@converter("Transpose")
+def transpose(node: Node) -> Converted:
+    perm = node.ints("perm")
+    reverse = range(len(node.shape(0)))[::-1]
+    return node.emit(nn.TransposeOp, node.value(0), perm=reverse if perm is None else perm).result
 
 
 @converter("Flatten")
@@ -47,14 +116,67 @@ def flatten(node: Node) -> Converted:
     return node.emit(nn.FlattenOp, node.value(0), axis=node.int("axis", 1)).result
 
 
-@converter("Reshape")
-def reshape(node: Node) -> Converted:
-    target = node.known_ints(1)
-    return node.emit(nn.ReshapeOp, node.value(0), to=target, allow_zero=bool(node.int("allowzero", 0))).result
+@converter("Squeeze")
+def squeeze(node: Node) -> Converted:
+    """Axes are an attribute before opset 13, an input since; absent, all of size 1."""
+    axes = node.axes(1, 13)
+    if axes is None:
+        shape = node.shape(0)
+        if not static(shape):
+            raise Unmapped("which axes it drops depends on sizes at run time")
+        axes = [i for i, d in enumerate(shape) if d == 1]
+    return node.emit(nn.SqueezeOp, node.value(0), axes=axes).result
 
 
-@converter("Transpose")
-def transpose(node: Node) -> Converted:
-    perm = node.ints("perm")
-    rank = len(node.shape(0))
-    return node.emit(nn.TransposeOp, node.value(0), perm=range(rank)[::-1] if perm is None else perm).result
+@converter("Unsqueeze")
+def unsqueeze(node: Node) -> Converted:
+    """Axes are an attribute before opset 13, an input since."""
+    if (axes := node.axes(1, 13)) is None:
+        raise node.error("has no axes")
+    return node.emit(nn.UnsqueezeOp, node.value(0), axes=axes).result
+
+
+_PAD_MODES = frozenset({"constant", "reflect", "edge", "wrap"})
+
+
+@converter("Pad")
+def pad(node: Node) -> Converted:
+    """Pads and value are attributes before opset 11, inputs since; opset 18 names the axes."""
+    x, rank = node.value(0), len(node.shape(0))
+    mode = node.text("mode", "constant")
+    if mode not in _PAD_MODES:
+        raise node.error(f"has the unknown mode '{mode}'")
+    if node.version < 11:
+        return node.emit(nn.PadOp, x, pads=node.ints("pads"), mode=mode, value=node.float("value", 0.0)).result
+    value = float(node.known(2).reshape(())) if node.has(2) and node.shape(2) != (0,) else 0.0
+    pads = node.known_ints(1)
+    if node.has(3):
+        pads = _on_all_axes(node, pads, node.known_ints(3), rank)
+    return node.emit(nn.PadOp, x, pads=pads, mode=mode, value=value).result
+
+
+def _on_all_axes(node: Node, pads: Sequence[int], axes: Sequence[int], rank: int) -> list[int]:
+    if len(pads) != 2 * len(axes):
+        raise node.error(f"has {len(pads)} pads for {len(axes)} axes")
+    result = [0] * (2 * rank)
+    for i, axis in enumerate(axis_of(a, rank) for a in axes):
+        result[axis], result[axis + rank] = pads[i], pads[i + len(axes)]
+    return result
+
+
+@converter("DepthToSpace")
+def depth_to_space(node: Node) -> Converted:
+    mode = node.text("mode", "DCR").lower()
+    return node.emit(nn.DepthToSpaceOp, node.value(0), block=node.required_int("blocksize"), mode=mode).result
+
+
+@converter("SpaceToDepth")
+def space_to_depth(node: Node) -> Converted:
+    return node.emit(nn.SpaceToDepthOp, node.value(0), block=node.required_int("blocksize")).result
+
+
+@converter("Shape")
+def shape(node: Node) -> Converted:
+    attribute = node.attributes.get("end")
+    end = None if attribute is None else node.int("end", 0)
+    return node.emit(nn.ShapeOp, node.value(0), start=node.int("start", 0), end=end).result

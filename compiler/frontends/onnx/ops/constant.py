@@ -1,0 +1,45 @@
+"""What is known at once, and what does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..node import Constant, Converted, Node, Unmapped, converter
+from ..tensors import Array
+
+_VALUES: dict[str, Callable[[Node, str], Array | None]] = {
+    "value": lambda node, name: node.tensor(name),
+    "value_int": lambda node, name: np.asarray(node.int(name, 0), np.int64),
+    "value_ints": lambda node, name: np.asarray(node.ints(name), np.int64),
+    "value_float": lambda node, name: np.asarray(node.float(name, 0.0), np.float32),
+    "value_floats": lambda node, name: np.asarray(node.floats(name), np.float32),
+}
+"""The attributes that may hold the value of a Constant."""
+
+
+@converter("Constant")
+def constant(node: Node) -> Converted:
+    """Exactly one attribute holds the value."""
+    if len(node.attributes) != 1:
+        raise node.error(f"has {len(node.attributes)} values, expected one")
+    name = next(iter(node.attributes))
+    if name not in _VALUES or (array := _VALUES[name](node, name)) is None:
+        raise node.error(f"has a value of the kind '{name}', which is not supported")
+    return Constant(node.outputs[0], array)
+
+
+@converter("Identity")
+def identity(node: Node) -> Converted:
+    return node.binding(0)
+
+
+@converter("Dropout")
+def dropout(node: Node) -> Converted:
+    """Nothing, at inference. `training_mode` (opset 12) and a use of the mask are training."""
+    if node.uses_output(1):
+        raise Unmapped("its mask is used")
+    if node.has(2) and bool(node.known(2).any()):
+        raise Unmapped("it is in training mode")
+    return node.binding(0)

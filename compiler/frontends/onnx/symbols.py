@@ -1,0 +1,74 @@
+"""Which unknown sizes are the same: dimension names, carried through the graph by onnx's shape inference."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+
+from onnx import ModelProto, TensorProto, shape_inference
+from xdsl.ir import SSAValue
+
+from ...transforms.partial_shapes import Dimension
+from .types import dimension_names
+
+_VALUES_LIMIT = 1024
+"""Initializers of up to this many elements are shown to shape inference, which reads shapes, axes and the like from them."""
+
+
+class Symbols:
+    """Names of the sizes that are not known before run time.
+
+    Inference runs on a copy without the weights, the first time that two sizes of different values are compared.
+    """
+
+    def __init__(self, model: ModelProto):
+        self._model = model
+        self._sources: dict[SSAValue, str] = {}
+
+    def define(self, name: str, value: SSAValue) -> None:
+        """Remember what the source calls a value."""
+        self._sources.setdefault(value, name)
+
+    def same(self, a: Dimension, b: Dimension) -> bool:
+        """Whether two sizes are known to be equal."""
+        if a == b:
+            return True
+        name = self._name(a)
+        return bool(name) and name == self._name(b)
+
+    def _name(self, dimension: Dimension) -> str:
+        names = self._names.get(self._sources.get(dimension.value, ""), [])
+        return names[dimension.axis] if dimension.axis < len(names) else ""
+
+    @cached_property
+    def _names(self) -> dict[str, list[str]]:
+        try:
+            graph = shape_inference.infer_shapes(_without_weights(self._model), data_prop=True).graph
+        except (shape_inference.InferenceError, RuntimeError, ValueError):
+            return {}
+        return {v.name: dimension_names(v.type) for v in [*graph.input, *graph.value_info, *graph.output]}
+
+
+def _without_weights(model: ModelProto) -> ModelProto:
+    """The model with large initializers as inputs, and with a name for every size of its inputs that has none."""
+    copy = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    graph = copy.graph
+    graph.name = "stripped"
+    graph.node.extend(model.graph.node)
+    given = {i.name for i in model.graph.initializer}
+    for value in model.graph.input:
+        if value.name not in given:
+            graph.input.append(value)
+    for value in graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not dim.WhichOneof("value"):
+                dim.dim_param = f"{value.name}.{axis}"
+    for tensor in model.graph.initializer:
+        if tensor.data_location != TensorProto.EXTERNAL and prod(tensor.dims) <= _VALUES_LIMIT:
+            graph.initializer.append(tensor)
+        else:
+            value = graph.input.add(name=tensor.name)
+            value.type.tensor_type.elem_type = tensor.data_type
+            for d in tensor.dims:
+                value.type.tensor_type.shape.dim.add(dim_value=d)
+    return copy
