@@ -9,7 +9,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from .base import AscendOp
-from .convolution import Conv2DOp, Conv2DTransposeOp, Conv3DOp, ConvolutionOp, DepthwiseConv2DOp
+from .convolution import Conv2DOp, Conv2DTransposeOp, Conv3DOp, ConvolutionOp, DepthwiseConv2DOp, GroupedOp
 from .cube import CubeOp
 from .elementwise import (
     AbsOp,
@@ -159,6 +159,7 @@ __all__ = [
     "FlattenOp",
     "GatherV2Op",
     "GeluOp",
+    "GroupedOp",
     "HardSigmoidOp",
     "HardSwishOp",
     "LRNOp",

@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
 from ..nn.base import ANY_TENSOR, INT, REAL, real
+from ..nn.constant import constant_of
 from ..nn.shapes import broadcast, merge_dim, same_element, shape_of, tensor, tensor_of
 from .base import ALL, DATA_TYPES, FB, FBD, REAL_NUMBER, SIGNED, AscendOp, ElementTypes, i8, i16, ui8, ui16
 
@@ -63,13 +64,18 @@ class LeakyReluOp(UnaryOp):
 
 @irdl_op_definition
 class EluOp(UnaryOp):
-    """`scale * x` where positive, `scale * alpha * (exp(input_scale * x) - 1)` elsewhere."""
+    """`scale * x` where positive, `scale * alpha * (exp(x) - 1)` elsewhere; `input_scale` must be 1."""
 
     name = "ascend.Elu"
 
     alpha = prop_def(REAL, default_value=real(1.0))
     scale = prop_def(REAL, default_value=real(1.0))
     input_scale = prop_def(REAL, default_value=real(1.0))
+
+    def derive(self) -> Sequence[Tensor]:
+        if self.input_scale.value.data != 1:
+            raise VerifyException("input_scale must be 1")
+        return super().derive()
 
 
 @irdl_op_definition
@@ -146,7 +152,7 @@ class ErfOp(UnaryOp):
 
 @irdl_op_definition
 class ExpOp(UnaryOp):
-    """`base ^ (scale * x + shift)`; a base of -1 means e."""
+    """`e ^ x`: base -1 stands for e, scale must be 1 and shift 0."""
 
     name = "ascend.Exp"
 
@@ -155,9 +161,8 @@ class ExpOp(UnaryOp):
     shift = prop_def(REAL, default_value=real(0.0))
 
     def derive(self) -> Sequence[Tensor]:
-        base = self.base.value.data
-        if base != -1 and base <= 0:
-            raise VerifyException(f"base {base:g} must be positive, or -1 for e")
+        if (self.base.value.data, self.scale.value.data, self.shift.value.data) != (-1, 1, 0):
+            raise VerifyException("base, scale and shift must be -1, 1 and 0")
         return super().derive()
 
 
@@ -226,7 +231,7 @@ class PReluOp(AscendOp):
 
 @irdl_op_definition
 class ClipByValueOp(AscendOp):
-    """`min(max(x, clip_value_min), clip_value_max)`; the bounds have one element each."""
+    """`min(max(x, clip_value_min), clip_value_max)`; the bounds are constants of one element each."""
 
     name = "ascend.ClipByValue"
 
@@ -246,6 +251,8 @@ class ClipByValueOp(AscendOp):
         for name, value in (("clip_value_min", self.clip_value_min), ("clip_value_max", self.clip_value_max)):
             if shape_of(value) not in ((), (1,)):
                 raise VerifyException(f"{name} must hold one number")
+            if constant_of(value) is None:
+                raise VerifyException(f"{name} must be a constant")
         return [tensor_of(self.x)]
 
 

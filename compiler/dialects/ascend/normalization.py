@@ -80,40 +80,49 @@ class LRNOp(AscendOp):
         return [tensor_of(self.x)]
 
 
+class SoftmaxLikeOp(AscendOp):
+    """Along the one axis in `axes`; the result has the type of the operand."""
+
+    axes = prop_def(INTS, default_value=int_list(-1))
+
+    @property
+    def softmax_axis(self) -> int:
+        """The axis. Raises VerifyException when `axes` holds none or several."""
+        axes = axes_of(ints(self.axes), len(shape_of(self.operands[0])))
+        if len(axes) != 1:
+            raise VerifyException(f"axes must hold one axis, not {len(axes)}")
+        return axes[0]
+
+    def derive(self) -> Sequence[Tensor]:
+        _ = self.softmax_axis
+        return [tensor_of(self.operands[0])]
+
+
 @irdl_op_definition
-class SoftmaxV2Op(AscendOp):
-    """`exp(x - max) / sum(exp(x - max))` over `axes`. x of any shape, y as x."""
+class SoftmaxV2Op(SoftmaxLikeOp):
+    """`exp(x - max) / sum(exp(x - max))` along `axes`, which holds one axis. x of any shape, y as x."""
 
     name = "ascend.SoftmaxV2"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FBD}
 
     x = operand_def(ANY_TENSOR)
-    axes = prop_def(INTS, default_value=int_list(-1))
     half_to_float = prop_def(BOOL, default_value=FALSE)
     y = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         if self.half_to_float.value.data:
-            raise VerifyException("half_to_float is not supported")
-        if not axes_of(ints(self.axes), len(shape_of(self.x))):
-            raise VerifyException("expected at least one axis")
-        return [tensor_of(self.x)]
+            raise VerifyException("half_to_float must be false: y is of the type of x")
+        return super().derive()
 
 
 @irdl_op_definition
-class LogSoftmaxV2Op(AscendOp):
-    """The logarithm of softmax over `axes`. logits of any shape, logsoftmax as logits."""
+class LogSoftmaxV2Op(SoftmaxLikeOp):
+    """The logarithm of softmax along `axes`, which holds one axis. logits of any shape, logsoftmax as logits."""
 
     name = "ascend.LogSoftmaxV2"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"logits": FBD}
 
     logits = operand_def(ANY_TENSOR)
-    axes = prop_def(INTS, default_value=int_list(-1))
     logsoftmax = result_def(ANY_TENSOR)
-
-    def derive(self) -> Sequence[Tensor]:
-        if not axes_of(ints(self.axes), len(shape_of(self.logits))):
-            raise VerifyException("expected at least one axis")
-        return [tensor_of(self.logits)]

@@ -125,7 +125,7 @@ class MaxPoolV3Op(PoolOp):
 class AvgPoolV2Op(PoolOp):
     """The mean of each window; of int8 x, the exact int32 sum of `x - offset_x` over each window.
 
-    With `exclusive` padding is not counted, else it counts as zeros; `divisor_override` replaces the count where not 0.
+    With `exclusive` padding is not counted, else it counts as zeros. `divisor_override` must be 0, which means none.
     """
 
     name = "ascend.AvgPoolV2"
@@ -153,7 +153,8 @@ class AvgPoolV2Op(PoolOp):
         check_range("offset_x", [self.zero_point], -128, 127)
         if element != i8 and self.zero_point:
             raise VerifyException("offset_x is for int8 x")
-        check_range("divisor_override", [self.divisor_override.value.data], 0, 2**31 - 1)
+        if self.divisor_override.value.data:
+            raise VerifyException("divisor_override must be 0")
         return [tensor(i32 if element == i8 else element, self.result_shape())]
 
     def verify_operation(self) -> None:
@@ -162,8 +163,6 @@ class AvgPoolV2Op(PoolOp):
 
     def constant_count(self) -> int | None:
         """By how many elements each window's sum is divided, where that is the same everywhere; None where it is not."""
-        if override := self.divisor_override.value.data:
-            return override
         sizes = self.spatial(shape_of(self.x))
         kernel = self.kernel(sizes)
         if not static(kernel):

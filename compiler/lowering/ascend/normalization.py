@@ -23,8 +23,7 @@ def lrn(build: Builder, op: nn.LRNOp) -> Sequence[SSAValue]:
     require(not op.channels_last, "channels-second", "LRN normalizes across axis 1")
     require(size % 2 == 1, "odd-size", "LRN takes as many channels on either side")
     alpha = op.alpha.value.data / size
-    properties = {"depth_radius": size // 2, "alpha": alpha, "beta": op.beta, "bias": op.bias}
-    return [build.add(ascend.LRNOp, op.input, **properties).y]
+    return [build.add(ascend.LRNOp, op.input, depth_radius=size // 2, alpha=alpha, beta=op.beta, bias=op.bias).y]
 
 
 @lowers(nn.SoftmaxOp)
