@@ -9,13 +9,14 @@ from importlib.metadata import version
 
 from ..diagnostics import CompileError
 from . import amct_compare, amct_quantize, amct_run
+from .entry import run_tool
 
 COMMANDS = (amct_quantize, amct_run, amct_compare)
 """Each module adds its parser, which names the function that runs it."""
 
 
 def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+    run_tool("amct", run)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -26,9 +27,6 @@ def run(argv: Sequence[str]) -> int:
     except CompileError as e:
         print(e, file=sys.stderr)
         return 1
-    except Exception:
-        print("internal error: this is a bug in amct, please report what follows", file=sys.stderr)
-        raise
     return 0
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,6 @@ def _names(text: str) -> tuple[str, ...]:
 def print_summary(summary: Summary) -> None:
     """Print the summary as tables."""
     layers = summary.layers
-    print_table("quantized", ("layer", "operation", "how"), _cut([(r.layer, r.op, r.reason) for r in layers.quantized]))
     if layers.left_in_float:
         rows = [(r.layer, r.op, r.rule, r.reason) for r in layers.left_in_float]
         print_table("left in float", ("layer", "operation", "rule", "reason"), _cut(rows))
@@ -89,7 +89,7 @@ def print_summary(summary: Summary) -> None:
     print_table(
         "accuracy against float", ("output", "of", "SQNR dB", "cosine", "largest difference"), _accuracy(summary)
     )
-    print_table("summary", ("", ""), _overview(summary))
+    print_table("summary", (), _overview(summary))
 
 
 def _cut(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -108,10 +108,11 @@ def _accuracy(summary: Summary) -> Iterator[tuple[str, ...]]:
 
 def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     layers, sizes, accuracy, meta = summary.layers, summary.sizes, summary.accuracy, summary.metadata
-    yield "fused", f"{len(layers.fused)} layers ({len(layers.not_fused)} could not be)"
-    yield "quantized", f"{len(layers.quantized)} layers"
-    yield "left in float", f"{len(layers.left_in_float)} layers that could have been quantized"
-    yield "float anyway", ", ".join(f"{kind} {n}" for kind, n in layers.others.items()) or "none"
+    yield "fused", _counted(Counter(r.rule for r in layers.fused))
+    yield "not fused", _counted(Counter(r.rule for r in layers.not_fused))
+    yield "quantized", _counted(Counter(r.op for r in layers.quantized))
+    yield "left in float", _counted(Counter(r.op for r in layers.left_in_float))
+    yield "never quantized", _counted(layers.others)
     data = "SYNTHETIC inputs: the accuracy below says nothing" if meta.get("synthetic") == "true" else "given data"
     yield "calibrated on", f"{meta.get('samples', 'no')} samples, {data}, observer {meta.get('observer', 'none')}"
     apart = "held back from calibration" if accuracy.held_back else "too few to hold some back: the calibration samples"
@@ -120,6 +121,12 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "model", f"{summary.model} ({_size(sizes.model)})"
     for role, path in summary.files.items():
         yield role, f"{path} ({_size(sizes.written[role])})" if role in sizes.written else str(path)
+
+
+def _counted(kinds: Mapping[str, int]) -> str:
+    """`7: nn.conv 5, nn.matmul 2`"""
+    listed = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
+    return f"{sum(kinds.values())}: {listed}" if kinds else "0"
 
 
 def _size(count: int) -> str:

@@ -10,18 +10,22 @@ _WIDE = 1000
 
 
 def print_table(title: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table to stdout; the first column is left-aligned text, and so is every column of text."""
+    """Print a table of text to stdout. No `headers` is no line of them."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
-    for header in headers:
+    lines = [[Text(cell) for cell in row] for row in rows]
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, show_header=bool(headers))
+    for header in headers or [""] * max(map(len, lines), default=0):
         table.add_column(Text(header), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False).print(table)
+    for line in lines:
+        table.add_row(*line)
+    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
+    with console.capture() as capture:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines() if line.strip()), end="\n\n")
 
 
 @contextmanager

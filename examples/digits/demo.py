@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from compiler.functions import main_function
 from compiler.runtime.executor import Executable
@@ -55,6 +56,10 @@ def main(out: Path) -> int:
     print(f"$ amct {' '.join(arguments)}\n")
     if (status := amct.run(arguments)) != 0:
         return status
+    print("\nremarks")
+    for row in yaml.safe_load_all((out / "remarks.yaml").read_text("utf-8")):
+        print(f'  [{row["pass"]} {row["kind"]} {row["rule"]}] "{row["layer"]}": {row["reason"]}')
+    print()
     rows = [(stage, f"{right / count:.2%}", f"{right} of {count}") for stage, right, count in top1(out)]
     print_table("top-1 on held-out images", ("stage", "top-1", "right"), rows)
     return 0
