@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BytesAttr, DictionaryAttr, FileLineColLoc, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block
 
-from .diagnostics import CompileError
+from .diagnostics import CompileError, describe, op_error
 
 NAME = "nn.name"
 """Argument and result attribute: what the model calls the input or output."""
@@ -18,14 +18,19 @@ DIMS = "nn.dims"
 
 
 def main_function(module: ModuleOp) -> FuncOp:
-    """The function that holds the graph: `@main`, or the only function. Raises CompileError when there is none."""
+    """The function that holds the graph: `@main`, or the only function. Raises CompileError when there is none.
+
+    It is a single block that ends in func.return; control flow is refused.
+    """
     functions = [op for op in module.ops if isinstance(op, FuncOp) and not op.is_declaration]
-    for function in functions:
-        if function.sym_name.data == "main":
-            return function
-    if len(functions) == 1:
-        return functions[0]
-    raise CompileError(f"the module has {len(functions)} functions and none is called @main")
+    named = [f for f in functions if f.sym_name.data == "main"] or functions
+    if len(named) != 1:
+        where = describe(module.location) if isinstance(module.location, FileLineColLoc) else ""
+        raise CompileError(f"the module has {len(functions)} functions and none is called @main", where=where)
+    function = named[0]
+    if len(function.body.blocks) != 1 or not isinstance(function.body.block.last_op, ReturnOp):
+        raise op_error(function, "is no graph: it must be one block that ends in func.return")
+    return function
 
 
 def body(function: FuncOp) -> Block:
@@ -49,7 +54,14 @@ def output_names(function: FuncOp) -> list[str]:
 def _names(attributes: ArrayAttr[DictionaryAttr] | None, count: int, default: str) -> list[str]:
     given: Sequence[DictionaryAttr] = () if attributes is None else attributes.data
     names = [a.data.get(NAME) for a in given] + [None] * (count - len(given))
-    return [n.data if isinstance(n, StringAttr) else f"{default}{i}" for i, n in enumerate(names)]
+    return [f"{default}{i}" if (text := text_of(n)) is None else text for i, n in enumerate(names)]
+
+
+def text_of(attribute: Attribute | None) -> str | None:
+    """The text of a string attribute. Under plain xDSL, one with escaped non-ASCII letters is an attribute of bytes."""
+    if isinstance(attribute, BytesAttr):
+        return attribute.data.decode(errors="replace")
+    return attribute.data if isinstance(attribute, StringAttr) else None
 
 
 def value_attributes(name: str, dims: Sequence[str] = ()) -> DictionaryAttr:
@@ -63,4 +75,4 @@ def value_attributes(name: str, dims: Sequence[str] = ()) -> DictionaryAttr:
 def dimension_names(attributes: DictionaryAttr) -> list[str]:
     """The names given to the dimensions of an input or output; empty when there are none."""
     dims = attributes.data.get(DIMS)
-    return [d.data for d in cast("ArrayAttr[StringAttr]", dims)] if isinstance(dims, ArrayAttr) else []
+    return [text_of(d) or "" for d in cast("ArrayAttr[Attribute]", dims)] if isinstance(dims, ArrayAttr) else []

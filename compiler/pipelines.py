@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
 
-from .diagnostics import CompileError, verify
+from .diagnostics import CompileError, first_line, verify
 from .options import build
 from .session import Session
 from .universe import PASSES, pass_named
+from .weights import WeightError
 
 After = Callable[[ModulePass, ModuleOp, float], None]
 """Told each pass when it is done, the module, and the seconds it took."""
@@ -21,8 +24,14 @@ After = Callable[[ModulePass, ModuleOp, float], None]
 def make_pass(name: str, options: str = "") -> ModulePass:
     """Our pass `name` from option text. Raises CompileError for an unknown pass or bad options."""
     if name not in PASSES:
-        raise CompileError(f"no pass is called '{name}'", hint=f"passes are {', '.join(PASSES)}")
+        raise _unknown_pass(name)
     return build(pass_named(name), options, f"--{name}")
+
+
+def _unknown_pass(name: str) -> CompileError:
+    close = get_close_matches(name, PASSES, 1)
+    hint = f"did you mean '{close[0]}'?" if close else f"ours are {', '.join(PASSES)}"
+    return CompileError(f"no pass is called '{name}'", hint=hint)
 
 
 def parse_pipeline(text: str) -> list[ModulePass]:
@@ -40,10 +49,15 @@ def parse_pipeline(text: str) -> list[ModulePass]:
             elif spec.name in known:
                 passes.append(known[spec.name]().from_spec(spec))
             else:
-                raise CompileError(f"no pass is called '{spec.name}'", hint=f"ours are {', '.join(PASSES)}")
+                raise _unknown_pass(spec.name)
     except (ArgSpecParseError, ValueError) as e:
-        raise CompileError(f"pipeline '{text}': {e}") from None
+        raise CompileError(f"pipeline '{text}': {_last_line(e)}") from None
     return passes
+
+
+def _last_line(error: BaseException) -> str:
+    """xDSL shows the place over several lines before it says what is wrong."""
+    return [line for line in str(error).splitlines() if line.strip()][-1].strip(" ^|")
 
 
 def run_passes(module: ModuleOp, passes: Sequence[ModulePass], session: Session, after: After | None = None) -> None:
@@ -51,7 +65,7 @@ def run_passes(module: ModuleOp, passes: Sequence[ModulePass], session: Session,
     verify(module)
     for each in passes:
         start = time.perf_counter()
-        each.apply(session, module)
+        _apply(each, module, session)
         seconds = time.perf_counter() - start
         if after is not None:
             after(each, module, seconds)
@@ -59,6 +73,16 @@ def run_passes(module: ModuleOp, passes: Sequence[ModulePass], session: Session,
             verify(module)
         except CompileError as e:
             raise InvalidAfterPass(each.name, e) from e
+
+
+def _apply(each: ModulePass, module: ModuleOp, session: Session) -> None:
+    """Run a pass; what it says of the input, by whatever exception, comes out as a CompileError."""
+    try:
+        each.apply(session, module)
+    except WeightError as e:
+        raise CompileError(str(e)) from e
+    except PassFailedException as e:
+        raise CompileError(f"--{each.name}: {first_line(str(e))}") from e
 
 
 class InvalidAfterPass(Exception):

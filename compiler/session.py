@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -33,9 +34,10 @@ class Session(Context):
     """Told (phase, done, total) while data runs through the model."""
 
     def clone(self) -> Session:
-        session = Session(skip_fusion=self.skip_fusion, profile=self.profile)
+        """A session with the same dialects and options, and remarks of its own."""
+        session = copy(self)
         vars(session).update(vars(super().clone()))
-        session.on_remark, session.on_progress = self.on_remark, self.on_progress
+        session.remarks = list(self.remarks)
         return session
 
     def warn(self, message: str) -> None:

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
+    UNKNOWN_LOC,
     AnyFloat,
     DenseIntOrFPElementsAttr,
     FileLineColLoc,
@@ -25,7 +26,6 @@ from xdsl.dialects.builtin import (
     LocationAttr,
     ModuleOp,
     StringAttr,
-    UnknownLoc,
 )
 from xdsl.ir import Attribute, Operation
 from xdsl.parser import AttrParser, Parser
@@ -57,10 +57,15 @@ class ModuleParser(Parser):
         self._line_offset = line_offset
         self._name = name
 
+    @property
+    def at_end(self) -> bool:
+        """Whether blanks and comments are all that is left."""
+        return self._current_token.kind == MLIRTokenKind.EOF
+
     def parse_operation(self) -> Operation:
         start = self._current_token.span.start
         op = super().parse_operation()
-        if isinstance(op.location, UnknownLoc):
+        if op.location is UNKNOWN_LOC:  # not one that is written `loc(unknown)`
             op.location = self._place(start)
         return op
 
@@ -162,12 +167,7 @@ class ModulePrinter(Printer):
 
     def print_string_literal(self, string: str) -> None:
         """Non-ASCII letters as they are, which every MLIR parser reads; only what is not printable is escaped."""
-        if string.isascii():
-            super().print_string_literal(string)
-            return
-        escape = {"\\": "\\\\", '"': '\\"'}
-        text = (escape.get(c) or (c if c.isprintable() else "".join(f"\\{b:02X}" for b in c.encode())) for c in string)
-        self.print_string(f'"{"".join(text)}"')
+        self.print_string(f'"{"".join(map(_escaped, string))}"')
 
     def print_float(self, value: float, type: AnyFloat) -> None:
         """As xDSL, but a finite number is always a decimal; it prints some large ones as hex."""
@@ -176,6 +176,12 @@ class ModulePrinter(Printer):
             super().print_float(value, type)
         else:
             self.print_string(f"{value:.6e}" if float(f"{value:.5e}") == value else f"{value:.{digits - 1}e}")
+
+
+def _escaped(letter: str) -> str:
+    if letter in '"\\':
+        return f"\\{letter}"
+    return letter if letter.isprintable() else "".join(f"\\{byte:02X}" for byte in letter.encode())
 
 
 _DIGITS: dict[Attribute, int] = {Float32Type(): 9, Float64Type(): 17}
@@ -214,6 +220,16 @@ def _decimals_survive(attribute: Dense) -> bool:
     return all(map(math.isfinite, values))
 
 
+def read_text(path: Path) -> str:
+    """The text of a file. Raises CompileError when it cannot be read, or is no UTF-8."""
+    try:
+        return path.read_text("utf-8")
+    except OSError as e:
+        raise CompileError(f"cannot be read: {e.strerror}", where=str(path)) from None
+    except UnicodeDecodeError:
+        raise CompileError("is no UTF-8 text", where=str(path)) from None
+
+
 def parse_module(ctx: Context, text: str, name: str = "<stdin>", line_offset: int = 0) -> ModuleOp:
     """Parse module text. `name` is its file: locations carry it, and its side file is looked up beside it.
 
@@ -224,7 +240,7 @@ def parse_module(ctx: Context, text: str, name: str = "<stdin>", line_offset: in
     except ParseError as e:
         raise CompileError(first_line(e.msg), where=_place(text, e.span.start, name, line_offset)) from None
     try:
-        return parser.parse_module()
+        return ModuleOp([]) if parser.at_end else parser.parse_module()
     except ParseError as e:
         raise CompileError(first_line(e.msg), where=_place(text, e.span.start, name, line_offset)) from None
     except (VerifyException, OverflowError) as e:

@@ -57,6 +57,16 @@ class Weight:
     def in_memory_only(self) -> bool:
         return self.path is None and self._array is not None
 
+    @property
+    def file(self) -> Path | None:
+        """The file that the array is mapped from, None for one that was computed."""
+        source: Any = self._array
+        while source is not None and self.path is None:
+            if (name := getattr(source, "filename", None)) is not None:
+                return Path(name)
+            source = getattr(source, "base", None)
+        return self.path
+
     def _identity(self) -> object:
         if self.path is not None:
             return (self.path, self.key)

@@ -22,6 +22,8 @@ def read(path: Path, session: Session) -> ModuleOp:
     from ..diagnostics import CompileError
     from ..universe import FRONTENDS, frontend_for
 
+    if path.is_dir():
+        raise CompileError("is a folder, not a model file", where=str(path))
     ending = path.suffix.lower()
     if ending not in FRONTENDS:
         known = ", ".join(sorted(FRONTENDS))

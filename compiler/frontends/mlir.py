@@ -6,16 +6,9 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..diagnostics import CompileError
 from ..session import Session
-from ..text import parse_module
+from ..text import parse_module, read_text
 
 
 def read(path: Path, session: Session) -> ModuleOp:
-    try:
-        text = path.read_text("utf-8")
-    except OSError as e:
-        raise CompileError(f"cannot be read: {e.strerror}", where=str(path)) from None
-    except UnicodeDecodeError:
-        raise CompileError("is no UTF-8 text", where=str(path)) from None
-    return parse_module(session, text, str(path))
+    return parse_module(session, read_text(path), str(path))

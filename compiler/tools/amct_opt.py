@@ -5,78 +5,84 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from importlib.metadata import version
+from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from .. import frontends
 from ..diagnostics import CompileError, Remark, remarks_yaml
+from ..files import replacing, same_file
 from ..options import build
 from ..pipelines import make_pass, parse_pipeline, peak_memory, run_passes
 from ..session import Session
 from ..targets import Target
-from ..text import module_text, parse_module
-from ..universe import FRONTENDS, PASSES, TARGETS, new_session, target_named
+from ..targets.mlir import MlirTarget
+from ..text import parse_module, print_module, read_text
+from ..universe import FRONTENDS, PASSES, SUMMARIES, TARGETS, new_session, target_named
+from .entry import run_tool
 
-_FLAG = re.compile(r"--([a-z][a-z0-9-]*)(?:=(.*))?", re.DOTALL)
 _SPLIT = re.compile(r"^// -----.*$", re.MULTILINE)
+_STDIN = Path("-")
 
 
 def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+    run_tool("amct-opt", run)
 
 
 def run(argv: Sequence[str]) -> int:
     """The whole tool on an argument list. Returns the exit status; a user's mistake is one located line on stderr."""
     try:
-        flags, rest = split_pass_flags(argv)
-        args = _parser().parse_args(rest)
-        return _Driver(args, [_pass_of(f) for f in flags]).run()
+        return _Driver(_parser().parse_args(_separated(argv))).run()
     except CompileError as e:
         print(e, file=sys.stderr)
         return 1
 
 
-def split_pass_flags(argv: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Take pass flags and `-p` out, in order: argparse would let a bare `--quantize` swallow the input file."""
-    flags: list[tuple[str, str]] = []
-    rest: list[str] = []
-    arguments = iter(argv)
-    for arg in arguments:
-        match = _FLAG.fullmatch(arg)
-        if match is not None and match[1] in PASSES:
-            flags.append((match[1], match[2] or ""))
-        elif arg in ("-p", "--passes"):
-            flags.append(("", next(arguments, "")))
-        elif arg.startswith("--passes="):
-            flags.append(("", arg.partition("=")[2]))
-        else:
-            rest.append(arg)
-    return flags, rest
+def _separated(argv: Sequence[str]) -> list[str]:
+    """A bare `--quantize` as `--quantize=`, so that argparse does not take the input file for its options."""
+    return [f"{arg}=" if arg.startswith("--") and arg[2:] in PASSES else arg for arg in argv]
 
 
-def _pass_of(flag: tuple[str, str]) -> list[ModulePass]:
-    name, text = flag
-    return [make_pass(name, text)] if name else parse_pipeline(text)
+class _Parser(argparse.ArgumentParser):
+    """Mistakes are CompileErrors, with the option that was meant as the hint."""
+
+    def error(self, message: str) -> NoReturn:
+        given: list[str] = re.findall(r"(--[\w-]+)", message) if message.startswith("unrecognized") else []
+        options = [word for action in self._actions for word in action.option_strings]
+        close = [match for word in given for match in get_close_matches(word, options, 1)]
+        hint = f"did you mean {', '.join(close)}?" if close else "amct-opt --help lists the options"
+        raise CompileError(message, where="amct-opt", hint=hint)
+
+
+class _Version(argparse.Action):
+    """Looks versions up only when asked for them: that takes longer than parsing the other options."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from importlib.metadata import version
+
+        parser.exit(message=f"amct-opt {version('amct-opt')} with xdsl {version('xdsl')}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         "amct-opt",
+        usage="amct-opt [INPUT] [--PASS[=OPTIONS] ...] [-p PIPELINE] [-t TARGET] [-o OUT]",
         description="Post-training-quantization compiler: reads a model, runs passes in the order given, writes the result.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="example: amct-opt model.onnx --fuse-bn --quantize=data=calib.npz -t onnx -o model_qdq.onnx",
+        epilog="example: amct-opt model.onnx --fuse-bn --quantize='data=calib.npz' -t onnx -o model_qdq.onnx",
+        allow_abbrev=False,
     )
     add = parser.add_argument
-    add("input", metavar="INPUT", help=f"a file ending in {', '.join(FRONTENDS)}, or - for module text on stdin")
+    endings = ", ".join(FRONTENDS)
+    add("input", metavar="INPUT", nargs="?", type=Path, default=_STDIN, help=f"a file ending in {endings}; - is stdin")
     add("-o", dest="output", metavar="OUT", type=Path, help="write to OUT (and beside it); else module text to stdout")
     add("-t", "--target", default="mlir", metavar="TARGET", help=f"output format: {', '.join(TARGETS)} (default mlir)")
-    add("-p", "--passes", metavar="PIPELINE", help="passes as xDSL pipeline text, xDSL's own among them")
     add("--profile", default="ascend", help="target profile that decides what is quantized (default ascend)")
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--remarks", choices=("missed", "applied", "all", "none"), help="print remarks to stderr")
@@ -88,47 +94,68 @@ def _parser() -> argparse.ArgumentParser:
     add("--print-ir-after-all", action="store_true", help="print the module to stderr after each pass")
     add("--timing", action="store_true", help="print time and peak memory of each pass to stderr")
     add("--allow-unregistered-dialect", action="store_true", help="accept operations of unknown dialects")
-    add("--version", action="version", version=f"amct-opt {version('amct-opt')} with xdsl {version('xdsl')}")
-    group = parser.add_argument_group("passes, run in the order given; options as --pass='key=value key=a,b'")
+    add("--version", action=_Version, nargs=0, help="print versions and exit")
+    group = parser.add_argument_group("passes, run in the order given; options as --PASS='key=value key=a,b'")
     for name in PASSES:
-        group.add_argument(f"--{name}", metavar="OPTIONS", help=argparse.SUPPRESS if name == "passes" else None)
+        named = partial(_Flag, name)
+        group.add_argument(f"--{name}", metavar="", dest="flags", action="append", type=named, help=SUMMARIES[name])
+    pipeline = partial(_Flag, "")
+    group.add_argument(
+        "-p", "--passes", metavar="PIPELINE", dest="flags", action="append", type=pipeline, help=_PIPELINE
+    )
     return parser
 
 
+_PIPELINE = "passes as xDSL pipeline text, xDSL's own among them; may stand between the flags"
+
+
+class _Flag(NamedTuple):
+    name: str
+    """Of a pass; empty for a pipeline."""
+    text: str
+
+    def passes(self) -> list[ModulePass]:
+        return [make_pass(self.name, self.text)] if self.name else parse_pipeline(self.text)
+
+
 class _Driver:
-    def __init__(self, args: argparse.Namespace, passes: Sequence[list[ModulePass]]):
+    def __init__(self, args: argparse.Namespace):
         self.args = args
-        self.passes = [p for group in passes for p in group]
         self.target = _target(args)
+        flags: list[_Flag] = args.flags or []
+        self.passes = [each for flag in flags for each in flag.passes()]
         self.remarks: list[Remark] = []
 
     def run(self) -> int:
-        texts: list[str] = []
+        """Every part of the input on its own: an error in one does not hide the next."""
         status = 0
-        for module, session in self._modules():
+        for i, (read, session) in enumerate(self._parts()):
+            if i:
+                print("// -----")
             try:
-                texts.append(self._process(module, session))
+                self._process(read(), session)
             except CompileError as e:
-                if not self.args.verify_diagnostics:
-                    raise
-                texts.append(f"{e}\n")
+                print(e, file=sys.stdout if self.args.verify_diagnostics else sys.stderr)
+                status = 0 if self.args.verify_diagnostics else 1
             finally:
-                self._report(session)
-        if self.args.output is None:
-            sys.stdout.write("// -----\n".join(texts))
+                self._tell_missed(session)
+                self.remarks.extend(session.remarks)
         if self.args.remarks_output is not None:
-            self.args.remarks_output.write_text(remarks_yaml(self.remarks), "utf-8")
+            with replacing(self.args.remarks_output) as stream:
+                stream.write(remarks_yaml(self.remarks).encode())
         return status
 
-    def _process(self, module: ModuleOp | CompileError, session: Session) -> str:
-        if isinstance(module, CompileError):
-            raise module
-        run_passes(module, self.passes, session, self._after)
-        if self.args.output is None:
-            return module_text(module, generic=self.args.print_op_generic, locations=self.args.print_debuginfo)
-        self._protect(module)
-        self.target.write(module, self.args.output, session)
-        return ""
+    def _parts(self) -> Iterator[tuple[Callable[[], ModuleOp], Session]]:
+        path: Path = self.args.input
+        if path != _STDIN and path.suffix != ".mlir":
+            session = self._session()
+            yield partial(frontends.read, path, session), session
+            return
+        name = "<stdin>" if path == _STDIN else str(path)
+        text = _stdin_text() if path == _STDIN else read_text(path)
+        for chunk, lines_before in _chunks(text) if self.args.split_input_file else [(text, 0)]:
+            session = self._session()
+            yield partial(parse_module, session, chunk, name, lines_before), session
 
     def _session(self) -> Session:
         session = new_session()
@@ -140,68 +167,66 @@ class _Driver:
             session.on_remark = lambda r: print(r, file=sys.stderr) if wanted in ("all", r.kind) else None
         return session
 
-    def _modules(self) -> Iterator[tuple[ModuleOp | CompileError, Session]]:
-        path = Path(self.args.input)
-        session = self._session()
-        if self.args.input != "-" and path.suffix != ".mlir":
-            yield _attempt(lambda: frontends.read(path, session)), session
-            return
-        name = "<stdin>" if self.args.input == "-" else str(path)
-        text = sys.stdin.read() if self.args.input == "-" else _read_text(path)
-        for chunk, offset in _chunks(text) if self.args.split_input_file else [(text, 0)]:
-            chunk_session = self._session()
-            yield _attempt(lambda c=chunk, o=offset, s=chunk_session: parse_module(s, c, name, o)), chunk_session
+    def _process(self, module: ModuleOp, session: Session) -> None:
+        if self.args.output is not None:
+            self._protect(module)
+        run_passes(module, self.passes, session, self._after)
+        if self.args.output is not None:
+            self.target.write(module, self.args.output, session)
+        elif isinstance(self.target, MlirTarget):
+            print_module(module, sys.stdout, generic=self.target.generic, locations=self.target.locations)
+
+    def _protect(self, module: ModuleOp) -> None:
+        """Nothing that was read is overwritten, also not what no pass has left a trace of."""
+        from ..dialects.nn import weights_of
+
+        read = {self.args.input, *(file for weight in weights_of(module) if (file := weight.file) is not None)}
+        for file in self.target.files(self.args.output):
+            if any(same_file(file, each) for each in read):
+                hint = "choose another name for -o"
+                raise CompileError("would overwrite a file that was read", where=str(file), hint=hint)
 
     def _after(self, done: ModulePass, module: ModuleOp, seconds: float) -> None:
         if self.args.print_ir_after_all:
             print(f"// IR after --{done.name}", file=sys.stderr)
-            sys.stderr.write(module_text(module, locations=self.args.print_debuginfo))
+            print_module(module, sys.stderr, locations=self.args.print_debuginfo)
         if self.args.timing:
             print(f"{done.name:<24} {seconds:9.3f} s   peak {peak_memory() / 2**20:8.0f} MiB", file=sys.stderr)
 
-    def _report(self, session: Session) -> None:
-        self.remarks.extend(session.remarks)
+    def _tell_missed(self, session: Session) -> None:
         missed = sum(r.kind == "missed" for r in session.remarks)
         if self.args.remarks is None and missed:
-            print(f"{missed} missed remark(s); --remarks=missed shows them", file=sys.stderr)
-
-    def _protect(self, module: ModuleOp) -> None:
-        """Nothing that was read is overwritten."""
-        from ..dialects.nn import ConstantOp, ExternalAttr
-
-        read = {Path(self.args.input).resolve()}
-        for op in module.walk():
-            if isinstance(op, ConstantOp) and isinstance(op.value, ExternalAttr) and op.value.data.weight.path:
-                read.add(op.value.data.weight.path.resolve())
-        for file in self.target.files(self.args.output):
-            if file.resolve() in read:
-                raise CompileError(
-                    "would overwrite a file that was read", where=str(file), hint="choose another name for -o"
-                )
+            print(f"{missed} missed remark{'s' * (missed > 1)}; --remarks=missed shows them", file=sys.stderr)
 
 
 def _target(args: argparse.Namespace) -> Target:
-    name, _, options = args.target.partition("{")
+    """The target with its options. Raises CompileError for what cannot be written, before anything is read."""
+    name, brace, options = args.target.partition("{")
     if name not in TARGETS:
         raise CompileError(f"no target is called '{name}'", hint=f"targets are {', '.join(TARGETS)}")
+    if brace and not options.endswith("}"):
+        raise CompileError(f"-t {args.target}: the options do not end in }}")
     target = build(target_named(name), options.removesuffix("}"), f"-t {name}")
-    if name != "mlir" and args.output is None:
-        raise CompileError(f"target {name} writes a binary file", hint=f"name it with -o OUT{target.ending}")
-    if args.output is not None and args.split_input_file:
+    output: Path | None = args.output
+    if output is not None and args.split_input_file:
         raise CompileError("--split-input-file prints to stdout", hint="leave out -o")
-    if name == "mlir":
-        fields: dict[str, Any] = {"generic": args.print_op_generic, "locations": args.print_debuginfo}
-        return replace(target, **{k: v for k, v in fields.items() if v})
+    if output is not None and not output.parent.is_dir():
+        raise CompileError("there is no such folder", where=str(output.parent))
+    if isinstance(target, MlirTarget):
+        generic, locations = args.print_op_generic, args.print_debuginfo
+        return replace(target, generic=target.generic or generic, locations=target.locations or locations)
+    if output is None:
+        raise CompileError(f"target {name} writes a binary file", hint=f"name it with -o OUT{target.ending}")
     return target
 
 
-def _read_text(path: Path) -> str:
+def _stdin_text() -> str:
+    if sys.stdin.isatty():
+        raise CompileError("no input", where="amct-opt", hint="name a file, or pipe module text in")
     try:
-        return path.read_text("utf-8")
-    except OSError as e:
-        raise CompileError(f"cannot be read: {e.strerror}", where=str(path)) from None
+        return sys.stdin.read()
     except UnicodeDecodeError:
-        raise CompileError("is no UTF-8 text", where=str(path)) from None
+        raise CompileError("is no UTF-8 text", where="<stdin>") from None
 
 
 def _chunks(text: str) -> Iterator[tuple[str, int]]:
@@ -211,13 +236,6 @@ def _chunks(text: str) -> Iterator[tuple[str, int]]:
         yield text[start : match.start()], text.count("\n", 0, start)
         start = match.end()
     yield text[start:], text.count("\n", 0, start)
-
-
-def _attempt(read: Any) -> ModuleOp | CompileError:
-    try:
-        return read()
-    except CompileError as e:
-        return e
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ from .linear import BiasAddOp, MatMulOp
 from .normalization import BatchNormOp, GroupNormOp, InstanceNormOp, LayerNormOp, LogSoftmaxOp, LRNOp, SoftmaxOp
 from .opaque import OpaqueOp
 from .pooling import AveragePoolOp, GlobalAveragePoolOp, GlobalMaxPoolOp, GlobalPoolOp, MaxPoolOp, PoolOp
-from .qparams import QParams, QParamsAttr
+from .qparams import QParams, QParamsAttr, weights_of
 from .quantization import DequantizeOp, ObserveOp, QuantizeOp
 from .shape import (
     BatchToSpaceOp,
@@ -330,4 +330,5 @@ __all__ = [
     "ints",
     "name_hint",
     "set_type",
+    "weights_of",
 ]

@@ -1,0 +1,42 @@
+"""How the command-line tools start and end."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+INTERRUPTED = 130
+INTERNAL_ERROR = 70
+
+
+def run_tool(name: str, run: Callable[[Sequence[str]], int]) -> None:
+    """Run a tool on the process's arguments and exit with its status.
+
+    Text is UTF-8 whatever the locale. A reader that goes away and Ctrl-C end the tool quietly; anything else that comes out of
+    `run` is a bug, is called one, and keeps its traceback.
+    """
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stderr else None)
+    try:
+        status = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
+        status = 1
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except Exception as e:
+        _report(name, e)
+        status = INTERNAL_ERROR
+    sys.exit(status)
+
+
+def _report(name: str, error: Exception) -> None:
+    import traceback
+
+    error.__notes__ = []  # xDSL notes the whole module, weights included
+    traceback.print_exception(error)
+    print(f"{name}: internal error: this is a bug in {name}; please report it with the lines above", file=sys.stderr)
