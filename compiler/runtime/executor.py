@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
+import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, SSAValue
@@ -89,7 +90,8 @@ def compile_block(block: Block, outputs: Sequence[SSAValue], watched: Sequence[S
             slot_of[result] = len(slot_of)
         if isinstance(op, ConstantOp):
             try:
-                constants.append((slot_of[op.result], op.array))
+                # arrays mapped from a file may start anywhere; BLAS would copy such an operand at every call
+                constants.append((slot_of[op.result], np.require(op.array, requirements="A")))
             except WeightError as e:
                 raise op_error(op, str(e)) from None
             continue

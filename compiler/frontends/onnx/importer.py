@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import ChainMap, Counter
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import cast
 
-from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -23,10 +23,10 @@ from ...transforms.dead_code import erase_dead
 from .attributes import GRAPHS
 from .folding import folded
 from .graph import Layer, Namer, all_nodes, live_layers, outputs_of, sorted_layers, used_names
-from .node import Binding, Constant, Node, Shared, Unmapped
+from .node import Binding, Constant, Node, Shared, Unmapped, schema_of
 from .opaque import carry
 from .ops import converter_of
-from .source import STANDARD, load, opsets
+from .source import OLDEST_OPSET, STANDARD, Source, load, opsets
 from .symbols import Symbols
 from .tensors import Array, TensorReader
 from .types import dimension_names, tensor_type
@@ -37,10 +37,10 @@ def read(path: Path, session: Session) -> ModuleOp:
 
     Raises CompileError, located at the file or at a node, for what is no such model and for what cannot be represented.
     """
-    model = load(path)
-    importer = _Importer(path, model, session)
+    source = load(path)
+    importer = _Importer(source, session)
     module = ModuleOp([importer.function()])
-    module.attributes["nn.metadata"] = _metadata(path, model)
+    module.attributes["nn.metadata"] = _metadata(path, source.model)
     importer.report()
     return module
 
@@ -56,10 +56,12 @@ def _metadata(path: Path, model: ModelProto) -> DictionaryAttr:
 
 
 class _Importer:
-    def __init__(self, path: Path, model: ModelProto, session: Session):
+    def __init__(self, source: Source, session: Session):
+        model = source.model
         self.graph = model.graph
-        self.where = str(path)
-        self.shared = Shared(opsets(model), TensorReader(path.parent), Symbols(model), used_names(model.graph))
+        self.where = str(source.path)
+        tensors = TensorReader(source.path.parent, source.weights)
+        self.shared = Shared(opsets(model), tensors, Symbols(model), used_names(model.graph))
         self.session = session
         self.namer = Namer(self.where, all_nodes(model.graph))
         self.counts: Counter[str] = Counter()
@@ -69,7 +71,7 @@ class _Importer:
     def function(self) -> FuncOp:
         """The graph as `@main`. Initializers that are also declared as inputs (all are, before IR version 4) are constants."""
         outputs = outputs_of(self.graph, self.where)
-        env = self._initializers(self.graph)
+        env = self._initializers(self.graph, self.shared.tensors.initializer)
         given = {i.name for i in self.graph.initializer}
         inputs = [i for i in self.graph.input if i.name not in given]
         block = Block(arg_types=[tensor_type(i.type, f"input '{i.name}'", self.where) for i in inputs])
@@ -90,14 +92,14 @@ class _Importer:
         function.location = self.namer.file
         return function
 
-    def _initializers(self, graph: GraphProto) -> dict[str, Binding]:
+    def _initializers(self, graph: GraphProto, read: Callable[[TensorProto, str], Array]) -> dict[str, Binding]:
         if graph.sparse_initializer:
             name = graph.sparse_initializer[0].values.name
             raise CompileError("sparse initializers are not supported", where=f"{self.where}: initializer '{name}'")
         found: dict[str, Binding] = {}
         for tensor in graph.initializer:
             if tensor.name in self.shared.used:
-                array = self.shared.tensors.read(tensor, f"{self.where}: initializer '{tensor.name}'")
+                array = read(tensor, f"{self.where}: initializer '{tensor.name}'")
                 found[tensor.name] = Constant(tensor.name, array)
         return found
 
@@ -129,6 +131,7 @@ class _Importer:
         if layer.domain not in self.shared.opsets:
             message = f"{proto.op_type} is of the domain '{layer.domain}', whose opset the model does not name"
             raise CompileError(message, where=layer.where)
+        check_form(layer, self.shared.opsets[layer.domain])
         node = Node(layer, [env[n] if n else None for n in proto.input], self.shared)
         results = self._branch(node, env) if node.op_type == "If" else self._convert(node)
         for i, name in enumerate(node.outputs):
@@ -145,7 +148,7 @@ class _Importer:
         )
         if attribute is None:
             raise control_flow(node)
-        scope: ChainMap[str, Binding] = ChainMap(self._initializers(attribute.g), *_maps(env))
+        scope: ChainMap[str, Binding] = ChainMap(self._initializers(attribute.g, self.shared.tensors.read), *_maps(env))
         self._nodes(attribute.g, scope)
         self.counts["removed"] += 1
         if missing := [o.name for o in attribute.g.output if o.name not in scope]:
@@ -209,6 +212,20 @@ class _Importer:
         ]
         reason = f"{self.counts.total() + len(self.carried)} nodes: {', '.join(parts)}"
         self.session.remark(Remark("analysis", "import", "summary", "main", "func.func", reason, self.where))
+
+
+def check_form(layer: Layer, version: int) -> None:
+    """Opsets before the oldest one read are fine for operators that have not changed since."""
+    if layer.domain != STANDARD or version >= OLDEST_OPSET:
+        return
+    op_type = layer.proto.op_type
+    old, new = (schema_of(STANDARD, op_type, v) for v in (version, OLDEST_OPSET))
+    if old is None or new is None or old.since_version != new.since_version:
+        raise CompileError(
+            f"{op_type} is in the form of opset {version}; {OLDEST_OPSET} and later are read",
+            where=layer.where,
+            hint="onnx.version_converter converts between opsets",
+        )
 
 
 def control_flow(node: Node) -> CompileError:

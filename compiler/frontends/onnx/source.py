@@ -2,55 +2,78 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, defs, inliner
 
 from ...diagnostics import CompileError
+from .tensors import Array
+from .wire import MalformedError, without_weights
 
 OLDEST_OPSET = 7
+"""Of an older opset, only those operators are read that are the same in this one."""
 NEWEST_OPSET = min(26, defs.onnx_opset_version())
 STANDARD = ""
 """The domain of ONNX's own operators, also written `ai.onnx`."""
 
 
-def load(path: Path) -> ModelProto:
+@dataclass(frozen=True)
+class Source:
+    """A model and where its file keeps the large initializers, which the model itself lacks."""
+
+    path: Path
+    model: ModelProto
+    weights: dict[str, Array]
+    """The bytes of the graph's large initializers by name: views of the mapped file."""
+
+
+def load(path: Path) -> Source:
     """The model in a file, model-local functions inlined. Raises CompileError for anything that is no such model."""
     where = str(path)
-    model = _parse(path)
+    data = _mapped(path)
+    try:
+        stripped, places = without_weights(data.data)
+        model = ModelProto.FromString(stripped)
+    except (MalformedError, DecodeError):
+        raise CompileError("is no ONNX model", where=where, hint=_suspicion(data)) from None
     if not model.HasField("graph") or not (model.opset_import or model.ir_version):
-        raise CompileError("is no ONNX model", where=where, hint="the file parses, but holds no graph")
+        raise CompileError("is no ONNX model", where=where, hint="the file parses, but holds no graph with an opset")
+    _check_opset(model, where)
+    return Source(path, _inlined(model, where), {name: data[begin:end] for name, (begin, end) in places.items()})
+
+
+def _mapped(path: Path) -> Array:
+    where = str(path)
+    if path.is_dir():
+        raise CompileError("is a directory", where=where, hint="name the .onnx file inside it")
+    try:
+        if path.stat().st_size == 0:
+            raise CompileError("is empty", where=where)
+        return np.memmap(path, np.uint8, "r")
+    except OSError as e:
+        raise CompileError(f"cannot be read: {e.strerror}", where=where) from None
+
+
+def _suspicion(data: Array) -> str:
+    if data[:24].tobytes().startswith(b"version https://git-lfs"):
+        return "this is a Git LFS pointer: `git lfs pull` gets the file itself"
+    return "the file is damaged or truncated, or of another format"
+
+
+def _check_opset(model: ModelProto, where: str) -> None:
     opset = opsets(model).get(STANDARD)
     if opset is None and any(_domain(n.domain) == STANDARD for n in model.graph.node):
         raise CompileError("names no opset of the standard operators", where=where)
-    if opset is not None and not OLDEST_OPSET <= opset <= NEWEST_OPSET:
+    if opset is not None and not 1 <= opset <= NEWEST_OPSET:
         raise CompileError(
             f"is of opset {opset}; {OLDEST_OPSET} to {NEWEST_OPSET} are read",
             where=where,
             hint="onnx.version_converter converts between opsets",
         )
-    return _inlined(model, where)
-
-
-def _parse(path: Path) -> ModelProto:
-    where = str(path)
-    try:
-        if path.is_dir():
-            raise CompileError("is a directory", where=where, hint="name the .onnx file inside it")
-        data = path.read_bytes()
-    except OSError as e:
-        raise CompileError(f"cannot be read: {e.strerror}", where=where) from None
-    if not data:
-        raise CompileError("is empty", where=where)
-    try:
-        return ModelProto.FromString(data)
-    except DecodeError:
-        hint = "the file is damaged or truncated, or of another format"
-        if data.startswith(b"version https://git-lfs"):
-            hint = "this is a Git LFS pointer: run `git lfs pull` to get the file itself"
-        raise CompileError("is no ONNX model", where=where, hint=hint) from None
 
 
 def opsets(model: ModelProto) -> dict[str, int]:

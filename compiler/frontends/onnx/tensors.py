@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -61,27 +61,32 @@ def code_of(dtype: np.dtype[Any]) -> int:
 class TensorReader:
     """Reads the tensors of one model; files with external data are mapped once each, and only from the model's own folder."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, weights: Mapping[str, Array]):
         self._folder = folder
+        self._weights = weights
         self._maps: dict[Path, Array] = {}
 
+    def initializer(self, tensor: TensorProto, where: str) -> Array:
+        """As `read`, for an initializer of the model's graph, whose bytes may have stayed in the file."""
+        data = self._weights.get(tensor.name)
+        return self.read(tensor, where) if data is None else self._raw(tensor, data, where)
+
     def read(self, tensor: TensorProto, where: str) -> Array:
-        """The values of a tensor, read-only where they are views of the file's bytes. Raises CompileError, located at `where`."""
-        dtype, shape = dtype_of(tensor.data_type, where), tuple(tensor.dims)
-        if any(d < 0 for d in shape):
-            raise CompileError(f"has the negative size {min(shape)}", where=where)
-        if tensor.HasField("segment"):
-            raise CompileError("is a segment of a larger tensor, which is not supported", where=where)
+        """The values of a tensor, read-only where they are views of a file. Raises CompileError, located at `where`."""
+        if tensor.data_location != TensorProto.EXTERNAL and tensor.HasField("raw_data"):
+            return self._raw(tensor, np.frombuffer(tensor.raw_data, np.uint8), where)
+        dtype, shape = _checked(tensor, where)
         count = prod(shape)
         if tensor.data_location == TensorProto.EXTERNAL:
             data = self._external(tensor, _size(tensor.data_type, count, dtype), where)
             return _decode(data, tensor.data_type, shape, dtype)
-        if tensor.HasField("raw_data"):
-            data = np.frombuffer(tensor.raw_data, np.uint8)
-            if data.size != (size := _size(tensor.data_type, count, dtype)):
-                raise CompileError(f"holds {data.size} bytes, its shape {list(shape)} needs {size}", where=where)
-            return _decode(data, tensor.data_type, shape, dtype)
         return _typed(tensor, count, where).reshape(shape).astype(dtype, copy=False)
+
+    def _raw(self, tensor: TensorProto, data: Array, where: str) -> Array:
+        dtype, shape = _checked(tensor, where)
+        if data.size != (size := _size(tensor.data_type, prod(shape), dtype)):
+            raise CompileError(f"holds {data.size} bytes, its shape {list(shape)} needs {size}", where=where)
+        return _decode(data, tensor.data_type, shape, dtype)
 
     def _external(self, tensor: TensorProto, size: int, where: str) -> Array:
         entries = {e.key: e.value for e in tensor.external_data}
@@ -127,6 +132,15 @@ class TensorReader:
             except OSError as e:
                 raise CompileError(f"external data {path} cannot be read: {e.strerror}", where=where) from None
         return self._maps[path]
+
+
+def _checked(tensor: TensorProto, where: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    dtype, shape = dtype_of(tensor.data_type, where), tuple(tensor.dims)
+    if any(d < 0 for d in shape):
+        raise CompileError(f"has the negative size {min(shape)}", where=where)
+    if tensor.HasField("segment"):
+        raise CompileError("is a segment of a larger tensor, which is not supported", where=where)
+    return dtype, shape
 
 
 def _natural(entries: dict[str, str], key: str, default: int, where: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....dialects import nn
-from ....dialects.nn.shapes import Shape, axis_of, known
+from ....dialects.nn.shapes import axis_of, known
 from ..node import Converted, Node, Unmapped, converter
 
 _MODES = {"nearest": "nearest", "linear": "linear", "cubic": "cubic", "bilinear": "linear"}
@@ -64,8 +64,8 @@ def _extent(node: Node) -> dict[str, Any]:
     if not node.has(3):
         raise node.error("has neither scales nor sizes")
     sizes = node.known_ints(3)
-    if (policy := node.text("keep_aspect_ratio_policy", "stretch")) != "stretch":
-        sizes = _kept_aspect(node, sizes, [shape[a] for a in axes], policy)
+    if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise Unmapped("it keeps the aspect ratio")
     if any(not known(d) for i, d in enumerate(shape) if i not in axes):
         raise Unmapped("it keeps sizes that are not known")
     return {"sizes": _spread(node, sizes, axes, list(shape))}
@@ -77,12 +77,3 @@ def _spread(node: Node, values: Sequence[Any], axes: Sequence[int], default: lis
     for axis, value in zip(axes, values, strict=True):
         default[axis] = value
     return default
-
-
-def _kept_aspect(node: Node, sizes: Sequence[int], shape: Shape | list[int], policy: str) -> list[int]:
-    """One scale for all axes: the smallest (`not_larger`) or largest one; halves round up (ONNX Resize)."""
-    if policy not in ("not_larger", "not_smaller"):
-        raise node.error(f"has the unknown keep_aspect_ratio_policy '{policy}'")
-    if not all(map(known, shape)):
-        raise Unmapped("its sizes follow from sizes at run time")
-    raise Unmapped(f"keep_aspect_ratio_policy {policy}")

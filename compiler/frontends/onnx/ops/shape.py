@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
+import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from ....dialects import nn
 from ....dialects.nn.shapes import DYNAMIC, axis_of, element_of, known, static
 from ....transforms.partial_shapes import Dimension
-from ..node import Converted, Node, Unmapped, converter
+from ..node import Constant, Converted, Node, Unmapped, converter
 
 Entry = int | Dimension | None
 """A size in a shape: a number, the size of an axis of some value, or anything else."""
@@ -180,3 +182,12 @@ def shape(node: Node) -> Converted:
     attribute = node.attributes.get("end")
     end = None if attribute is None else node.int("end", 0)
     return node.emit(nn.ShapeOp, node.value(0), start=node.int("start", 0), end=end).result
+
+
+@converter("Size")
+def size(node: Node) -> Converted:
+    """The number of elements, where it is known."""
+    shape = node.shape(0)
+    if not static(shape):
+        raise Unmapped("the number of elements is not known")
+    return Constant(node.outputs[0], np.asarray(prod(shape), np.int64))
