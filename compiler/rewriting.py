@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from inspect import getattr_static
-from typing import Any, ClassVar, Generic, TypeVar, cast, get_type_hints
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_type_hints
 
 import numpy as np
 from xdsl.context import Context
@@ -173,6 +173,14 @@ def _follow(match: object, path: str) -> object:
     return reduce(getattr, path.split("."), match)
 
 
+class Folded(NamedTuple):
+    """A constant that a fold makes: its key, the type it is rounded to, and its numbers in float64."""
+
+    key: str
+    dtype: np.dtype[Any]
+    values: Array
+
+
 class FusionPattern(RewritePattern, Generic[M]):
     """A fusion of the operations in a match (a dataclass of operations, the root last to compute).
 
@@ -195,17 +203,13 @@ class FusionPattern(RewritePattern, Generic[M]):
     def match(self, op: Operation) -> M | None:
         """The operations of the structure whose root is `op`, None when it is not there."""
 
-    def fold(self, m: M) -> Sequence[Array]:
-        """The folded numbers, in float64; nothing is changed yet."""
+    def fold(self, m: M) -> Sequence[Folded]:
+        """The folded constants, computed in float64; nothing is changed yet."""
         return ()
 
     @abstractmethod
-    def rewrite(self, m: M, folded: Sequence[SSAValue]) -> Operation:
-        """Build what replaces the root, from the folded constants in the order of `fold`."""
-
-    def constants(self, m: M) -> Sequence[tuple[str, np.dtype[Any]]]:
-        """Key and dtype of each folded constant."""
-        return ()
+    def rewrite(self, m: M, folded: Sequence[SSAValue]) -> Sequence[Operation]:
+        """Build what replaces the root, from the folded constants in the order of `fold`; the last operation gives the result."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         if (match := self.match(op)) is None:
@@ -222,16 +226,17 @@ class FusionPattern(RewritePattern, Generic[M]):
                 self.remarks.missed(op, each.name, reason)
                 return
         with np.errstate(all="ignore"):
-            numbers = [a.astype(d) for a, (_, d) in zip(self.fold(match), self.constants(match), strict=True)]
-        if not all(np.isfinite(a).all() for a in numbers):
+            folded = [f._replace(values=f.values.astype(f.dtype)) for f in self.fold(match)]
+        if not all(np.isfinite(f.values).all() for f in folded):
             self.remarks.missed(op, "finite", "the folded numbers hold NaN or Inf")
             return
         location = fused_location(*parts)
-        made = [ConstantOp.of(a, key, location) for a, (key, _) in zip(numbers, self.constants(match), strict=True)]
-        replacement = self.rewrite(match, [c.result for c in made])
-        replacement.location = location
-        self.remarks.applied(op, self.name, f"fused into {layer_of(replacement)}")
-        rewriter.replace(op, [*made, replacement], [*replacement.results])
+        made = [ConstantOp.of(f.values, f.key, location) for f in folded]
+        built = self.rewrite(match, [c.result for c in made])
+        for each in built:
+            each.location = location
+        self.remarks.applied(op, self.name, f"fused into {layer_of(built[-1])}")
+        rewriter.replace(op, [*made, *built], [*built[-1].results])
 
     @staticmethod
     def values(value: SSAValue | None) -> Array | None:

@@ -1,26 +1,23 @@
 """What the fusions know of computing operations: convolution, transposed convolution, matrix product.
 
-Each has a weight and an optional bias, and an axis of its result along which the bias runs.
+Each has a weight and an optional bias, and an axis of its result along which the bias runs. A `BiasAdd` may follow it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
-from ...dialects.nn import ConvOp, ConvTransposeOp, MatMulOp, constant_of
+from ...dialects.nn import BiasAddOp, ConvOp, ConvTransposeOp, MatMulOp, constant_of
 from ...dialects.nn.shapes import shape_of
 from ...dtypes import numpy_dtype
-from ...rewriting import Array, layer_of
+from ...rewriting import Array, Folded, condition, layer_of
 
 Computing = ConvOp | ConvTransposeOp | MatMulOp
 COMPUTING = (ConvOp, ConvTransposeOp, MatMulOp)
-
-ConstantSpec = tuple[str, np.dtype[Any]]
-"""Key and dtype of a folded constant."""
 
 
 def computing(value: SSAValue) -> Computing | None:
@@ -66,31 +63,37 @@ def scaled_weight(op: Computing, weight: Array, factor: Array) -> Array:
 def along_channels(op: Computing, constant: Array) -> Array | str:
     """A constant operand of an elementwise operation on `op`'s result as one number per output channel, `[C]`.
 
-    A string says why it is none: under numpy's broadcasting it must vary along the channel axis only, and must not enlarge
-    the result.
+    A string says why it is none.
     """
-    shape, axis = shape_of(op.result), channel_axis(op)
+    axis = channel_axis(op)
     if axis is None:
         return "the result has no channel axis"
+    return per_channel(constant, shape_of(op.result), axis, op.output_channels)
+
+
+def per_channel(constant: Array, shape: Sequence[int], axis: int, channels: int) -> Array | str:
+    """A constant as one number per channel, `[C]`, where it meets a tensor of this shape under numpy's broadcasting.
+
+    A string says why it is none: it must vary along the channel axis only, and must not enlarge the tensor.
+    """
     if constant.ndim > len(shape):
         return f"the constant is of rank {constant.ndim}, the result of rank {len(shape)}"
     padded = (1,) * (len(shape) - constant.ndim) + constant.shape
     if any(size != 1 for i, size in enumerate(padded) if i != axis):
         return f"the constant {list(constant.shape)} varies along other axes than the channels"
-    if padded[axis] not in (1, op.output_channels):
-        return f"the constant has {padded[axis]} channels, the result {op.output_channels}"
-    return np.broadcast_to(constant.reshape(-1), (op.output_channels,))
+    if padded[axis] not in (1, channels):
+        return f"the constant has {padded[axis]} channels, the result {channels}"
+    return np.broadcast_to(constant.reshape(-1), (channels,))
 
 
-def parameter_names(op: Computing, layer: Operation) -> tuple[ConstantSpec, ConstantSpec]:
-    """Key and dtype of a folded weight and bias: named after the weight, else after `layer`; of the result's type."""
+def folded_parameters(op: Computing, layer: Operation, weight: Array | None, bias: Array | None) -> list[Folded]:
+    """The folded weight and bias that are given: named after the weight, else after `layer`; of the result's type."""
     dtype = numpy_dtype(cast(Any, op.result.type).element_type)
     constant = constant_of(weight_of(op))
-    if constant is None:
-        return (f"{layer_of(op)}.weight.folded", dtype), (f"{layer_of(op)}.bias.folded", dtype)
-    key = constant.key.removesuffix(".folded")
-    bias = f"{key.removesuffix('weight')}bias" if key.endswith("weight") else f"{layer_of(layer)}.bias"
-    return (f"{key}.folded", dtype), (f"{bias}.folded", dtype)
+    key = f"{layer_of(op)}.weight" if constant is None else constant.key.removesuffix(".folded")
+    bias_key = f"{key.removesuffix('weight')}bias" if key.endswith("weight") else f"{layer_of(layer)}.bias"
+    parts = ((key, weight), (bias_key, bias))
+    return [Folded(f"{name}.folded", dtype, values) for name, values in parts if values is not None]
 
 
 def constant_numbers(value: SSAValue) -> Array:
@@ -104,3 +107,60 @@ def summed(parts: Sequence[Array | None]) -> Array | None:
     """The sum of what is there, None for nothing."""
     present = [p for p in parts if p is not None]
     return sum(present[1:], present[0]) if present else None
+
+
+class Chain(Protocol):
+    """A match that holds a computing operation and the BiasAdd behind it, where there is one."""
+
+    @property
+    def compute(self) -> Computing: ...
+
+    @property
+    def bias_add(self) -> BiasAddOp | None: ...
+
+
+def chain_of(value: SSAValue) -> tuple[Computing, BiasAddOp | None] | None:
+    """The computing operation behind a value, directly or through a BiasAdd."""
+    between = value.op if isinstance(value, OpResult) and isinstance(value.op, BiasAddOp) else None
+    compute = computing(value if between is None else between.input)
+    return None if compute is None else (compute, between)
+
+
+def chain_bias(m: Chain) -> Array | None:
+    """The bias of the chain in float64 `[C]`, None where it has none. Asks for constants."""
+    parts = [m.compute.bias, None if m.bias_add is None else m.bias_add.bias]
+    return summed([None if p is None else constant_numbers(p) for p in parts])
+
+
+class ChainConditions:
+    """What every fold into a chain's weight needs."""
+
+    @condition
+    def result_used_once(self, m: Chain) -> str | None:
+        """the results in the chain are used once (a graph output is a use)"""
+        for op in (m.compute, m.bias_add):
+            if op is not None and (count := op.results[0].uses.get_length()) != 1:
+                return f"the result of {layer_of(op)} has {count} uses"
+        return None
+
+    @condition
+    def weight_constant(self, m: Chain) -> str | None:
+        """the weight is constant"""
+        return None if constant_of(weight_of(m.compute)) is not None else "the weight is computed at run time"
+
+    @condition
+    def bias_constant(self, m: Chain) -> str | None:
+        """the bias, of the operation and of the BiasAdd, is constant"""
+        biases = (m.compute.bias, None if m.bias_add is None else m.bias_add.bias)
+        computed = [b for b in biases if b is not None and constant_of(b) is None]
+        return "the bias is computed at run time" if computed else None
+
+    @condition
+    def bias_along_channels(self, m: Chain) -> str | None:
+        """the BiasAdd adds along the output channels"""
+        if m.bias_add is None:
+            return None
+        axis, channels = m.bias_add.channel_axis(len(shape_of(m.bias_add.input))), channel_axis(m.compute)
+        return (
+            None if axis == channels else f"the BiasAdd adds along axis {axis}, the output channels are axis {channels}"
+        )

@@ -11,15 +11,14 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects.nn import AddOp, BiasAddOp, NNOp, SubOp, constant_of
 from ...dialects.nn.shapes import shape_of
-from ...rewriting import Array, FusionPattern, Remarks, condition, constant, used_once
+from ...rewriting import Folded, FusionPattern, Remarks, condition, constant, used_once
 from .computing import (
     Computing,
-    ConstantSpec,
     along_channels,
     channel_axis,
     computing,
     constant_numbers,
-    parameter_names,
+    folded_parameters,
     summed,
     weight_of,
     with_parameters,
@@ -72,17 +71,13 @@ class FuseComputeAdd(FusionPattern[ComputeAdd]):
             return None
         return ComputeAdd(compute, op, second, -1 if isinstance(op, SubOp) else 1)
 
-    def constants(self, m: ComputeAdd) -> Sequence[ConstantSpec]:
-        return parameter_names(m.compute, m.add)[1:]
-
-    def fold(self, m: ComputeAdd) -> tuple[Array]:
+    def fold(self, m: ComputeAdd) -> Sequence[Folded]:
         added = np.broadcast_to(constant_numbers(m.operand).reshape(-1), (m.compute.output_channels,))
         bias = summed([self.values(m.compute.bias), m.sign * added])
-        assert bias is not None
-        return (bias,)
+        return folded_parameters(m.compute, m.add, None, bias)
 
-    def rewrite(self, m: ComputeAdd, folded: Sequence[SSAValue]) -> Operation:
-        return with_parameters(m.compute, weight_of(m.compute), folded[0], m.add.results[0].type)
+    def rewrite(self, m: ComputeAdd, folded: Sequence[SSAValue]) -> Sequence[Operation]:
+        return [with_parameters(m.compute, weight_of(m.compute), folded[0], m.add.results[0].type)]
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,20 @@ from xdsl.dialects.builtin import ModuleOp
 from ....dialects.nn import BatchNormOp
 from ....rewriting import Remarks
 from ..fusion_pass import FusionPass, report_unmatched
+from .batch_to_space import FuseBatchToSpaceNorm
 from .compute import FuseComputeBatchNorm
+from .group_conv import FuseConcatNorm
+from .matmul_reshape import FuseReshapeNorm
+from .norm_scale import FuseNormScale
 
 
 @dataclass(frozen=True)
 class FuseBnPass(FusionPass):
-    """Fold batch normalization into the convolution, transposed convolution or matrix product before it."""
+    """Fold batch norms, and what scales or shifts them, into the convolutions and matrix products before them."""
 
     name = "fuse-bn"
 
-    PATTERNS = (FuseComputeBatchNorm,)
+    PATTERNS = (FuseComputeBatchNorm, FuseBatchToSpaceNorm, FuseConcatNorm, FuseReshapeNorm, FuseNormScale)
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
         report_unmatched(module, remarks, BatchNormOp)

@@ -5,45 +5,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from ....dialects.nn import BatchNormOp
+from ....dialects.nn import BatchNormOp, BiasAddOp
 from ....dialects.nn.shapes import shape_of
-from ....rewriting import Array, FusionPattern, condition, constant, used_once
+from ....rewriting import Folded, FusionPattern, condition
 from ..computing import (
+    ChainConditions,
     Computing,
-    ConstantSpec,
+    chain_bias,
+    chain_of,
     channel_axis,
-    computing,
     constant_numbers,
-    parameter_names,
+    folded_parameters,
     scaled_weight,
     weight_of,
     with_parameters,
 )
+from .norm import NormConditions, factor_and_shift
 
 
 @dataclass(frozen=True)
 class ComputeBatchNorm:
     compute: Computing
+    bias_add: BiasAddOp | None
     bn: BatchNormOp
 
 
-class FuseComputeBatchNorm(FusionPattern[ComputeBatchNorm]):
+class FuseComputeBatchNorm(ChainConditions, NormConditions, FusionPattern[ComputeBatchNorm]):
     """batch_norm(op(x, w, b)) = op(x, w * k, b * k + shift), with k = scale / sqrt(variance + epsilon) per output channel and
-    shift = offset - mean * k; op is conv (any rank, grouped, depthwise), conv_transpose or matmul (AMCT, PPQ, Horizon)
+    shift = offset - mean * k; op is conv (any rank, grouped, depthwise), conv_transpose or matmul, a BiasAdd may stand
+    between (AMCT, PPQ, Horizon)
     """
 
     name = "compute-batch-norm"
-
-    result_used_once = used_once("compute")
-    parameters_constant = constant("compute.bias", "bn.scale", "bn.offset", "bn.mean", "bn.variance")
-
-    @condition
-    def weight_constant(self, m: ComputeBatchNorm) -> str | None:
-        """the weight is constant"""
-        return None if self.values(weight_of(m.compute)) is not None else "the weight is computed at run time"
 
     @condition
     def normalizes_channels(self, m: ComputeBatchNorm) -> str | None:
@@ -52,29 +47,16 @@ class FuseComputeBatchNorm(FusionPattern[ComputeBatchNorm]):
         return None if axis == channels else f"it normalizes axis {axis}, the output channels are axis {channels}"
 
     def match(self, op: Operation) -> ComputeBatchNorm | None:
-        if not isinstance(op, BatchNormOp) or (compute := computing(op.input)) is None:
+        if not isinstance(op, BatchNormOp) or (chain := chain_of(op.input)) is None:
             return None
-        return ComputeBatchNorm(compute, op)
+        return ComputeBatchNorm(*chain, op)
 
-    def constants(self, m: ComputeBatchNorm) -> Sequence[ConstantSpec]:
-        return parameter_names(m.compute, m.bn)
-
-    def fold(self, m: ComputeBatchNorm) -> tuple[Array, Array]:
+    def fold(self, m: ComputeBatchNorm) -> Sequence[Folded]:
         k, shift = factor_and_shift(m.bn)
-        bias = self.values(m.compute.bias)
         weight = scaled_weight(m.compute, constant_numbers(weight_of(m.compute)), k)
-        return weight, shift if bias is None else bias * k + shift
+        bias = chain_bias(m)
+        return folded_parameters(m.compute, m.bn, weight, shift if bias is None else bias * k + shift)
 
-    def rewrite(self, m: ComputeBatchNorm, folded: Sequence[SSAValue]) -> Operation:
+    def rewrite(self, m: ComputeBatchNorm, folded: Sequence[SSAValue]) -> Sequence[Operation]:
         weight, bias = folded
-        return with_parameters(m.compute, weight, bias, m.bn.result.type)
-
-
-def factor_and_shift(norm: BatchNormOp) -> tuple[Array, Array]:
-    """`k = scale / sqrt(variance + epsilon)` and `offset - mean * k`, float64 `[C]`.
-
-    A variance of -epsilon or less gives NaN or Inf, which no fold accepts.
-    """
-    scale, offset, mean, variance = map(constant_numbers, norm.operands[1:])
-    k = scale / np.sqrt(variance + norm.epsilon.value.data)
-    return k, offset - mean * k
+        return [with_parameters(m.compute, weight, bias, m.bn.result.type)]

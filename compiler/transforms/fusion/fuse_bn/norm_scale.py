@@ -1,0 +1,82 @@
+"""What multiplies or shifts the result of a batch norm per channel goes into its scale and offset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from ....dialects.nn import AddOp, BatchNormOp, DivOp, MulOp, SubOp, constant_of
+from ....dialects.nn.shapes import element_of, shape_of
+from ....dtypes import numpy_dtype
+from ....rewriting import Array, Folded, FusionPattern, condition, layer_of, used_once
+from ..computing import constant_numbers, per_channel
+from .norm import NormConditions
+
+
+@dataclass(frozen=True)
+class NormScale:
+    bn: BatchNormOp
+    follower: MulOp | DivOp | AddOp | SubOp
+    operand: SSAValue
+
+
+class FuseNormScale(NormConditions, FusionPattern[NormScale]):
+    """batch_norm(x) * c and batch_norm(x) + c are batch norms with scale * c, offset * c, or with offset + c; c is a scalar or
+    one number per channel (AMCT's BatchNormalization+Mul and +Add for ONNX; division and subtraction go beyond)
+    """
+
+    name = "batch-norm-scale"
+
+    norm_used_once = used_once("bn")
+
+    @condition
+    def runs_along_channels(self, m: NormScale) -> str | None:
+        """the constant broadcasts along the channels only"""
+        shape = shape_of(m.bn.result)
+        channels = shape_of(m.bn.scale)[0]
+        found = per_channel(constant_numbers(m.operand), shape, m.bn.channel_axis(len(shape)), channels)
+        return found if isinstance(found, str) else None
+
+    def match(self, op: Operation) -> NormScale | None:
+        if not isinstance(op, MulOp | DivOp | AddOp | SubOp):
+            return None
+        value, operand = op.operands
+        if isinstance(op, MulOp | AddOp) and constant_of(value) is not None:
+            value, operand = operand, value
+        if constant_of(operand) is None or not isinstance(value, OpResult) or not isinstance(value.op, BatchNormOp):
+            return None
+        return NormScale(value.op, op, operand)
+
+    def fold(self, m: NormScale) -> Sequence[Folded]:
+        scale, offset = constant_numbers(m.bn.scale), constant_numbers(m.bn.offset)
+        c = np.broadcast_to(constant_numbers(m.operand).reshape(-1), scale.shape)
+        scale, offset = _combined(m.follower, scale, offset, c)
+        rows = (("scale", m.bn.scale, scale), ("offset", m.bn.offset, offset))
+        return [
+            Folded(_key(m.bn, name, value), numpy_dtype(element_of(value)), numbers) for name, value, numbers in rows
+        ]
+
+    def rewrite(self, m: NormScale, folded: Sequence[SSAValue]) -> Sequence[Operation]:
+        scale, offset = folded
+        return [m.bn.with_operands(scale=scale, offset=offset, result_type=m.follower.result.type)]
+
+
+def _combined(op: Operation, scale: Array, offset: Array, c: Array) -> tuple[Array, Array]:
+    match op:
+        case MulOp():
+            return scale * c, offset * c
+        case DivOp():
+            return scale / c, offset / c
+        case AddOp():
+            return scale, offset + c
+        case _:
+            return scale, offset - c
+
+
+def _key(norm: BatchNormOp, name: str, value: SSAValue) -> str:
+    constant = constant_of(value)
+    key = f"{layer_of(norm)}.{name}" if constant is None else constant.key
+    return f"{key.removesuffix('.folded')}.folded"
