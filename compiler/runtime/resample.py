@@ -38,8 +38,8 @@ def taps_of(sampling: Sampling, size: int, out: int, scale: float) -> Taps:
     fraction = (x - start)[:, None]
     if sampling.mode is ResizeMode.LINEAR:
         indices, weights = start[:, None] + np.arange(2), np.concatenate([1 - fraction, fraction], axis=1)
-    else:
-        indices, weights = start[:, None] + np.arange(-1, 3), _cubic(fraction, sampling.cubic_coeff)
+        return Taps(np.clip(indices, 0, size - 1), weights)
+    indices, weights = start[:, None] + np.arange(-1, 3), _cubic(fraction, sampling.cubic_coeff)
     if sampling.exclude_outside:
         weights = np.where((indices >= 0) & (indices < size), weights, 0)
         weights = weights / weights.sum(axis=1, keepdims=True)

@@ -46,7 +46,7 @@ def _onnx(op: nn.OpaqueOp) -> Kernel:
         try:
             results = cast("list[Any]", evaluator.run(None, dict(zip(names, inputs, strict=True))))
         except Exception as e:
-            raise ValueError(f"onnx.reference failed on '{kind}': {_first_line(e)}") from e
+            raise ValueError(f"onnx.reference failed on '{kind}': {_first_line(e.__cause__ or e)}") from e
         return [np.asarray(r).astype(d, copy=False) for r, d in zip(results, dtypes, strict=True)]
 
     return run
@@ -55,7 +55,7 @@ def _onnx(op: nn.OpaqueOp) -> Kernel:
 _REFERENCES: dict[str, Callable[[nn.OpaqueOp], Kernel]] = {"onnx": _onnx}
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 

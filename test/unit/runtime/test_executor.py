@@ -1,0 +1,209 @@
+"""Plans: order, last-use release, watching, and errors that say where."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from compiler.diagnostics import CompileError
+from compiler.dialects import nn
+from compiler.functions import main_function
+from compiler.runtime import executor
+from compiler.runtime.executor import Executable, RunError, compile_block
+from compiler.runtime.kernels import Array
+from compiler.text import parse_module
+from compiler.universe import new_session
+
+X = np.array([-1, 2, -3, 4], np.float32)
+
+
+def module(body: str, result: str = "%y") -> ModuleOp:
+    lines = "\n".join(body.strip().splitlines())
+    text = f'func.func @main(%x: tensor<4xf32> {{nn.name = "x"}}) -> (tensor<4xf32> {{nn.name = "y"}}) {{\n{lines}\n'
+    return parse_module(new_session(), f"{text}func.return {result} : tensor<4xf32>\n}}\n", "net.mlir")
+
+
+def operations(m: ModuleOp) -> list[Operation]:
+    return list(main_function(m).body.block.ops)
+
+
+DIAMOND = """
+  %a = nn.relu %x : tensor<4xf32>
+  %b = nn.neg %a : tensor<4xf32>
+  %c = nn.abs %a : tensor<4xf32>
+  %y = nn.sub %b, %c : tensor<4xf32>
+"""
+
+
+def test_results_by_name() -> None:
+    result = executor.run(module(DIAMOND), {"x": X})
+    assert list(result) == ["y"]
+    assert result["y"].tolist() == [0, -4, 0, -8]
+
+
+def test_a_plan_runs_many_times_and_keeps_nothing() -> None:
+    runner = Executable(module(DIAMOND))
+    first = runner.run({"x": X})["y"]
+    second = runner.run({"x": -X})["y"]
+    assert first.tolist() == [0, -4, 0, -8]
+    assert second.tolist() == [-2, 0, -6, 0]
+
+
+def live_counts(m: ModuleOp, inputs: dict[str, Array]) -> list[int]:
+    """How many computed arrays are alive whenever another has been computed."""
+    alive: list[weakref.ref[Array]] = []
+    counts: list[int] = []
+
+    def watch(_: SSAValue, array: Array) -> None:
+        alive.append(weakref.ref(array))
+        counts.append(sum(r() is not None for r in alive))
+
+    computed = [r for op in operations(m) for r in op.results if not isinstance(op, nn.ConstantOp)]
+    Executable(m, computed).run(inputs, watch)
+    return counts
+
+
+def test_arrays_are_released_after_their_last_use() -> None:
+    # a; a b; a b c; then a is gone: b c y
+    assert live_counts(module(DIAMOND), {"x": X}) == [1, 2, 3, 3]
+
+
+def test_a_long_chain_needs_two_arrays() -> None:
+    chain = "%0 = nn.neg %x : tensor<4xf32>\n" + "\n".join(f"%{i + 1} = nn.neg %{i} : tensor<4xf32>" for i in range(30))
+    assert max(live_counts(module(chain, "%30"), {"x": X})) == 2
+
+
+def test_a_result_that_nobody_uses_is_released_at_once() -> None:
+    body = """
+      %a = nn.relu %x : tensor<4xf32>
+      %dead = nn.abs %a : tensor<4xf32>
+      %y = nn.neg %a : tensor<4xf32>
+    """
+    assert live_counts(module(body), {"x": X}) == [1, 2, 2]
+
+
+def test_constants_and_outputs_are_kept() -> None:
+    body = """
+      %k = nn.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
+      %y = nn.add %x, %k : tensor<4xf32>
+      %z = nn.neg %y : tensor<4xf32>
+    """
+    runner = Executable(module(body))
+    for _ in range(2):
+        assert runner.run({"x": X})["y"].tolist() == [0, 4, 0, 8]
+
+
+def test_inputs_may_be_returned() -> None:
+    assert executor.run(module("", "%x"), {"x": X})["y"] is X
+
+
+def test_watch_sees_arguments_and_results_in_order() -> None:
+    m = module(DIAMOND)
+    ops = operations(m)
+    argument = main_function(m).body.block.args[0]
+    seen: list[tuple[SSAValue, Sequence[float]]] = []
+    Executable(m, [argument, ops[2].results[0]]).run({"x": X}, lambda v, a: seen.append((v, a.tolist())))
+    assert [v for v, _ in seen] == [argument, ops[2].results[0]]
+    assert [a for _, a in seen] == [X.tolist(), [0, 2, 0, 4]]
+
+
+def test_several_results() -> None:
+    body = """
+      %p, %q = nn.split %x sizes [1, 3] : (tensor<4xf32>) -> (tensor<1xf32>, tensor<3xf32>)
+      %y = nn.concat %q, %p axis 0 : (tensor<3xf32>, tensor<1xf32>) -> tensor<4xf32>
+    """
+    assert executor.run(module(body), {"x": X})["y"].tolist() == [2, -3, 4, -1]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, "no data for input x\n  hint: given are none"),
+        ({"X": X}, "no data for input x\n  hint: given are X"),
+        ({"x": X, "b": X, "a": X}, "the model has no input a, b\n  hint: the inputs are x"),
+        ({"x": X[:3]}, "input 'x' has shape [3], the model takes tensor<4xf32>"),
+        ({"x": X[None]}, "input 'x' has shape [1, 4], the model takes tensor<4xf32>"),
+        ({"x": X.astype(np.float64)}, "input 'x' is of float64, the model takes float32"),
+    ],
+)
+def test_inputs_that_do_not_fit(inputs: dict[str, Array], message: str) -> None:
+    with pytest.raises(RunError) as caught:
+        executor.run(module(DIAMOND), inputs)
+    assert str(caught.value) == f"error: {message}"
+
+
+def test_unknown_sizes_take_any() -> None:
+    body = "%y = nn.relu %x : tensor<?x2xf32>"
+    text = (
+        "func.func @main(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {\n" + body + "\nfunc.return %y : tensor<?x2xf32>\n}"
+    )
+    runner = Executable(parse_module(new_session(), text, "net.mlir"))
+    for n in (0, 1, 5):
+        assert runner.run({"arg0": np.ones((n, 2), np.float32)})["result0"].shape == (n, 2)
+    with pytest.raises(RunError, match="has shape"):
+        runner.run({"arg0": np.ones((2, 3), np.float32)})
+
+
+def test_a_failing_kernel_is_located() -> None:
+    body = """
+      %i = nn.constant dense<[0, 9]> : tensor<2xi64>
+      %g = nn.gather %x, %i : (tensor<4xf32>, tensor<2xi64>) -> tensor<2xf32>
+      %y = nn.concat %g, %g axis 0 : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>
+    """
+    with pytest.raises(RunError, match="out of bounds") as caught:
+        executor.run(module(body), {"x": X})
+    assert caught.value.where.startswith("net.mlir:3:")
+
+
+def test_an_operation_without_kernel_is_located() -> None:
+    body = '%y = "builtin.unrealized_conversion_cast"(%x) : (tensor<4xf32>) -> tensor<4xf32>'
+    with pytest.raises(CompileError, match="cannot be run: it has no kernel") as caught:
+        Executable(module(body))
+    assert caught.value.where.startswith("net.mlir:2:")
+
+
+def test_a_missing_side_file_is_located() -> None:
+    body = """
+      %k = nn.constant #nn.external<"nowhere.safetensors#w", tensor<4xf32>>
+      %y = nn.add %x, %k : tensor<4xf32>
+    """
+    with pytest.raises(CompileError, match=r"nowhere\.safetensors") as caught:
+        Executable(module(body))
+    assert caught.value.where.startswith("net.mlir:2:")
+
+
+FUSED = """
+  %w = nn.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
+  %y = nn.fused "AddReLU" (%a = %x, %b = %w) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> {
+    %s = nn.add %a, %b : tensor<4xf32>
+    %d = nn.div %s, %b : tensor<4xf32>
+    %r = nn.relu %d : tensor<4xf32>
+    nn.yield %r : tensor<4xf32>
+  }
+"""
+
+
+def test_fused_regions() -> None:
+    assert executor.run(module(FUSED), {"x": X})["y"].tolist() == [0, 2, 0, 2]
+
+
+def test_errors_inside_a_fused_region_name_the_inner_operation() -> None:
+    body = FUSED.replace("xf32", "xi32").replace("[1.0, 2.0, 3.0, 4.0]", "[1, 0, 3, 4]")
+    text = f"func.func @main(%x: tensor<4xi32>) -> tensor<4xi32> {{{body}func.return %y : tensor<4xi32>\n}}"
+    runner = Executable(parse_module(new_session(), text, "net.mlir"))
+    with pytest.raises(RunError, match="integer division by zero") as caught:
+        runner.run({"arg0": X.astype(np.int32)})
+    assert caught.value.where.startswith("net.mlir:5:")
+
+
+def test_compile_block_stops_at_any_wanted_value() -> None:
+    m = module(DIAMOND)
+    inner = operations(m)[1].results[0]
+    assert isinstance(inner, OpResult)
+    plan = compile_block(main_function(m).body.block, [inner])
+    assert plan.run([X])[0].tolist() == [0, -2, 0, -4]
