@@ -19,7 +19,8 @@ from .rewriting import layer_of
 from .runtime.metrics import Difference
 
 _NOT_LAYERS = (ConstantOp, QuantizeOp, DequantizeOp, ObserveOp, ReturnOp)
-_QUANTIZING = ("insert-observers", "convert-observers", "lower-to-ascend")
+_QUANTIZING = ("insert-observers", "convert-observers")
+_LOWERING = "lower-to-ascend"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Layers:
     not_fused: tuple[Remark, ...]
     quantized: tuple[Remark, ...]
     left_in_float: tuple[Remark, ...]
+    not_lowered: tuple[Remark, ...]
+    imported: str
+    """What import says of the source: how many nodes it mapped, carried, folded."""
     others: Mapping[str, int]
     """Operations that no rule quantizes, by kind."""
 
@@ -82,6 +86,8 @@ def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
         not_fused=tuple(r for r in fusion if r.kind == "missed"),
         quantized=done,
         left_in_float=missed,
+        not_lowered=tuple(r for r in rows if r.pass_name == _LOWERING and r.kind == "missed"),
+        imported="; ".join(r.reason for r in rows if (r.pass_name, r.rule) == ("import", "summary")),
         others=dict(others.most_common()),
     )
 
@@ -101,11 +107,13 @@ def summary_data(summary: Summary) -> dict[str, Any]:
     return {
         "model": summary.model.name,
         "metadata": dict(summary.metadata),
+        "imported": layers.imported,
         "layers": {
             "fused": [_row(r) for r in layers.fused],
             "not_fused": [_row(r) for r in layers.not_fused],
             "quantized": [_row(r) for r in layers.quantized],
             "left_in_float": [_row(r) for r in layers.left_in_float],
+            "not_lowered": [_row(r) for r in layers.not_lowered],
             "others": dict(layers.others),
         },
         "accuracy": {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .tables import print_table, progress_bar
 
 if TYPE_CHECKING:
+    from ..diagnostics import Remark
     from ..summary import Summary
 
 _DESCRIPTION = """\
@@ -24,7 +25,8 @@ Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, an
 Of 8 samples or more, the last tenth is held back from calibration, and accuracy is measured on it."""
 
 _LISTED = 20
-"""Longer lists are cut in the printed summary; summary.json has them whole."""
+"""Rows of a printed table; `_NAMED` layers in a row. summary.json has all of them."""
+_NAMED = 4
 
 
 def add_parser(commands: Any) -> None:
@@ -80,23 +82,34 @@ def _names(text: str) -> tuple[str, ...]:
 def print_summary(summary: Summary) -> None:
     """Print the summary as tables."""
     layers = summary.layers
-    if layers.left_in_float:
-        rows = [(r.layer, r.op, r.rule, r.reason) for r in layers.left_in_float]
-        print_table("left in float", ("layer", "operation", "rule", "reason"), _cut(rows))
-    if layers.not_fused:
-        rows = [(r.layer, r.pass_name, r.rule, r.reason) for r in layers.not_fused]
-        print_table("not fused", ("layer", "pass", "rule", "reason"), _cut(rows))
+    lists = (
+        ("not fused", layers.not_fused),
+        ("left in float", layers.left_in_float),
+        ("not lowered", layers.not_lowered),
+    )
+    for title, remarks in lists:
+        if remarks:
+            print_table(title, ("layers", "operation", "rule", "reason"), _grouped(remarks))
     print_table(
         "accuracy against float", ("output", "of", "SQNR dB", "cosine", "largest difference"), _accuracy(summary)
     )
     print_table("summary", (), _overview(summary))
 
 
-def _cut(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def _grouped(remarks: Iterable[Remark]) -> list[tuple[str, ...]]:
+    """One row for all layers of which the same is said."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for remark in remarks:
+        groups.setdefault((remark.op, remark.rule, remark.reason), []).append(remark.layer)
+    rows = [(_some(layers), *said) for said, layers in groups.items()]
     if len(rows) <= _LISTED:
         return rows
-    more = f"... and {len(rows) - _LISTED} more, see summary.json"
-    return [*rows[:_LISTED], (more, *[""] * (len(rows[0]) - 1))]
+    return [*rows[:_LISTED], (f"and {len(rows) - _LISTED} more groups", "", "", "see summary.json")]
+
+
+def _some(layers: Sequence[str]) -> str:
+    more = len(layers) - _NAMED
+    return ", ".join(layers) if more <= 0 else f"{', '.join(layers[:_NAMED])} and {more} more"
 
 
 def _accuracy(summary: Summary) -> Iterator[tuple[str, ...]]:
@@ -108,19 +121,29 @@ def _accuracy(summary: Summary) -> Iterator[tuple[str, ...]]:
 
 def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     layers, sizes, accuracy, meta = summary.layers, summary.sizes, summary.accuracy, summary.metadata
+    if layers.imported:
+        yield "imported", layers.imported
     yield "fused", _counted(Counter(r.rule for r in layers.fused))
     yield "not fused", _counted(Counter(r.rule for r in layers.not_fused))
     yield "quantized", _counted(Counter(r.op for r in layers.quantized))
     yield "left in float", _counted(Counter(r.op for r in layers.left_in_float))
     yield "never quantized", _counted(layers.others)
-    data = "SYNTHETIC inputs: the accuracy below says nothing" if meta.get("synthetic") == "true" else "given data"
-    yield "calibrated on", f"{meta.get('samples', 'no')} samples, {data}, observer {meta.get('observer', 'none')}"
-    apart = "held back from calibration" if accuracy.held_back else "too few to hold some back: the calibration samples"
-    yield "measured on", f"{accuracy.samples} samples, {apart}"
+    synthetic = meta.get("synthetic") == "true"
+    data = "SYNTHETIC: the accuracy says nothing" if synthetic else "given"
+    yield "calibrated on", f"{meta.get('samples', 'no')} samples, {data}; observer {meta.get('observer', 'none')}"
+    yield "measured on", f"{accuracy.samples} samples, {_apart(accuracy.held_back, synthetic)}"
     yield "weights", f"{_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
     yield "model", f"{summary.model} ({_size(sizes.model)})"
     for role, path in summary.files.items():
-        yield role, f"{path} ({_size(sizes.written[role])})" if role in sizes.written else str(path)
+        size = f" ({_size(sizes.written[role])} with its arrays)" if role in sizes.written else ""
+        yield role, f"{path}{size}"
+
+
+def _apart(held_back: bool, synthetic: bool) -> str:
+    """How the samples that measure are related to those that calibrate."""
+    if synthetic:
+        return "synthetic ones of another seed"
+    return "held back from calibration" if held_back else "those of calibration: too few to hold some back"
 
 
 def _counted(kinds: Mapping[str, int]) -> str:

@@ -47,7 +47,9 @@ def test_summary(out):
     assert [row["layer"] for row in layers["fused"]] == ["bn1", "bn2", "bn3", "bn4", "bn5"]
     assert [row["layer"] for row in layers["quantized"]] == QUANTIZED
     assert [(row["layer"], row["rule"]) for row in layers["left_in_float"]] == [("add1", "tensor-only")]
+    assert layers["not_fused"] == layers["not_lowered"] == []
     assert layers["others"]["nn.relu"] == 5
+    assert summary["imported"].startswith("20 nodes: 20 mapped")
     meta = summary["metadata"]
     assert (meta["profile"], meta["observer"], meta["synthetic"]) == ("ascend", "minmax", "false")
     assert (meta["samples"], summary["accuracy"]["samples"]) == ("116", 12), "a tenth of 128 is held back"
@@ -115,7 +117,7 @@ def test_few_samples_are_not_held_back(amct_tool, files, tmp_path):
     with np.load(CALIB) as arrays:
         few = files.npz("few.npz", image=arrays["image"][:7])
     result = amct_tool("quantize", MODEL, "--data", few, "-o", tmp_path / "out")
-    assert "too few to hold some back" in result.out
+    assert "those of calibration: too few to hold some back" in result.out
     accuracy = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["accuracy"]
     assert (accuracy["samples"], accuracy["held_back"]) == (7, False)
 
