@@ -53,12 +53,6 @@ class FuseComputeAdd(FusionPattern[ComputeAdd]):
         found = along_channels(m.compute, constant_numbers(m.operand))
         return found if isinstance(found, str) else None
 
-    @condition
-    def keeps_the_shape(self, m: ComputeAdd) -> str | None:
-        """the sum has the shape of the operation's result"""
-        before, after = m.compute.result.type, m.add.results[0].type
-        return None if before == after else f"the sum is {after}, the result was {before}"
-
     def match(self, op: Operation) -> ComputeAdd | None:
         match op:
             case BiasAddOp() | AddOp() | SubOp():

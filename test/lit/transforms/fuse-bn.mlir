@@ -294,3 +294,17 @@ func.func @shared(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "shared"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   func.return %other, %y : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
 }
+
+// -----
+
+// Not fused: a statistic is an input.
+// CHECK-LABEL: @mean_input
+// CHECK:       nn.batch_norm
+// REMARK:      [fuse-bn missed parameters-constant] "mean": its mean is computed at run time
+func.func @mean_input(%x: tensor<1x1x4x4xf32>, %mean: tensor<1xf32>) -> tensor<1x1x4x4xf32> {
+  %one = nn.constant dense<1.0> : tensor<1xf32>
+  %weight = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
+  %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
+  %y = nn.batch_norm %c, %one, %one, %mean, %one from <onnx, "BatchNormalization", "mean"> : (tensor<1x1x4x4xf32>, tensor<1xf32>, tensor<1xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<1x1x4x4xf32>
+  func.return %y : tensor<1x1x4x4xf32>
+}
