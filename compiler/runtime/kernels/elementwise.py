@@ -6,7 +6,7 @@ Functions of float16 and bfloat16 are computed in float32 and rounded once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isinf, pi, sqrt
+from math import pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -185,25 +185,19 @@ def clip(op: nn.ClipOp) -> Kernel:
 
 
 def _clipped(low: float, high: float) -> Kernel:
-    """`min(max(x, low), high)` in the type of x; NaN stays NaN, an infinite bound does not bind."""
+    """`min(max(x, low), high)` in the type of x; NaN stays NaN. np.clip is several times faster than np.maximum."""
+    floats = _widened(lambda x: np.clip(x, x.dtype.type(low), x.dtype.type(high)))
 
     def run(x: Array) -> Array:
-        y = x if isinf(low) and low < 0 else np.maximum(x, _bound(low, x.dtype))
-        if isinf(high) and high > 0:
-            return y
-        return np.minimum(y, _bound(high, x.dtype), out=None if y is x else y)
+        return np.clip(x, *_bounds(low, high, x.dtype)) if x.dtype.kind in "iu" else floats(x)
 
     return run
 
 
-def _bound(value: float, dtype: np.dtype[Any]) -> Any:
-    """A bound in the type of the clipped array; integers take the nearest value they have."""
-    if dtype.kind not in "iu":
-        return dtype.type(value)
+def _bounds(low: float, high: float, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """The nearest values that an integer type has."""
     info = np.iinfo(dtype)
-    if value != value:
-        raise ValueError("a bound of integers must not be NaN")
-    return dtype.type(min(max(value, info.min), info.max))
+    return dtype.type(min(max(low, info.min), info.max)), dtype.type(min(max(high, info.min), info.max))
 
 
 @kernel(nn.PReluOp)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ...dialects import nn
@@ -40,13 +42,29 @@ def quantize(op: nn.QuantizeOp) -> Kernel:
 def dequantize(op: nn.DequantizeOp) -> Kernel:
     scale, zero_point = _broadcastable(op)
     dtype = numpy_dtype(op.result.type.element_type)
+    shifted = bool(np.any(zero_point))
 
     def run(q: Array) -> Array:
         y = q.astype(np.float32)
-        np.subtract(y, zero_point, out=y)
+        if shifted:
+            np.subtract(y, zero_point, out=y)
         return np.multiply(y, scale, out=y).astype(dtype, copy=False)
 
-    return run
+    return run if nn.constant_of(op.input) is None else _once(run)
+
+
+def _once(run: Callable[[Array], Array]) -> Kernel:
+    """Weights are dequantized by the first run and kept: then a quantized model holds what its float model does."""
+    kept: list[Array] = []
+
+    def remembered(q: Array) -> Array:
+        if not kept:
+            result = run(q)
+            result.setflags(write=False)
+            kept.append(result)
+        return kept[0]
+
+    return remembered
 
 
 def _broadcastable(op: nn.QuantizeOp | nn.DequantizeOp) -> tuple[Array, Array]:
