@@ -62,7 +62,7 @@ class Differences:
     @property
     def cosine(self) -> float:
         """1 when both are all zero, 0 when one is."""
-        scale = float(np.sqrt(self.signal) * np.sqrt(self.value_power))
+        scale = float(np.sqrt(self.signal * self.value_power))
         if scale == 0:
             return 1.0 if self.signal == self.value_power else 0.0
         return float(np.clip(self.product / scale, -1, 1))
