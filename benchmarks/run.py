@@ -12,7 +12,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +100,7 @@ def measure(path: Path, folder: Path) -> tuple[str, ...]:
     integer = one_run(module)
     reference = fastest(ort_run(path, inputs))
     parts = [f"{t:.2f}" for t in (importing, fusing, quantizing, lowering)]
-    runs = [f"{t:.1f}" for t in (floating, fake, integer, reference)]
+    runs = [f"{t:.2f}" for t in (floating, fake, integer, reference)]
     return (path.stem, *parts, *runs, f"{peak_memory() / 1e6:.0f}")
 
 
@@ -114,10 +117,15 @@ def light_model(name: str, folder: Path) -> Path:
 
 
 def main(models: list[Path]) -> None:
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        models = models or [EXAMPLES / "digits" / "digits.onnx", *(light_model(n, folder) for n in LIGHT_MODELS)]
-        print_table("benchmarks, one sample per run", HEADERS, [measure(path, folder) for path in models])
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        # a process for each task, so that the memory measured is the model's own
+        ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool,
+    ):
+        folder = repeat(Path(temporary))
+        models = models or [EXAMPLES / "digits" / "digits.onnx", *pool.map(light_model, LIGHT_MODELS, folder)]
+        rows = list(pool.map(measure, models, folder))
+    print_table("benchmarks, one sample per run", HEADERS, rows)
 
 
 if __name__ == "__main__":
