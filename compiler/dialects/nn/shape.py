@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import cast
 
 from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Attribute, SSAValue
@@ -44,6 +45,7 @@ from .shapes import (
     element_of,
     known,
     merge_dim,
+    require_rank,
     same_element,
     shape_of,
     size,
@@ -195,23 +197,32 @@ class ReshapeOp(NNOp):
     def infer(self) -> Sequence[Tensor]:
         if (self.to is None) == (self.shape is None):
             raise VerifyException("expected either a shape operand or the property 'to'")
-        x = shape_of(self.input)
-        if (target := self.target()) is None:
-            return [tensor(element_of(self.input), _runtime_shape(self.shape, self.result))]
-        return [tensor(element_of(self.input), reshaped(x, target, self.allow_zero is not None))]
+        if (target := self.target()) is not None:
+            return [tensor(element_of(self.input), reshaped(shape_of(self.input), target, self.allow_zero is not None))]
+        unknown = (DYNAMIC,) * _runtime_rank(cast(SSAValue, self.shape), self.result)
+        return [tensor(element_of(self.input), _refined(unknown, self.result))]
 
 
 def _constant(value: SSAValue | None) -> tuple[int, ...] | None:
     return None if value is None else constant_ints(value)
 
 
-def _runtime_shape(shape: SSAValue | None, result: SSAValue) -> Shape:
-    """What is known of a shape that an operand gives at run time: its rank, and what the result's type already says."""
-    rank = shape_of(shape)[0] if shape is not None and len(shape_of(shape)) == 1 else DYNAMIC
+def _runtime_rank(shape: SSAValue, result: SSAValue) -> int:
+    """The length of a shape that is computed at run time, else the rank that the result is declared with."""
+    require_rank(shape, 1, "shape")
+    if known(length := shape_of(shape)[0]):
+        return length
+    if not shape_of(result):
+        raise VerifyException("the rank of the result is not known")
+    return len(shape_of(result))
+
+
+def _refined(shape: Shape, result: SSAValue) -> Shape:
+    """A shape, with what the result's type says where it is not known."""
     declared = shape_of(result)
-    if not known(rank) or rank == len(declared):
-        return declared
-    return (DYNAMIC,) * rank
+    if len(declared) != len(shape):
+        return shape
+    return tuple(d if known(d) else already for d, already in zip(shape, declared, strict=True))
 
 
 def reshaped(x: Shape, target: Sequence[int], allow_zero: bool = False) -> Shape:
@@ -260,9 +271,10 @@ class ExpandOp(NNOp):
     def infer(self) -> Sequence[Tensor]:
         if (self.to is None) == (self.shape is None):
             raise VerifyException("expected either a shape operand or the property 'to'")
-        if (target := self.target()) is None:
-            return [tensor(element_of(self.input), _runtime_shape(self.shape, self.result))]
-        return [tensor(element_of(self.input), broadcast(shape_of(self.input), target))]
+        if (target := self.target()) is not None:
+            return [tensor(element_of(self.input), broadcast(shape_of(self.input), target))]
+        unknown = (DYNAMIC,) * _runtime_rank(cast(SSAValue, self.shape), self.result)
+        return [tensor(element_of(self.input), _refined(broadcast(shape_of(self.input), unknown), self.result))]
 
 
 @irdl_op_definition

@@ -1,0 +1,17 @@
+// RUN: ROUNDTRIP | filecheck %s
+
+// Operators of the source framework, carried with everything they had.
+
+// CHECK-LABEL: func.func @main(
+func.func @main(%x: tensor<4xf32>, %k: tensor<i64>) {
+  // CHECK-NEXT: %i = nn.opaque %x framework "onnx" op_type "NonZero" version 13 : (tensor<4xf32>) -> tensor<1x?xi64>
+  %i = nn.opaque %x framework "onnx" op_type "NonZero" version 13 : (tensor<4xf32>) -> tensor<1x?xi64>
+  // CHECK-NEXT: %v, %j = nn.opaque %x, %k framework "onnx" op_type "TopK" domain "ai.onnx.ml" present [1, 0, 1] attrs {axis = -1 : i64, largest = 1 : i64} from <onnx, "TopK", "top"> : (tensor<4xf32>, tensor<i64>) -> (tensor<?xf32>, tensor<?xi64>)
+  %v, %j = nn.opaque %x, %k framework "onnx" op_type "TopK" domain "ai.onnx.ml" present [1, 0, 1] attrs {axis = -1 : i64, largest = 1 : i64} from <onnx, "TopK", "top"> : (tensor<4xf32>, tensor<i64>) -> (tensor<?xf32>, tensor<?xi64>)
+  // CHECK-NEXT: %c = nn.opaque framework "tensorflow" op_type "RandomUniform" : () -> tensor<4xf32>
+  %c = nn.opaque framework "tensorflow" op_type "RandomUniform" : () -> tensor<4xf32>
+  // CHECK-NEXT: nn.opaque %x framework "onnx" op_type "Sink" : (tensor<4xf32>) -> ()
+  nn.opaque %x framework "onnx" op_type "Sink" : (tensor<4xf32>) -> ()
+  // CHECK-NEXT: func.return
+  func.return
+}
