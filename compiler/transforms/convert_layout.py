@@ -9,8 +9,7 @@ and outputs only. One walk back finds what consumers want, one walk forward rewr
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
@@ -84,8 +83,9 @@ class _Converter:
         """The forms of values of the old graph that are at hand; where there is no entry, the value as it was."""
         self.wanted: dict[SSAValue, Perm] = {}
         """The form in which an operation of the other layout will ask for a value, through what commutes."""
-        self.kept: Counter[SSAValue] = Counter()
-        """How many consumers will ask for a value as it was, through what commutes."""
+        self.kept: dict[SSAValue, frozenset[SSAValue]] = {}
+        """Values from which the way down, through what commutes, leads to ones that are asked for as they were: these (itself
+        among them, where it is one; of others no more than is needed to know that there are several)."""
         self.inner: dict[nn.FusedOp, _Converter] = {}
         self.lifted: dict[tuple[SSAValue, int], SSAValue] = {}
         self.here: Operation | None = None
@@ -108,42 +108,49 @@ class _Converter:
             pass  # what is wanted of it was told by the outer block
         elif self._is_other(op):
             self.wanted[op.operands[0]] = layout_permutation(self.to, len(shape_of(op.operands[0])))
-            self.kept.update(set(op.operands[1:]))
+            self._keep(op.operands[1:])
         elif isinstance(op, nn.TransposeOp):
             self._look_through_transpose(op)
         elif type(op) in RULES:
             self._look_through(op)
         else:
-            self.kept.update(set(op.operands))
+            self._keep(op.operands)
 
     def _look_into(self, op: nn.FusedOp) -> None:
         inner = self.inner[op] = _Converter(op.body.block, self.to, self.remarks, self)
         if (wanted := self.wanted.get(op.result)) is not None:
             inner.wanted[op.terminator.value] = wanted
-        if op.result in self.kept:
-            inner.kept[op.terminator.value] += 1
+        inner._keep([op.terminator.value], self.kept.get(op.result, frozenset()))
         inner.look_back()
         for argument, value in zip(op.body.block.args, op.inputs, strict=True):
             if (wanted := inner.wanted.get(argument)) is not None:
                 self.wanted.setdefault(value, wanted)
-            if argument in inner.kept:
-                self.kept[value] += 1
+            self._keep([value], inner.kept.get(argument, frozenset()))
 
     def _look_through_transpose(self, op: nn.TransposeOp) -> None:
         if (wanted := self.wanted.get(op.result)) is not None:
             through = compose(wanted, nn.ints(op.perm))
             if through != identity(len(through)):
                 self.wanted.setdefault(op.input, through)
-        if op.result in self.kept:
-            self.kept[op.input] += 1
+        self._keep([op.input], self.kept.get(op.result, frozenset()))
 
     def _look_through(self, op: Operation) -> None:
         if (wanted := self._wanted_by(op)) is not None and (moved := commute(op, wanted)) is not None:
             for operand, perm in zip(op.operands, moved.operands, strict=True):
                 if perm is not None and len(perm) == len(shape_of(operand)):
                     self.wanted.setdefault(operand, perm)
-        if any(r in self.kept for r in op.results) and not self._ends_here(op):
-            self.kept.update(set(op.operands))
+        ends = frozenset[SSAValue]().union(*(self.kept.get(r, frozenset()) for r in op.results))
+        if ends and not self._ends_here(op):
+            self._keep(op.operands, ends)
+
+    def _keep(self, values: Iterable[SSAValue], ends: frozenset[SSAValue] | None = None) -> None:
+        """Note that values lead to these ends, or are asked for as they were themselves."""
+        for value in values:
+            there = self.kept.get(value, frozenset())
+            if ends is None:
+                self.kept[value] = there | {value}
+            elif ends and len(there) < 2:
+                self.kept[value] = there | ends
 
     def _wanted_by(self, op: Operation) -> Perm | None:
         """The form wanted of a result whose axes are those of the first operand."""
@@ -225,8 +232,9 @@ class _Converter:
         moved = commute(op, wanted if wanted in forms else next(iter(forms)))
         if moved is None or wanted is not None or _is_plain(moved) or not any(r in self.kept for r in op.results):
             return moved
-        # what others ask for as it was, too, is transposed once in front of all, not behind each
-        return None if all(self.kept[v] > 1 for v in permuted) else moved
+        # what is asked for as it was, or leads to several that are, is transposed here once, not behind each of them
+        ends = [(v, self.kept.get(v, frozenset())) for v in permuted]
+        return None if all(v in there or len(there) > 1 for v, there in ends) else moved
 
     def _hoisted(self, op: nn.NNOp, wanted: Perm | None, computed: list[SSAValue]) -> Moved | None:
         """Brings a transpose that will be needed behind `op` in front of it, where that makes no second one."""

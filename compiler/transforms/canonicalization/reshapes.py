@@ -124,6 +124,14 @@ def _reshaped(op: nn.ReshapeOp, sizes: list[Size]) -> list[Size] | None:
     if -1 in target:
         hole = target.index(-1)
         rest = prod(d for i, d in enumerate(target) if i not in (*copied, hole))
-        left = _product([s for i, s in enumerate(sizes) if i not in copied])
-        result[hole] = left if rest == 1 else None
+        result[hole] = _left([s for i, s in enumerate(sizes) if i not in copied], rest)
     return result
+
+
+def _left(sizes: Sequence[Size], rest: int) -> Size:
+    """The quotient of a product of sizes and a number, where it is a number or one of the sizes."""
+    numbers = prod(s for s in sizes if isinstance(s, int))
+    others = [s for s in sizes if not isinstance(s, int)]
+    if not others and rest:
+        return numbers // rest
+    return others[0] if len(others) == 1 and numbers == rest else None

@@ -1,0 +1,96 @@
+"""What tests of passes share: modules from text, passes by name, and the comparison of two modules by running them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from compiler.diagnostics import verify
+from compiler.dialects.nn.shapes import known, tensor_of
+from compiler.dtypes import numpy_dtype
+from compiler.functions import dimension_names, input_names, main_function, output_names
+from compiler.pipelines import make_pass
+from compiler.runtime.executor import run
+from compiler.session import Session
+from compiler.text import parse_module
+from compiler.universe import new_session
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Equivalence:
+    """Modules before and after a pass, run on the same inputs."""
+
+    @staticmethod
+    def parse(text: str) -> ModuleOp:
+        module = parse_module(new_session(), text)
+        verify(module)
+        return module
+
+    @staticmethod
+    def after(module: ModuleOp, *passes: str, session: Session | None = None) -> ModuleOp:
+        """A copy of the module, verified, after these passes (`convert-layout=NCHW` gives options); the original stays."""
+        result, session = module.clone(), session or new_session()
+        for each in passes:
+            name, _, options = each.partition("=")
+            make_pass(name, options).apply(session, result)
+            verify(result)
+        return result
+
+    @staticmethod
+    def random_inputs(module: ModuleOp, seed: int = 0) -> dict[str, Array]:
+        """Arrays for the arguments of the main function.
+
+        A dimension without a size gets 2 when it is the first, else 6; one that has a name the same in all arguments.
+        Floats are normal numbers, integers 0 to 7.
+        """
+        rng = np.random.default_rng(seed)
+        function = main_function(module)
+        given = function.arg_attrs.data if function.arg_attrs is not None else []
+        sizes: dict[str, int] = {}
+        inputs: dict[str, Array] = {}
+        for i, (name, argument) in enumerate(zip(input_names(function), function.body.block.args, strict=True)):
+            names = dimension_names(given[i]) if i < len(given) else []
+            shape: list[int] = []
+            for axis, d in enumerate(tensor_of(argument).get_shape()):
+                dim = names[axis] if axis < len(names) else ""
+                default = 2 if axis == 0 else 6
+                shape.append(d if known(d) else sizes.setdefault(dim, default) if dim else default)
+            dtype = numpy_dtype(tensor_of(argument).element_type)
+            values = rng.normal(size=shape) if dtype.kind in "fV" else rng.integers(0, 8, shape)
+            inputs[name] = np.asarray(values).astype(dtype)
+        return inputs
+
+    def assert_equivalent(
+        self,
+        before: ModuleOp,
+        after: ModuleOp,
+        inputs: Mapping[str, Array] | None = None,
+        *,
+        rtol: float = 0,
+        atol: float = 0,
+        seed: int = 0,
+    ) -> dict[str, Array]:
+        """Inputs and outputs have the same names, and outputs the same shapes, types and numbers; NaN equals NaN.
+
+        Without tolerances numbers must be equal. Returns the outputs of the module before.
+        """
+        assert input_names(main_function(after)) == input_names(main_function(before))
+        assert output_names(main_function(after)) == output_names(main_function(before))
+        arrays = self.random_inputs(before, seed) if inputs is None else inputs
+        expected, actual = run(before, arrays), run(after, arrays)
+        assert list(actual) == list(expected)
+        for name, array in expected.items():
+            assert actual[name].dtype == array.dtype, name
+            assert actual[name].shape == array.shape, name
+            np.testing.assert_allclose(actual[name], array, rtol=rtol, atol=atol, err_msg=name)
+        return expected
+
+
+@pytest.fixture
+def equivalence() -> Equivalence:
+    return Equivalence()
