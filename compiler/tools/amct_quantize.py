@@ -129,8 +129,8 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "left in float", _counted(Counter(r.op for r in layers.left_in_float))
     yield "never quantized", _counted(layers.others)
     synthetic = meta.get("synthetic") == "true"
-    data = "SYNTHETIC: the accuracy says nothing" if synthetic else "given"
-    yield "calibrated on", f"{meta.get('samples', 'no')} samples, {data}; observer {meta.get('observer', 'none')}"
+    data = "SYNTHETIC samples: the accuracy says nothing" if synthetic else "samples"
+    yield "calibrated on", f"{meta.get('samples', 'no')} {data}; observer {meta.get('observer', 'none')}"
     yield "measured on", f"{accuracy.samples} samples, {_apart(accuracy.held_back, synthetic)}"
     yield "weights", f"{_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
     yield "model", f"{summary.model} ({_size(sizes.model)})"

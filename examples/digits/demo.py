@@ -56,7 +56,7 @@ def main(out: Path) -> int:
     print(f"$ amct {' '.join(arguments)}\n")
     if (status := amct.run(arguments)) != 0:
         return status
-    print("\nremarks")
+    print("remarks")
     for row in yaml.safe_load_all((out / "remarks.yaml").read_text("utf-8")):
         print(f'  [{row["pass"]} {row["kind"]} {row["rule"]}] "{row["layer"]}": {row["reason"]}')
     print()
