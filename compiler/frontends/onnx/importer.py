@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap, Counter
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +14,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...diagnostics import CompileError, Remark
 from ...dialects import nn
-from ...dialects.nn.shapes import element_of, known, shape_of
+from ...dialects.nn.shapes import compatible, element_of, known, shape_of, tensor_of
 from ...dtypes import numpy_dtype
 from ...functions import value_attributes
 from ...rewriting import Remarks
@@ -30,6 +30,9 @@ from .source import OLDEST_OPSET, STANDARD, Source, load, opsets
 from .symbols import Symbols
 from .tensors import Array, TensorReader
 from .types import dimension_names, tensor_type
+
+_DEFAULTS_SINCE = 4
+"""The IR version since which an initializer that is declared as an input, too, is a default and not just a weight."""
 
 
 def read(path: Path, session: Session) -> ModuleOp:
@@ -59,6 +62,7 @@ class _Importer:
     def __init__(self, source: Source, session: Session):
         model = source.model
         self.graph = model.graph
+        self.ir_version = model.ir_version
         self.where = str(source.path)
         tensors = TensorReader(source.path.parent, source.weights)
         self.shared = Shared(opsets(model), tensors, Symbols(model), used_names(model.graph))
@@ -74,12 +78,18 @@ class _Importer:
         env = self._initializers(self.graph, self.shared.tensors.initializer)
         given = {i.name for i in self.graph.initializer}
         inputs = [i for i in self.graph.input if i.name not in given]
+        for value in self.graph.input if self.ir_version >= _DEFAULTS_SINCE else ():
+            if value.name in given:
+                self._note(
+                    "default", value.name, "the default of this input is taken, it cannot be given another value"
+                )
         block = Block(arg_types=[tensor_type(i.type, f"input '{i.name}'", self.where) for i in inputs])
         for value, argument in zip(inputs, block.args, strict=True):
             argument.name_hint = nn.name_hint(value.name)
             self._define(env, value.name, argument)
         self._nodes(self.graph, env)
         results = [self._result(o, env) for o in outputs]
+        self._note_contradictions(outputs, results)
         block.add_ops([*self.shared.sink.constants, *self.shared.sink.body, ReturnOp(*results)])
         erase_dead(op for op in block.ops if op.results)
         function = FuncOp(
@@ -111,6 +121,19 @@ class _Importer:
                 hint="the file may be truncated",
             )
         return self.shared.sink.value(env[output.name])
+
+    def _note_contradictions(self, outputs: Sequence[ValueInfoProto], results: Sequence[SSAValue]) -> None:
+        """What the model declares of its outputs and computes differently; what it computes holds."""
+        for output, result in zip(outputs, results, strict=True):
+            if output.type.tensor_type.HasField("shape"):
+                declared = tensor_type(output.type, f"output '{output.name}'", self.where)
+                if not compatible(declared, tensor_of(result)):
+                    self._note(
+                        "declared-type", output.name, f"the model declares {declared} and computes {result.type}"
+                    )
+
+    def _note(self, rule: str, name: str, reason: str) -> None:
+        self.session.remark(Remark("analysis", "import", rule, name, "func.func", reason, self.where))
 
     def _define(self, env: MutableMapping[str, Binding], name: str, binding: Binding) -> None:
         env[name] = binding
@@ -211,7 +234,7 @@ class _Importer:
             f"{self.counts['unused'] + len(self.carried) - len(carried)} unused",
         ]
         reason = f"{self.counts.total() + len(self.carried)} nodes: {', '.join(parts)}"
-        self.session.remark(Remark("analysis", "import", "summary", "main", "func.func", reason, self.where))
+        self._note("summary", "main", reason)
 
 
 def check_form(layer: Layer, version: int) -> None:

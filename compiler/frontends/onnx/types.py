@@ -17,9 +17,7 @@ def tensor_type(type_: TypeProto, what: str, where: str) -> Tensor:
     if kind is None:
         raise CompileError(f"{what} is declared without a type", where=where)
     if kind != "tensor_type":
-        raise CompileError(
-            f"{what} is a {kind.removesuffix('_type').replace('_', ' ')}, only tensors are read", where=where
-        )
+        raise CompileError(f"{what} is of a {kind.replace('_', ' ')}, only tensors are read", where=where)
     tensor = type_.tensor_type
     element = element_type(dtype_of(tensor.elem_type, f"{where}: {what}"))
     if not tensor.HasField("shape"):

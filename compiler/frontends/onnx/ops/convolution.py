@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....dialects import nn
 from ....dialects.nn.shapes import shape_of
 from ..node import Converted, Node, converter
-from .window import geometry, unless_all, with_pads
+from .window import geometry, normalized, with_pads
 
 
 @converter("Conv")
@@ -33,12 +33,12 @@ def conv_transpose(node: Node) -> Converted:
         node.value(1),
         node.optional(2),
         groups=node.int("group", 1),
-        output_padding=unless_all(node.ints("output_padding"), 0),
+        output_padding=node.ints("output_padding"),
         output_shape=output_shape,
         **window,
     )
     _check_kernel(node, op)
-    return op.result
+    return normalized(op).result
 
 
 def _check_kernel(node: Node, op: nn.ConvolutionOp) -> None:

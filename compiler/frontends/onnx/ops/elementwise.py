@@ -10,7 +10,7 @@ from ....dialects import nn
 from ....dialects.nn.shapes import element_of, shape_of
 from ....dtypes import element_type
 from ..node import Converted, Node, converter
-from ..tensors import dtype_of
+from ..tensors import Array, dtype_of
 
 _UNARY: dict[str, type[nn.UnaryOp]] = {
     "Abs": nn.AbsOp,
@@ -70,14 +70,20 @@ def swish(node: Node) -> Converted:
     return node.emit(nn.MulOp, x, node.emit(nn.SigmoidOp, scaled).result).result
 
 
+_LARGEST = float(np.finfo(np.float32).max)
+
+
 @converter("Clip")
 def clip(node: Node) -> Converted:
-    """Bounds are attributes before opset 11, optional inputs since; those computed at run time become min and max."""
+    """Bounds are attributes before opset 11, optional inputs since; those computed at run time become min and max.
+
+    The attributes' default, the largest float, is taken as no bound.
+    """
     x = node.value(0)
     if node.version < 11:
-        return _clip(node, x, node.float("min", -np.inf), node.float("max", np.inf))
+        return _clip(node, x, node.float("min", -_LARGEST), node.float("max", _LARGEST))
     bounds = [node.array(i) for i in (1, 2)]
-    if all(b is not None or not node.has(i) for i, b in zip((1, 2), bounds, strict=True)):
+    if all(not node.has(i) or (b is not None and exact(b)) for i, b in zip((1, 2), bounds, strict=True)):
         low, high = (None if b is None else float(b.reshape(())) for b in bounds)
         return _clip(node, x, low, high)
     if node.has(1):
@@ -85,11 +91,16 @@ def clip(node: Node) -> Converted:
     return node.emit(nn.MinOp, x, node.value(2)).result if node.has(2) else x
 
 
+def exact(array: Array) -> bool:
+    """Whether a number survives as float64, which properties are; large integers do not."""
+    return array.dtype.kind not in "iu" or int(float(array.reshape(()))) == int(array.reshape(()))
+
+
 def _clip(node: Node, x: SSAValue, low: float | None, high: float | None) -> Converted:
     if (low, high) == (0.0, 6.0):
         return node.emit(nn.Relu6Op, x).result
-    low = None if low == -np.inf else low
-    high = None if high == np.inf else high
+    low = None if low in (-np.inf, -_LARGEST) else low
+    high = None if high in (np.inf, _LARGEST) else high
     return x if low is None and high is None else node.emit(nn.ClipOp, x, min=low, max=high).result
 
 

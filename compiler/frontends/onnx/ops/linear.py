@@ -6,7 +6,8 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
-from ..node import Constant, Converted, Node, converter
+from ....dialects.nn.shapes import known
+from ..node import Constant, Converted, Node, Unmapped, converter
 from ..tensors import Array
 
 
@@ -24,6 +25,8 @@ def gemm(node: Node) -> Converted:
     alpha, beta = node.float("alpha", 1.0), node.float("beta", 1.0)
     if len(node.shape(0)) != 2 or len(node.shape(1)) != 2:
         raise node.error(f"needs matrices, not tensors of rank {len(node.shape(0))} and {len(node.shape(1))}")
+    if node.dtype(0).kind in "iu" and not (alpha.is_integer() and beta.is_integer()):
+        raise Unmapped("it scales integers by a fraction")
     columns = node.shape(1)[0 if node.int("transB", 0) else 1]
     folded = _scaled(node, 1, alpha)
     bias = _row(node, beta, columns) if node.has(2) and (folded or alpha == 1.0) else None
@@ -71,7 +74,7 @@ def _row(node: Node, beta: float, columns: int) -> SSAValue | None:
         array = binding.array if beta == 1.0 else _times(binding.array, beta)
         row = np.broadcast_to(array.reshape(-1), (columns,))
         return node.materialized(Constant(binding.key, row) if row is not binding.array else binding)
-    return node.value(2) if beta == 1.0 and shape == (columns,) else None
+    return node.value(2) if beta == 1.0 and shape == (columns,) and known(columns) else None
 
 
 def _addend(node: Node, beta: float) -> SSAValue:

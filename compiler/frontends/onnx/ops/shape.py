@@ -12,6 +12,7 @@ from ....dialects import nn
 from ....dialects.nn.shapes import DYNAMIC, axis_of, element_of, known, static
 from ....transforms.partial_shapes import Dimension
 from ..node import Constant, Converted, Node, Unmapped, converter
+from .elementwise import exact
 
 Entry = int | Dimension | None
 """A size in a shape: a number, the size of an axis of some value, or anything else."""
@@ -150,11 +151,13 @@ def pad(node: Node) -> Converted:
         raise node.error(f"has the unknown mode '{mode}'")
     if node.version < 11:
         return node.emit(nn.PadOp, x, pads=node.ints("pads"), mode=mode, value=node.float("value", 0.0)).result
-    value = float(node.known(2).reshape(())) if node.has(2) and node.shape(2) != (0,) else 0.0
+    value = node.known(2) if node.has(2) and node.shape(2) != (0,) else np.zeros(1)
+    if not exact(value):
+        raise Unmapped(f"its value {value} is not exact as float64")
     pads = node.known_ints(1)
     if node.has(3):
         pads = _on_all_axes(node, pads, node.known_ints(3), rank)
-    return node.emit(nn.PadOp, x, pads=pads, mode=mode, value=value).result
+    return node.emit(nn.PadOp, x, pads=pads, mode=mode, value=float(value.reshape(()))).result
 
 
 def _on_all_axes(node: Node, pads: Sequence[int], axes: Sequence[int], rank: int) -> list[int]:

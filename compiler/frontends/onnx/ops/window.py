@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from ....dialects.nn import WindowOp
-from ....dialects.nn.base import attribute_of
+from xdsl.dialects.builtin import DenseArrayBase, i64
+
+from ....dialects.nn import WindowOp, ints
 from ....dialects.nn.shapes import shape_of
 from ..node import Node
 
 _AUTO_PADS = {"SAME_UPPER": "same_upper", "SAME_LOWER": "same_lower"}
 _Window = TypeVar("_Window", bound=WindowOp)
-
-
-def unless_all(values: Sequence[int] | None, default: int) -> Sequence[int] | None:
-    """A list, None where it says nothing but the default: one meaning has one text."""
-    return None if values is None or all(v == default for v in values) else values
 
 
 def geometry(node: Node) -> dict[str, Any]:
@@ -25,11 +20,23 @@ def geometry(node: Node) -> dict[str, Any]:
     if auto_pad not in (*_AUTO_PADS, "NOTSET", "VALID"):
         raise node.error(f"has the unknown auto_pad '{auto_pad}'")
     return {
-        "strides": unless_all(node.ints("strides"), 1),
-        "pads": unless_all(node.ints("pads"), 0) if auto_pad == "NOTSET" else None,
-        "dilations": unless_all(node.ints("dilations"), 1),
+        "strides": node.ints("strides"),
+        "pads": node.ints("pads") if auto_pad == "NOTSET" else None,
+        "dilations": node.ints("dilations"),
         "auto_pad": _AUTO_PADS.get(auto_pad),
     }
+
+
+_DEFAULTS = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
+
+
+def normalized(op: _Window) -> _Window:
+    """The operation without lists that say nothing but the default: one meaning has one text."""
+    for name, default in _DEFAULTS.items():
+        values = op.properties.get(name)
+        if isinstance(values, DenseArrayBase) and all(v == default for v in ints(cast("DenseArrayBase[Any]", values))):
+            del op.properties[name]
+    return op
 
 
 def with_pads(op: _Window) -> _Window:
@@ -37,6 +44,5 @@ def with_pads(op: _Window) -> _Window:
     pads = None if op.auto_pad is None else op.resolved_pads(op.spatial(shape_of(op.operands[0])))
     if pads is not None:
         del op.properties["auto_pad"]
-        if attribute := attribute_of(type(op), "pads", unless_all(pads, 0)):
-            op.properties["pads"] = attribute
-    return op
+        op.properties["pads"] = DenseArrayBase.from_list(i64, pads)
+    return normalized(op)
