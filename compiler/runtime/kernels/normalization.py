@@ -8,7 +8,7 @@ import numpy as np
 
 from ...dialects import nn
 from ..layouts import in_layout, per_channel
-from ..precision import wide
+from ..precision import mean, wide
 from . import Array, Kernel, kernel
 
 
@@ -17,10 +17,10 @@ def batch_norm(op: nn.BatchNormOp) -> Kernel:
     """One factor and one summand per channel, made in float64."""
     epsilon = op.epsilon.value.data
 
-    def run(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> Array:
+    def run(x: Array, scale: Array, offset: Array, mu: Array, variance: Array) -> Array:
         dtype = wide(x.dtype)
         factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
-        summand = offset.astype(np.float64) - mean.astype(np.float64) * factor
+        summand = offset.astype(np.float64) - mu.astype(np.float64) * factor
         y = x.astype(dtype, copy=False) * per_channel(factor.astype(dtype), x.ndim)
         np.add(y, per_channel(summand.astype(dtype), x.ndim), out=y)
         return y.astype(x.dtype, copy=False)
@@ -31,8 +31,8 @@ def batch_norm(op: nn.BatchNormOp) -> Kernel:
 def _standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     """`(x - mean) / sqrt(variance + epsilon)` over axes, as an array of its own in float32 or float64."""
     x = x.astype(wide(x.dtype), copy=False)
-    y = x - x.mean(axis=axes, keepdims=True)
-    deviation = np.sqrt(np.square(y).mean(axis=axes, keepdims=True) + epsilon)
+    y = x - mean(x, axes)
+    deviation = np.sqrt(mean(np.square(y), axes) + epsilon)
     return np.divide(y, deviation, out=y)
 
 

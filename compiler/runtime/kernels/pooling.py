@@ -10,7 +10,7 @@ import numpy as np
 from ...dialects import nn
 from ...dialects.nn.shapes import Shape
 from ..layouts import in_layout
-from ..precision import wide
+from ..precision import mean, wide
 from ..windows import Window, combine_windows, padded, window_counts
 from . import Array, Kernel, kernel
 
@@ -70,7 +70,7 @@ def _pooled(op: nn.PoolOp, combine: np.ufunc) -> Callable[[Array, float, np.dtyp
 @kernel(nn.GlobalAveragePoolOp)
 def global_average_pool(op: nn.GlobalAveragePoolOp) -> Kernel:
     def run(x: Array) -> Array:
-        return x.mean(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=wide(x.dtype)).astype(x.dtype, copy=False)
+        return mean(x, tuple(range(2, x.ndim))).astype(x.dtype, copy=False)
 
     return in_layout(op, run)
 

@@ -14,7 +14,7 @@ from ...dialects.nn.attributes import DepthMode, PadMode, ResizeMode
 from ...dialects.nn.shape import reshaped
 from ...dialects.nn.shapes import Shape, broadcast, shape_of
 from ..layouts import in_layout
-from ..precision import wide
+from ..precision import mean, wide
 from ..resample import Sampling, Taps, resample, taps_of
 from . import Array, Kernel, kernel
 
@@ -165,7 +165,7 @@ def resize(op: nn.ResizeOp) -> Kernel:
 
     @cache
     def axes(shape: Shape) -> list[tuple[int, Taps]]:
-        out = sizes if scales is None else [int(d * s) for d, s in zip(shape, scales, strict=True)]
+        out = op.output_sizes(shape)
         assert out is not None
         factors = scales or [o / d for o, d in zip(out, shape, strict=True)]
         rows = enumerate(zip(shape, out, factors, strict=True))
@@ -269,11 +269,6 @@ def shape(op: nn.ShapeOp) -> Kernel:
     return run
 
 
-def _mean(x: Array, axes: Shape, keepdims: bool) -> Array:
-    dtype = np.dtype(np.float64) if x.dtype.kind in "iu" else wide(x.dtype)
-    return x.mean(axis=axes, keepdims=keepdims, dtype=dtype)
-
-
 def _sum(x: Array, axes: Shape, keepdims: bool) -> Array:
     return x.sum(axis=axes, keepdims=keepdims, dtype=_accumulator(x.dtype))
 
@@ -307,7 +302,7 @@ def _initial(x: Array, sign: int) -> dict[str, Any]:
 
 
 _REDUCTIONS: dict[type[nn.ReduceOp], Callable[[Array, Shape, bool], Array]] = {
-    nn.ReduceMeanOp: _mean,
+    nn.ReduceMeanOp: mean,
     nn.ReduceSumOp: _sum,
     nn.ReduceProdOp: _prod,
     nn.ReduceMaxOp: _max,

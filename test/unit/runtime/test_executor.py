@@ -98,6 +98,19 @@ def test_constants_and_outputs_are_kept() -> None:
         assert runner.run({"x": X})["y"].tolist() == [0, 4, 0, 8]
 
 
+def test_constant_weights_are_dequantized_once() -> None:
+    body = """
+      %q = nn.constant dense<[1, -2, 3, 4]> : tensor<4xi8>
+      %y = nn.dequantize %q by <i8, scale = 0.5, zero_point = 2> : (tensor<4xi8>) -> tensor<4xf32>
+      %z = nn.add %x, %y : tensor<4xf32>
+    """
+    runner = Executable(module(body))
+    first, second = (runner.run({"x": X})["y"] for _ in range(2))
+    assert first.tolist() == [-0.5, -2, 0.5, 1]
+    assert first is second
+    assert not first.flags.writeable, "a caller could change the weights of the next run"
+
+
 def test_inputs_may_be_returned() -> None:
     assert executor.run(module("", "%x"), {"x": X})["y"] is X
 

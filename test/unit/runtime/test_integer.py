@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -58,6 +59,13 @@ def test_the_worst_case_breaks_plain_float32() -> None:
     row, column = worst(1025, -128)
     x, w = row.astype(np.float32), column.astype(np.float32)
     assert int(x @ w) != int(row @ column)
+
+
+def test_int4_weights() -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(-128, 128, (3, 50), np.int8), rng.integers(-8, 8, (50, 4), np.int8)
+    expected = (x.astype(np.int64) - 9) @ w.astype(np.int64)
+    np.testing.assert_array_equal(matmul_int8(x, w.astype(ml_dtypes.int4), zero_point=9), expected)
 
 
 def test_batched_matmul() -> None:

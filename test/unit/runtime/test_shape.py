@@ -153,6 +153,7 @@ def test_reductions_of_nothing_and_of_booleans(run) -> None:
     assert run(nn.ReduceMinOp, empty, axes=[1]).tolist() == [np.inf] * 2
     assert run(nn.ReduceMaxOp, empty.astype(np.int8), axes=[1]).tolist() == [-128] * 2
     assert run(nn.ReduceSumOp, empty, axes=[1]).tolist() == [0, 0]
+    assert np.isnan(run(nn.ReduceMeanOp, empty, axes=[1])).all()
     assert run(nn.ReduceProdOp, empty, axes=[1]).tolist() == [1, 1]
     flags = np.array([[True, False], [False, False]])
     assert run(nn.ReduceMaxOp, flags, axes=[1]).tolist() == [True, False]
