@@ -62,7 +62,7 @@ def _unfolded(x: Array, weight: Array, out: Shape, strides: Shape, dilations: Sh
     result = np.empty((n, groups, filters // groups, prod(out)), weight.dtype)
     views = window_view(x, kernel, out, strides, dilations)
     row = prod(out[1:])
-    rows = max(1, min(out[0], COLUMN_BYTES // (groups * depth * row * weight.itemsize)))
+    rows = max(1, min(out[0], COLUMN_BYTES // max(groups * depth * row * weight.itemsize, 1)))
     axis = 1 + len(kernel)
     for i in range(n):
         for begin in range(0, out[0], rows):
