@@ -1,0 +1,109 @@
+// RUN: VERIFY_DIAGNOSTICS | filecheck %s
+
+// One part per rule of the matrix products and BiasAdd.
+
+// MatMulV2 takes matrices.
+// CHECK: error: 'ascend.MatMulV2' op x1 must be of rank 2, not 3
+func.func @main(%x: tensor<2x3x4xf32>, %w: tensor<4x5xf32>) {
+  %y = ascend.MatMulV2 %x, %w : (tensor<2x3x4xf32>, tensor<4x5xf32>) -> tensor<2x3x5xf32>
+  func.return
+}
+
+// -----
+
+// Both of them.
+// CHECK: error: 'ascend.MatMulV2' op x2 must be of rank 2, not 3
+func.func @main(%x: tensor<3x4xf32>, %w: tensor<2x4x5xf32>) {
+  %y = ascend.MatMulV2 %x, %w : (tensor<3x4xf32>, tensor<2x4x5xf32>) -> tensor<2x3x5xf32>
+  func.return
+}
+
+// -----
+
+// The contracted sizes are equal.
+// CHECK: error: 'ascend.MatMulV2' op contracted sizes 4 and 5 differ
+func.func @main(%x: tensor<3x4xf32>, %w: tensor<5x6xf32>) {
+  %y = ascend.MatMulV2 %x, %w : (tensor<3x4xf32>, tensor<5x6xf32>) -> tensor<3x6xf32>
+  func.return
+}
+
+// -----
+
+// x1 and x2 have one type.
+// CHECK: error: 'ascend.MatMulV2' op x is of i8, x2 of i32: they must be equal
+func.func @main(%x: tensor<3x4xi8>, %w: tensor<4x6xi32>) {
+  %y = ascend.MatMulV2 %x, %w : (tensor<3x4xi8>, tensor<4x6xi32>) -> tensor<3x6xi32>
+  func.return
+}
+
+// -----
+
+// A bias is a vector.
+// CHECK: error: 'ascend.MatMulV2' op bias must be of rank 1
+func.func @main(%x: tensor<3x4xf32>, %w: tensor<4x6xf32>, %b: tensor<1x6xf32>) {
+  %y = ascend.MatMulV2 %x, %w, %b : (tensor<3x4xf32>, tensor<4x6xf32>, tensor<1x6xf32>) -> tensor<3x6xf32>
+  func.return
+}
+
+// -----
+
+// It has one number per column.
+// CHECK: error: 'ascend.MatMulV2' op bias length and output columns 3 and 6 differ
+func.func @main(%x: tensor<3x4xf32>, %w: tensor<4x6xf32>, %b: tensor<3xf32>) {
+  %y = ascend.MatMulV2 %x, %w, %b : (tensor<3x4xf32>, tensor<4x6xf32>, tensor<3xf32>) -> tensor<3x6xf32>
+  func.return
+}
+
+// -----
+
+// BatchMatMulV2 takes no vectors.
+// CHECK: error: 'ascend.BatchMatMulV2' op x1 must be of rank 2 or more, not 1
+func.func @main(%x: tensor<4xf32>, %w: tensor<4x6xf32>) {
+  %y = ascend.BatchMatMulV2 %x, %w : (tensor<4xf32>, tensor<4x6xf32>) -> tensor<6xf32>
+  func.return
+}
+
+// -----
+
+// Batches broadcast.
+// CHECK: error: 'ascend.BatchMatMulV2' op shapes [2] and [3] do not broadcast
+func.func @main(%x: tensor<2x3x4xf32>, %w: tensor<3x4x6xf32>) {
+  %y = ascend.BatchMatMulV2 %x, %w : (tensor<2x3x4xf32>, tensor<3x4x6xf32>) -> tensor<2x3x6xf32>
+  func.return
+}
+
+// -----
+
+// BiasAdd adds a vector.
+// CHECK: error: 'ascend.BiasAdd' op x of rank 2 and bias of rank 2, expected at least 2 and 1
+func.func @main(%x: tensor<3x4xf32>, %b: tensor<1x4xf32>) {
+  %y = ascend.BiasAdd %x, %b : (tensor<3x4xf32>, tensor<1x4xf32>) -> tensor<3x4xf32>
+  func.return
+}
+
+// -----
+
+// One number per channel.
+// CHECK: error: 'ascend.BiasAdd' op channels and bias length 3 and 4 differ
+func.func @main(%x: tensor<1x3x4xf32>, %b: tensor<4xf32>) {
+  %y = ascend.BiasAdd %x, %b data_format "NCHW" : (tensor<1x3x4xf32>, tensor<4xf32>) -> tensor<1x3x4xf32>
+  func.return
+}
+
+// -----
+
+// Of the type of x.
+// CHECK: error: 'ascend.BiasAdd' op element types differ: f32, f16
+func.func @main(%x: tensor<3x4xf32>, %b: tensor<4xf16>) {
+  %y = ascend.BiasAdd %x, %b : (tensor<3x4xf32>, tensor<4xf16>) -> tensor<3x4xf32>
+  func.return
+}
+
+// -----
+
+// In a format that it knows.
+// CHECK: error: 'ascend.BiasAdd' op data_format 'ND' is none of NHWC, NCHW
+func.func @main(%x: tensor<3x4xf32>, %b: tensor<4xf32>) {
+  %y = ascend.BiasAdd %x, %b data_format "ND" : (tensor<3x4xf32>, tensor<4xf32>) -> tensor<3x4xf32>
+  func.return
+}
