@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import ModelProto, defs, inliner
+from onnx import GraphProto, ModelProto, NodeProto, defs, inliner
 
 from ...diagnostics import CompileError
+from .attributes import GRAPHS
 from .tensors import Array
 from .wire import MalformedError, without_weights
 
@@ -42,6 +44,8 @@ def load(path: Path) -> Source:
         raise CompileError("is no ONNX model", where=where, hint=_suspicion(data)) from None
     if not model.HasField("graph") or not (model.opset_import or model.ir_version):
         raise CompileError("is no ONNX model", where=where, hint="the file parses, but holds no graph with an opset")
+    if not all(isinstance(text, str) for text in _texts(model)):
+        raise CompileError("holds names that are no UTF-8 text", where=where, hint="the file is damaged")
     _check_opset(model, where)
     return Source(path, _inlined(model, where), {name: data[begin:end] for name, (begin, end) in places.items()})
 
@@ -62,6 +66,35 @@ def _suspicion(data: Array) -> str:
     if data[:24].tobytes().startswith(b"version https://git-lfs"):
         return "this is a Git LFS pointer: `git lfs pull` gets the file itself"
     return "the file is damaged or truncated, or of another format"
+
+
+def _texts(model: ModelProto) -> Iterator[object]:
+    """The names in a model; protobuf gives bytes for those that are no UTF-8."""
+    yield from (model.producer_name, model.producer_version)
+    yield from (o.domain for o in model.opset_import)
+    yield from _texts_of_graph(model.graph)
+    for function in model.functions:
+        yield from (function.name, function.domain, *function.input, *function.output, *function.attribute)
+        yield from _texts_of_nodes(function.node)
+
+
+def _texts_of_graph(graph: GraphProto) -> Iterator[object]:
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+        yield from (d.dim_param for d in value.type.tensor_type.shape.dim)
+    for tensor in graph.initializer:
+        yield tensor.name
+        yield from (text for e in tensor.external_data for text in (e.key, e.value))
+    yield from _texts_of_nodes(graph.node)
+
+
+def _texts_of_nodes(nodes: Iterable[NodeProto]) -> Iterator[object]:
+    for node in nodes:
+        yield from (node.op_type, node.name, node.domain, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield from (attribute.name, attribute.ref_attr_name)
+            for graph in (attribute.g, *attribute.graphs) if attribute.type in GRAPHS else ():
+                yield from _texts_of_graph(graph)
 
 
 def _check_opset(model: ModelProto, where: str) -> None:
