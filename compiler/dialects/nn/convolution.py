@@ -158,6 +158,10 @@ class ConvTransposeOp(ConvolutionOp):
         for name, values in (("output_padding", self.output_padding_list), ("output_shape", ints(self.output_shape))):
             if values and len(values) != self.spatial_rank:
                 raise VerifyException(f"{name} has {len(values)} entries, expected {self.spatial_rank}")
+            if min((0, *values)) < 0:
+                raise VerifyException(f"{name} {list(values)} must not be negative")
+        if self.output_shape is not None and self.pads is not None:
+            raise VerifyException("pads and output_shape exclude each other")
         sizes = self.output_sizes(self.spatial(x))
         if any(known(s) and s < 0 for s in sizes):
             raise VerifyException(f"pads cut off more than the output holds: {list(sizes)}")

@@ -9,7 +9,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
 from .base import ANY_TENSOR, INT, REAL, NNOp, integer, real
-from .shapes import axis_of, broadcast, known, merge_dim, same_element, shape_of, tensor_of
+from .shapes import axis_of, broadcast, known, merge_dim, merge_shape, same_element, shape_of, tensor_of
 from .window import LayoutOp
 
 
@@ -124,8 +124,8 @@ class LayerNormOp(NNOp):
         x = shape_of(self.input)
         axis_of(self.axis.value.data, len(x))
         for name, value in (("scale", self.scale), ("bias", self.bias)):
-            if value is not None and len(broadcast(x, shape_of(value))) != len(x):
-                raise VerifyException(f"{name} does not broadcast to the input")
+            if value is not None:
+                merge_shape(x, broadcast(x, shape_of(value)), f"input and broadcast {name}")
         same_element(self.input, self.scale, self.bias)
         return [tensor_of(self.input)]
 

@@ -27,7 +27,7 @@ class PoolOp(WindowOp):
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
-        if len(x) != self.spatial_rank + 2:
+        if not self.spatial_rank or len(x) != self.spatial_rank + 2:
             raise VerifyException(f"input of rank {len(x)} and a kernel of {self.spatial_rank} axes")
         self.check_window()
         sizes = self.window_output(self.spatial(x), ceil=self.ceil_mode is not None)

@@ -44,6 +44,10 @@ class ObserveOp(NNOp):
     def infer(self) -> Sequence[Tensor]:
         if not is_float(element_of(self.input)):
             raise VerifyException("only float values are observed")
+        if not 2 <= (bits := self.bits.value.data) <= 16:
+            raise VerifyException(f"bits must lie in [2, 16], not {bits}")
+        if self.qparams is not None and self.qparams.data.storage.width.data != bits:
+            raise VerifyException(f"parameters for {self.qparams.data.storage} at a point of {bits} bits")
         return [tensor_of(self.input)]
 
 
@@ -56,6 +60,8 @@ class QParamsOp(NNOp):
         axis = axis_of(p.axis, len(shape))
         if not isinstance(p.scale, Weight):
             merge_dim(shape[axis], len(p.scale), f"size of axis {axis} and number of scales")
+        if len(p.zero_point) > 1:
+            merge_dim(shape[axis], len(p.zero_point), f"size of axis {axis} and number of zero points")
 
 
 @irdl_op_definition

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import cast
 
-from xdsl.dialects.builtin import DenseArrayBase, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerType, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
@@ -36,6 +36,7 @@ from .attributes import (
 )
 from .base import ANY_TENSOR, DOUBLE, FLAG, INT, INTS, REAL, NNOp, double, integer, ints, real
 from .constant import constant_ints
+from .numbers import f32
 from .shapes import (
     DYNAMIC,
     Shape,
@@ -114,7 +115,8 @@ class SplitOp(NNOp):
 class SliceOp(NNOp):
     """Takes ranges of some axes, with steps of either sign (ONNX Slice with constant ranges).
 
-    Begins and ends count from the end when negative and are clamped; `axes` absent means the first ones, `steps` ones.
+    Starts and ends count from the end when negative and are clamped, as in Python; with a negative step an end below `-size`
+    takes the first element too. `axes` absent means the first ones, `steps` ones.
     """
 
     name = "nn.slice"
@@ -137,7 +139,7 @@ class SliceOp(NNOp):
             raise VerifyException("steps must not be 0")
         result = [slice(None)] * rank
         for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-            result[axis] = slice(start, _open_end(end, step), step)
+            result[axis] = slice(start, end, step)
         return tuple(result)
 
     def infer(self) -> Sequence[Tensor]:
@@ -147,11 +149,6 @@ class SliceOp(NNOp):
             for d, s in zip(x, self.slices(len(x)), strict=True)
         ]
         return [tensor(element_of(self.input), shape)]
-
-
-def _open_end(end: int, step: int) -> int | None:
-    """Python has no number for "past the first element" with a negative step; a far negative end means that."""
-    return None if step < 0 and end <= -(2**31) else end
 
 
 @irdl_op_definition
@@ -171,6 +168,8 @@ class GatherOp(NNOp):
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
         axis = axis_of(self.axis.value.data, len(x))
+        if not isinstance(element_of(self.indices), IntegerType):
+            raise VerifyException(f"indices must be integers, not {element_of(self.indices)}")
         return [tensor(element_of(self.input), (*x[:axis], *shape_of(self.indices), *x[axis + 1 :]))]
 
 
@@ -272,6 +271,8 @@ class ExpandOp(NNOp):
         if (self.to is None) == (self.shape is None):
             raise VerifyException("expected either a shape operand or the property 'to'")
         if (target := self.target()) is not None:
+            if min((0, *target)) < 0:
+                raise VerifyException(f"shape {list(target)} must not be negative")
             return [tensor(element_of(self.input), broadcast(shape_of(self.input), target))]
         unknown = (DYNAMIC,) * _runtime_rank(cast(SSAValue, self.shape), self.result)
         return [tensor(element_of(self.input), _refined(broadcast(shape_of(self.input), unknown), self.result))]
@@ -331,7 +332,8 @@ class SqueezeOp(NNOp):
             return [tensor(element_of(self.input), [d for d in x if d != 1])]
         axes = axes_of(ints(self.axes), len(x))
         for axis in axes:
-            merge_dim(x[axis], 1, f"size of axis {axis} and")
+            if known(x[axis]) and x[axis] != 1:
+                raise VerifyException(f"axis {axis} has size {x[axis]}, only 1 can be dropped")
         return [tensor(element_of(self.input), [d for i, d in enumerate(x) if i not in axes])]
 
 
@@ -407,10 +409,13 @@ class ResizeOp(NNOp):
             raise VerifyException(f"{len(entries)} entries for {len(x)} axes")
         if any(not e > 0 for e in entries):
             raise VerifyException("sizes and scales must be positive")
+        return [tensor(element_of(self.input), self.output_sizes(x))]
+
+    def output_sizes(self, shape: Shape) -> Shape:
+        """The sizes of the result for an input of this shape: the product with a scale is taken in float32, as ONNX does."""
         if self.scales is None:
-            return [tensor(element_of(self.input), ints(self.sizes))]
-        shape = [int(d * s) if known(d) else DYNAMIC for d, s in zip(x, self.scales.data, strict=True)]
-        return [tensor(element_of(self.input), shape)]
+            return ints(self.sizes)
+        return tuple(int(f32(d * s)) if known(d) else DYNAMIC for d, s in zip(shape, self.scales.data, strict=True))
 
 
 @irdl_op_definition
