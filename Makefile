@@ -9,7 +9,7 @@ EXTRAS := onnxruntime,dev
 # Processes give the parallelism; threads of BLAS inside them would only fight over the cores.
 export OPENBLAS_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -n 2
-LIT := $(BIN)/lit -j2 -q test/lit
+LIT := $(BIN)/lit -j2 -sv test/lit
 
 .PHONY: demo test test-all lint types bench clean
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
@@ -60,6 +60,15 @@ def same_file(a: Path, b: Path) -> bool:
         return a.samefile(b)
     except OSError:
         return os.path.realpath(a) == os.path.realpath(b)
+
+
+def refuse_overwriting(writes: Iterable[Path], reads: Iterable[Path]) -> None:
+    """Raises CompileError, located in the file, where one that is to be written is one that was read."""
+    read = list(reads)
+    for path in writes:
+        if any(same_file(path, each) for each in read):
+            hint = "choose another name for -o"
+            raise CompileError("would overwrite a file that was read", where=str(path), hint=hint)
 
 
 def _umask() -> int:

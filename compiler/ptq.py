@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from . import frontends
 from .diagnostics import CompileError, remarks_yaml, verify
-from .files import same_file
+from .files import refuse_overwriting
 from .functions import main_function
 from .lowering.ascend import LowerToAscendPass
 from .metadata import metadata
@@ -22,13 +22,14 @@ from .runtime.data import Samples, load_samples, synthetic_samples
 from .runtime.executor import Executable
 from .runtime.metrics import Difference, Differences
 from .session import Session
-from .summary import Accuracy, Sizes, Summary, describe_layers, summary_data, weight_bytes
+from .summary import Accuracy, Sizes, Summary, describe_layers, source_files, summary_data, weight_bytes
 from .targets import Target
 from .targets.mlir import MlirTarget
 from .targets.onnx import OnnxTarget
 from .transforms.canonicalization import CanonicalizePass
 from .transforms.fusion.fuse_all import FuseAllPass
 from .transforms.quantization.quantize import QuantizePass
+from .weights import side_file_of
 
 SMALLEST_SPLIT = 8
 """From this many samples on, every tenth (at least one) is held back from calibration to measure with."""
@@ -53,11 +54,15 @@ def quantize_file(model: Path, data: Path | None, folder: Path, session: Session
     Without data, seeded synthetic inputs are used and everything says so. `session.on_progress` is told the phases
     `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
     """
+    if folder.exists() and not folder.is_dir():
+        raise CompileError("cannot be written: it is no folder", where=str(folder))
     files = _outputs(model, folder)
-    _protect(folder, files, [model] if data is None else [model, data])
     onnx = OnnxTarget() if settings.opset is None else OnnxTarget(opset=settings.opset)
     module = frontends.read(model, session)
     verify(module)
+    sources = {model.resolve(), *source_files(module)}
+    written = [*files.values(), *map(side_file_of, files.values())]
+    refuse_overwriting(written, sources if data is None else {*sources, data})
     original = module.clone()
     calibration, held, held_back = _split(data, module)
     quantize = QuantizePass(
@@ -75,7 +80,7 @@ def quantize_file(model: Path, data: Path | None, folder: Path, session: Session
         metadata=metadata(module),
         layers=describe_layers(quantized, session.remarks),
         accuracy=Accuracy(held.count, held_back, fake, integer),
-        sizes=Sizes(model.stat().st_size, weight_bytes(original), weight_bytes(module), {}),
+        sizes=Sizes(sum(f.stat().st_size for f in sources), weight_bytes(original), weight_bytes(module), {}),
         files=files,
     )
     formats = {"onnx": (onnx, quantized), "nn": (MlirTarget(), quantized), "ascend": (MlirTarget(), module)}
@@ -90,15 +95,6 @@ def _outputs(model: Path, folder: Path) -> dict[str, Path]:
         "remarks": folder / "remarks.yaml",
         "summary": folder / "summary.json",
     }
-
-
-def _protect(folder: Path, files: Mapping[str, Path], reads: Sequence[Path]) -> None:
-    """Before any work: the folder can be one, and nothing that is read is in the way."""
-    if folder.exists() and not folder.is_dir():
-        raise CompileError("cannot be written: it is no folder", where=str(folder))
-    for path in files.values():
-        if any(same_file(path, read) for read in reads):
-            raise CompileError("would overwrite a file that was read", where=str(path), hint="choose another folder")
 
 
 def _split(data: Path | None, module: ModuleOp) -> tuple[int | None, Samples, bool]:

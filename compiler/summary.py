@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
 
 from .diagnostics import Remark
-from .dialects.nn import ConstantOp, DequantizeOp, ObserveOp, OpaqueOp, QuantizeOp
+from .dialects.nn import ConstantOp, DequantizeOp, ObserveOp, OpaqueOp, QuantizeOp, weights_of
 from .functions import main_function
 from .rewriting import layer_of
 from .runtime.metrics import Difference
@@ -34,13 +34,15 @@ class Layers:
     not_lowered: tuple[Remark, ...]
     imported: str
     """What import says of the source: how many nodes it mapped, carried, folded."""
+    quantized_before: Mapping[str, int]
+    """Operations, by kind, whose input was quantized in the source already."""
     others: Mapping[str, int]
-    """Operations that no rule quantizes, by kind."""
+    """Operations, by kind, that no rule quantizes."""
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Each output of the quantized module in `nn` and of the `ascend` module, against the float model."""
+    """Each output of the quantized module in `nn` and of the `ascend` module, against the model as it was given."""
 
     samples: int
     held_back: bool
@@ -51,7 +53,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of the model file, of the weights before and after, and of each written format with what lies beside it."""
+    """Bytes: of the model with the files of its arrays, of its weights before and after, of each written format likewise."""
 
     model: int
     float_weights: int
@@ -79,8 +81,10 @@ def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
     done = tuple(r for r in quantization if r.kind == "applied" and r.rule == "quantized")
     missed = tuple(r for r in quantization if r.kind == "missed")
     spoken_of = {r.layer for r in (*done, *missed)}
-    rest = [op for op in main_function(quantized).body.block.ops if not isinstance(op, _NOT_LAYERS)]
-    others = Counter(_kind(op) for op in rest if layer_of(op) not in spoken_of)
+    operations = [op for op in main_function(quantized).body.block.ops if not isinstance(op, _NOT_LAYERS)]
+    rest = [op for op in operations if layer_of(op) not in spoken_of]
+    before = Counter(_kind(op) for op in rest if op.operands and isinstance(op.operands[0].owner, DequantizeOp))
+    others = Counter(_kind(op) for op in rest) - before
     return Layers(
         fused=tuple(r for r in fusion if r.kind == "applied"),
         not_fused=tuple(r for r in fusion if r.kind == "missed"),
@@ -88,12 +92,18 @@ def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
         left_in_float=missed,
         not_lowered=tuple(r for r in rows if r.pass_name == _LOWERING and r.kind == "missed"),
         imported="; ".join(r.reason for r in rows if (r.pass_name, r.rule) == ("import", "summary")),
+        quantized_before=dict(before.most_common()),
         others=dict(others.most_common()),
     )
 
 
 def _kind(op: Any) -> str:
     return f"{op.name} {op.op_type.data}" if isinstance(op, OpaqueOp) else str(op.name)
+
+
+def source_files(module: ModuleOp) -> set[Path]:
+    """The files that the arrays of a module are mapped from."""
+    return {file.resolve() for weight in weights_of(module) if (file := weight.file) is not None}
 
 
 def weight_bytes(module: ModuleOp) -> int:
@@ -114,6 +124,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
             "quantized": [_row(r) for r in layers.quantized],
             "left_in_float": [_row(r) for r in layers.left_in_float],
             "not_lowered": [_row(r) for r in layers.not_lowered],
+            "quantized_before": dict(layers.quantized_before),
             "others": dict(layers.others),
         },
         "accuracy": {

@@ -17,7 +17,7 @@ from xdsl.passes import ModulePass
 
 from .. import frontends
 from ..diagnostics import CompileError, Remark, remarks_yaml
-from ..files import replacing, same_file
+from ..files import refuse_overwriting, replacing
 from ..options import build
 from ..pipelines import make_pass, parse_pipeline, peak_memory, run_passes
 from ..session import Session
@@ -181,10 +181,7 @@ class _Driver:
         from ..dialects.nn import weights_of
 
         read = {self.args.input, *(file for weight in weights_of(module) if (file := weight.file) is not None)}
-        for file in self.target.files(self.args.output):
-            if any(same_file(file, each) for each in read):
-                hint = "choose another name for -o"
-                raise CompileError("would overwrite a file that was read", where=str(file), hint=hint)
+        refuse_overwriting(self.target.files(self.args.output), read)
 
     def _after(self, done: ModulePass, module: ModuleOp, seconds: float) -> None:
         if self.args.print_ir_after_all:

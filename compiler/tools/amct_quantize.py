@@ -91,7 +91,9 @@ def print_summary(summary: Summary) -> None:
         if remarks:
             print_table(title, ("layers", "operation", "rule", "reason"), _grouped(remarks))
     print_table(
-        "accuracy against float", ("output", "of", "SQNR dB", "cosine", "largest difference"), _accuracy(summary)
+        "accuracy against the model as given",
+        ("output", "of", "SQNR dB", "cosine", "largest difference"),
+        _accuracy(summary),
     )
     print_table("summary", (), _overview(summary))
 
@@ -127,13 +129,15 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "not fused", _counted(Counter(r.rule for r in layers.not_fused))
     yield "quantized", _counted(Counter(r.op for r in layers.quantized))
     yield "left in float", _counted(Counter(r.op for r in layers.left_in_float))
+    if layers.quantized_before:
+        yield "quantized before", _counted(layers.quantized_before)
     yield "never quantized", _counted(layers.others)
     synthetic = meta.get("synthetic") == "true"
     data = "SYNTHETIC samples: the accuracy says nothing" if synthetic else "samples"
     yield "calibrated on", f"{meta.get('samples', 'no')} {data}; observer {meta.get('observer', 'none')}"
     yield "measured on", f"{accuracy.samples} samples, {_apart(accuracy.held_back, synthetic)}"
     yield "weights", f"{_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
-    yield "model", f"{summary.model} ({_size(sizes.model)})"
+    yield "model", f"{summary.model} ({_size(sizes.model)} with its arrays)"
     for role, path in summary.files.items():
         size = f" ({_size(sizes.written[role])} with its arrays)" if role in sizes.written else ""
         yield role, f"{path}{size}"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..diagnostics import CompileError
+from ..files import refuse_overwriting
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -50,13 +51,9 @@ def load_module(path: Path) -> tuple[ModuleOp, Session]:
     return module, session
 
 
-def protect(writes: Iterable[Path], reads: Iterable[Path]) -> None:
+def protect(writes: Sequence[Path], reads: Iterable[Path]) -> None:
     """Nothing that was read is overwritten, and the folder to write to is there. Raises CompileError."""
-    read = {path.resolve() for path in reads}
+    refuse_overwriting(writes, reads)
     for path in writes:
-        if path.resolve() in read:
-            raise CompileError(
-                "would overwrite a file that was read", where=str(path), hint="choose another name for -o"
-            )
         if not path.parent.is_dir():
             raise CompileError("there is no such folder", where=str(path.parent))
