@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 import yaml
+from safetensors.numpy import save_file
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, CALIB, HELDOUT = DIGITS / "digits.onnx", DIGITS / "calib.npz", DIGITS / "heldout.npz"
@@ -184,3 +185,27 @@ def test_calibration_data_is_not_overwritten(amct_tool, files, tmp_path):
     assert result.status == 1
     assert "would overwrite a file that was read" in result.err
     assert data.read_bytes() == CALIB.read_bytes()
+
+
+def test_a_quantized_module_is_left_as_it_is(amct_tool, out, tmp_path):
+    """Its layers are reported as quantized before, and nothing of what it computes changes."""
+    assert amct_tool("quantize", out / "digits_nn.mlir", "--data", CALIB, "-o", tmp_path).status == 0
+    summary = json.loads((tmp_path / "summary.json").read_text("utf-8"))
+    assert summary["layers"]["quantized_before"]["nn.conv"] == 5
+    assert summary["accuracy"]["fake_quantized"]["logits"]["differing"] == 0
+    files = [out / "digits_nn.mlir", out / "digits_nn.safetensors"]
+    assert summary["bytes"]["model"] == sum(file.stat().st_size for file in files)
+
+
+def test_the_arrays_of_the_model_are_not_overwritten(amct_tool, files, tmp_path):
+    """A module may name any side file of its folder, also one that would be written."""
+    model = files.module()
+    inline, external = "dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>", '"m_nn.safetensors#w", tensor<2x2xf32>'
+    model.write_text(model.read_text().replace(inline, f"#nn.external<{external}>"))
+    arrays = tmp_path / "m_nn.safetensors"
+    save_file({"w": np.ones((2, 2), np.float32)}, arrays)
+    before = arrays.read_bytes()
+    result = amct_tool("quantize", model, "-o", tmp_path)
+    assert result.status == 1
+    assert f"{arrays}: error: would overwrite a file that was read" in result.err
+    assert arrays.read_bytes() == before
