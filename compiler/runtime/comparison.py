@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ..diagnostics import CompileError
-from ..dialects.nn import ConstantOp, ConvolutionOp, MatMulOp, OriginAttr
+from ..dialects.nn import ConstantOp, ConvolutionOp, DequantizeOp, MatMulOp, ObserveOp, OriginAttr, QuantizeOp
 from ..dtypes import Tensor
 from ..functions import main_function
 from .executor import Executable
@@ -76,6 +76,9 @@ class _Seen:
         self.arrays[value] = array.copy()
 
 
+_NO_LAYERS = (ConstantOp, ObserveOp, QuantizeOp, DequantizeOp)
+"""Operations that stand between layers, also where a file gave them names."""
+
 Pairs = dict[str, tuple[SSAValue, SSAValue]]
 
 
@@ -118,7 +121,7 @@ def _layer_values(module: ModuleOp) -> dict[str, SSAValue]:
     values: dict[str, SSAValue] = {}
     for op in main_function(module).body.block.ops:
         layer = _layer_of(op)
-        if layer is not None and op.results and not isinstance(op, ConstantOp):
+        if layer is not None and op.results and not isinstance(op, _NO_LAYERS):
             values[layer] = op.results[0]
     return values
 

@@ -57,7 +57,9 @@ def run(args: argparse.Namespace) -> None:
     if args.layers:
         print_table("layers", ("layer", *_COLUMNS), _rows(result.layers))
     if result.not_compared:
-        print_table("not compared", ("what", "why"), list(result.not_compared.items()))
+        reasons = dict.fromkeys(result.not_compared.values())
+        rows = [(", ".join(n for n, why in result.not_compared.items() if why == reason), reason) for reason in reasons]
+        print_table("not compared", ("what", "why"), rows)
 
 
 def _rows(differences: Mapping[str, Difference]) -> list[tuple[str, ...]]:
