@@ -25,19 +25,20 @@ Array = np.ndarray[Any, np.dtype[Any]]
 FOLDER = Path(onnx.backend.test.__file__).parent / "data" / "light"
 NAMES = tuple(sorted(path.stem.removeprefix("light_") for path in FOLDER.glob("light_*.onnx")))
 SIZE = 224
+FIT_IMAGES = 8
 LOGIT_SPREAD = 2.0
 
 _LINEAR = frozenset({"Conv", "Gemm"})
 
 
 def images(count: int, seed: int) -> Array:
-    """`[count, 3, 224, 224]` float32 with structure at all scales, as photographs have: mean 0, standard deviation 1.
+    """`[count, 3, 224, 224]` float32 with structure from single pixels to an eighth of the image: mean 0, standard deviation 1.
 
     White noise would be averaged away by pooling, and all images would have the same logits.
     """
     rng = np.random.default_rng(seed)
     result = np.zeros((count, 3, SIZE, SIZE), np.float32)
-    for block in (1, 4, 16, 56):
+    for block in (1, 4, 16, 28):
         noise = rng.normal(size=(count, 3, SIZE // block, SIZE // block)) * rng.uniform(0.2, 1, (count, 3, 1, 1))
         result += noise.repeat(block, 2).repeat(block, 3).astype(np.float32)
     axes = (1, 2, 3)
@@ -48,11 +49,23 @@ def build(name: str, seed: int = 0) -> ModelProto:
     """The topology `name` of the onnx package with weights from `seed`."""
     model = onnx.load(FOLDER / f"light_{name}.onnx")
     parameters = _draw(model, np.random.default_rng(seed))
-    _fit(model, parameters, images(4, seed))
+    _fit(model, parameters, images(FIT_IMAGES, seed))
     _install(model, parameters)
     model.ir_version = 8
     onnx.checker.check_model(model)
     return model
+
+
+def without_softmax(model: ModelProto) -> ModelProto:
+    """A copy whose first output is the logits: a softmax at the end hides differences between small probabilities."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    last = next((n for n in graph.node if n.op_type == "Softmax" and n.output[0] == graph.output[0].name), None)
+    if last is not None:
+        graph.output[0].name = last.input[0]
+        graph.node.remove(last)
+    return copy
 
 
 def _draw(model: ModelProto, rng: np.random.Generator) -> dict[str, Array]:

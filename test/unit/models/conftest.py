@@ -1,0 +1,75 @@
+"""The example models, built once per test module, and what runs them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "models"
+FAST = ("squeezenet", "shufflenet", "transformer")
+SLOW = ("resnet50", "densenet121", "inception_v1", "inception_v2", "vgg19", "bvlc_alexnet", "zfnet512")
+
+
+def example(name: str) -> ModuleType:
+    """The script `examples/models/<name>.py` as a module."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+light = example("light")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model file whose one output is the logits, and its data."""
+
+    name: str
+    path: Path
+    input: str
+
+    def data(self, count: int, seed: int) -> Array:
+        if self.name == "transformer":
+            return np.random.default_rng(seed).normal(size=(count, 16, 64)).astype(np.float32)
+        return light.images(count, seed)
+
+    def inputs(self, seed: int) -> dict[str, Array]:
+        return {self.input: self.data(1, seed)}
+
+
+@pytest.fixture(scope="module", params=[*FAST, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    name = request.param
+    path = tmp_path_factory.mktemp(name) / f"{name}.onnx"
+    full = onnx.load(EXAMPLES / "transformer.onnx") if name == "transformer" else light.build(name)
+    onnx.save(light.without_softmax(full), path)
+    yield Model(name, path, full.graph.input[0].name)
+    path.unlink()
+
+
+def onnxruntime_run(path: Path, inputs: dict[str, Array], *, optimized: bool = True) -> list[Array]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)
+
+
+@pytest.fixture(scope="session", name="onnxruntime_run")
+def onnxruntime_run_fixture() -> Callable[..., list[Array]]:
+    return onnxruntime_run
