@@ -27,10 +27,11 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     StringAttr,
 )
-from xdsl.ir import Attribute, Operation
-from xdsl.parser import AttrParser, Parser
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind, StringLiteral
 
 from .diagnostics import CompileError, first_line, op_error
@@ -56,6 +57,24 @@ class ModuleParser(Parser):
         self._newlines = [m.start() for m in re.finditer("\n", text)]
         self._line_offset = line_offset
         self._name = name
+        self._used_early: dict[str, Span[str]] = {}
+
+    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
+        """As xDSL, but blank text is an empty module, and an undefined value is reported where it is first used."""
+        if self.at_end:
+            return ModuleOp([])
+        try:
+            return super().parse_module(allow_implicit_module)
+        except ParseError as e:
+            undefined = [self._used_early[name] for name in self.forward_ssa_references]
+            if not undefined or "not defined" not in e.msg:
+                raise
+            self.raise_error(f"{undefined[0].text} is used but not defined", undefined[0])
+
+    def resolve_operand(self, operand: UnresolvedOperand, type: Attribute) -> SSAValue:
+        if operand.operand_name not in self.ssa_values:
+            self._used_early.setdefault(operand.operand_name, operand.span)
+        return super().resolve_operand(operand, type)
 
     @property
     def at_end(self) -> bool:
@@ -240,7 +259,7 @@ def parse_module(ctx: Context, text: str, name: str = "<stdin>", line_offset: in
     except ParseError as e:
         raise CompileError(first_line(e.msg), where=_place(text, e.span.start, name, line_offset)) from None
     try:
-        return ModuleOp([]) if parser.at_end else parser.parse_module()
+        return parser.parse_module()
     except ParseError as e:
         raise CompileError(first_line(e.msg), where=_place(text, e.span.start, name, line_offset)) from None
     except (VerifyException, OverflowError) as e:

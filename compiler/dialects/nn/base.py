@@ -82,7 +82,10 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
 
     def verify_operation(self) -> None:
         """The declared result types must be compatible with the inferred ones. Overridden to check more."""
-        for i, (result, inferred) in enumerate(zip(self.results, self.infer(), strict=True)):
+        types = self.infer()
+        if len(types) != len(self.results):
+            raise VerifyException(f"has {len(self.results)} results, its properties ask for {len(types)}")
+        for i, (result, inferred) in enumerate(zip(self.results, types, strict=True)):
             if not compatible(cast(Tensor, result.type), inferred):
                 which = f"result #{i}" if len(self.results) > 1 else "result"
                 raise VerifyException(f"{which} is declared {result.type}, operands and properties give {inferred}")

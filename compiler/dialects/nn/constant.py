@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, IntegerType, LocationAttr, TensorType
@@ -95,6 +96,13 @@ class ConstantOp(IRDLOperation):
             raise VerifyException("a constant has no unknown sizes")
         if not has_numpy_dtype(type_.element_type):
             raise VerifyException(f"there are no arrays of {type_.element_type}")
+        if isinstance(self.value, DenseIntOrFPElementsAttr):
+            given, needed = (
+                len(self.value.data.data),
+                prod(type_.get_shape()) * self.value.get_element_type().compile_time_size,
+            )
+            if given != needed:
+                raise VerifyException(f"holds {given} bytes, {type_} has {needed}")
 
     @classmethod
     def parse(cls, parser: Parser) -> ConstantOp:

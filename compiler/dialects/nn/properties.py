@@ -78,7 +78,11 @@ class Syntax:
 
 
 def _number(parser: Parser) -> int:
-    return parser.parse_integer(allow_boolean=False)
+    start = parser.pos
+    number = parser.parse_integer(allow_boolean=False)
+    if not -(2**63) <= number < 2**63:
+        parser.raise_error("number is out of range", start, parser.pos)
+    return number
 
 
 def _numbers(parser: Parser) -> Sequence[int]:

@@ -73,7 +73,7 @@ class ConcatOp(NNOp):
         shapes = [shape_of(v) for v in self.inputs]
         rank = len(shapes[0])
         if any(len(s) != rank for s in shapes):
-            raise VerifyException(f"inputs {', '.join(map(text, shapes))} differ in rank")
+            raise VerifyException(f"inputs differ in rank: {', '.join(map(text, shapes))}")
         axis = axis_of(self.axis.value.data, rank)
         joined = list(shapes[0])
         for shape in shapes[1:]:

@@ -58,12 +58,12 @@ def merge_dim(a: int, b: int, what: str = "sizes") -> int:
         return b
     if b == DYNAMIC:
         return a
-    raise VerifyException(f"{what} {a} and {b} differ")
+    raise VerifyException(f"{what} differ: {a} and {b}")
 
 
 def merge_shape(a: Sequence[int], b: Sequence[int], what: str = "shapes") -> Shape:
     if len(a) != len(b):
-        raise VerifyException(f"{what} {text(a)} and {text(b)} differ in rank")
+        raise VerifyException(f"{what} differ in rank: {text(a)} and {text(b)}")
     return tuple(merge_dim(x, y, what) for x, y in zip(a, b, strict=True))
 
 
@@ -89,7 +89,7 @@ def broadcast(*shapes: Sequence[int]) -> Shape:
 def _broadcast_dim(dims: tuple[int, ...], shapes: Sequence[Sequence[int]]) -> int:
     sizes = {d for d in dims if known(d) and d != 1}
     if len(sizes) > 1:
-        raise VerifyException(f"shapes {' and '.join(text(s) for s in shapes)} do not broadcast")
+        raise VerifyException(f"shapes do not broadcast: {', '.join(map(text, shapes))}")
     if sizes:
         return sizes.pop()
     return DYNAMIC if DYNAMIC in dims else 1

@@ -193,7 +193,7 @@ def test_operands_that_do_not_fit(build: Build, refused: Callable[[ModelProto], 
         ({"kernel_shape": [5, 5]}, "has kernel_shape [5, 5], its weight is of shape [4, 3, 3, 3]"),
         ({"strides": [1]}, "strides has 1 entries, expected 2"),
         ({"strides": [0, 1]}, "strides [0, 1] must be at least 1"),
-        ({"group": 2}, "input channels and weight channels x groups 3 and 6 differ"),
+        ({"group": 2}, "input channels and weight channels x groups differ: 3 and 6"),
     ],
 )
 def test_bad_attributes(build: Build, refused: Callable[[ModelProto], str], attributes: dict, message: str) -> None:
