@@ -65,11 +65,10 @@ def _quantized(build: Builder, op: nn.ConvolutionOp, activation: Activation, cha
     require(per_channel, "channel-scales", f"its weight has scales along axis {weight.axis}, not per output channel")
     scales = dequantization_scale(activation, weight)
     bias = bias_of(op.bias, scales)
-    name = None if bias.floats is None else f"{build.hint}_deq"
 
     def dequantize(accumulator: SSAValue) -> SSAValue:
         shape = _channel_shape(op, len(shape_of(accumulator)), scales)
-        return dequantized(build, accumulator, scales.reshape(shape), name)
+        return dequantized(build, accumulator, scales.reshape(shape))
 
     operands = Operands(activation.value, weight.value, bias.integers, activation.zero_point)
     y = _convolve(build, op, operands, dequantize)
@@ -88,13 +87,12 @@ def _convolve(build: Builder, op: nn.ConvolutionOp, operands: Operands, finish: 
     rank = op.spatial_rank
     require(rank in FORMATS, "spatial-rank", f"there is no convolution with {rank} spatial axes")
     added = {True: 1, False: 2}[op.channels_last] if rank == 1 else None
-    x, name = operands.x, build.op.results[0].name_hint
+    x = operands.x
     if added is not None:
         x = build.add(ascend.UnsqueezeOp, x, axes=[added], name=f"{build.hint}_x").y
     weight = _filter(build, op, operands.weight)
-    inner = f"{build.hint}_acc" if finish is not None else f"{build.hint}_y" if added is not None else name
     make = _transposed if isinstance(op, nn.ConvTransposeOp) else _depthwise if _is_depthwise(op) else _grouped
-    y = make(build, op, operands._replace(x=x, weight=weight), inner)
+    y = make(build, op, operands._replace(x=x, weight=weight))
     y = y if finish is None else finish(y)
     return y if added is None else build.add(ascend.SqueezeOp, y, axis=[added]).y
 
@@ -115,20 +113,20 @@ def _geometry(op: nn.ConvolutionOp) -> dict[str, Any]:
     }
 
 
-def _grouped(build: Builder, op: nn.ConvolutionOp, operands: Operands, name: str | None) -> SSAValue:
+def _grouped(build: Builder, op: nn.ConvolutionOp, operands: Operands) -> SSAValue:
     kind = ascend.Conv3DOp if op.spatial_rank == 3 else ascend.Conv2DOp
     x, weight, bias, zero_point = operands
     properties = {**_geometry(op), "groups": op.group_count, "offset_x": zero_point}
-    return build.add(kind, x, weight, bias, name=name, **properties).y
+    return build.add(kind, x, weight, bias, name=f"{build.hint}_acc", **properties).y
 
 
-def _depthwise(build: Builder, op: nn.ConvolutionOp, operands: Operands, name: str | None) -> SSAValue:
+def _depthwise(build: Builder, op: nn.ConvolutionOp, operands: Operands) -> SSAValue:
     x, weight, bias, zero_point = operands
     properties = {**_geometry(op), "offset_x": zero_point}
-    return build.add(ascend.DepthwiseConv2DOp, x, weight, bias, name=name, **properties).y
+    return build.add(ascend.DepthwiseConv2DOp, x, weight, bias, name=f"{build.hint}_acc", **properties).y
 
 
-def _transposed(build: Builder, op: nn.ConvolutionOp, operands: Operands, name: str | None) -> SSAValue:
+def _transposed(build: Builder, op: nn.ConvolutionOp, operands: Operands) -> SSAValue:
     assert isinstance(op, nn.ConvTransposeOp)
     require(op.spatial_rank != 3, "spatial-rank", "there is no Conv3DTranspose")
     x, weight, bias, zero_point = operands
@@ -140,7 +138,7 @@ def _transposed(build: Builder, op: nn.ConvolutionOp, operands: Operands, name: 
     # 0: the size follows from the geometry, also where the batch is not known
     input_size = build.ints([0, 0, 0, 0], "input_size")
     properties = {**geometry, "groups": op.group_count, "output_padding": padding, "offset_x": zero_point}
-    return build.add(ascend.Conv2DTransposeOp, input_size, x, weight, bias, name=name, **properties).y
+    return build.add(ascend.Conv2DTransposeOp, input_size, x, weight, bias, name=f"{build.hint}_acc", **properties).y
 
 
 def _is_depthwise(op: nn.ConvolutionOp) -> bool:

@@ -15,7 +15,7 @@ from .rules import Builder, lowers, require
 
 @lowers(nn.MatMulOp)
 def matmul(build: Builder, op: nn.MatMulOp) -> Sequence[SSAValue]:
-    return [_multiply(build, op, op.lhs, op.rhs, op.bias, 0, None)]
+    return [_multiply(build, op, op.lhs, op.rhs, op.bias)]
 
 
 @lowers_quantized(nn.MatMulOp)
@@ -28,12 +28,11 @@ def quantized_matmul(build: Builder, op: nn.MatMulOp, activation: Activation) ->
     scales = dequantization_scale(activation, weight)
     bias = bias_of(op.bias, scales)
     operands = activation.value, weight.value, bias.integers
-    accumulator = _multiply(build, op, *operands, activation.zero_point, f"{build.hint}_acc")
+    accumulator = _multiply(build, op, *operands, zero_point=activation.zero_point)
     # a vector of scales means axis 1, which is the columns of a product of rank 2 only
     result_rank = len(shape_of(accumulator))
     full = (1,) * (result_rank - 1) + (-1,) if scales.size > 1 and result_rank > 2 else (-1,)
-    name = None if bias.floats is None else f"{build.hint}_deq"
-    y = dequantized(build, accumulator, np.reshape(scales, full), name)
+    y = dequantized(build, accumulator, np.reshape(scales, full))
     return [y if bias.floats is None else build.add(ascend.AddOp, y, bias.floats).y]
 
 
@@ -43,17 +42,16 @@ def _multiply(
     lhs: SSAValue,
     rhs: SSAValue,
     bias: SSAValue | None,
-    zero_point: int,
-    name: str | None,
+    zero_point: int = 0,
 ) -> SSAValue:
     ranks = len(shape_of(lhs)), len(shape_of(rhs))
     require(min(ranks) >= 2, "matrix-rank", "an operand is a vector")
     a, b = op.transpose_a is not None, op.transpose_b is not None
     if max(ranks) > 2 or _is_onnx_matmul(op):
         flags = {"adj_x1": a, "adj_x2": b, "offset_x": zero_point}
-        return build.add(ascend.BatchMatMulV2Op, lhs, rhs, bias, name=name, **flags).y
+        return build.add(ascend.BatchMatMulV2Op, lhs, rhs, bias, name=f"{build.hint}_acc", **flags).y
     flags = {"transpose_x1": a, "transpose_x2": b, "offset_x": zero_point}
-    return build.add(ascend.MatMulV2Op, lhs, rhs, bias, name=name, **flags).y
+    return build.add(ascend.MatMulV2Op, lhs, rhs, bias, name=f"{build.hint}_acc", **flags).y
 
 
 def _is_onnx_matmul(op: nn.MatMulOp) -> bool:

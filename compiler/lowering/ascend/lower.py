@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import cast
 
 from xdsl.context import Context
@@ -18,7 +17,7 @@ from ...dialects.nn import DequantizeOp, NNOp, QuantizeOp, set_type
 from ...rewriting import Remarks, erase_dead_constants
 from . import convolution, elementwise, linear, normalization, pooling, shape
 from .fused import inline_fused
-from .quantized import QUANTIZED_RULES, QuantizedRule, Quantizer, dequantize_of
+from .quantized import QUANTIZED_RULES, Quantizer, dequantize_of
 from .rules import RULES, Builder, NotLowered
 
 FAMILIES = (convolution, linear, pooling, elementwise, normalization, shape)
@@ -53,47 +52,43 @@ class LowerToAscendPass(ModulePass):
 
 def _lower(op: NNOp, quantizer: Quantizer, remarks: Remarks) -> None:
     """In integers where that is possible, else as it stands; a remark for each refusal."""
+    refusals: list[NotLowered] = []
+    for rule in _rules(op, quantizer):
+        build = Builder(op)
+        try:
+            values = rule(build)
+        except (NotLowered, VerifyException) as e:
+            build.take_back()
+            refusals.append(e if isinstance(e, NotLowered) else NotLowered("ascend-constraint", str(e)))
+            continue
+        op = _replace(op, values)
+        break
+    else:
+        refusals = refusals or [NotLowered("no-ascend-op", f"no ascend operation stands for {op.name} yet")]
+    for refusal in refusals:
+        remarks.missed(op, refusal.rule, refusal.reason)
+    if not refusals:
+        remarks.applied(op, "lower", f"computed by {op.name}")
+
+
+def _rules(op: NNOp, quantizer: Quantizer) -> Iterator[Callable[[Builder], Sequence[SSAValue]]]:
+    """What may be tried, the best first."""
     dequantize = dequantize_of(op.operands[0]) if op.operands else None
-    quantized_rule = QUANTIZED_RULES.get(type(op))
-    if dequantize is not None and quantized_rule is not None:
-        in_integers = partial(_apply_quantized, quantized_rule, quantizer, dequantize)
-        if _replaced(op, in_integers, remarks):
-            return
-    if (rule := RULES.get(type(op))) is None:
-        remarks.missed(op, "no-ascend-op", f"no ascend operation stands for {op.name} yet")
-        return
-    _replaced(op, lambda build: rule(build, op), remarks)
+    if dequantize is not None and (in_integers := QUANTIZED_RULES.get(type(op))) is not None:
+        yield lambda build: in_integers(build, op, quantizer.activation(dequantize))
+    if (rule := RULES.get(type(op))) is not None:
+        yield lambda build: rule(build, op)
 
 
-def _apply_quantized(
-    rule: QuantizedRule, quantizer: Quantizer, dequantize: DequantizeOp, build: Builder
-) -> Sequence[SSAValue]:
-    return rule(build, build.op, quantizer.activation(dequantize))
-
-
-def _replaced(op: NNOp, rule: Callable[[Builder], Sequence[SSAValue]], remarks: Remarks) -> bool:
-    """Replace an operation by what a rule builds; where the rule refuses, a remark says why and nothing changes."""
-    build = Builder(op)
-    try:
-        values = rule(build)
-    except NotLowered as e:
-        build.take_back()
-        remarks.missed(op, e.rule, e.reason)
-        return False
-    except VerifyException as e:
-        build.take_back()
-        remarks.missed(op, "ascend-constraint", str(e))
-        return False
+def _replace(op: NNOp, values: Sequence[SSAValue]) -> NNOp:
+    """Put values in the place of an operation's results; the operation that computes the first one."""
     for old, new in zip(op.results, values, strict=True):
         set_type(new, old.type)  # uses rely on the declared type, which may know more sizes than were inferred
         new.name_hint = old.name_hint
         old.replace_all_uses_with(new)
-    if not remarks.has(op):
-        owner = cast(NNOp, values[0].owner)
-        remarks.applied(op, "lower", f"computed by {owner.name}")
     op.detach()
     op.erase()
-    return True
+    return cast(NNOp, values[0].owner)
 
 
 def _erase_unused(module: ModuleOp) -> None:

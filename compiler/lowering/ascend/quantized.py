@@ -157,8 +157,8 @@ def bias_of(value: SSAValue | None, scales: Array) -> Bias:
     return Bias(dequantize.input, None)
 
 
-def dequantized(build: Builder, accumulator: SSAValue, scales: Array, name: str | None = None) -> SSAValue:
+def dequantized(build: Builder, accumulator: SSAValue, scales: Array) -> SSAValue:
     """AscendDequant of an accumulator to the source operation's element type; scales of shape [1], [C] or of full rank."""
     constant = build.constant(np.asarray(scales, np.float32), f"{build.hint}_deq_scale")
     dtype = data_type_number(element_of(build.op.results[0]))
-    return build.add(ascend.AscendDequantOp, accumulator, constant, dtype=dtype, name=name).y
+    return build.add(ascend.AscendDequantOp, accumulator, constant, dtype=dtype, name=f"{build.hint}_deq").y

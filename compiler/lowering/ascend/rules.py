@@ -59,9 +59,8 @@ class Builder:
         name: str | None = None,
         **properties: Any,
     ) -> _Made:
-        """An operation with the source operation's location and origin, its result called `name` (default: as the source's)."""
-        hint = self.op.results[0].name_hint if name is None else name
-        made = kind.make(*operands, origin=self.op.origin, location=self.op.location, name=hint, **properties)
+        """An operation with the source operation's location and origin. What replaces a result gets that one's name instead."""
+        made = kind.make(*operands, origin=self.op.origin, location=self.op.location, name=name, **properties)
         self._insert(made)
         return made
 
