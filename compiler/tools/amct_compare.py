@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .shared import add_batch, add_inputs, load_module
-from .tables import print_table
+from .tables import print_table, some
 
 if TYPE_CHECKING:
     from ..runtime.comparison import Comparison
@@ -57,8 +57,10 @@ def run(args: argparse.Namespace) -> None:
     if args.layers:
         print_table("layers", ("layer", *_COLUMNS), _rows(result.layers))
     if result.not_compared:
-        reasons = dict.fromkeys(result.not_compared.values())
-        rows = [(", ".join(n for n, why in result.not_compared.items() if why == reason), reason) for reason in reasons]
+        groups: dict[str, list[str]] = {}
+        for name, reason in result.not_compared.items():
+            groups.setdefault(reason, []).append(name)
+        rows = [(some(names), reason) for reason, names in groups.items()]
         print_table("not compared", ("what", "why"), rows)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .tables import print_table, progress_bar
+from .tables import print_table, progress_bar, some
 
 if TYPE_CHECKING:
     from ..diagnostics import Remark
@@ -25,8 +25,7 @@ Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, an
 Of 8 samples or more, the last tenth is held back from calibration, and accuracy is measured on it."""
 
 _LISTED = 20
-"""Rows of a printed table; `_NAMED` layers in a row. summary.json has all of them."""
-_NAMED = 4
+"""Rows of a printed table; summary.json has all of them."""
 
 
 def add_parser(commands: Any) -> None:
@@ -103,15 +102,10 @@ def _grouped(remarks: Iterable[Remark]) -> list[tuple[str, ...]]:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for remark in remarks:
         groups.setdefault((remark.op, remark.rule, remark.reason), []).append(remark.layer)
-    rows = [(_some(layers), *said) for said, layers in groups.items()]
+    rows = [(some(layers), *said) for said, layers in groups.items()]
     if len(rows) <= _LISTED:
         return rows
     return [*rows[:_LISTED], (f"and {len(rows) - _LISTED} more groups", "", "", "see summary.json")]
-
-
-def _some(layers: Sequence[str]) -> str:
-    more = len(layers) - _NAMED
-    return ", ".join(layers) if more <= 0 else f"{', '.join(layers[:_NAMED])} and {more} more"
 
 
 def _accuracy(summary: Summary) -> Iterator[tuple[str, ...]]:
