@@ -48,7 +48,8 @@ class Names:
         self._taken: dict[str, int] = {}
 
     def unique(self, wanted: str) -> str:
-        """`wanted`, or `wanted_1`, `wanted_2`, ... where it is taken."""
+        """`wanted`, or `wanted_1`, `wanted_2`, ... where it is taken. An empty name would mean an absent value."""
+        wanted = wanted or "unnamed"
         name, count = wanted, self._taken.get(wanted, 0)
         while name in self._taken:
             count += 1
@@ -106,10 +107,10 @@ class Graph:
             self._constants[constant.value] = self._add(constant.array, name)
         return self._constants[constant.value]
 
-    def constant(self, array: Array, layer: str, role: str) -> str:
-        """An initializer that a converter needs. Small ones of one role that are equal are written once."""
+    def constant(self, array: Array, layer: str, role: str, owner: object = None) -> str:
+        """An initializer that a converter needs. Small ones of one role and owner that are equal are written once."""
         shared = array.nbytes <= SHARED
-        identity = (role, array.dtype.name, array.shape, array.tobytes()) if shared else object()
+        identity = (role, owner, array.dtype.name, array.shape, array.tobytes()) if shared else object()
         if identity not in self._constants:
             self._constants[identity] = self._add(array, self.values.unique(f"{layer}/{role}"))
         return self._constants[identity]
@@ -211,8 +212,9 @@ class Layer:
             raise self.error(f"becomes ONNX {op_type}, which in opset {self.opset} {problem}", opset_hint(opset))
         return results
 
-    def constant(self, array: Array, role: str) -> str:
-        return self.graph.constant(array, self.label, role)
+    def constant(self, array: Array, role: str, owner: object = None) -> str:
+        """An initializer; equal ones of one role are shared, with an `owner` only among those of equal owners."""
+        return self.graph.constant(array, self.label, role, owner)
 
     def ints(self, values: Sequence[int], role: str) -> str:
         """An initializer of int64, as shapes and axes are."""
@@ -221,7 +223,8 @@ class Layer:
     def scalar(self, number: float, like: SSAValue, role: str) -> str:
         """A number as a tensor of no axes, of the element type of `like`. Raises CompileError where that type cannot hold it."""
         dtype = numpy_dtype(cast(Tensor, like.type).element_type)
-        array = np.array(number).astype(dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = np.array(number).astype(dtype)
         if dtype.kind in "iub" and array.item() != number:
             raise self.error(f"has the {role} {number}, which {dtype} cannot hold")
         return self.constant(array, role)

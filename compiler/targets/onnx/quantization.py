@@ -20,26 +20,28 @@ def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
     x: Operand = op.input
     if element_of(op.input) != f32:
         x = layer.helper("Cast", op.input, to=TensorProto.FLOAT)
-    return layer.helper("QuantizeLinear", x, *_parameters(op.qparams.data, layer), axis=op.qparams.data.axis)
+    p = op.qparams.data
+    return layer.helper("QuantizeLinear", x, _scale(p, layer), _zero_point(p, layer), axis=p.axis)
 
 
 @converter(nn.DequantizeOp)
 def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
     """int32 (biases) has no zero point in ONNX, other types always one. The result is float32, and cast where not wanted."""
     p = op.qparams.data
-    scale, zero_point = _parameters(p, layer)
-    if p.storage == i32:
-        if any(p.zero_point):
-            raise layer.error("has a zero point, which DequantizeLinear does not take with int32")
-        zero_point = None
-    result = layer.helper("DequantizeLinear", op.input, scale, zero_point, axis=p.axis)
+    if p.storage == i32 and any(p.zero_point):
+        raise layer.error("has a zero point, which DequantizeLinear does not take with int32")
+    zero_point = None if p.storage == i32 else _zero_point(p, layer)
+    result = layer.helper("DequantizeLinear", op.input, _scale(p, layer), zero_point, axis=p.axis)
     if (element := element_of(op.result)) == f32:
         return result
     return layer.helper("Cast", result, to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))
 
 
-def _parameters(p: nn.QParams, layer: Layer) -> tuple[str, str | None]:
-    """Scale and zero point as initializers, of the same shape."""
-    scales = p.scales()
-    points = np.broadcast_to(p.zero_points(), scales.shape).astype(numpy_dtype(p.storage))
-    return layer.constant(scales, "scale"), layer.constant(points, "zero_point")
+def _scale(p: nn.QParams, layer: Layer) -> str:
+    return layer.constant(p.scales(), "scale", p)
+
+
+def _zero_point(p: nn.QParams, layer: Layer) -> str:
+    """One zero point per scale, of the storage type."""
+    points = np.broadcast_to(p.zero_points(), p.scales().shape)
+    return layer.constant(points.astype(numpy_dtype(p.storage)), "zero_point", p)

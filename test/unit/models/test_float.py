@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 
 from compiler import frontends
 from compiler.runtime.executor import run
@@ -30,16 +31,18 @@ def test_interpreter_equals_onnxruntime(model: Any, onnxruntime_run: Any) -> Non
     np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE)
 
 
-def test_export_equals_original(model: Any, onnxruntime_run: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_export_equals_original(opset: int, model: Any, onnxruntime_run: Any, tmp_path: Path) -> None:
     out = tmp_path / "out.onnx"
-    assert amct_opt.run([str(model.path), "-t", "onnx", "-o", str(out)]) == 0
+    assert amct_opt.run([str(model.path), "-t", f"onnx{{opset={opset}}}", "-o", str(out)]) == 0
     written = onnx.load(out)
     assert written.graph.input[0].name == model.input
-    assert [(o.domain, o.version) for o in written.opset_import] == [("", 17)]
+    assert [(o.domain, o.version) for o in written.opset_import] == [("", opset)]
     inputs = model.inputs(seed=2)
     (actual,), (expected,) = onnxruntime_run(out, inputs), onnxruntime_run(model.path, inputs)
     assert actual.shape == expected.shape
     np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE)
+    out.unlink()
 
 
 def test_dynamic_sizes_stay_dynamic(model: Any, onnxruntime_run: Any, tmp_path: Path) -> None:

@@ -85,6 +85,10 @@ class Export:
         OnnxTarget(**options).write(module, self.path, self.session)
         model = onnx.load(self.path)
         onnx.checker.check_model(model, full_check=True)
+        names = [n.name for n in model.graph.node]
+        assert len(set(names)) == len(names), "two nodes of one name"
+        unused = {i.name for i in model.graph.initializer} - {v for n in model.graph.node for v in n.input}
+        assert not unused, "initializers that nothing reads"
         return model
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
