@@ -21,7 +21,6 @@ from ..dialects.nn.shapes import Shape, compatible, merge_shape, shape_of, stati
 from ..dtypes import element_type, numpy_dtype
 from ..rewriting import QUANTIZATION_OPS, Remarks, erase_dead_constants
 from ..runtime.kernels import Array, kernel_for
-from ..weights import WeightError
 from .dead_code import erase_dead
 from .partial_shapes import PartialShapes, expand_target, known_sizes, reshape_target
 from .shape_inference import refine
@@ -114,7 +113,7 @@ class _Folder:
         if (kernel := kernel_for(op)) is None:
             self.remarks.missed(op, "kernel", f"{op.name} has no kernel")
             return None
-        operands = [_constant(op, o) for o in op.operands]
+        operands = [cast(Array, nn.array_of(o)) for o in op.operands]
         if self._is_too_large(op, [shape_of(r) for r in op.results], operands):
             return None
         try:
@@ -194,10 +193,3 @@ def _learn(op: nn.ReshapeOp, sizes: Shape) -> bool:
         raise op_error(op, str(e)) from None
     nn.set_type(op.result, tensor(declared.element_type, shape))
     return shape != declared.get_shape()
-
-
-def _constant(op: Operation, value: SSAValue) -> Array:
-    try:
-        return cast(Array, nn.array_of(value))
-    except WeightError as e:
-        raise op_error(op, str(e)) from None

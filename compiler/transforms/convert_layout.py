@@ -19,12 +19,11 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ..diagnostics import op_error
 from ..dialects import nn
 from ..dialects.nn.shapes import shape_of
-from ..rewriting import Remarks, layer_of
-from ..weights import WeightError
+from ..rewriting import Remarks, layer_of, rewrite
 from .dead_code import erase_dead
+from .flattened_weights import PermuteRows
 from .rebuild import rebuilt
 from .transposition import (
     RULES,
@@ -47,7 +46,8 @@ from .transposition import (
 class ConvertLayoutPass(ModulePass):
     """Gives every operation that carries a layout the one asked for; inputs and outputs of the function keep theirs.
 
-    Constants that take part are transposed themselves, weights do not depend on the layout. Each rewritten operation leaves
+    Constants that take part are transposed themselves; weights do not depend on the layout, but those of a matrix product
+    behind a flattened feature map, whose rows take the new order. Each rewritten operation leaves
     an applied remark, each transpose that is made an analysis remark.
     """
 
@@ -61,6 +61,7 @@ class ConvertLayoutPass(ModulePass):
         for function in [f for f in op.ops if isinstance(f, FuncOp) and not f.is_declaration]:
             block = function.body.block
             _Converter(block, nn.Layout(self.to.lower()), remarks).convert()
+        rewrite(op, PermuteRows(remarks), erase_dead=False)
         remarks.flush()
 
 
@@ -294,10 +295,7 @@ class _Converter:
         return transpose.result
 
     def _constant(self, value: SSAValue, perm: Perm) -> SSAValue:
-        try:
-            made = permute_constant(value, perm)
-        except WeightError as e:
-            raise op_error(cast(Operation, value.owner), str(e)) from None
+        made = permute_constant(value, perm)
         for op in made:
             self._insert(op)
         return made[-1].results[0]

@@ -10,7 +10,6 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ...rewriting import Remarks
-from ...weights import WeightError
 
 Rule = Callable[[Any, PatternRewriter, Remarks], None]
 """Looks at one operation, and rewrites it or leaves it. A rule makes the module smaller or simpler, never the reverse: rules
@@ -67,9 +66,6 @@ class Canonicalization(RewritePattern):
         if (rules := self._rules.get(kind)) is None:
             rules = self._rules[kind] = rules_of(kind)
         for each in rules:
-            try:
-                each(op, rewriter, self._remarks)
-            except WeightError as e:  # rules read constants before they change anything
-                self._remarks.missed(op, "readable", str(e))
+            each(op, rewriter, self._remarks)
             if rewriter.has_done_action:
                 return

@@ -131,3 +131,34 @@ func.func @untouched(%x: tensor<1x2x3x3xf32>) -> tensor<1x3x2x3xf32> {
   %y = nn.matmul %r, %k : (tensor<1x3x2x3xf32>, tensor<3x3xf32>) -> tensor<1x3x2x3xf32>
   func.return %y : tensor<1x3x2x3xf32>
 }
+
+// -----
+
+// A feature map is flattened in the new order, and the rows of the weights behind take it.
+// CHECK-LABEL: @flatten
+// CHECK-NOT:   nn.transpose
+// CHECK:       [[W:%.*]] = nn.constant dense<{{\[\[}}0.000000e+00], [2.000000e+00], [4.000000e+00], [1.000000e+00], [3.000000e+00], [5.000000e+00]]> : tensor<6x1xf32>
+// CHECK-NEXT:  [[F:%.*]] = nn.reshape %{{.*}} to [0, 6] : (tensor<?x2x1x3xf32>) -> tensor<?x6xf32>
+// CHECK-NEXT:  nn.matmul [[F]], [[W]]
+// REMARK:      [convert-layout applied rows] "y": the transpose of m is in the order of the rows now
+func.func @flatten(%x: tensor<?x2x1x3xf32>) -> tensor<?x1xf32> {
+  %w = nn.constant dense<[[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]]> : tensor<6x1xf32>
+  %t = nn.transpose %x perm [0, 2, 3, 1] : (tensor<?x2x1x3xf32>) -> tensor<?x1x3x2xf32>
+  %m = nn.max_pool %t kernel [1, 1] layout nhwc : tensor<?x1x3x2xf32>
+  %f = nn.flatten %m : (tensor<?x1x3x2xf32>) -> tensor<?x6xf32>
+  %y = nn.matmul %f, %w : (tensor<?x6xf32>, tensor<6x1xf32>) -> tensor<?x1xf32>
+  func.return %y : tensor<?x1xf32>
+}
+
+// -----
+
+// Weights that are computed cannot be reordered; nor can a flattened value that has another use.
+// CHECK-LABEL: @flatten_refused
+// CHECK-COUNT-2: nn.transpose
+// CHECK-NOT:     nn.transpose
+func.func @flatten_refused(%x: tensor<1x1x3x2xf32>, %w: tensor<6x1xf32>) -> (tensor<1x1xf32>, tensor<1x6xf32>) {
+  %m = nn.max_pool %x kernel [1, 1] layout nhwc : tensor<1x1x3x2xf32>
+  %f = nn.flatten %m : (tensor<1x1x3x2xf32>) -> tensor<1x6xf32>
+  %y = nn.matmul %f, %w : (tensor<1x6xf32>, tensor<6x1xf32>) -> tensor<1x1xf32>
+  func.return %y, %f : tensor<1x1xf32>, tensor<1x6xf32>
+}
