@@ -8,7 +8,7 @@ the conditions, copies shared constants, refuses results that are not finite, ke
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from inspect import getattr_static
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_type_hints
@@ -83,35 +83,41 @@ class Remarks:
     def __init__(self, ctx: Context, pass_name: str):
         self.session: Session = session_of(ctx)
         self.pass_name = pass_name
-        self._rows: dict[tuple[int, str], Remark] = {}
-        self._ops: dict[int, Operation] = {}
+        self._rows: dict[Operation, dict[str, Remark]] = {}
 
     def missed(self, op: Operation, rule: str, reason: str) -> None:
         """The first reason given for an operation and rule stays."""
         self._add("missed", op, rule, reason)
 
     def applied(self, op: Operation, rule: str, reason: str) -> None:
-        for key in [key for key in self._rows if key[0] == id(op)]:
-            del self._rows[key]
+        self.forget(op)
         self._add("applied", op, rule, reason)
+
+    def forget(self, op: Operation) -> None:
+        """Take back what was said of an operation: another fusion has taken it in."""
+        self._rows.pop(op, None)
 
     def note(self, op: Operation, rule: str, reason: str) -> None:
         """A fact that is neither done nor missed."""
         self._add("analysis", op, rule, reason)
 
     def has(self, op: Operation) -> bool:
-        return any(key[0] == id(op) for key in self._rows)
+        return op in self._rows
+
+    def of(self, op: Operation) -> list[Remark]:
+        """What was said of an operation so far."""
+        return list(self._rows.get(op, {}).values())
 
     def _add(self, kind: RemarkKind, op: Operation, rule: str, reason: str) -> None:
-        self._ops[id(op)] = op  # keeps the id from being used again
         row = Remark(kind, self.pass_name, rule, layer_of(op), op.name, reason, describe(op.location))
-        self._rows.setdefault((id(op), rule), row)
+        self._rows.setdefault(op, {}).setdefault(rule, row)
 
     def flush(self) -> None:
         """Tell the session. What was missed on an operation that is gone by now was not missed."""
-        for (op, _), remark in self._rows.items():
-            if remark.kind != "missed" or self._ops[op].parent is not None:
-                self.session.remark(remark)
+        for op, rows in self._rows.items():
+            for remark in rows.values():
+                if remark.kind != "missed" or op.parent is not None:
+                    self.session.remark(remark)
         self._rows.clear()
 
 
@@ -181,6 +187,17 @@ class Folded(NamedTuple):
     values: Array
 
 
+class Refusal(NamedTuple):
+    """Why a fusion is not wanted, whatever its conditions say: the rule's name and the reason."""
+
+    rule: str
+    reason: str
+
+
+Guard = Callable[[Sequence[Operation]], Refusal | None]
+"""Asked with the matched operations before any condition: how a pass lets its user choose what is fused."""
+
+
 class FusionPattern(RewritePattern, Generic[M]):
     """A fusion of the operations in a match (a dataclass of operations, the root last to compute).
 
@@ -196,8 +213,9 @@ class FusionPattern(RewritePattern, Generic[M]):
         if (match_class := _match_class(cls)) is not None:
             _check_paths(cls, match_class)
 
-    def __init__(self, remarks: Remarks):
+    def __init__(self, remarks: Remarks, guards: Sequence[Guard] = ()):
         self.remarks = remarks
+        self.guards = guards
 
     @abstractmethod
     def match(self, op: Operation) -> M | None:
@@ -214,13 +232,17 @@ class FusionPattern(RewritePattern, Generic[M]):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         if (match := self.match(op)) is None:
             return
-        parts = _operations(match)
+        parts = matched_operations(match)
         if (skipped := next((p for p in parts if layer_of(p) in self.remarks.session.skip_fusion), None)) is not None:
             self.remarks.missed(op, "skip-fusion", f"{layer_of(skipped)} is on the list of --skip-fusion")
             return
         if len({p.parent_block() for p in parts}) > 1:
             self.remarks.missed(op, "one-region", "its operations stand in different regions")
             return
+        for guard in self.guards:
+            if (refusal := guard(parts)) is not None:
+                self.remarks.missed(op, *refusal)
+                return
         for each in self.conditions:
             if (reason := each.holds(self, match)) is not None:
                 self.remarks.missed(op, each.name, reason)
@@ -235,8 +257,12 @@ class FusionPattern(RewritePattern, Generic[M]):
         built = self.rewrite(match, [c.result for c in made])
         for each in built:
             each.location = location
-        self.remarks.applied(op, self.name, f"fused into {layer_of(built[-1])}")
+        self.remarks.applied(op, self.name, self.outcome(built[-1]))
         rewriter.replace(op, [*made, *built], [*built[-1].results])
+
+    def outcome(self, built: Operation) -> str:
+        """What the remark says of the operation that gives the result."""
+        return f"fused into {layer_of(built)}"
 
     @staticmethod
     def values(value: SSAValue | None) -> Array | None:
@@ -245,13 +271,17 @@ class FusionPattern(RewritePattern, Generic[M]):
         return None if constant is None else constant.array.astype(np.float64)
 
 
-def _operations(match: object) -> list[Operation]:
-    """The matched operations, in the order of the dataclass's fields; tuples of operations are taken apart."""
-    parts: list[Operation] = []
-    for part in vars(match).values():
-        group = cast("Iterable[object]", part) if isinstance(part, list | tuple) else (part,)
-        parts.extend(p for p in group if isinstance(p, Operation))
-    return parts
+def matched_operations(match: object) -> list[Operation]:
+    """The matched operations, in the order of the dataclass's fields; lists and tuples are taken apart."""
+    return list(_flat_operations(vars(match).values()))
+
+
+def _flat_operations(parts: Iterable[object]) -> Iterator[Operation]:
+    for part in parts:
+        if isinstance(part, Operation):
+            yield part
+        elif isinstance(part, list | tuple):
+            yield from _flat_operations(cast("Iterable[object]", part))
 
 
 def _match_class(cls: type) -> type | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xdsl.context import Context
@@ -12,13 +13,19 @@ from xdsl.ir import OpResult, SSAValue
 from xdsl.passes import ModulePass
 
 from ...dialects.nn import NNOp, constant_of
-from ...rewriting import FusionPattern, Remarks, erase_dead_constants, layer_of, nn_ops, rewrite
+from ...rewriting import FusionPattern, Guard, Remarks, erase_dead_constants, layer_of, nn_ops, rewrite
+from .selection import FusionOptions
 
 
-class FusionPass(ModulePass, ABC):
+@dataclass(frozen=True)
+class FusionPass(FusionOptions, ModulePass, ABC):
     """A pass made of fusion patterns. What it removes but had to leave gets a remark, matched or not."""
 
     PATTERNS: ClassVar[tuple[type[FusionPattern[Any]], ...]]
+
+    def patterns(self, module: ModuleOp, remarks: Remarks, guards: Sequence[Guard]) -> list[FusionPattern[Any]]:
+        """The patterns for one module. Overridden where options of the pass decide how they match."""
+        return [pattern(remarks, guards) for pattern in self.PATTERNS]
 
     @abstractmethod
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
@@ -31,7 +38,9 @@ class FusionPass(ModulePass, ABC):
 def run_fusions(ctx: Context, module: ModuleOp, passes: Sequence[FusionPass]) -> None:
     """Apply the patterns of several passes together, so that each sees what the others make; then each reports."""
     remarks = [Remarks(ctx, each.name) for each in passes]
-    patterns = [pattern(r) for each, r in zip(passes, remarks, strict=True) for pattern in each.PATTERNS]
+    patterns: list[FusionPattern[Any]] = []
+    for each, r in zip(passes, remarks, strict=True):
+        patterns += each.patterns(module, r, each.guards(module, r.session))
     rewrite(module, *patterns)
     erase_dead_constants(module)
     for each, r in zip(passes, remarks, strict=True):

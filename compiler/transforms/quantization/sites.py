@@ -50,7 +50,7 @@ class Site:
 def sites(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> list[Site]:
     """Every operation of these kinds in the graph, in program order, those inside fused regions included."""
     wanted = tuple(kinds)
-    half = _has_half_precision(module)
+    half = has_half_precision(module)
     found: list[Site] = []
     for op in main_function(module).body.block.ops:
         if isinstance(op, FusedOp):
@@ -60,7 +60,8 @@ def sites(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> list[Site]:
     return found
 
 
-def _has_half_precision(module: ModuleOp) -> bool:
+def has_half_precision(module: ModuleOp) -> bool:
+    """Whether the module computes or holds float16 or bfloat16 values."""
     values = (
         v for op in module.walk() for v in op.results if isinstance(op, NNOp | FusedOp) or op.name == "nn.constant"
     )

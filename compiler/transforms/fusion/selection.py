@@ -1,0 +1,76 @@
+"""Which layers a fusion pass may touch: the options `skip-types` and `only-quantizable`.
+
+Folding is exact and does not ask whether a layer can be quantized; AMCT does, and `only-quantizable=true` gives its rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from ...dialects.nn import OriginAttr
+from ...rewriting import Guard, Refusal, layer_of
+from ...session import Session
+from ..quantization.legality import first_broken
+from ..quantization.profiles import profile_named
+from ..quantization.sites import Site, has_half_precision
+from .computing import COMPUTING
+
+
+@dataclass(frozen=True)
+class FusionOptions:
+    """What every fusion pass can be told."""
+
+    skip_types: tuple[str, ...] = ()
+    """Operator types that no fusion touches, as the source calls them (`Conv`, `MatMul`) or as `nn` does (`conv`)."""
+    only_quantizable: bool = False
+    """Fuse only around convolutions and matrix products that the profile's rules allow to quantize (AMCT)."""
+
+    def guards(self, module: ModuleOp, session: Session) -> list[Guard]:
+        """The options as questions to a match."""
+        guards: list[Guard] = []
+        if self.skip_types:
+            guards.append(_skip_types(self.skip_types))
+        if self.only_quantizable:
+            guards.append(_only_quantizable(module, session.profile))
+        return guards
+
+
+def _skip_types(types: Collection[str]) -> Guard:
+    def refuse(parts: Sequence[Operation]) -> Refusal | None:
+        for op in parts:
+            for name in _type_names(op):
+                if name in types:
+                    return Refusal(
+                        "skip-types", f"{layer_of(op)} is of type {name}, which is on the list of skip-types"
+                    )
+        return None
+
+    return refuse
+
+
+def _type_names(op: Operation) -> list[str]:
+    origin = op.properties.get("origin")
+    source = [origin.op_type.data] if isinstance(origin, OriginAttr) else []
+    return [*source, op.name, op.name.removeprefix("nn.")]
+
+
+def _only_quantizable(module: ModuleOp, profile_name: str) -> Guard:
+    rows = profile_named(profile_name).rows
+    half_precision = has_half_precision(module)
+
+    def refuse(parts: Sequence[Operation]) -> Refusal | None:
+        for op in parts:
+            if not isinstance(op, COMPUTING):
+                continue
+            if (row := rows.get(type(op))) is None:
+                return Refusal("only-quantizable", f"profile {profile_name} does not quantize {op.name} {layer_of(op)}")
+            if (broken := first_broken(Site(op, op, half_precision), row.rules)) is not None:
+                rule, reason = broken
+                return Refusal("only-quantizable", f"{layer_of(op)} cannot be quantized ({rule.name}): {reason}")
+        return None
+
+    return refuse
