@@ -142,7 +142,8 @@ class _Importer:
 
     def _nodes(self, graph: GraphProto, env: MutableMapping[str, Binding]) -> None:
         """Import the nodes that outputs depend on, in order; `env` holds what is defined, and takes what they define."""
-        self.declarations.update({v.name: v.type for v in [*graph.value_info, *graph.output]})
+        typed = (v for v in [*graph.value_info, *graph.output] if v.type.WhichOneof("value"))
+        self.declarations.update({v.name: v.type for v in typed})
         layers = sorted_layers(graph, self.namer, env)
         live = live_layers(layers, [o.name for o in graph.output])
         self.counts["unused"] += len(layers) - len(live)

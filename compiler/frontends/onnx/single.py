@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
-from onnx import ModelProto, TypeProto, ValueInfoProto, helper, numpy_helper, shape_inference
+from onnx import ModelProto, TypeProto, ValueInfoProto, helper, inliner, numpy_helper, shape_inference
 
 from ...dialects.nn.shapes import element_of, known, shape_of
 from ...dtypes import numpy_dtype
-from .node import Binding, Constant, Node
+from .node import Binding, Constant, Node, schema_of
 from .tensors import Array, code_of
 
 _VALUES_LIMIT = 1024
@@ -46,11 +46,26 @@ def _inputs(node: Node) -> dict[str, Binding]:
 
 
 def inferred_types(node: Node) -> dict[int, TypeProto]:
-    """The types of a node's outputs by index, as far as onnx's shape inference finds them."""
+    """The types of a node's outputs by index, as far as onnx's shape inference finds them.
+
+    An operator that has no inference of its own but is defined as a function (GroupNormalization) is taken apart for it.
+    """
     model = _model(node)
     for name, binding in _inputs(node).items():
         if isinstance(binding, Constant) and binding.array.size <= _VALUES_LIMIT:
-            model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(binding.array), name))
+            model.graph.initializer.append(numpy_helper.from_array(np.asarray(binding.array, order="C"), name))
+    found = _inferred(model)
+    if len(found) == len(node.outputs) or schema_of(node.layer.domain, node.op_type, node.version) is None:
+        return found
+    function = [(node.layer.domain, node.op_type)]
+    try:
+        inlined = inliner.inline_selected_functions(model, function, inline_schema_functions=True)
+    except (RuntimeError, ValueError):
+        return found
+    return {**_inferred(inlined), **found}
+
+
+def _inferred(model: ModelProto) -> dict[int, TypeProto]:
     try:
         outputs = shape_inference.infer_shapes(model, data_prop=True).graph.output
     except (shape_inference.InferenceError, RuntimeError, ValueError):

@@ -53,7 +53,7 @@ def load(path: Path) -> Source:
 def _mapped(path: Path) -> Array:
     where = str(path)
     if path.is_dir():
-        raise CompileError("is a directory", where=where, hint="name the .onnx file inside it")
+        raise CompileError("is a folder, not a model file", where=where, hint="name the .onnx file inside it")
     try:
         if path.stat().st_size == 0:
             raise CompileError("is empty", where=where)

@@ -45,7 +45,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 def test_directory(tmp_path: Path) -> None:
     error = error_of(tmp_path)
-    assert error.message == "is a directory"
+    assert error.message == "is a folder, not a model file"
     assert "inside it" in error.hint
 
 
@@ -363,3 +363,36 @@ def test_loops(build: Build, refused: Callable[[ModelProto], str], op_type: str)
     node = helper.make_node(op_type, ["x"], ["y"], "loop", **attributes)
     text = refused(build([node], [("x", [1])], ["y"]))
     assert text.startswith(f"model.onnx: node 'loop': error: {op_type} runs subgraphs: control flow is not supported")
+
+
+# Anything
+
+
+def test_damage(build: Build, tmp_path: Path) -> None:
+    """Random changes to a file give a located error or a module, whatever they hit: never another exception."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], "conv", strides=[2, 2], auto_pad="SAME_UPPER"),
+        helper.make_node("Shape", ["c"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Concat", ["n", "rest"], ["to"], axis=0),
+        helper.make_node("Reshape", ["c", "to"], ["r"]),
+        helper.make_node("Gemm", ["r", "v", "b"], ["g"], "fc", alpha=0.5, transB=1),
+        helper.make_node("TopK", ["g", "k"], ["y", "i"], "top"),
+    ]
+    weights = {
+        "w": np.ones((4, 3, 3, 3), np.float32),
+        "b": np.ones(4, np.float32),
+        "zero": np.zeros(1, np.int64),
+        "rest": np.array([-1], np.int64),
+        "v": np.ones((4, 64), np.float32),
+        "k": np.array([2], np.int64),
+    }
+    data = build(nodes, [("x", ["n", 3, 8, 8])], ["y", "i"], weights).SerializeToString()
+    path = tmp_path / "model.onnx"
+    assert "nn.opaque" in outcome(path, data)
+    for _ in range(600):
+        damaged = bytearray(data)
+        for at in rng.integers(0, len(data), rng.integers(1, 4)):
+            damaged[at] = rng.integers(0, 256)
+        outcome(path, bytes(damaged))
