@@ -26,6 +26,8 @@ from xdsl.ir import Attribute, TypeAttribute
 if TYPE_CHECKING:
     import numpy as np
 
+    Array = np.ndarray[Any, np.dtype[Any]]
+
 Tensor = TensorType[Attribute]
 """A ranked tensor of any element type; the only value type of `nn` and `ascend`."""
 
@@ -93,6 +95,13 @@ def dtype_named(name: str) -> np.dtype[Any]:
 def element_type(dtype: np.dtype[Any]) -> TypeAttribute:
     """The MLIR element type of a numpy dtype. Raises ValueError for a dtype outside the table, or of foreign byte order."""
     return _row(dtype).mlir
+
+
+def as_stored(array: Array) -> Array:
+    """The array whose bytes stand in text and files: a signed number narrower than a byte fills it with its sign."""
+    import numpy as np
+
+    return array.astype(np.int8) if array.dtype.name == "int4" else array
 
 
 def safetensors_name(dtype: np.dtype[Any]) -> str:

@@ -14,7 +14,7 @@ from math import prod
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
-from .dtypes import dtype_of_safetensors, safetensors_name
+from .dtypes import as_stored, dtype_of_safetensors, safetensors_name
 from .files import replacing
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
     text += b" " * (-(8 + len(text)) % _ALIGN)
     stream.write(len(text).to_bytes(8, "little") + text)
     for _, array in ordered:
-        stream.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        stream.write(np.ascontiguousarray(as_stored(array)).reshape(-1).view(np.uint8).data)
 
 
 def side_file_of(module_path: str | os.PathLike[str]) -> Path:

@@ -13,7 +13,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from ...dtypes import Tensor, numpy_dtype
+from ...dtypes import Tensor, as_stored, numpy_dtype
 from ...text import ModulePrinter, parse_text
 from ...weights import Weight, WeightError, separate_key, side_file_of
 
@@ -108,7 +108,7 @@ def print_reference(printer: Printer, weight: Weight, array: Callable[[], Array]
 
 def hex_text(array: Array) -> str:
     """The bytes of an array (little-endian), quoted."""
-    return f'"0x{array.tobytes().hex().upper()}"'
+    return f'"0x{as_stored(array).tobytes().hex().upper()}"'
 
 
 def parse_bytes(parser: AttrParser, type_: Tensor) -> Array:

@@ -15,7 +15,7 @@ from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ...diagnostics import op_error
-from ...dtypes import Tensor, element_type, has_numpy_dtype, numpy_dtype
+from ...dtypes import Tensor, as_stored, element_type, has_numpy_dtype, numpy_dtype
 from ...text import Dense, print_dense
 from ...weights import Weight, WeightError
 from .arrays import External, ExternalAttr
@@ -57,7 +57,7 @@ class ConstantOp(IRDLOperation):
         type_ = cast(Tensor, TensorType(element_type(array.dtype), array.shape))
         value: Dense | ExternalAttr
         if 0 < array.size <= INLINE_ELEMENTS:
-            value = DenseIntOrFPElementsAttr(cast(Any, type_), BytesAttr(array.tobytes()))
+            value = DenseIntOrFPElementsAttr(cast(Any, type_), BytesAttr(as_stored(array).tobytes()))
         else:
             value = ExternalAttr(External(Weight(key, array=array), type_))
         op = ConstantOp(value)
