@@ -53,10 +53,11 @@ def report_unmatched(module: ModuleOp, remarks: Remarks, *kinds: type[NNOp]) -> 
     for op in nn_ops(module, *kinds):
         computed = [v for v in op.operands if constant_of(v) is None]
         if len(computed) == 1 and not remarks.has(op):
-            remarks.missed(op, "no-producer", f"its input comes from {_producer(computed[0])}, which holds no weights")
+            remarks.missed(op, "no-producer", f"its input comes from {producer(computed[0])}, which holds no weights")
 
 
-def _producer(value: SSAValue) -> str:
+def producer(value: SSAValue) -> str:
+    """What gives a value, in words."""
     if not isinstance(value, OpResult):
         return "a graph input"
     return f"'{value.op.name}' {layer_of(value.op)}"
