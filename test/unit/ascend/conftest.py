@@ -212,6 +212,12 @@ def bias_add(op: Operation, arrays: Sequence[Array]) -> Array:
     return x + bias if text(op, "data_format") == "NHWC" else x + bias.reshape(-1, *[1] * (x.ndim - 2))
 
 
+def softmax(op: Operation, arrays: Sequence[Array]) -> Array:
+    (axis,) = numbers(op, "axes")
+    powers = np.exp(arrays[0] - arrays[0].max(axis=axis, keepdims=True))
+    return powers / powers.sum(axis=axis, keepdims=True)
+
+
 REFERENCE: dict[str, Callable[[Operation, Sequence[Array]], Array]] = {
     "nn.constant": lambda op, _: nn.array_of(op.results[0]),
     "ascend.AscendQuant": quant,
@@ -231,6 +237,7 @@ REFERENCE: dict[str, Callable[[Operation, Sequence[Array]], Array]] = {
     "ascend.Squeeze": lambda op, a: np.squeeze(a[0], tuple(numbers(op, "axis"))),
     "ascend.Flatten": lambda op, a: a[0].reshape(int(np.prod(a[0].shape[: integer(op, "axis")])), -1),
     "ascend.Reshape": lambda op, a: a[0].reshape(a[1]),
+    "ascend.SoftmaxV2": softmax,
     "ascend.ReduceMean": lambda op, a: a[0].mean(axis=tuple(a[1]), keepdims=flag(op, "keep_dims"), dtype=np.float32),
 }
 

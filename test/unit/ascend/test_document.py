@@ -1,0 +1,88 @@
+"""docs/ascend.md holds the operations as they are; its tables are written from their classes:
+
+AMCT_UPDATE=1 python -m pytest test/unit/ascend/test_document.py
+"""
+
+import os
+from pathlib import Path
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, i1
+from xdsl.irdl import OptOperandDef, VarOperandDef, VarResultDef
+
+from compiler.dialects.ascend import OPERATIONS, AscendOp, CubeOp
+from compiler.dialects.nn.attributes import f32_text
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "ascend.md"
+BEGIN, END = "<!-- begin {} (generated) -->", "<!-- end {} -->"
+
+
+def default(attribute) -> str:
+    match attribute:
+        case None:
+            return "!"
+        case IntegerAttr(type=t) if t == i1:
+            return f"={'true' if attribute.value.data else 'false'}"
+        case IntegerAttr():
+            return f"={attribute.value.data}"
+        case FloatAttr():
+            return f"={f32_text(attribute.value.data)}"
+        case StringAttr():
+            return f'="{attribute.data}"'
+        case DenseArrayBase():
+            return f"=[{', '.join(map(str, attribute.get_values()))}]"
+    raise TypeError(attribute)
+
+
+def mark(definition) -> str:
+    return {OptOperandDef: "?", VarOperandDef: "[]", VarResultDef: "[]"}.get(type(definition), "")
+
+
+def types(op: type[AscendOp]) -> str:
+    sets = {name: " ".join(map(str, each)) for name, each in op.TYPES.items()}
+    if issubclass(op, CubeOp):
+        sets["rows"] = ", ".join(f"{x} → {'/'.join(map(str, row.y))}" for x, row in op.ROWS.items())
+    if len(set(sets.values())) == 1 and len(sets) > 1:
+        return next(iter(sets.values()))
+    return "; ".join(f"{name}: {each}" if len(sets) > 1 else each for name, each in sets.items())
+
+
+def operations() -> str:
+    lines = ["| operation | operands → results | attributes (`!` required) | element types |", "|---|---|---|---|"]
+    for op in OPERATIONS:
+        definition = op.get_irdl_definition()
+        operands = ", ".join(f"{name}{mark(each)}" for name, each in definition.operands)
+        results = ", ".join(f"{name}{mark(each)}" for name, each in definition.results)
+        properties = {name: each for name, each in definition.properties.items() if name != "origin"}
+        attributes = ", ".join(f"`{name}{default(each.default_value)}`" for name, each in properties.items())
+        name = op.name.removeprefix("ascend.") + (" \\*" if op.DEVIATION else "")
+        lines.append(f"| {name} | {operands} → {results} | {attributes} | {types(op)} |")
+    return "\n".join(lines)
+
+
+def deviations() -> str:
+    rows = [f"| {op.name.removeprefix('ascend.')} | {op.DEVIATION} |" for op in OPERATIONS if op.DEVIATION]
+    return "\n".join(["| operation | here, other than in the header |", "|---|---|", *rows])
+
+
+def with_part(text: str, name: str, content: str) -> str:
+    begin, end = BEGIN.format(name), END.format(name)
+    head, _, rest = text.partition(begin)
+    _, found, tail = rest.partition(end)
+    assert found, f"docs/ascend.md has no part '{name}'"
+    return f"{head}{begin}\n{content}\n{end}{tail}"
+
+
+def test_document_is_current():
+    written = DOCUMENT.read_text("utf-8")
+    text = with_part(with_part(written, "operations", operations()), "deviations", deviations())
+    if os.environ.get("AMCT_UPDATE"):
+        DOCUMENT.write_text(text, "utf-8")
+    assert DOCUMENT.read_text("utf-8") == text, "run the tests of this file with AMCT_UPDATE=1"
+
+
+def test_every_operation_can_be_run():
+    """An operation without a kernel would fail only when a model uses it."""
+    from compiler.runtime.kernels.ascend_float import MEANINGS
+    from compiler.runtime.kernels.ascend_integer import QUANTIZATION_KERNELS
+
+    assert set(OPERATIONS) == set(MEANINGS) | set(QUANTIZATION_KERNELS)
