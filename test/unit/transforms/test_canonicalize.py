@@ -1,15 +1,20 @@
 """Canonicalization changes no number, ends, and leaves nothing to do."""
 
+from collections.abc import Callable
+from math import prod
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from compiler.dialects import nn
-from compiler.runtime.executor import run
+from compiler.dialects.nn.shapes import DYNAMIC, shape_of
+from compiler.runtime.executor import compile_block, run
 from compiler.text import module_text
 
 
@@ -71,29 +76,138 @@ def test_neutral_numbers_keep_every_bit(equivalence, kind: str, number: str, lef
     np.testing.assert_array_equal(after, before)
 
 
-def chain(length: int, step) -> ModuleOp:
-    block = Block(arg_types=[TensorType(f32, (2, 3))])
+def module_of(shape: tuple[int, ...], *steps: Callable[[SSAValue], nn.NNOp]) -> ModuleOp:
+    """A function of one float32 argument, each step on the result of the one before; constants stand in front."""
+    block = Block(arg_types=[TensorType(f32, shape)])
     value: SSAValue = block.args[0]
-    for i in range(length):
-        op = step(i, value)
+    for step in steps:
+        op = step(value)
+        block.add_ops([o for v in op.operands if isinstance(o := v.owner, nn.ConstantOp) and o.parent is None])
         block.add_op(op)
-        value = op.result
+        value = op.results[0]
     block.add_op(ReturnOp(value))
     return ModuleOp([FuncOp("main", ([block.args[0].type], [value.type]), Region(block))])
 
 
+def integers(seed: int, *shape: int) -> np.ndarray:
+    """Small integers: sums of products are exact in any order."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    pads=st.lists(st.integers(0, 2), min_size=4, max_size=4),
+    own=st.lists(st.integers(0, 1), min_size=4, max_size=4),
+    kind=st.sampled_from([nn.ConvOp, nn.MaxPoolOp, nn.AveragePoolOp]),
+    count=st.booleans(),
+    stride=st.integers(1, 2),
+    last=st.booleans(),
+    value=st.sampled_from([0.0, -np.inf]),
+)
+def test_pads(equivalence, pads, own, kind, count: bool, stride: int, last: bool, value: float) -> None:
+    """A pad of space in front of each window; a quarter per element is exact, too."""
+    layout = "nhwc" if last else "nchw"
+    full = [*[0] * (1 + (not last)), *pads[:2], *[0] * (1 + last), *[0] * (not last), *pads[2:], *[0] * last]
+    properties = {"pads": own, "strides": [stride, stride], "layout": layout}
+
+    def window(x: SSAValue) -> nn.NNOp:
+        if kind is nn.ConvOp:
+            return nn.ConvOp.make(x, nn.ConstantOp.of(integers(1, 2, 3, 2, 2), "w").result, **properties)
+        flags = {"count_include_pad": count} if kind is nn.AveragePoolOp else {}
+        return kind.make(x, kernel=[2, 2], **properties, **flags)
+
+    shape = (1, 5, 4, 3) if last else (1, 3, 5, 4)
+    module = module_of(shape, lambda x: nn.PadOp.make(x, pads=full, value=value), window)
+    after = equivalence.after(module, "canonicalize")
+    equivalence.assert_equivalent(module, after, {"arg0": integers(0, *shape)})
+    merged = not any(isinstance(op, nn.PadOp) for op in after.walk())
+    below_kernel = all(a + b < 2 for a, b in zip(pads, own, strict=True))
+    expected = {
+        nn.ConvOp: value == 0,
+        nn.MaxPoolOp: value != 0 and below_kernel,
+        nn.AveragePoolOp: value == 0 and below_kernel and (count or not any(own)),
+    }
+    assert merged == (not any(pads) or expected[kind])
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    block=st.lists(st.integers(1, 3), min_size=1, max_size=2),
+    begins=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    own=st.lists(st.integers(0, 1), min_size=4, max_size=4),
+    crops=st.lists(st.integers(0, 2), min_size=4, max_size=4),
+    dilation=st.integers(1, 2),
+    groups=st.sampled_from([1, 2]),
+)
+def test_dilation(equivalence, block, begins, own, crops, dilation: int, groups: int) -> None:
+    n, size = len(block), 7
+    ends = [-(size + p) % b for p, b in zip(begins, block, strict=False)]
+    pads, crops = [*begins[:n], *ends], [*crops[:n], *crops[2 : 2 + n]]
+    weight = nn.ConstantOp.of(integers(1, 4, 2 // groups, 2, 2), "w").result
+    steps = (
+        lambda x: nn.SpaceToBatchOp.make(x, block=block, pads=pads),
+        lambda x: nn.ConvOp.make(x, weight, pads=own, dilations=[dilation, dilation], groups=groups),
+        lambda x: nn.BatchToSpaceOp.make(x, block=block, crops=crops),
+    )
+    try:
+        module = module_of((2, 2, size, size), *steps)
+    except VerifyException:
+        reject()  # crops or windows larger than what is there
+    after = equivalence.after(module, "canonicalize")
+    equivalence.assert_equivalent(module, after, {"arg0": integers(0, 2, 2, size, size)})
+    n_own = [own[side + i] for side in (0, 2) for i in range(n)]
+    formed = all(p + b * q >= c for p, b, q, c in zip(pads, [*block, *block], n_own, crops, strict=True))
+    assert any(isinstance(op, nn.BatchToSpaceOp) for op in after.walk()) != formed
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_reshapes_of_unknown_sizes(equivalence, data: st.DataObject) -> None:
+    """Chains on `?x3x?x4`; the sizes of each step are those that it has at run time, or unknown."""
+    x = np.arange(2 * 3 * 5 * 4, dtype=np.float32).reshape(2, 3, 5, 4)
+    actual = x.shape
+    block = Block(arg_types=[TensorType(f32, (DYNAMIC, 3, DYNAMIC, 4))])
+    value: SSAValue = block.args[0]
+    for _ in range(data.draw(st.integers(2, 5))):
+        rank = len(actual)
+        match data.draw(st.sampled_from(["unsqueeze", "squeeze", "flatten", "reshape", "transpose"])):
+            case "unsqueeze":
+                op = nn.UnsqueezeOp.make(value, axes=[data.draw(st.integers(0, rank))])
+            case "squeeze":
+                op = nn.SqueezeOp.make(value, axes=[i for i, d in enumerate(shape_of(value)) if d == 1])
+            case "flatten":
+                op = nn.FlattenOp.make(value, axis=data.draw(st.integers(0, rank)))
+            case "transpose":
+                op = nn.TransposeOp.make(value, perm=data.draw(st.permutations(range(rank))))
+            case _:
+                kept = data.draw(st.integers(0, rank))
+                rest = prod(actual[kept:])
+                front = data.draw(st.sampled_from([d for d in (1, 3, 4, 5) if rest % d == 0]))
+                op = nn.ReshapeOp.make(value, to=[*[0] * kept, *data.draw(st.permutations([front, -1]))])
+        block.add_op(op)
+        value = op.result
+        actual = compile_block(block, [value]).run([x])[0].shape
+    block.add_op(ReturnOp(value))
+    module = ModuleOp([FuncOp("main", ([block.args[0].type], [value.type]), Region(block))])
+    equivalence.assert_equivalent(module, equivalence.after(module, "canonicalize"), {"arg0": x})
+
+
 def test_long_chains_collapse(equivalence) -> None:
     """A thousand pairs of transposes and negations are nothing; no depth of recursion, no round per pair."""
-    transposes = chain(1000, lambda i, v: nn.TransposeOp.make(v, perm=[1, 0]))
+
+    def transpose(value: SSAValue) -> nn.NNOp:
+        return nn.TransposeOp.make(value, perm=[1, 0])
+
+    transposes = module_of((2, 3), *[transpose] * 1000)
     assert len(list(equivalence.after(transposes, "canonicalize").walk())) == 3
-    negations = chain(1000, lambda i, v: nn.NegOp.make(v))
+    negations = module_of((2, 3), *[nn.NegOp.make] * 1000)
     assert len(list(equivalence.after(negations, "canonicalize").walk())) == 3
-    across = chain(1002, lambda i, v: nn.SigmoidOp.make(v) if 0 < i < 1001 else nn.TransposeOp.make(v, perm=[1, 0]))
+    across = module_of((2, 3), transpose, *[nn.SigmoidOp.make] * 1000, transpose)
     assert not any(isinstance(op, nn.TransposeOp) for op in equivalence.after(across, "canonicalize").walk())
 
 
 def test_dead_values_that_use_each_other_twice(equivalence) -> None:
-    module = chain(1000, lambda i, v: nn.AddOp.make(v, v))
+    module = module_of((2, 3), *[lambda v: nn.AddOp.make(v, v)] * 1000)
     function = next(op for op in module.ops if isinstance(op, FuncOp))
     block = function.body.block
     block.last_op.operands[0] = block.args[0]
