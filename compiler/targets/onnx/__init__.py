@@ -22,7 +22,8 @@ from ...session import Session
 from .. import Target
 from . import blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
 from .file import INLINE, external_file, packed, write_model
-from .graph import Graph, Initializer, flat, source, value_info, write_operation
+from .graph import Graph, Initializer, flat, source, value_info
+from .layer import write_operation
 from .schema import OPSETS
 
 FAMILIES = (blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape)
@@ -97,7 +98,7 @@ def _graph(function: FuncOp, opset: int, remarks: Remarks) -> tuple[Graph, Graph
     for value, name in zip(results, outputs, strict=True):
         if not isinstance(value, BlockArgument) and nn.constant_of(value) is None and graph.declared(value) is None:
             graph.declare(value, name)
-    graph.reserve_weights(block)
+    graph.reserve_constants(block)
     for op in flat(block):
         write_operation(op, graph)
     for value, name in zip(results, outputs, strict=True):

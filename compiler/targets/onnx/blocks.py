@@ -9,7 +9,7 @@ import numpy as np
 
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, Shape, known, shape_of
-from .graph import Layer, converter
+from .layer import Layer, converter
 from .layout import with_channels_second
 
 Sizes = Sequence[int] | str

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, shape_of
-from .graph import Layer, converter
+from .layer import Layer, converter
 from .layout import with_channels_second
 
 

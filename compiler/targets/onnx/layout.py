@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
-from .graph import Layer
+from .layer import Layer
 
 
 def with_channels_second(op: nn.LayoutOp, layer: Layer, write: Callable[[str], str]) -> str:

@@ -6,7 +6,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
-from .graph import Layer, converter
+from .layer import Layer, converter
 
 
 @converter(nn.MatMulOp)

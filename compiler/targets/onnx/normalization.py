@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import FloatAttr
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import numpy_dtype
-from .graph import Layer, converter
+from .layer import Layer, converter
 from .layout import with_channels_second
 from .shape import reduce
 

@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute
 
 from ...dialects import nn
-from .graph import Layer, converter
+from .layer import Layer, converter
 from .schema import OPSETS, schema_of
 
 _SAME_WITH_DEFAULTS = frozenset({"GRU", "LSTM", "RNN", "ScatterElements", "ScatterND"})

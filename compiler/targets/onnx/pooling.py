@@ -6,7 +6,7 @@ from typing import Any
 
 from ...dialects import nn
 from .convolution import window
-from .graph import Layer, converter
+from .layer import Layer, converter
 from .layout import with_channels_second
 
 

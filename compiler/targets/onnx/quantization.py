@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import f32, i32
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of
 from ...dtypes import numpy_dtype
-from .graph import Layer, Operand, converter
+from .layer import Layer, Operand, converter
 
 # The names end in the operator: the layer's own name is its consumer's.
 

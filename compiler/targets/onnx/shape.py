@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
-from .graph import Layer, Operand, converter
+from .layer import Layer, Operand, converter
 from .layout import with_channels_second
 
 

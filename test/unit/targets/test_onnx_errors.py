@@ -118,6 +118,28 @@ func.func @main(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = 
         "net.safetensors",
         "",
     ),
+    "output that is a weight that is not there": (
+        """
+func.func @main(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
+  %w = nn.constant #nn.external<"missing", tensor<4xf32>>
+  func.return %w : tensor<4xf32>
+}""",
+        17,
+        "'nn.constant' op",
+        "",
+    ),
+    "scale that is not there": (
+        unary('nn.quantize %x by <i8, scale = "missing", axis = 0> : (tensor<4xf32>) -> tensor<4xi8>', "tensor<4xi8>"),
+        17,
+        "'nn.quantize' op cannot be written",
+        "",
+    ),
+    "operation of the ascend dialect": (
+        unary("ascend.Sigmoid %x : (tensor<4xf32>) -> tensor<4xf32>"),
+        17,
+        "'ascend.Sigmoid' op has no form in ONNX",
+        "--lower-to-ascend",
+    ),
     "two inputs of one name": (
         """
 func.func @main(%x: tensor<4xf32> {nn.name = "x"}, %y: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {

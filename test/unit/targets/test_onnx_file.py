@@ -176,6 +176,18 @@ def test_shared_weight_is_written_once(export: Any) -> None:
     assert len(export.write(text).graph.initializer) == 1
 
 
+def test_equal_weights_of_two_layers_stay_apart(export: Any) -> None:
+    text = """
+    func.func @main(%x: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) {
+      %a = nn.constant dense<[3.0, 4.0]> : tensor<2xf32>
+      %b = nn.constant dense<[3.0, 4.0]> : tensor<2xf32>
+      %0 = nn.add %x, %a : tensor<2xf32>
+      %1 = nn.mul %0, %b : tensor<2xf32>
+      func.return %1 : tensor<2xf32>
+    }"""
+    assert [i.name for i in export.write(text).graph.initializer] == ["a", "b"]
+
+
 OPAQUE = """
 func.func @main(%x: tensor<2x3xf32> {{nn.name = "x"}}) -> (tensor<?xf32> {{nn.name = "y"}}) {{
   %c = nn.constant dense<[1, 0]> : tensor<2xi64>

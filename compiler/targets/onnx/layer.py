@@ -1,0 +1,194 @@
+"""The nodes that one operation becomes, and the table of how each operation is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from onnx import NodeProto, helper
+from xdsl.ir import Operation, SSAValue
+
+from ...diagnostics import CompileError, op_error
+from ...dialects import nn
+from ...dtypes import Tensor, numpy_dtype
+from ...weights import WeightError
+from .graph import Array, Graph, element_of, value_info
+from .schema import first_opset_taking, rejected_output, result_elements, schema_of, type_mismatch
+
+Operand = SSAValue | str | None
+"""A value of the module, the name of a value already written, or an absent input."""
+
+
+@dataclass
+class Layer:
+    """The nodes that one operation becomes. Value names are provisional until `finish` gives them theirs."""
+
+    graph: Graph
+    op: Operation
+
+    def __post_init__(self) -> None:
+        self.label = self._label()
+        self._nodes: list[NodeProto] = []
+        self._outputs: list[str] = []
+
+    def _label(self) -> str:
+        """The source layer's name, else the result's, else the kind of operation."""
+        origin = self.op.properties.get("origin")
+        if isinstance(origin, nn.OriginAttr) and origin.layer.data:
+            return origin.layer.data
+        hints = (r.name_hint for r in self.op.results if r.name_hint)
+        return next(hints, self.op.name.partition(".")[2])
+
+    @property
+    def opset(self) -> int:
+        return self.graph.opset
+
+    def node(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
+        """A node that bears the layer's name, and its one output. Attributes that are None are left out."""
+        return self.emit(op_type, inputs, attributes, self.label)[0]
+
+    def helper(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
+        """A node beside the one that bears the layer's name."""
+        return self.emit(op_type, inputs, attributes, f"{self.label}/{op_type}")[0]
+
+    def emit(
+        self, op_type: str, inputs: Sequence[Operand], attributes: Mapping[str, Any], name: str, outputs: int = 1
+    ) -> list[str]:
+        """A node of ONNX's own domain, with its element types checked against the opset. Raises CompileError, located."""
+        names = self._names_of(inputs)
+        present = {k: v for k, v in attributes.items() if v is not None}
+        results = self._checked(op_type, names, present)
+        made = [self._provisional(results[min(i, len(results) - 1)]) for i in range(outputs)]
+        self.add(helper.make_node(op_type, names, made, **present), name)
+        return made
+
+    def add(self, node: NodeProto, name: str) -> None:
+        """A finished node; its outputs are provisional names of this layer."""
+        node.name = self.graph.layers.unique(name)
+        self._nodes.append(node)
+
+    def _names_of(self, inputs: Sequence[Operand]) -> list[str]:
+        names = [self.value(v) for v in inputs]
+        while names and not names[-1]:
+            names.pop()
+        return names
+
+    def value(self, operand: Operand) -> str:
+        """The name of an operand, empty for an absent one."""
+        if operand is None:
+            return ""
+        return operand if isinstance(operand, str) else self.graph.name(operand)
+
+    def _provisional(self, element: str | None) -> str:
+        name = f"\0{len(self._outputs)}"
+        self._outputs.append(name)
+        self.graph.elements[name] = element
+        return name
+
+    def provisional(self, value: SSAValue) -> str:
+        """A provisional name for an output of the type of `value`."""
+        return self._provisional(element_of(value))
+
+    def _checked(self, op_type: str, names: Sequence[str], attributes: Mapping[str, object]) -> list[str | None]:
+        """The element types of the outputs. Raises CompileError where the opset does not take those of the inputs."""
+        schema = schema_of(op_type, self.opset)
+        assert schema is not None, f"opset {self.opset} has no {op_type}"
+        elements = [self.graph.elements.get(n) for n in names]
+        results = result_elements(schema, elements, attributes)
+        problem = type_mismatch(schema, elements) or rejected_output(schema, results[0])
+        if problem is not None:
+            opset = first_opset_taking(op_type, elements, attributes)
+            raise self.error(f"becomes ONNX {op_type}, which in opset {self.opset} {problem}", opset_hint(opset))
+        return results
+
+    def constant(self, array: Array, role: str, owner: object = None) -> str:
+        """An initializer; equal ones of one role are shared, with an `owner` only among those of equal owners."""
+        return self.graph.constant(array, self.label, role, owner)
+
+    def ints(self, values: Sequence[int], role: str) -> str:
+        """An initializer of int64, as shapes and axes are."""
+        return self.constant(np.array(values, np.int64), role)
+
+    def scalar(self, number: float, like: SSAValue, role: str) -> str:
+        """A number as a tensor of no axes, of the element type of `like`. Raises CompileError where that type cannot hold it."""
+        dtype = numpy_dtype(cast(Tensor, like.type).element_type)
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = np.array(number).astype(dtype)
+        if dtype.kind in "iub" and array.item() != number:
+            raise self.error(f"has the {role} {number}, which {dtype} cannot hold")
+        return self.constant(array, role)
+
+    def require(self, opset: int, what: str) -> None:
+        """Raises CompileError when the opset is older than `opset`, which brought `what`."""
+        if self.opset < opset:
+            raise self.error(f"needs {what}, which opset {self.opset} does not have", opset_hint(opset))
+
+    def error(self, message: str, hint: str = "") -> CompileError:
+        return op_error(self.op, message, hint)
+
+    def note(self, rule: str, reason: str) -> None:
+        self.graph.remarks.note(self.op, rule, reason)
+
+    def finish(self, results: Sequence[str]) -> None:
+        """Name what the operation's results became, then everything in between, and hand the nodes to the graph."""
+        graph = self.graph
+        final: dict[str, str] = {}
+        for value, made in zip(self.op.results, results, strict=True):
+            final[made] = graph.declared(value) or graph.values.unique(value.name_hint or self.label)
+            graph.bind(value, final[made])
+            graph.value_info.append(value_info(value, final[made]))
+        for node in self._nodes:
+            for name in node.output:
+                if name not in final:
+                    final[name] = graph.values.unique(f"{node.name}_out")
+            renamed = [final.get(n, n) for n in node.input], [final[n] for n in node.output]
+            node.input[:], node.output[:] = renamed
+        for provisional in self._outputs:
+            graph.elements[final[provisional]] = graph.elements.pop(provisional)
+        graph.nodes.extend(self._nodes)
+
+
+def opset_hint(opset: int | None) -> str:
+    return "" if opset is None else f"write a newer opset: -t 'onnx{{opset={opset}}}'"
+
+
+_Op = TypeVar("_Op", bound=Operation)
+
+Convert = Callable[[Any, Layer], "str | Sequence[str]"]
+"""Writes the nodes of an operation into a layer; gives the name of its result, or one name per result."""
+
+CONVERTERS: dict[type[Operation], Convert] = {}
+"""How each operation is written; filled by the modules of the families."""
+
+
+def converter(
+    *ops: type[_Op],
+) -> Callable[[Callable[[_Op, Layer], str | Sequence[str]]], Callable[[_Op, Layer], str | Sequence[str]]]:
+    """Registers a converter for these operation classes."""
+
+    def register(convert: Callable[[_Op, Layer], str | Sequence[str]]) -> Callable[[_Op, Layer], str | Sequence[str]]:
+        for op in ops:
+            CONVERTERS[op] = cast(Convert, convert)
+        return convert
+
+    return register
+
+
+def write_operation(op: Operation, graph: Graph) -> None:
+    """The nodes of one operation. Raises CompileError, located, for what the opset, or ONNX, cannot hold."""
+    layer = Layer(graph, op)
+    if (convert := CONVERTERS.get(type(op))) is None:
+        raise layer.error(
+            "has no form in ONNX", _ELSEWHERE.get(op.name.partition(".")[0], "-t mlir holds every dialect")
+        )
+    try:
+        results = convert(op, layer)
+    except WeightError as e:
+        raise layer.error(f"cannot be written: {e}") from None
+    layer.finish([results] if isinstance(results, str) else results)
+
+
+_ELSEWHERE = {"ascend": "write the module before --lower-to-ascend, or this one with -t mlir"}
+"""What to do with operations of other dialects."""
