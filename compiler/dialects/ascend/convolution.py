@@ -298,7 +298,7 @@ class Conv2DTransposeOp(ConvolutionOp):
             raise VerifyException("input_size must hold 4 integers")
         for wanted, size in zip(constant_ints(self.input_size) or (), shape, strict=False):
             if wanted:
-                merge_dim(wanted, size, "input_size and the size that the geometry gives:")
+                merge_dim(wanted, size, "input_size and the size that the geometry gives")
 
 
 def full_rank(data_format: str, spatial: Sequence[int], neutral: int = 1) -> DenseArrayBase[Any]:

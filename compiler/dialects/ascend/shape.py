@@ -145,7 +145,8 @@ class SqueezeOp(AscendOp):
                 raise VerifyException("axis is needed where sizes are not known")
             return [tensor(element_of(self.x), [d for d in x if d != 1])]
         for axis in axes:
-            merge_dim(x[axis], 1, f"size of axis {axis} and")
+            if x[axis] not in (1, DYNAMIC):
+                raise VerifyException(f"axis {axis} is of size {x[axis]}, not 1")
         return [tensor(element_of(self.x), [d for i, d in enumerate(x) if i not in axes])]
 
 

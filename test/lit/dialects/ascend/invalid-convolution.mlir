@@ -183,7 +183,7 @@ func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<6x4x3x3xf32>) {
 // -----
 
 // Groups share the channels of x.
-// CHECK: error: 'ascend.Conv2D' op channels of x and of filter x groups 4 and 8 differ
+// CHECK: error: 'ascend.Conv2D' op channels of x and of filter x groups differ: 4 and 8
 func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<6x4x3x3xf32>) {
   %y = ascend.Conv2D %x, %w groups 2 strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<1x4x8x8xf32>, tensor<6x4x3x3xf32>) -> tensor<1x6x6x6xf32>
   func.return
@@ -219,7 +219,7 @@ func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<6x4x3x3xf32>, %b: tensor<1x6
 // -----
 
 // A bias has one number per output channel.
-// CHECK: error: 'ascend.Conv2D' op bias length and output channels 4 and 6 differ
+// CHECK: error: 'ascend.Conv2D' op bias length and output channels differ: 4 and 6
 func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<6x4x3x3xf32>, %b: tensor<4xf32>) {
   %y = ascend.Conv2D %x, %w, %b strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<1x4x8x8xf32>, tensor<6x4x3x3xf32>, tensor<4xf32>) -> tensor<1x6x6x6xf32>
   func.return
@@ -265,7 +265,7 @@ func.func @main(%x: tensor<1x2x5x5x5xi8>, %w: tensor<3x2x2x2x2xi8>) {
 // -----
 
 // A depthwise filter is [kh, kw, C, multiplier].
-// CHECK: error: 'ascend.DepthwiseConv2D' op channels of x and of filter 4 and 3 differ
+// CHECK: error: 'ascend.DepthwiseConv2D' op channels of x and of filter differ: 4 and 3
 func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<3x3x3x2xf32>) {
   %y = ascend.DepthwiseConv2D %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<1x4x8x8xf32>, tensor<3x3x3x2xf32>) -> tensor<1x6x6x6xf32>
   func.return
@@ -274,7 +274,7 @@ func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<3x3x3x2xf32>) {
 // -----
 
 // Its bias has one number per output channel.
-// CHECK: error: 'ascend.DepthwiseConv2D' op bias length and output channels 4 and 8 differ
+// CHECK: error: 'ascend.DepthwiseConv2D' op bias length and output channels differ: 4 and 8
 func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<3x3x4x2xf32>, %b: tensor<4xf32>) {
   %y = ascend.DepthwiseConv2D %x, %w, %b strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<1x4x8x8xf32>, tensor<3x3x4x2xf32>, tensor<4xf32>) -> tensor<1x6x6x6xf32>
   func.return
@@ -292,7 +292,7 @@ func.func @main(%x: tensor<1x4x5x5xf32>, %w: tensor<4x3x3x3xf32>, %s: tensor<4xi
 // -----
 
 // The first axis of its filter is that of the channels of x.
-// CHECK: error: 'ascend.Conv2DTranspose' op channels of x and of filter 4 and 2 differ
+// CHECK: error: 'ascend.Conv2DTranspose' op channels of x and of filter differ: 4 and 2
 func.func @main(%x: tensor<1x4x5x5xf32>, %w: tensor<2x3x3x3xf32>, %s: tensor<4xi64>) {
   %y = ascend.Conv2DTranspose %s, %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<4xi64>, tensor<1x4x5x5xf32>, tensor<2x3x3x3xf32>) -> tensor<1x3x7x7xf32>
   func.return
@@ -346,7 +346,7 @@ func.func @main(%x: tensor<1x4x5x5xf32>, %w: tensor<4x3x3x3xf32>, %s: tensor<2xi
 // -----
 
 // They are the sizes of the result, where not 0.
-// CHECK: error: 'ascend.Conv2DTranspose' op input_size and the size that the geometry gives: 8 and 7 differ
+// CHECK: error: 'ascend.Conv2DTranspose' op input_size and the size that the geometry gives differ: 8 and 7
 func.func @main(%x: tensor<1x4x5x5xf32>, %w: tensor<4x3x3x3xf32>) {
   %s = nn.constant dense<[0, 3, 8, 7]> : tensor<4xi64>
   %y = ascend.Conv2DTranspose %s, %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<4xi64>, tensor<1x4x5x5xf32>, tensor<4x3x3x3xf32>) -> tensor<1x3x7x7xf32>

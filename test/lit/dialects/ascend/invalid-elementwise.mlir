@@ -30,7 +30,7 @@ func.func @main(%x: tensor<2x3x4xf32>, %z: tensor<4xf16>) {
 // -----
 
 // They broadcast.
-// CHECK: error: 'ascend.Mul' op shapes [2, 3, 4] and [3] do not broadcast
+// CHECK: error: 'ascend.Mul' op shapes do not broadcast: [2, 3, 4], [3]
 func.func @main(%x: tensor<2x3x4xf32>, %z: tensor<3xf32>) {
   %y = ascend.Mul %x, %z : (tensor<2x3x4xf32>, tensor<3xf32>) -> tensor<2x3x4xf32>
   func.return
@@ -57,7 +57,7 @@ func.func @main(%x: tensor<2x3x4xf32>, %z: tensor<3x1x1xf32>) {
 // -----
 
 // With one number per channel.
-// CHECK: error: 'ascend.PRelu' op channels and weight length 3 and 4 differ
+// CHECK: error: 'ascend.PRelu' op channels and weight length differ: 3 and 4
 func.func @main(%x: tensor<2x3x4xf32>, %z: tensor<4xf32>) {
   %y = ascend.PRelu %x, %z : (tensor<2x3x4xf32>, tensor<4xf32>) -> tensor<2x3x4xf32>
   func.return

@@ -21,7 +21,7 @@ func.func @main(%x: tensor<3x4xf32>, %w: tensor<2x4x5xf32>) {
 // -----
 
 // The contracted sizes are equal.
-// CHECK: error: 'ascend.MatMulV2' op contracted sizes 4 and 5 differ
+// CHECK: error: 'ascend.MatMulV2' op contracted sizes differ: 4 and 5
 func.func @main(%x: tensor<3x4xf32>, %w: tensor<5x6xf32>) {
   %y = ascend.MatMulV2 %x, %w : (tensor<3x4xf32>, tensor<5x6xf32>) -> tensor<3x6xf32>
   func.return
@@ -48,7 +48,7 @@ func.func @main(%x: tensor<3x4xf32>, %w: tensor<4x6xf32>, %b: tensor<1x6xf32>) {
 // -----
 
 // It has one number per column.
-// CHECK: error: 'ascend.MatMulV2' op bias length and output columns 3 and 6 differ
+// CHECK: error: 'ascend.MatMulV2' op bias length and output columns differ: 3 and 6
 func.func @main(%x: tensor<3x4xf32>, %w: tensor<4x6xf32>, %b: tensor<3xf32>) {
   %y = ascend.MatMulV2 %x, %w, %b : (tensor<3x4xf32>, tensor<4x6xf32>, tensor<3xf32>) -> tensor<3x6xf32>
   func.return
@@ -66,7 +66,7 @@ func.func @main(%x: tensor<4xf32>, %w: tensor<4x6xf32>) {
 // -----
 
 // Batches broadcast.
-// CHECK: error: 'ascend.BatchMatMulV2' op shapes [2] and [3] do not broadcast
+// CHECK: error: 'ascend.BatchMatMulV2' op shapes do not broadcast: [2], [3]
 func.func @main(%x: tensor<2x3x4xf32>, %w: tensor<3x4x6xf32>) {
   %y = ascend.BatchMatMulV2 %x, %w : (tensor<2x3x4xf32>, tensor<3x4x6xf32>) -> tensor<2x3x6xf32>
   func.return
@@ -84,7 +84,7 @@ func.func @main(%x: tensor<3x4xf32>, %b: tensor<1x4xf32>) {
 // -----
 
 // One number per channel.
-// CHECK: error: 'ascend.BiasAdd' op channels and bias length 3 and 4 differ
+// CHECK: error: 'ascend.BiasAdd' op channels and bias length differ: 3 and 4
 func.func @main(%x: tensor<1x3x4xf32>, %b: tensor<4xf32>) {
   %y = ascend.BiasAdd %x, %b data_format "NCHW" : (tensor<1x3x4xf32>, tensor<4xf32>) -> tensor<1x3x4xf32>
   func.return

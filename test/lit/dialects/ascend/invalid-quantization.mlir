@@ -140,7 +140,7 @@ func.func @main(%x: tensor<1x4x8x8xi32>) {
 // -----
 
 // One, or one per channel.
-// CHECK: error: 'ascend.AscendDequant' op channels of x and deq_scale length 4 and 3 differ
+// CHECK: error: 'ascend.AscendDequant' op channels of x and deq_scale length differ: 4 and 3
 func.func @main(%x: tensor<1x4x8x8xi32>) {
   %s = nn.constant dense<1.0> : tensor<3xf32>
   %y = ascend.AscendDequant %x, %s : (tensor<1x4x8x8xi32>, tensor<3xf32>) -> tensor<1x4x8x8xf32>

@@ -99,7 +99,7 @@ func.func @main(%x: tensor<2x3x4xf32>) {
 // -----
 
 // Squeezed axes are of size 1.
-// CHECK: error: 'ascend.Squeeze' op size of axis 1 and 3 and 1 differ
+// CHECK: error: 'ascend.Squeeze' op axis 1 is of size 3, not 1
 func.func @main(%x: tensor<2x3x4xf32>) {
   %y = ascend.Squeeze %x axis [1] : (tensor<2x3x4xf32>) -> tensor<2x4xf32>
   func.return
@@ -146,7 +146,7 @@ func.func @main(%x: tensor<2x3x4xf32>, %z: tensor<2x3xf32>) {
 // -----
 
 // And in all other sizes.
-// CHECK: error: 'ascend.ConcatV2' op sizes of axis 0 2 and 5 differ
+// CHECK: error: 'ascend.ConcatV2' op sizes of axis 0 differ: 2 and 5
 func.func @main(%x: tensor<2x3x4xf32>, %z: tensor<5x3x4xf32>) {
   %d = nn.constant dense<1> : tensor<i64>
   %y = ascend.ConcatV2 %x, %z, %d N 2 : (tensor<2x3x4xf32>, tensor<5x3x4xf32>, tensor<i64>) -> tensor<2x3x4xf32>
@@ -187,7 +187,7 @@ func.func @main(%x: tensor<2x3x4xf32>) {
 // -----
 
 // The parts make the whole.
-// CHECK: error: 'ascend.SplitV' op size of the axis and sum of the parts 3 and 2 differ
+// CHECK: error: 'ascend.SplitV' op size of the axis and sum of the parts differ: 3 and 2
 func.func @main(%x: tensor<2x3x4xf32>) {
   %s = nn.constant dense<[1, 1]> : tensor<2xi64>
   %d = nn.constant dense<1> : tensor<i64>
