@@ -41,6 +41,10 @@ class Profile:
     rows: Mapping[type[NNOp], Row]
     bits: int = 8
     symmetric_activations: bool = False
+    activations: frozenset[str] = frozenset()
+    """What the target computes in one operation with the convolution or matrix product before it, by fuse-activation's names."""
+    fuse_add: bool = False
+    """Whether a residual add belongs into that operation."""
 
 
 ASCEND = Profile(
@@ -55,8 +59,12 @@ ASCEND = Profile(
         MaxPoolOp: Row(rules=(tensor_only,)),
         AddOp: Row(rules=(tensor_only,)),
     },
+    activations=frozenset({"relu", "relu6", "clip"}),
+    fuse_add=True,
 )
-"""AMCT's rules: weights per channel for convolutions, per tensor for matrix products; asymmetric int8 activations."""
+"""AMCT's rules: weights per channel for convolutions, per tensor for matrix products; asymmetric int8 activations. The
+activations are those that PPQ fuses for Ascend.
+"""
 
 PROFILES: Mapping[str, Profile] = {ASCEND.name: ASCEND}
 

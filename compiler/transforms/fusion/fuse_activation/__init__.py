@@ -1,0 +1,86 @@
+"""`--fuse-activation`: forms the regions that a target runs as one operation. A file per pattern.
+
+Between the operations of a region values keep full precision: no quantization point exists inside (Horizon, PPQ).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from ....diagnostics import CompileError
+from ....dialects.nn import ACTIVATIONS, BatchNormOp
+from ....rewriting import QUANTIZATION_OPS, FusionPattern, Guard, Remarks, nn_ops, rewrite
+from ...quantization.profiles import profile_named
+from ..fusion_pass import FusionPass, producer
+from ..regions import in_region
+from .activations import KINDS
+from .any_activation import FuseAnyActivation
+from .compute_activation import FuseComputeActivation
+from .compute_residual import FuseComputeResidual
+from .compute_residual_activation import FuseComputeResidualActivation
+from .pattern import RegionPattern, Rules, owner_of
+
+
+@dataclass(frozen=True)
+class FuseActivationPass(FusionPass):
+    """Make one operation of a convolution or matrix product with the residual add and the activation behind it, and of any
+    other operation with the relu or clip behind it. Batch norms are folded before, by fuse-bn.
+    """
+
+    name = "fuse-activation"
+
+    activation_type: tuple[str, ...] = ()
+    """The activations that are fused, `relu,leaky_relu,swish`; the profile's when not given."""
+
+    PATTERNS: ClassVar[tuple[type[RegionPattern[Any]], ...]] = (
+        FuseComputeResidualActivation,
+        FuseComputeActivation,
+        FuseComputeResidual,
+        FuseAnyActivation,
+    )
+    """In this order, each on the whole graph, so that the longest chain wins."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        remarks = Remarks(ctx, self.name)
+        for pattern in self.patterns(op, remarks, self.guards(op, remarks.session)):
+            rewrite(op, pattern)
+        self.report(op, remarks)
+        remarks.flush()
+
+    def patterns(self, module: ModuleOp, remarks: Remarks, guards: Sequence[Guard]) -> list[FusionPattern[Any]]:
+        rules = self._rules(remarks.session.profile)
+        return [pattern(remarks, rules, guards) for pattern in self.PATTERNS]
+
+    def report(self, module: ModuleOp, remarks: Remarks) -> None:
+        for op in nn_ops(module, *ACTIVATIONS):
+            if not in_region(op) and not remarks.has(op):
+                remarks.missed(op, *_why_alone(op.operands[0]))
+
+    def _rules(self, profile: str) -> Rules:
+        target = profile_named(profile)
+        if not self.activation_type:
+            return Rules.of(f"profile {target.name}", target.activations, target.fuse_add)
+        if unknown := [kind for kind in self.activation_type if kind not in KINDS]:
+            known = ", ".join(sorted(KINDS))
+            raise CompileError(
+                f"--{self.name}: no activation is called {', '.join(unknown)}", hint=f"known are {known}"
+            )
+        return Rules.of("option activation-type", self.activation_type, target.fuse_add)
+
+
+def _why_alone(value: SSAValue) -> tuple[str, str]:
+    """Rule and reason for an activation on a value with whose operation nothing is fused."""
+    comes = f"its input comes from {producer(value)}"
+    match owner_of(value):
+        case op if isinstance(op, QUANTIZATION_OPS):
+            return "quantization-point", f"{comes}, a quantization point, which no region holds"
+        case BatchNormOp():
+            return "no-producer", f"{comes}, which is to be folded first (--fuse-bn)"
+        case _:
+            return "no-producer", f"{comes}, with which no activation is fused"

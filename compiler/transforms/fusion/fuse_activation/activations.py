@@ -1,0 +1,120 @@
+"""Activation functions as they stand in a graph: one operation, or the small operations that a framework wrote one in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import permutations
+from math import inf, isclose, sqrt
+from typing import NamedTuple
+
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from ....dialects import nn
+from ....dialects.nn.shapes import shape_of, size
+
+
+class Activation(NamedTuple):
+    """An activation function: `kind` is what people call it, `suffix` how it appears in the kind of a region."""
+
+    kind: str
+    suffix: str
+    input: SSAValue
+    ops: tuple[nn.NNOp, ...]
+    """Each after those it uses; the last gives the result."""
+
+
+_SINGLE: Mapping[type[nn.NNOp], tuple[str, str]] = {
+    nn.ReluOp: ("relu", "ReLU"),
+    nn.Relu6Op: ("relu6", "ReLU6"),
+    nn.ClipOp: ("clip", "Clip"),
+    nn.LeakyReluOp: ("leaky_relu", "LeakyReLU"),
+    nn.PReluOp: ("prelu", "PReLU"),
+    nn.EluOp: ("elu", "ELU"),
+    nn.SeluOp: ("selu", "SELU"),
+    nn.HardSigmoidOp: ("hard_sigmoid", "Hardsigmoid"),
+    nn.HardSwishOp: ("hard_swish", "Hardswish"),
+    nn.GeluOp: ("gelu", "GELU"),
+    nn.SigmoidOp: ("sigmoid", "Sigmoid"),
+    nn.TanhOp: ("tanh", "Tanh"),
+    nn.SoftplusOp: ("softplus", "Softplus"),
+    nn.SoftsignOp: ("softsign", "Softsign"),
+    nn.MishOp: ("mish", "Mish"),
+}
+"""Activations of one operation; the suffixes are PyTorch's names, as Horizon's kinds have them."""
+
+_BOUNDED: Mapping[tuple[float, float], tuple[str, str]] = {
+    (0.0, inf): _SINGLE[nn.ReluOp],
+    (0.0, 6.0): _SINGLE[nn.Relu6Op],
+}
+"""Clips that have a name of their own."""
+
+LINEAR = frozenset({"relu", "relu6", "clip"})
+"""PPQ's linear activations, which may follow any operation."""
+
+KINDS = frozenset({*(kind for kind, _ in _SINGLE.values()), "swish"})
+
+
+def activation_of(op: Operation) -> Activation | None:
+    """The activation function whose result is that of `op`."""
+    if isinstance(op, nn.MulOp):
+        return _gated(op) or _gelu(op)
+    if not isinstance(op, nn.NNOp) or (names := _SINGLE.get(type(op))) is None:
+        return None
+    if isinstance(op, nn.ClipOp):
+        names = _BOUNDED.get(op.bounds, names)
+    return Activation(*names, op.operands[0], (op,))
+
+
+def _gated(op: nn.MulOp) -> Activation | None:
+    """x * sigmoid(x), x * tanh(softplus(x)), x * hard_sigmoid(x) with slope 1/6: Swish, Mish, HardSwish."""
+    for x, gate in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        match gate:
+            case OpResult(op=nn.SigmoidOp() as sigmoid) if sigmoid.input is x:
+                return Activation("swish", "Swish", x, (sigmoid, op))
+            case OpResult(op=nn.TanhOp(input=OpResult(op=nn.SoftplusOp() as softplus)) as tanh) if softplus.input is x:
+                return Activation("mish", "Mish", x, (softplus, tanh, op))
+            case OpResult(op=nn.HardSigmoidOp() as hard) if hard.input is x and _is_hard_swish_gate(hard):
+                return Activation("hard_swish", "Hardswish", x, (hard, op))
+            case _:
+                pass
+    return None
+
+
+def _is_hard_swish_gate(op: nn.HardSigmoidOp) -> bool:
+    return isclose(op.alpha.value.data, 1 / 6, rel_tol=_FLOAT32) and op.beta.value.data == 0.5
+
+
+def _gelu(op: nn.MulOp) -> Activation | None:
+    """0.5 * x * (1 + erf(x / sqrt(2))), multiplied in any order: how PyTorch writes GELU before opset 20."""
+    for nested, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        if not isinstance(nested, OpResult) or not isinstance(inner := nested.op, nn.MulOp):
+            continue
+        for half, x, gate in permutations((inner.lhs, inner.rhs, other)):
+            if _scalar(half) == 0.5 and (parts := _erf_gate(x, gate)) is not None:
+                return Activation("gelu", "GELU", x, (*parts, inner, op))
+    return None
+
+
+def _erf_gate(x: SSAValue, gate: SSAValue) -> tuple[nn.NNOp, ...] | None:
+    """The operations of 1 + erf(x / sqrt(2))."""
+    if not isinstance(gate, OpResult) or not isinstance(plus := gate.op, nn.AddOp):
+        return None
+    for erf, one in ((plus.lhs, plus.rhs), (plus.rhs, plus.lhs)):
+        match erf:
+            case OpResult(op=nn.ErfOp(input=OpResult(op=nn.DivOp() | nn.MulOp() as scale)) as erf_op):
+                wanted = sqrt(2) if isinstance(scale, nn.DivOp) else sqrt(0.5)
+                if _scalar(one) == 1 and scale.lhs is x and isclose(_scalar(scale.rhs), wanted, rel_tol=_FLOAT32):
+                    return scale, erf_op, plus
+            case _:
+                pass
+    return None
+
+
+_FLOAT32 = 2.0**-22
+"""Constants are of float32 at best: two units in the last place."""
+
+
+def _scalar(value: SSAValue) -> float:
+    """The one number of a constant, NaN for anything else."""
+    array = nn.array_of(value) if size(shape_of(value)) == 1 else None
+    return float("nan") if array is None else float(array.reshape(()))

@@ -1,0 +1,157 @@
+"""What the patterns that form regions share: the rules of the target, and the conditions that all of them ask."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, cast
+
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
+
+from ....dialects.nn import ACTIVATIONS, AddOp, BiasAddOp, FusedOp, NNOp, constant_of
+from ....dialects.nn.shapes import shape_of, text
+from ....rewriting import FusionPattern, Guard, Remarks, condition, layer_of, matched_operations
+from ..computing import Computing, chain_of
+from ..regions import in_region, region
+from .activations import Activation
+
+M = TypeVar("M")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a target computes as one operation."""
+
+    source: str
+    """Who says so, for remarks: `profile ascend`."""
+    activations: frozenset[str]
+    add: bool
+    """Whether a residual add belongs inside."""
+    compute: Computing | None = None
+    """The one computing operation that is meant; None for any."""
+
+    @staticmethod
+    def of(source: str, activations: Iterable[str], add: bool) -> Rules:
+        """Where clips are computed, relu6 is: it is one."""
+        kinds = frozenset(activations)
+        return Rules(source, kinds | {"relu6"} if "clip" in kinds else kinds, add)
+
+
+class RegionPattern(FusionPattern[M]):
+    """A pattern whose operations become one `nn.fused`. Nothing inside a region is matched."""
+
+    def __init__(self, remarks: Remarks, rules: Rules, guards: Sequence[Guard] = ()):
+        super().__init__(remarks, guards)
+        self.rules = rules
+
+    @abstractmethod
+    def kind(self, m: M) -> str:
+        """The kind of the region."""
+
+    @condition
+    def used_inside(self, m: M) -> str | None:
+        """the results inside are used inside only (a graph output is a use)"""
+        *inner, last = matched_operations(m)
+        inside = {*inner, last}
+        for op in inner:
+            if (user := next((u.operation for u in op.results[0].uses if u.operation not in inside), None)) is not None:
+                also = "a graph output" if isinstance(user, ReturnOp) else f"used by '{user.name}' {layer_of(user)}"
+                return f"the result of {layer_of(op)} is also {also}"
+        return None
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        if not in_region(op):
+            super().match_and_rewrite(op, rewriter)
+
+    def rewrite(self, m: M, folded: Sequence[SSAValue]) -> Sequence[Operation]:
+        parts = cast("list[NNOp]", matched_operations(m))
+        for op in parts:
+            if isinstance(op, ACTIVATIONS):  # part of a larger activation: what was missed on its own does not count
+                self.remarks.forget(op)
+        return [region(self.kind(m), parts)]
+
+    def outcome(self, built: Operation) -> str:
+        return f"fused into {cast(FusedOp, built).kind.data} {layer_of(built)}"
+
+
+class HasActivation(Protocol):
+    @property
+    def activation(self) -> Activation: ...
+
+
+class ActivationConditions:
+    """What a region that ends in an activation needs."""
+
+    rules: Rules
+
+    @condition
+    def activation_of_target(self, m: HasActivation) -> str | None:
+        """the activation is one that the target computes with the operation before it (profile, or activation-type)"""
+        if m.activation.kind in self.rules.activations:
+            return None
+        known = ", ".join(sorted(self.rules.activations))
+        return f"{m.activation.kind} is not among the activations of {self.rules.source}: {known}"
+
+
+class HasResidual(Protocol):
+    @property
+    def compute(self) -> Computing: ...
+
+    @property
+    def add(self) -> AddOp: ...
+
+    @property
+    def residual(self) -> SSAValue: ...
+
+
+class ResidualConditions:
+    """What a region with a residual add needs. It stands where the add stood, so the other operand is there."""
+
+    rules: Rules
+
+    @condition
+    def add_of_target(self, m: HasResidual) -> str | None:
+        """the target adds a residual to the accumulator (profile)"""
+        return None if self.rules.add else f"{self.rules.source} adds no residual inside a computing operation"
+
+    @condition
+    def operands_differ(self, m: HasResidual) -> str | None:
+        """the add does not add a value to itself"""
+        return f"it adds the result of {layer_of(m.compute)} to itself" if m.add.lhs is m.add.rhs else None
+
+    @condition
+    def residual_computed(self, m: HasResidual) -> str | None:
+        """the other operand is no constant"""
+        return None if constant_of(m.residual) is None else "the other operand is a constant: that is a bias"
+
+    @condition
+    def shapes_identical(self, m: HasResidual) -> str | None:
+        """both operands have one shape"""
+        computed = m.add.rhs if m.residual is m.add.lhs else m.add.lhs
+        shape, other = shape_of(computed), shape_of(m.residual)
+        return None if shape == other else f"it adds {text(other)} to {text(shape)}"
+
+
+def compute_before(value: SSAValue, rules: Rules) -> tuple[Computing, BiasAddOp | None] | None:
+    """The computing operation behind a value, directly or through a BiasAdd, if it is one that is meant."""
+    chain = chain_of(value)
+    return chain if chain is not None and rules.compute in (None, chain[0]) else None
+
+
+def residual_before(op: Operation, rules: Rules) -> tuple[Computing, BiasAddOp | None, AddOp, SSAValue] | None:
+    """An add of a computing operation and a residual: where both operands are computed so, the first that nothing else uses."""
+    if not isinstance(op, AddOp):
+        return None
+    sides = [(value, other) for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)) if compute_before(value, rules)]
+    for value, residual in sorted(sides, key=lambda side: side[0].uses.get_length() > 1):
+        if (chain := compute_before(value, rules)) is not None:
+            return (*chain, op, residual)
+    return None
+
+
+def owner_of(value: SSAValue) -> Any:
+    """The operation that gives a value, None for an argument."""
+    return value.op if isinstance(value, OpResult) else None

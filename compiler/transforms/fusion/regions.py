@@ -1,0 +1,60 @@
+"""Regions that a target runs as one operation: how they are built, and what Horizon calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Operation, OpResult, Region, SSAValue
+
+from ...dialects.nn import ConvTransposeOp, DequantizeOp, FusedOp, MatMulOp, NNOp, YieldOp, constant_of
+from ...dialects.nn.fused import single_block
+from .computing import Computing, weight_of
+
+
+def in_region(op: Operation) -> bool:
+    """Whether an operation stands inside a fused region."""
+    return isinstance(op.parent_op(), FusedOp)
+
+
+def region(kind: str, ops: Sequence[NNOp]) -> FusedOp:
+    """`nn.fused` of operations of one block, each after those it uses, to be put in the place of the last.
+
+    All but the last move inside; the last is copied, so that it can be replaced. Every use of a value from outside is an
+    input of its own, in the order of the operations: a value that is both convolved and added can then be quantized for the
+    convolution alone. The region has the origin of the first operation.
+    """
+    *moved, last = ops
+    made = {result for op in moved for result in op.results}
+    copy = last.clone()
+    copy.location = last.location
+    inside: list[NNOp] = [*moved, copy]
+    outer = [(op, i) for op in inside for i, operand in enumerate(op.operands) if operand not in made]
+    inputs = [op.operands[i] for op, i in outer]
+    block = single_block(inputs)
+    for (op, i), argument in zip(outer, block.args, strict=True):
+        op.operands[i] = argument
+    for op in moved:
+        op.detach()
+    block.add_ops([*inside, YieldOp(copy.results[0])])
+    fused = FusedOp.of(kind, inputs, Region(block))
+    fused.origin = ops[0].origin
+    fused.result.name_hint = last.results[0].name_hint
+    return fused
+
+
+def compute_kind(compute: Computing, *parts: str) -> str:
+    """Horizon's name of a computing operation with what follows it: `ConvAddReLU2d`, `ConvReLU62d`, `LinearReLU`.
+
+    A product of two computed values is `MatMul`: it has no weights that would make it a linear layer.
+    """
+    if isinstance(compute, MatMulOp):
+        return "".join(("Linear" if _is_parameter(weight_of(compute)) else "MatMul", *parts))
+    name = "ConvTranspose" if isinstance(compute, ConvTransposeOp) else "Conv"
+    return "".join((name, *parts, f"{compute.spatial_rank}d"))
+
+
+def _is_parameter(value: SSAValue) -> bool:
+    """A constant, also in quantized form."""
+    if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp):
+        value = value.op.input
+    return constant_of(value) is not None
