@@ -96,13 +96,13 @@ def integers(seed: int, *shape: int) -> np.ndarray:
 
 @settings(max_examples=150, deadline=None)
 @given(
-    pads=st.lists(st.integers(0, 2), min_size=4, max_size=4),
-    own=st.lists(st.integers(0, 1), min_size=4, max_size=4),
+    pads=st.lists(st.sampled_from([0, 1, 1, 2]), min_size=4, max_size=4),
+    own=st.sampled_from([[0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 1], [0, 1, 0, 0]]),
     kind=st.sampled_from([nn.ConvOp, nn.MaxPoolOp, nn.AveragePoolOp]),
     count=st.booleans(),
     stride=st.integers(1, 2),
     last=st.booleans(),
-    value=st.sampled_from([0.0, -np.inf]),
+    value=st.sampled_from([0.0, 0.0, -np.inf]),
 )
 def test_pads(equivalence, pads, own, kind, count: bool, stride: int, last: bool, value: float) -> None:
     """A pad of space in front of each window; a quarter per element is exact, too."""
