@@ -66,7 +66,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         from importlib.metadata import version
 
-        parser.exit(message=f"amct-opt {version('amct-opt')} with xdsl {version('xdsl')}\n")
+        print(f"amct-opt {version('amct-opt')} with xdsl {version('xdsl')}")
+        sys.exit()
 
 
 def _parser() -> argparse.ArgumentParser:
