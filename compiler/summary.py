@@ -13,12 +13,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
 
 from .diagnostics import Remark
-from .dialects.nn import ConstantOp, DequantizeOp, ObserveOp, OpaqueOp, QuantizeOp, weights_of
+from .dialects.nn import ConstantOp, DequantizeOp, FusedOp, ObserveOp, OpaqueOp, QuantizeOp, YieldOp, weights_of
+from .dialects.nn.fused import outside
 from .functions import main_function
 from .rewriting import layer_of
 from .runtime.metrics import Difference
 
-_NOT_LAYERS = (ConstantOp, QuantizeOp, DequantizeOp, ObserveOp, ReturnOp)
+_NOT_LAYERS = (ConstantOp, QuantizeOp, DequantizeOp, ObserveOp, FusedOp, YieldOp, ReturnOp)
 _QUANTIZING = ("insert-observers", "convert-observers")
 _LOWERING = "lower-to-ascend"
 
@@ -81,9 +82,11 @@ def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
     done = tuple(r for r in quantization if r.kind == "applied" and r.rule == "quantized")
     missed = tuple(r for r in quantization if r.kind == "missed")
     spoken_of = {r.layer for r in (*done, *missed)}
-    operations = [op for op in main_function(quantized).body.block.ops if not isinstance(op, _NOT_LAYERS)]
+    operations = [op for op in main_function(quantized).body.walk() if not isinstance(op, _NOT_LAYERS)]
     rest = [op for op in operations if layer_of(op) not in spoken_of]
-    before = Counter(_kind(op) for op in rest if op.operands and isinstance(op.operands[0].owner, DequantizeOp))
+    before = Counter(
+        _kind(op) for op in rest if op.operands and isinstance(outside(op.operands[0]).owner, DequantizeOp)
+    )
     others = Counter(_kind(op) for op in rest) - before
     return Layers(
         fused=tuple(r for r in fusion if r.kind == "applied"),

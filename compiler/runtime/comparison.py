@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ..diagnostics import CompileError
-from ..dialects.nn import ConstantOp, ConvolutionOp, DequantizeOp, MatMulOp, ObserveOp, OriginAttr, QuantizeOp
+from ..dialects.nn import ConstantOp, ConvolutionOp, DequantizeOp, FusedOp, MatMulOp, ObserveOp, OriginAttr, QuantizeOp
 from ..dtypes import Tensor
 from ..functions import main_function
 from .executor import Executable
@@ -76,8 +76,8 @@ class _Seen:
         self.arrays[value] = array.copy()
 
 
-_NO_LAYERS = (ConstantOp, ObserveOp, QuantizeOp, DequantizeOp)
-"""Operations that stand between layers, also where a file gave them names."""
+_NO_LAYERS = (ConstantOp, ObserveOp, QuantizeOp, DequantizeOp, FusedOp)
+"""Operations that stand between layers or around them, also where a file gave them names."""
 
 Pairs = dict[str, tuple[SSAValue, SSAValue]]
 
@@ -119,7 +119,7 @@ def _layer_of(op: Operation) -> str | None:
 def _layer_values(module: ModuleOp) -> dict[str, SSAValue]:
     """By layer name in program order, the first result of the last operation of the graph with that origin."""
     values: dict[str, SSAValue] = {}
-    for op in main_function(module).body.block.ops:
+    for op in main_function(module).body.walk():
         layer = _layer_of(op)
         if layer is not None and op.results and not isinstance(op, _NO_LAYERS):
             values[layer] = op.results[0]

@@ -5,18 +5,18 @@ A value's array is dropped after its last use, so memory holds what is live and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..diagnostics import CompileError, describe, op_error
-from ..dialects.nn import ConstantOp
+from ..dialects.nn import ConstantOp, FusedOp
 from ..dtypes import Tensor, numpy_dtype
 from ..functions import input_names, main_function, output_names
 from ..weights import WeightError
@@ -48,7 +48,7 @@ class Plan:
     constants: tuple[tuple[int, Array], ...]
     steps: tuple[Step, ...]
     outputs: tuple[int, ...]
-    watched: Mapping[int, SSAValue]
+    watched: Mapping[int, Sequence[SSAValue]]
 
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
         """Run on one array per argument, in order. Raises RunError, located at the operation that fails."""
@@ -72,20 +72,22 @@ class Plan:
         return [cast(Array, env[s]) for s in self.outputs]
 
     def _tell(self, watch: Watch | None, slot: int, array: Array) -> None:
-        if watch is not None and (value := self.watched.get(slot)) is not None:
-            watch(value, array)
+        if watch is not None:
+            for value in self.watched.get(slot, ()):
+                watch(value, array)
 
 
 def compile_block(block: Block, outputs: Sequence[SSAValue], watched: Sequence[SSAValue] = ()) -> Plan:
-    """Compile the operations of a block up to its terminator. Raises CompileError at an operation without a kernel."""
+    """Compile the operations of a block up to its terminator, those of fused regions each on its own.
+
+    Raises CompileError at an operation without a kernel.
+    """
     slot_of: dict[SSAValue, int] = {}
     constants: list[tuple[int, Array]] = []
     rows: list[tuple[Kernel, tuple[int, ...], tuple[int, ...], str]] = []
     for argument in block.args:
         slot_of[argument] = len(slot_of)
-    for op in block.ops:
-        if op is block.last_op and not op.results:
-            break
+    for op in _flat(block, slot_of):
         for result in op.results:
             slot_of[result] = len(slot_of)
         if isinstance(op, ConstantOp):
@@ -108,14 +110,30 @@ def compile_block(block: Block, outputs: Sequence[SSAValue], watched: Sequence[S
         if slot not in kept:
             releases[i].append(slot)
     steps = tuple(Step(k, o, r, tuple(rel), w) for (k, o, r, w), rel in zip(rows, releases, strict=True))
+    told: dict[int, list[SSAValue]] = {}
+    for value in watched:
+        told.setdefault(slot_of[value], []).append(value)
     return Plan(
         slots=len(slot_of),
         arguments=tuple(slot_of[a] for a in block.args),
         constants=tuple(constants),
         steps=steps,
         outputs=tuple(slot_of[o] for o in outputs),
-        watched={slot_of[v]: v for v in watched},
+        watched=told,
     )
+
+
+def _flat(block: Block, slot_of: dict[SSAValue, int]) -> Iterator[Operation]:
+    """The operations of a block up to its terminator. A fused region's stand in its place; at its border values share slots."""
+    for op in block.ops:
+        if op is block.last_op and not op.results:
+            return
+        if not isinstance(op, FusedOp):
+            yield op
+            continue
+        slot_of.update({a: slot_of[v] for a, v in zip(op.body.block.args, op.inputs, strict=True)})
+        yield from _flat(op.body.block, slot_of)
+        slot_of[op.result] = slot_of[op.terminator.value]
 
 
 class Executable:

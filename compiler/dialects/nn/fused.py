@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import FunctionType, StringAttr
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -151,6 +151,13 @@ class FusedOp(IRDLOperation):
         printer.print_attribute(FunctionType.from_lists(self.operand_types, self.result_types))
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
+
+
+def outside(value: SSAValue) -> SSAValue:
+    """The value outside all regions that an argument of a region's block stands for; any other value as it is."""
+    while isinstance(value, BlockArgument) and isinstance(parent := value.block.parent_op(), FusedOp):
+        value = parent.inputs[value.index]
+    return value
 
 
 def single_block(arguments: Sequence[SSAValue]) -> Block:

@@ -1,29 +1,36 @@
-"""`--fuse-all`: every fusion pass at once, so that each sees what the others make."""
+"""`--fuse-all`: the passes that fold run at once, so that each sees what the others make; then regions are formed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from .fuse_activation import FuseActivationPass
 from .fuse_bias import FuseBiasPass
 from .fuse_bn import FuseBnPass
 from .fuse_mul import FuseMulPass
+from .fuse_small_bn import FuseSmallBnPass
 from .fusion_pass import FusionPass, run_fusions
 from .selection import FusionOptions
 
-FOLDS: tuple[FusionPass, ...] = (FuseBnPass(), FuseMulPass(), FuseBiasPass())
+FOLDS: tuple[FusionPass, ...] = (FuseSmallBnPass(), FuseBnPass(), FuseMulPass(), FuseBiasPass())
 """The passes that fold constants into weights; their patterns run together until nothing changes."""
+
+REGIONS = FuseActivationPass()
+"""Forms regions of what the folds leave."""
 
 
 @dataclass(frozen=True)
 class FuseAllPass(FusionOptions, ModulePass):
-    """Every fusion: fuse-bn, fuse-mul and fuse-bias together."""
+    """Every fusion: fuse-bn, fuse-mul and fuse-bias together, then fuse-activation."""
 
     name = "fuse-all"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        options = {"skip_types": self.skip_types, "only_quantizable": self.only_quantizable}
+        options: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(FusionOptions)}
         run_fusions(ctx, op, [replace(each, **options) for each in FOLDS])
+        replace(REGIONS, **options).apply(ctx, op)
