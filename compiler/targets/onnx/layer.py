@@ -59,7 +59,7 @@ class Layer:
         """A node of ONNX's own domain, with its element types checked against the opset. Raises CompileError, located."""
         names = self._names_of(inputs)
         present = {k: v for k, v in attributes.items() if v is not None}
-        results = self._checked(op_type, names, present)
+        results = self.checked(op_type, names, present)
         made = [self._provisional(results[min(i, len(results) - 1)]) for i in range(outputs)]
         self.add(helper.make_node(op_type, names, made, **present), name)
         return made
@@ -91,7 +91,7 @@ class Layer:
         """A provisional name for an output of the type of `value`."""
         return self._provisional(element_of(value))
 
-    def _checked(self, op_type: str, names: Sequence[str], attributes: Mapping[str, object]) -> list[str | None]:
+    def checked(self, op_type: str, names: Sequence[str], attributes: Mapping[str, object]) -> list[str | None]:
         """The element types of the outputs. Raises CompileError where the opset does not take those of the inputs."""
         schema = schema_of(op_type, self.opset)
         assert schema is not None, f"opset {self.opset} has no {op_type}"

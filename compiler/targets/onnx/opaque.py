@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, cast
 
 from onnx import AttributeProto, NodeProto, helper, numpy_helper
@@ -22,8 +22,9 @@ from ...dialects import nn
 from .layer import Layer, converter
 from .schema import OPSETS, schema_of
 
-_SAME_WITH_DEFAULTS = frozenset({"GRU", "LSTM", "RNN", "ScatterElements", "ScatterND"})
-"""Operators whose newer versions only added attributes with defaults that mean what the older version did."""
+_REDEFINED = frozenset({"GridSample", "RoiAlign", "Split"})
+"""Operators where an addition is more than that: modes have other names (20), the default is another computation (16), an
+attribute is needed where there are no sizes (18). Everywhere else, what a version adds has the older meaning by default."""
 
 
 @converter(nn.OpaqueOp)
@@ -35,6 +36,8 @@ def opaque(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
     _check_version(op, domain, layer)
     node = NodeProto(op_type=op.op_type.data, domain=domain)
     node.input.extend(layer.value(v) for v in op.arguments())
+    if not domain:
+        layer.checked(node.op_type, node.input, {})
     outputs = [layer.provisional(r) for r in op.outputs]
     node.output.extend(outputs)
     attributes = op.attrs if op.attrs is not None else DictionaryAttr({})
@@ -51,34 +54,46 @@ def _check_version(op: nn.OpaqueOp, domain: str, layer: Layer) -> None:
             raise layer.error(f"is of version {version} of domain {domain}, another node of version {known}")
         return
     op_type = op.op_type.data
+    meant = None if version is None else schema_of(op_type, version)
     written = schema_of(op_type, layer.opset)
     if written is None or written.deprecated:
-        raise layer.error(f"holds {op_type}, which opset {layer.opset} does not have", _hint(op_type, version))
-    meant = None if version is None else schema_of(op_type, version)
-    if meant is not None and not _same(meant, written):
+        message = f"holds {op_type}, which opset {layer.opset} does not have"
+        raise layer.error(message, _hint(op, meant))
+    if meant is not None and not _same(op, meant, written):
         message = f"holds {op_type} of opset {version}, which opset {layer.opset} defines otherwise"
-        raise layer.error(message, _hint(op_type, version))
+        raise layer.error(message, _hint(op, meant))
 
 
-def _same(a: OpSchema, b: OpSchema) -> bool:
-    """Whether two versions of an operator differ in nothing but the element types they take."""
-    return a.since_version == b.since_version or a.name in _SAME_WITH_DEFAULTS or _form(a) == _form(b)
+def _same(op: nn.OpaqueOp, meant: OpSchema, written: OpSchema) -> bool:
+    """Whether two versions of an operator give this node one meaning: the newer only adds what the node does not use."""
+    older, newer = sorted((meant, written), key=lambda s: s.since_version)
+    used = len(op.arguments()), len(op.outputs)
+    added = set(newer.attributes) - set(older.attributes)
+    if any(newer.attributes[name].required for name in added) or (op.op_type.data in _REDEFINED and added):
+        return False
+    if written is older and (op.attrs is not None and added & set(op.attrs.data)):
+        return False
+    return _form(older, *used) == _form(newer, *used, without=added)
 
 
-def _form(schema: OpSchema) -> object:
-    parameters = [(p.name, p.option, p.is_homogeneous) for p in (*schema.inputs, *schema.outputs)]
-    attributes = {
-        name: (a.type, a.required, a.default_value.SerializeToString()) for name, a in schema.attributes.items()
-    }
-    return parameters, attributes
+def _form(schema: OpSchema, inputs: int, outputs: int, without: Set[str] = frozenset()) -> object:
+    """The parameters that a node uses and those that it may not leave out; attributes with their defaults."""
+    parameters = [
+        [(p.name, p.option, p.is_homogeneous) for i, p in enumerate(group) if i < count or p.option is _SINGLE]
+        for group, count in ((schema.inputs, inputs), (schema.outputs, outputs))
+    ]
+    attributes = {n: a for n, a in schema.attributes.items() if n not in without}
+    return parameters, {n: (a.type, a.required, a.default_value.SerializeToString()) for n, a in attributes.items()}
 
 
-def _hint(op_type: str, version: int | None) -> str:
-    """The opset nearest to the node's own that means the same by it."""
-    meant = schema_of(op_type, version) if version is not None else None
+_SINGLE = OpSchema.FormalParameterOption.Single
+
+
+def _hint(op: nn.OpaqueOp, meant: OpSchema | None) -> str:
+    """The lowest opset that means the same by the node."""
     for opset in OPSETS:
-        schema = schema_of(op_type, opset)
-        if schema is not None and not schema.deprecated and (meant is None or _same(meant, schema)):
+        schema = schema_of(op.op_type.data, opset)
+        if schema is not None and not schema.deprecated and (meant is None or _same(op, meant, schema)):
             return f"write an opset that has it: -t 'onnx{{opset={opset}}}'"
     return f"no opset from {OPSETS[0]} to {OPSETS[-1]} has it: convert the model with onnx.version_converter first"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dialects import nn
+from ...dialects.nn.shapes import DYNAMIC, shape_of
 from .convolution import window
 from .layer import Layer, converter
 from .layout import with_channels_second
@@ -26,7 +27,10 @@ def average_pool(op: nn.AveragePoolOp, layer: Layer) -> str:
 
 
 def _pool(op: nn.PoolOp) -> dict[str, Any]:
-    return {**window(op), "ceil_mode": None if op.ceil_mode is None else 1}
+    """`ceil_mode` only where it changes sizes: before opset 22, ONNX lets a window start in the end padding, runtimes do not."""
+    space = op.spatial(shape_of(op.input))
+    same_sizes = DYNAMIC not in space and op.window_output(space, ceil=True) == op.window_output(space)
+    return {**window(op), "ceil_mode": None if op.ceil_mode is None or same_sizes else 1}
 
 
 _GLOBAL: dict[type[nn.GlobalPoolOp], str] = {

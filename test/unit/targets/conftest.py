@@ -80,8 +80,7 @@ class Export:
     def write(self, module: ModuleOp | str, **options: Any) -> onnx.ModelProto:
         """The file of a module, or of module text, read back."""
         if isinstance(module, str):
-            module = parse_module(self.session, module, "net.mlir")
-            verify(module)
+            module = self.parse(module)
         OnnxTarget(**options).write(module, self.path, self.session)
         model = onnx.load(self.path)
         onnx.checker.check_model(model, full_check=True)
@@ -90,6 +89,11 @@ class Export:
         unused = {i.name for i in model.graph.initializer} - {v for n in model.graph.node for v in n.input}
         assert not unused, "initializers that nothing reads"
         return model
+
+    def parse(self, text: str) -> ModuleOp:
+        module = parse_module(self.session, text, "net.mlir")
+        verify(module)
+        return module
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         return run_file(self.path, feeds)

@@ -89,6 +89,28 @@ func.func @main(%x: tensor<1x2x2xf16> {nn.name = "x"}) -> (tensor<1x2x2xf16> {nn
         "holds GridSample of opset 16, which opset 20 defines otherwise",
         "opset=16",
     ),
+    "opaque node that uses what a later opset added": (
+        opaque("GRU", 14, "attrs {layout = 1 : i64} "),
+        13,
+        "holds GRU of opset 14, which opset 13 defines otherwise",
+        "opset=14",
+    ),
+    "opaque node whose default is another computation": (
+        opaque("Hardmax", 11),
+        17,
+        "holds Hardmax of opset 11, which opset 17 defines otherwise",
+        "version_converter",
+    ),
+    "opaque node of a type that a later opset takes": (
+        unary(
+            'nn.opaque %x framework "onnx" op_type "IsInf" version 20 : (tensor<4xf16>) -> tensor<4xi1>',
+            "tensor<4xi1>",
+            "tensor<4xf16>",
+        ),
+        17,
+        "becomes ONNX IsInf, which in opset 17 takes no float16 as 'X'",
+        "opset=20",
+    ),
     "opaque node that the opset does not have yet": (
         opaque("DFT", 17),
         13,

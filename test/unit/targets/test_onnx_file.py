@@ -234,6 +234,55 @@ def test_opaque_node_of_an_older_opset_with_the_same_form(export: Any) -> None:
     np.testing.assert_array_equal(result, [[1, 3]])
 
 
+ADDED: dict[str, tuple[str, int]] = {
+    # what the node holds, the opset that is written: the newer one only adds what the node does not use
+    "attributes with defaults": ('op_type "ScatterND" version 18', 13),
+    "attributes with defaults, upwards": ('op_type "ScatterND" version 11', 21),
+    "types": ('op_type "ScatterND" version 13', 16),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_opaque_node_that_uses_nothing_new(name: str, export: Any) -> None:
+    head, opset = ADDED[name]
+    text = f"""
+    func.func @main(%x: tensor<4xf32> {{nn.name = "x"}}, %i: tensor<1x1xi64> {{nn.name = "i"}},
+        %u: tensor<1xf32> {{nn.name = "u"}}) -> (tensor<4xf32> {{nn.name = "y"}}) {{
+      %0 = nn.opaque %x, %i, %u framework "onnx" {head}
+        : (tensor<4xf32>, tensor<1x1xi64>, tensor<1xf32>) -> tensor<4xf32>
+      func.return %0 : tensor<4xf32>
+    }}"""
+    export.write(text, opset=opset)
+    feeds = {"x": np.zeros(4, np.float32), "i": np.array([[2]]), "u": np.array([5], np.float32)}
+    np.testing.assert_array_equal(export.run(feeds)[0], [0, 0, 5, 0])
+
+
+def test_operator_that_shape_inference_does_not_follow(export: Any) -> None:
+    """onnx.shape_inference fails on the function body of MeanVarianceNormalization, in any opset: a remark, and the file."""
+    text = """
+    func.func @main(%x: tensor<1x2x3x3xf32> {nn.name = "x"}) -> (tensor<1x2x3x3xf32> {nn.name = "y"}) {
+      %0 = nn.opaque %x framework "onnx" op_type "MeanVarianceNormalization" version 13
+        : (tensor<1x2x3x3xf32>) -> tensor<1x2x3x3xf32>
+      func.return %0 : tensor<1x2x3x3xf32>
+    }"""
+    OnnxTarget().write(export.parse(text), export.path, export.session)
+    assert [r.rule for r in export.session.remarks] == ["shape-inference"]
+    assert export.path.exists()
+
+
+def test_ceil_mode_only_where_it_changes_sizes(export: Any) -> None:
+    """Before opset 22, ONNX's inference counts windows that start in the end padding (here a third one), runtimes do not."""
+    text = """
+    func.func @main(%x: tensor<1x1x2x2xf32> {nn.name = "x"}) -> (tensor<1x1x1x1xf32> {nn.name = "y"}) {
+      %0 = nn.max_pool %x strides [3, 3] pads [1, 1, 1, 1] kernel [3, 3] ceil_mode
+        : (tensor<1x1x2x2xf32>) -> tensor<1x1x1x1xf32>
+      func.return %0 : tensor<1x1x1x1xf32>
+    }"""
+    (node,) = export.write(text).graph.node
+    assert "ceil_mode" not in {a.name for a in node.attribute}
+    np.testing.assert_array_equal(export.run({"x": np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2)})[0].item(), 3)
+
+
 @pytest.fixture
 def weighty(build_module: Any) -> Any:
     """A module with weights above and below the size that stays inline, of odd sizes and types."""
