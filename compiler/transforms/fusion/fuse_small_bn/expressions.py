@@ -1,0 +1,88 @@
+"""Arithmetic on constants alone, which a frontend left as operations: recognized by structure, evaluated in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from ....dialects import nn
+from ....dialects.nn.shapes import element_of, shape_of, static
+from ....dtypes import is_float
+from ....rewriting import Array
+from ..computing import constant_numbers
+
+MAX_DEPTH = 10
+"""Parameter arithmetic of a batch norm is 7 operations deep at most: reshape, add, rsqrt, multiply, multiply, subtract, cast."""
+
+
+def _rsqrt(x: Array) -> Array:
+    return 1 / np.sqrt(x)
+
+
+_ARITHMETIC: Mapping[type[Operation], Callable[..., Any]] = {
+    nn.AddOp: np.add,
+    nn.SubOp: np.subtract,
+    nn.MulOp: np.multiply,
+    nn.DivOp: np.divide,
+    nn.PowOp: np.power,
+    nn.NegOp: np.negative,
+    nn.SqrtOp: np.sqrt,
+    nn.RsqrtOp: _rsqrt,
+    nn.ReciprocalOp: np.reciprocal,
+}
+
+_SAME_NUMBERS = (nn.CastOp, nn.ReshapeOp, nn.SqueezeOp, nn.UnsqueezeOp)
+"""Operations that give the numbers they get, in their order."""
+
+
+def is_expression(value: SSAValue, depth: int = MAX_DEPTH) -> bool:
+    """Whether a value is a constant, or made of constants by few operations."""
+    if not isinstance(value, OpResult):
+        return False
+    op = value.op
+    if isinstance(op, nn.ConstantOp):
+        return True
+    if depth == 0 or not static(shape_of(value)) or not is_float(element_of(value)):
+        return False
+    if isinstance(op, _SAME_NUMBERS):
+        return is_expression(op.input, depth - 1)
+    return type(op) in _ARITHMETIC and all(is_expression(operand, depth - 1) for operand in op.operands)
+
+
+def numbers(value: SSAValue) -> Array:
+    """The float64 numbers of an expression. Casts do not round."""
+    assert isinstance(value, OpResult)
+    op = value.op
+    if isinstance(op, nn.ConstantOp):
+        return constant_numbers(value)
+    if isinstance(op, _SAME_NUMBERS):
+        return numbers(op.input).reshape(shape_of(value))
+    return _ARITHMETIC[type(op)](*map(numbers, op.operands))
+
+
+def operations(*values: SSAValue | None) -> list[Operation]:
+    """The operations that expressions are made of, constants left out, each once."""
+    found: dict[Operation, None] = {}
+    rest = [v for v in values if v is not None]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, OpResult) and not isinstance(value.op, nn.ConstantOp) and value.op not in found:
+            found[value.op] = None
+            rest.extend(value.op.operands)
+    return list(found)
+
+
+def bare(value: SSAValue) -> SSAValue:
+    """The value behind casts and reshapes."""
+    while isinstance(value, OpResult) and isinstance(value.op, _SAME_NUMBERS):
+        value = value.op.input
+    return value
+
+
+def maker(value: SSAValue) -> Operation | None:
+    """The operation that makes a value, behind casts and reshapes."""
+    value = bare(value)
+    return value.op if isinstance(value, OpResult) else None

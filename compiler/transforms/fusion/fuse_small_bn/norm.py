@@ -1,0 +1,210 @@
+"""What all forms of a batch norm in small operations share: the match, its conditions, and the batch norm it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from ....dialects import nn
+from ....dialects.nn.shapes import element_of, known, shape_of, text
+from ....dtypes import is_float, numpy_dtype
+from ....rewriting import Array, Folded, FusionPattern, Guard, Remarks, condition, layer_of
+from .expressions import is_expression, operations
+
+_ONE_NUMBER = 1
+
+
+class Rules(NamedTuple):
+    """When small operations may become a batch norm."""
+
+    ranks: frozenset[int] | None
+    """Allowed ranks of the input; None allows all."""
+    behind_convolution: bool
+
+
+RULES = {
+    "extended": Rules(None, behind_convolution=False),
+    "tf1.15": Rules(frozenset({4}), behind_convolution=True),
+    "tf2.6": Rules(frozenset({4, 5}), behind_convolution=True),
+}
+"""`tf1.15` and `tf2.6` are AMCT's under these versions of TensorFlow."""
+
+
+class Statistics(NamedTuple):
+    """The parameters of a batch norm, float64, each of one number or one per channel."""
+
+    scale: Array
+    offset: Array
+    mean: Array
+    variance: Array
+    epsilon: float
+
+
+class Step(NamedTuple):
+    """One operation of a batch norm on a value: sum, difference, product or quotient with a parameter."""
+
+    op: nn.AddOp | nn.SubOp | nn.MulOp | nn.DivOp
+    value: SSAValue
+    parameter: SSAValue
+
+    @property
+    def size(self) -> int:
+        """How many numbers the parameter has."""
+        return prod(shape_of(self.parameter))
+
+
+def step_of(op: Operation) -> Step | None:
+    """An operation as a step; None where it is none, or takes no value and one expression of constants."""
+    if not isinstance(op, nn.AddOp | nn.SubOp | nn.MulOp | nn.DivOp) or not is_float(element_of(op.result)):
+        return None
+    value, parameter = op.operands
+    if isinstance(op, nn.AddOp | nn.MulOp) and is_expression(value):
+        value, parameter = parameter, value
+    return Step(op, value, parameter) if is_expression(parameter) and not is_expression(value) else None
+
+
+def steps_to(op: Operation, limit: int | None = None) -> list[Step]:
+    """The longest run of steps that ends in `op`, the first step first; not more than `limit`."""
+    steps: list[Step] = []
+    current: Operation | None = op
+    while current is not None and len(steps) != limit and (step := step_of(current)) is not None:
+        steps.append(step)
+        current = step.value.op if isinstance(step.value, OpResult) else None
+    return steps[::-1]
+
+
+def followed_by(op: Operation, *kinds: type[Operation]) -> bool:
+    """Whether the only use of an operation is a step of one of these kinds on its result."""
+    result = op.results[0]
+    if result.uses.get_length() != 1:
+        return False
+    user = next(iter(result.uses)).operation
+    step = step_of(user) if isinstance(user, kinds) else None
+    return step is not None and step.value is result
+
+
+@dataclass(frozen=True)
+class SmallNorm:
+    steps: tuple[Step, ...]
+    """From the input to the root."""
+    arithmetic: tuple[Operation, ...]
+    """The operations that make the parameters out of constants."""
+
+    @property
+    def input(self) -> SSAValue:
+        return self.steps[0].value
+
+    @property
+    def root(self) -> Operation:
+        return self.steps[-1].op
+
+    @staticmethod
+    def of(steps: Sequence[Step]) -> SmallNorm:
+        return SmallNorm(tuple(steps), tuple(operations(*(step.parameter for step in steps))))
+
+
+def channel_axis(m: SmallNorm) -> int | str:
+    """The axis of the input along which the parameters run: 1 or the last. A string says why there is none."""
+    shape = shape_of(m.input)
+    rank = len(shape)
+    varied: set[int] = set()
+    for parameter in [shape_of(step.parameter) for step in m.steps]:
+        if len(parameter) > rank:
+            return f"a parameter {text(parameter)} is of higher rank than the input {text(shape)}"
+        first = rank - len(parameter)
+        varied |= {first + i for i, size in enumerate(parameter) if size != _ONE_NUMBER}
+        if any(size not in (_ONE_NUMBER, shape[first + i]) for i, size in enumerate(parameter)):
+            return f"a parameter {text(parameter)} does not fit the channels of {text(shape)}"
+    candidates = [axis for axis in (rank - 1, 1) if varied <= {axis} and known(shape[axis])]
+    if not varied:  # single numbers are a batch norm of one channel
+        candidates = [axis for axis in candidates if shape[axis] == _ONE_NUMBER]
+    if not candidates:
+        return f"its parameters run along the axes {sorted(varied)} of {text(shape)}"
+    return candidates[0]
+
+
+class SmallNormPattern(FusionPattern[SmallNorm]):
+    """What makes a batch norm of small operations on a value and constants."""
+
+    def __init__(self, remarks: Remarks, guards: Sequence[Guard] = (), rules: Rules = RULES["extended"], qat: str = ""):
+        super().__init__(remarks, guards)
+        self.rules = rules
+        self.qat = qat
+        """What makes the module one that was trained with quantization; empty for none."""
+
+    @condition
+    def not_trained_with_quantization(self, m: SmallNorm) -> str | None:
+        """the module carries no quantization nodes: neither FakeQuant nor quantize and dequantize (AMCT: PTQ only)"""
+        return f"the module holds {self.qat}" if self.qat else None
+
+    @condition
+    def inner_used_once(self, m: SmallNorm) -> str | None:
+        """the results between input and output are used once (a graph output is a use)"""
+        for step in m.steps[:-1]:
+            if (count := step.op.result.uses.get_length()) != 1:
+                return f"the result of {layer_of(step.op)} has {count} uses"
+        return None
+
+    @condition
+    def input_rank(self, m: SmallNorm) -> str | None:
+        """the input is of rank 2 or more (rules tf1.15: 4; tf2.6: 4 or 5)"""
+        rank, ranks = len(shape_of(m.input)), self.rules.ranks
+        if ranks is None:
+            return "its input has no channels" if rank < 2 else None
+        return None if rank in ranks else f"its input is of rank {rank}, these rules allow {sorted(ranks)}"
+
+    @condition
+    def behind_convolution(self, m: SmallNorm) -> str | None:
+        """rules tf1.15 and tf2.6: the input comes from a convolution, directly or through a BiasAdd; of rank 5, from a
+        three-dimensional one
+        """
+        if not self.rules.behind_convolution:
+            return None
+        value = m.input
+        if isinstance(value, OpResult) and isinstance(value.op, nn.BiasAddOp):
+            value = value.op.input
+        if isinstance(value, OpResult) and isinstance(value.op, nn.ConvOp):
+            return None
+        return "its input comes from no convolution [+ BiasAdd]"
+
+    @condition
+    def along_channels(self, m: SmallNorm) -> str | None:
+        """the parameters run along the channels only, axis 1 or the last one, whose number is known"""
+        axis = channel_axis(m)
+        return axis if isinstance(axis, str) else None
+
+    def statistics(self, m: SmallNorm) -> Statistics:
+        """The parameters of the batch norm, in float64."""
+        raise NotImplementedError
+
+    def fold(self, m: SmallNorm) -> Sequence[Folded]:
+        axis = channel_axis(m)
+        assert isinstance(axis, int)
+        channels = (shape_of(m.input)[axis],)
+        dtype = numpy_dtype(element_of(m.input))
+        wide = np.dtype(np.float32) if dtype.itemsize < np.dtype(np.float32).itemsize else dtype
+        found = self.statistics(m)._asdict()
+        names = ("scale", "offset", "mean", "variance")
+        return [
+            Folded(f"{layer_of(m.root)}.{name}", wide, np.broadcast_to(found[name].reshape(-1), channels))
+            for name in names
+        ]
+
+    def rewrite(self, m: SmallNorm, folded: Sequence[SSAValue]) -> Sequence[Operation]:
+        norm = nn.BatchNormOp.make(
+            m.input,
+            *folded,
+            layout="nhwc" if channel_axis(m) == len(shape_of(m.input)) - 1 else "nchw",
+            epsilon=self.statistics(m).epsilon,
+            origin=m.root.properties.get("origin"),
+            result_types=[m.root.results[0].type],
+        )
+        return [norm]
+
+    def outcome(self, built: Operation) -> str:
+        return "its small operations are one batch norm"
