@@ -18,9 +18,9 @@
 
 // UNKNOWN:      infer-shapes-input-shape.mlir:{{[0-9]+}}:1: error: the model has no input dat
 // UNKNOWN-NEXT: hint: the inputs are data, ids, x:0
-// DECLARED:     error: input 'data': declared and given sizes 3 and 4 differ
-// RANK:         error: input 'data': declared and given sizes [?, 3, ?, ?] and [2, 3, 8] differ in rank
-// NAMED:        error: input 'ids': sizes of dimension 'N' 2 and 3 differ
+// DECLARED:     error: input 'data': declared and given sizes differ: 3 and 4
+// RANK:         error: input 'data': declared and given sizes differ in rank: [?, 3, ?, ?] and [2, 3, 8]
+// NAMED:        error: input 'ids': sizes of dimension 'N' differ: 2 and 3
 // MALFORMED:    error: --infer-shapes: input-shape: 'data:2xax8x8' is malformed
 // TWICE:        error: --infer-shapes: input-shape: 'ids' is given twice
 func.func @main(
