@@ -77,7 +77,8 @@ def evaluated(node: Node, arrays: Sequence[Array]) -> list[Array] | None:
     """What onnx's reference computes for a node; None where it has no implementation, or the node is malformed."""
     from onnx.reference import ReferenceEvaluator
 
-    feeds = dict(zip(_inputs(node), arrays, strict=True))
+    names = [n for n, binding in zip(node.layer.proto.input, node.inputs, strict=True) if binding is not None]
+    feeds = dict(zip(names, arrays, strict=True))  # a node may name one value twice
     try:
         evaluator: Any = ReferenceEvaluator(_model(node))
         with np.errstate(all="ignore"):

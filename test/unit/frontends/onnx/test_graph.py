@@ -190,6 +190,14 @@ def test_constant_computing_is_folded(build: Build, load: Load, session: Session
     assert session.remarks[-1].reason == "5 nodes: 1 mapped to nn, 0 carried as opaque, 4 folded, 0 removed, 0 unused"
 
 
+def test_a_node_that_names_a_constant_twice_is_folded(build: Build, load: Load) -> None:
+    nodes = [helper.make_node("Mul", ["c", "c"], ["d"]), helper.make_node("Add", ["x", "d"], ["y"])]
+    module = load(build(nodes, [("x", [2])], ["y"], [numpy_helper.from_array(np.array([2, 3], np.float32), "c")]))
+    assert kinds(module) == ["nn.add"]
+    (result,) = run(module, {"x": np.zeros(2, np.float32)}).values()
+    np.testing.assert_array_equal(result, [4, 9])
+
+
 def test_large_results_are_not_folded(build: Build, load: Load) -> None:
     node = helper.make_node("Expand", ["w", "shape"], ["y"])
     weights = {"w": np.ones(1, np.float32), "shape": np.array([2**40], np.int64)}
