@@ -192,7 +192,7 @@ OPAQUE = """
 func.func @main(%x: tensor<2x3xf32> {{nn.name = "x"}}) -> (tensor<?xf32> {{nn.name = "y"}}) {{
   %c = nn.constant dense<[1, 0]> : tensor<2xi64>
   %0 = nn.opaque %x, %c framework "onnx" op_type "Odd" domain "com.example" version 3 present [1, 0, 1]
-    attrs {{f = 0.5 : f32, fs = #nn.reals[1.0, 2.5], i = 7 : i64, is = array<i64: 1, 2>, e = array<i64>, s = "text",
+    attrs {{f = 0.5 : f32, fs = #nn.reals<[1.0, 2.5]>, i = 7 : i64, is = array<i64: 1, 2>, e = array<i64>, s = "text",
            ss = ["a", "b"], t = dense<[1.0, 2.0]> : tensor<2xf32>}}
     : (tensor<2x3xf32>, tensor<2xi64>) -> tensor<?xf32>
   func.return %0 : tensor<?xf32>

@@ -192,7 +192,7 @@ def test_constant_computing_is_folded(build: Build, load: Load, session: Session
 
 def test_a_node_that_names_a_constant_twice_is_folded(build: Build, load: Load) -> None:
     nodes = [helper.make_node("Mul", ["c", "c"], ["d"]), helper.make_node("Add", ["x", "d"], ["y"])]
-    module = load(build(nodes, [("x", [2])], ["y"], [numpy_helper.from_array(np.array([2, 3], np.float32), "c")]))
+    module = load(build(nodes, [("x", [2])], ["y"], {"c": np.array([2, 3], np.float32)}))
     assert kinds(module) == ["nn.add"]
     (result,) = run(module, {"x": np.zeros(2, np.float32)}).values()
     np.testing.assert_array_equal(result, [4, 9])
