@@ -1,4 +1,4 @@
-"""`--fuse-bn`: batch normalization of inference disappears into the operation before it.
+"""`--fuse-bn`: batch normalization of inference disappears into the operation before it, or behind it.
 
 The fold is exact algebra, done in float64 and rounded once. A file per pattern; what is left has a remark.
 """
@@ -13,6 +13,7 @@ from ....dialects.nn import BatchNormOp
 from ....rewriting import Remarks
 from ..fusion_pass import FusionPass, report_unmatched
 from .batch_to_space import FuseBatchToSpaceNorm
+from .before_conv import FuseNormCompute
 from .compute import FuseComputeBatchNorm
 from .group_conv import FuseConcatNorm
 from .matmul_reshape import FuseReshapeNorm
@@ -21,11 +22,18 @@ from .norm_scale import FuseNormScale
 
 @dataclass(frozen=True)
 class FuseBnPass(FusionPass):
-    """Fold batch norms, and what scales or shifts them, into the convolutions and matrix products before them."""
+    """Fold batch norms, and what scales or shifts them, into the convolutions and matrix products beside them."""
 
     name = "fuse-bn"
 
-    PATTERNS = (FuseComputeBatchNorm, FuseBatchToSpaceNorm, FuseConcatNorm, FuseReshapeNorm, FuseNormScale)
+    PATTERNS = (
+        FuseComputeBatchNorm,
+        FuseBatchToSpaceNorm,
+        FuseConcatNorm,
+        FuseReshapeNorm,
+        FuseNormScale,
+        FuseNormCompute,
+    )
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
         report_unmatched(module, remarks, BatchNormOp)

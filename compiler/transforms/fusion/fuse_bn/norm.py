@@ -17,8 +17,9 @@ def factor_and_shift(norm: BatchNormOp) -> tuple[Array, Array]:
     A variance of -epsilon or less gives NaN or Inf, which no fold accepts.
     """
     scale, offset, mean, variance = map(constant_numbers, norm.operands[1:])
-    k = scale / np.sqrt(variance + norm.epsilon.value.data)
-    return k, offset - mean * k
+    with np.errstate(all="ignore"):
+        k = scale / np.sqrt(variance + norm.epsilon.value.data)
+        return k, offset - mean * k
 
 
 class NormConditions:

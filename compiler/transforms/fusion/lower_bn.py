@@ -1,0 +1,61 @@
+"""`--lower-bn`: a batch norm that found nothing to go into becomes a product and a sum. No part of `--fuse-all`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.nn import AddOp, BatchNormOp, MulOp
+from ...dialects.nn.shapes import element_of, shape_of
+from ...dtypes import numpy_dtype
+from ...rewriting import Folded, FusionPattern, Remarks, layer_of
+from .fuse_bn.norm import NormConditions, factor_and_shift
+from .fusion_pass import FusionPass
+
+
+@dataclass(frozen=True)
+class LoneNorm:
+    bn: BatchNormOp
+
+
+class LowerNorm(NormConditions, FusionPattern[LoneNorm]):
+    """batch_norm(x) = x * k + shift with constants of one number per channel, at any rank (PPQ makes a 1x1 depthwise convolution
+    of it, in two dimensions only)
+    """
+
+    name = "batch-norm-multiply-add"
+
+    def match(self, op: Operation) -> LoneNorm | None:
+        return LoneNorm(op) if isinstance(op, BatchNormOp) else None
+
+    def fold(self, m: LoneNorm) -> Sequence[Folded]:
+        k, shift = factor_and_shift(m.bn)
+        rank = len(shape_of(m.bn.input))
+        behind = rank - 1 - m.bn.channel_axis(rank)
+        dtype = numpy_dtype(element_of(m.bn.input))
+        rows = (("factor", k), ("shift", shift))
+        return [Folded(f"{layer_of(m.bn)}.{name}", dtype, each.reshape(-1, *(1,) * behind)) for name, each in rows]
+
+    def rewrite(self, m: LoneNorm, folded: Sequence[SSAValue]) -> Sequence[Operation]:
+        factor, shift = folded
+        type_ = m.bn.result.type
+        product = MulOp.make(m.bn.input, factor, result_types=[type_])
+        return [product, AddOp.make(product.result, shift, origin=m.bn.origin, result_types=[type_])]
+
+    def outcome(self, built: Operation) -> str:
+        return "is one product and one sum per channel"
+
+
+@dataclass(frozen=True)
+class LowerBnPass(FusionPass):
+    """Turn the batch norms that are left into a product and a sum with constants per channel."""
+
+    name = "lower-bn"
+
+    PATTERNS = (LowerNorm,)
+
+    def report(self, module: ModuleOp, remarks: Remarks) -> None:
+        """The pattern speaks of every batch norm."""
