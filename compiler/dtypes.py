@@ -104,6 +104,13 @@ def as_stored(array: Array) -> Array:
     return array.astype(np.int8) if array.dtype.name == "int4" else array
 
 
+def from_stored(data: bytes | Array, dtype: np.dtype[Any]) -> Array:
+    """The elements behind bytes of a text or a file, flat; a boolean is any byte but 0 (xDSL writes 255), and the only copy."""
+    import numpy as np
+
+    return np.frombuffer(data, np.uint8) != 0 if dtype == np.bool_ else np.frombuffer(data, dtype)
+
+
 def safetensors_name(dtype: np.dtype[Any]) -> str:
     """The safetensors name of a numpy dtype. Raises ValueError for a dtype outside the table."""
     return _row(dtype).safetensors

@@ -14,7 +14,7 @@ from math import prod
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
-from .dtypes import as_stored, dtype_of_safetensors, safetensors_name
+from .dtypes import as_stored, dtype_of_safetensors, from_stored, safetensors_name
 from .files import replacing
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class SideFile:
         if self._map is None:
             self._map = np.memmap(self.path, np.uint8, "r")
         data = self._map[self._start + entry.begin : self._start + entry.end]
-        return np.frombuffer(data, entry.dtype).reshape(entry.shape)
+        return from_stored(data, entry.dtype).reshape(entry.shape)
 
 
 class _Entry(NamedTuple):

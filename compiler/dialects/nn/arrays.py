@@ -13,7 +13,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from ...dtypes import Tensor, as_stored, numpy_dtype
+from ...dtypes import Tensor, as_stored, from_stored, numpy_dtype
 from ...text import ModulePrinter, parse_text
 from ...weights import Weight, WeightError, separate_key, side_file_of
 
@@ -113,12 +113,10 @@ def hex_text(array: Array) -> str:
 
 def parse_bytes(parser: AttrParser, type_: Tensor) -> Array:
     """An array of this type from its quoted bytes."""
-    import numpy as np
-
     start = parser.pos
     text = parse_text(parser, "bytes")
     try:
         data = bytes.fromhex(text.removeprefix("0x"))
-        return np.frombuffer(data, numpy_dtype(type_.element_type)).reshape(type_.get_shape())
+        return from_stored(data, numpy_dtype(type_.element_type)).reshape(type_.get_shape())
     except ValueError as e:
         parser.raise_error(f"malformed bytes: {e}", start, parser.pos)

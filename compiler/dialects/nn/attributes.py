@@ -185,7 +185,7 @@ class OriginAttr(ParametrizedAttribute):
 
 @irdl_attr_definition
 class RangeAttr(Data[tuple[float, float]]):
-    """The smallest and largest value seen, float32, printed exactly: `#nn.range[-2.5, 3.75]`."""
+    """The smallest and largest value seen, float32, printed exactly: `#nn.range<[-2.5, 3.75]>`."""
 
     name = "nn.range"
 
@@ -195,14 +195,11 @@ class RangeAttr(Data[tuple[float, float]]):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[float, float]:
-        start = parser.pos
-        values = parse_reals(parser)
-        if len(values) != 2:
-            parser.raise_error("two numbers expected", start, parser.pos)
-        return values[0], values[1]
+        with parser.in_angle_brackets():
+            return parse_range(parser)
 
     def print_parameter(self, printer: Printer) -> None:
-        print_reals(printer, self.data)
+        printer.print_string(f"<{reals_text(self.data)}>")
 
     def verify(self) -> None:
         low, high = self.data
@@ -212,7 +209,7 @@ class RangeAttr(Data[tuple[float, float]]):
 
 @irdl_attr_definition
 class RealsAttr(Data[tuple[float, ...]]):
-    """A list of float32 numbers, printed exactly: `#nn.reals[1.0, 1.0, 2.0, 2.0]`."""
+    """A list of float32 numbers, printed exactly: `#nn.reals<[1.0, 1.0, 2.0, 2.0]>`."""
 
     name = "nn.reals"
 
@@ -221,18 +218,27 @@ class RealsAttr(Data[tuple[float, ...]]):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[float, ...]:
-        return parse_reals(parser)
+        with parser.in_angle_brackets():
+            return parse_reals(parser)
 
     def print_parameter(self, printer: Printer) -> None:
-        print_reals(printer, self.data)
+        printer.print_string(f"<{reals_text(self.data)}>")
 
 
 def parse_reals(parser: AttrParser) -> tuple[float, ...]:
     return tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_f32(parser)))
 
 
-def print_reals(printer: Printer, values: Sequence[float]) -> None:
-    printer.print_string(f"[{', '.join(map(f32_text, values))}]")
+def parse_range(parser: AttrParser) -> tuple[float, float]:
+    start = parser.pos
+    values = parse_reals(parser)
+    if len(values) != 2:
+        parser.raise_error("two numbers expected", start, parser.pos)
+    return values[0], values[1]
+
+
+def reals_text(values: Sequence[float]) -> str:
+    return f"[{', '.join(map(f32_text, values))}]"
 
 
 NN_ATTRIBUTES: tuple[type[Attribute], ...] = (

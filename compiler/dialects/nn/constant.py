@@ -15,7 +15,7 @@ from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ...diagnostics import op_error
-from ...dtypes import Tensor, as_stored, element_type, has_numpy_dtype, numpy_dtype
+from ...dtypes import Tensor, as_stored, element_type, from_stored, has_numpy_dtype, numpy_dtype
 from ...text import Dense, print_dense
 from ...weights import Weight, WeightError
 from .arrays import External, ExternalAttr
@@ -81,11 +81,8 @@ class ConstantOp(IRDLOperation):
                 return self.value.array
             except WeightError as e:
                 raise op_error(self, str(e)) from None
-        import numpy as np
-
-        return np.frombuffer(self.value.data.data, numpy_dtype(self.value.get_element_type())).reshape(
-            self.value.get_shape()
-        )
+        dtype = numpy_dtype(self.value.get_element_type())
+        return from_stored(self.value.data.data, dtype).reshape(self.value.get_shape())
 
     def verify_(self) -> None:
         super().verify_()

@@ -29,6 +29,7 @@ from xdsl.printer import Printer
 from xdsl.utils.str_enum import StrEnum
 
 from ...text import parse_text
+from .attributes import RangeAttr, RealsAttr, parse_range, parse_reals, reals_text
 from .numbers import f32_text, f64_text, parse_f32, parse_f64
 
 INTS: AttrConstraint[DenseArrayBase[Any]] = cast("AttrConstraint[DenseArrayBase[Any]]", DenseArrayBase.constr(i64))
@@ -100,6 +101,8 @@ SYNTAXES: dict[AttrConstraint[Any], Syntax] = {
     REAL: Syntax(real, lambda p: real(parse_f32(p)), _as(lambda v: f32_text(v.value.data))),
     DOUBLE: Syntax(double, lambda p: double(parse_f64(p)), _as(lambda v: f64_text(v.value.data))),
     FLAG: Syntax(lambda v: UnitAttr() if v else None, lambda _: UnitAttr(), lambda _, __: None),
+    base(RealsAttr): Syntax(RealsAttr, lambda p: RealsAttr(parse_reals(p)), _as(lambda v: reals_text(v.data))),
+    base(RangeAttr): Syntax(RangeAttr, lambda p: RangeAttr(parse_range(p)), _as(lambda v: reals_text(v.data))),
     TEXT: Syntax(StringAttr, lambda p: StringAttr(parse_text(p, "text")), lambda v, p: p.print_string_literal(v.data)),
 }
 
