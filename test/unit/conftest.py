@@ -91,6 +91,6 @@ class Equivalence:
         return expected
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def equivalence() -> Equivalence:
     return Equivalence()
