@@ -1,0 +1,157 @@
+// RUN: amct-opt %s --fuse-small-bn=rules=tf1.15 --split-input-file | filecheck %s --check-prefix TF1
+// RUN: amct-opt %s --fuse-small-bn=rules=tf1.15 --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix TF1-REMARK
+// RUN: amct-opt %s --fuse-small-bn=rules=tf2.6 --split-input-file | filecheck %s --check-prefix TF2
+// RUN: amct-opt %s --fuse-small-bn=rules=tf2.6 --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix TF2-REMARK
+// RUN: amct-opt %s --fuse-small-bn=rules=extended --split-input-file | filecheck %s --check-prefix EXT
+// RUN: amct-opt %s --fuse-small-bn=rules=extended --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix EXT-REMARK
+
+// Which inputs AMCT takes under two versions of TensorFlow, and what `extended` takes beyond.
+
+// Behind a convolution.
+// TF1-LABEL: @behind_conv
+// TF1:     nn.batch_norm
+// TF1-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
+// TF2-LABEL: @behind_conv
+// TF2:     nn.batch_norm
+// TF2-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
+// EXT-LABEL: @behind_conv
+// EXT:     nn.batch_norm
+// EXT-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
+func.func @behind_conv(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
+  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %c = nn.conv %x, %w layout nhwc from <tf, "Conv2D", "conv"> : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
+  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
+  %eps = nn.constant dense<1.0> : tensor<f32>
+  %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  %d = nn.rsqrt %v : tensor<2xf32>
+  %r = nn.mul %d, %scale : tensor<2xf32>
+  %p = nn.mul %c, %r from <tf, "Mul", "bn/mul"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
+  %m = nn.mul %mean, %r : tensor<2xf32>
+  %s = nn.sub %offset, %m : tensor<2xf32>
+  %y = nn.add %p, %s from <tf, "AddV2", "bn"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
+  func.return %y : tensor<1x2x2x2xf32>
+}
+
+// -----
+
+// Behind a convolution and its BiasAdd.
+// TF1-LABEL: @behind_bias
+// TF1:     nn.batch_norm
+// TF1-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
+// TF2-LABEL: @behind_bias
+// TF2:     nn.batch_norm
+// TF2-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
+// EXT-LABEL: @behind_bias
+// EXT:     nn.batch_norm
+// EXT-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
+func.func @behind_bias(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
+  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %one = nn.constant dense<1.0> : tensor<2xf32>
+  %c = nn.conv %x, %w layout nhwc from <tf, "Conv2D", "conv"> : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
+  %b = nn.bias_add %c, %one layout nhwc from <tf, "BiasAdd", "bias"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
+  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
+  %eps = nn.constant dense<1.0> : tensor<f32>
+  %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  %d = nn.rsqrt %v : tensor<2xf32>
+  %r = nn.mul %d, %scale : tensor<2xf32>
+  %p = nn.mul %b, %r from <tf, "Mul", "bn/mul"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
+  %m = nn.mul %mean, %r : tensor<2xf32>
+  %s = nn.sub %offset, %m : tensor<2xf32>
+  %y = nn.add %p, %s from <tf, "AddV2", "bn"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
+  func.return %y : tensor<1x2x2x2xf32>
+}
+
+// -----
+
+// Of rank 5, behind a three-dimensional convolution.
+// TF1-LABEL: @volume
+// TF1-NOT: nn.batch_norm
+// TF1-REMARK: [fuse-small-bn missed input-rank] "bn": its input is of rank 5, these rules allow [4]
+// TF2-LABEL: @volume
+// TF2:     nn.batch_norm
+// TF2-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
+// EXT-LABEL: @volume
+// EXT:     nn.batch_norm
+// EXT-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
+func.func @volume(%x: tensor<1x2x2x2x2xf32>) -> tensor<1x2x2x2x2xf32> {
+  %w = nn.constant dense<1.0> : tensor<2x2x1x1x1xf32>
+  %c = nn.conv %x, %w layout nhwc from <tf, "Conv2D", "conv"> : (tensor<1x2x2x2x2xf32>, tensor<2x2x1x1x1xf32>) -> tensor<1x2x2x2x2xf32>
+  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
+  %eps = nn.constant dense<1.0> : tensor<f32>
+  %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  %d = nn.rsqrt %v : tensor<2xf32>
+  %r = nn.mul %d, %scale : tensor<2xf32>
+  %p = nn.mul %c, %r from <tf, "Mul", "bn/mul"> : (tensor<1x2x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2x2xf32>
+  %m = nn.mul %mean, %r : tensor<2xf32>
+  %s = nn.sub %offset, %m : tensor<2xf32>
+  %y = nn.add %p, %s from <tf, "AddV2", "bn"> : (tensor<1x2x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2x2xf32>
+  func.return %y : tensor<1x2x2x2x2xf32>
+}
+
+// -----
+
+// Of rank 2, behind a matrix product.
+// TF1-LABEL: @matrix
+// TF1-NOT: nn.batch_norm
+// TF1-REMARK: [fuse-small-bn missed input-rank] "bn": its input is of rank 2, these rules allow [4]
+// TF2-LABEL: @matrix
+// TF2-NOT: nn.batch_norm
+// TF2-REMARK: [fuse-small-bn missed input-rank] "bn": its input is of rank 2, these rules allow [4, 5]
+// EXT-LABEL: @matrix
+// EXT:     nn.batch_norm
+// EXT-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
+func.func @matrix(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
+  %w = nn.constant dense<1.0> : tensor<2x2xf32>
+  %c = nn.matmul %x, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
+  %eps = nn.constant dense<1.0> : tensor<f32>
+  %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  %d = nn.rsqrt %v : tensor<2xf32>
+  %r = nn.mul %d, %scale : tensor<2xf32>
+  %p = nn.mul %c, %r from <tf, "Mul", "bn/mul"> : (tensor<3x2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
+  %m = nn.mul %mean, %r : tensor<2xf32>
+  %s = nn.sub %offset, %m : tensor<2xf32>
+  %y = nn.add %p, %s from <tf, "AddV2", "bn"> : (tensor<3x2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
+  func.return %y : tensor<3x2xf32>
+}
+
+// -----
+
+// Behind an activation.
+// TF1-LABEL: @relu
+// TF1-NOT: nn.batch_norm
+// TF1-REMARK: [fuse-small-bn missed behind-convolution] "bn": its input comes from no convolution [+ BiasAdd]
+// TF2-LABEL: @relu
+// TF2-NOT: nn.batch_norm
+// TF2-REMARK: [fuse-small-bn missed behind-convolution] "bn": its input comes from no convolution [+ BiasAdd]
+// EXT-LABEL: @relu
+// EXT:     nn.batch_norm
+// EXT-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
+func.func @relu(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
+  %c = nn.relu %x : tensor<1x2x2x2xf32>
+  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
+  %eps = nn.constant dense<1.0> : tensor<f32>
+  %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  %d = nn.rsqrt %v : tensor<2xf32>
+  %r = nn.mul %d, %scale : tensor<2xf32>
+  %p = nn.mul %c, %r from <tf, "Mul", "bn/mul"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
+  %m = nn.mul %mean, %r : tensor<2xf32>
+  %s = nn.sub %offset, %m : tensor<2xf32>
+  %y = nn.add %p, %s from <tf, "AddV2", "bn"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
+  func.return %y : tensor<1x2x2x2xf32>
+}
