@@ -116,14 +116,22 @@ func.func @blocks(%x: tensor<?x8x4x6xf32>, %y: tensor<4x6x6x3xf32>, %z: tensor<6
 func.func @reductions(%x: tensor<2x?x5xf32>) {
   // CHECK-NEXT: %mean = nn.reduce_mean %x axes [-1, 0] : (tensor<2x?x5xf32>) -> tensor<?xf32>
   %mean = nn.reduce_mean %x axes [-1, 0] : (tensor<2x?x5xf32>) -> tensor<?xf32>
+  // CHECK-NEXT: %kept = nn.reduce_mean %x axes [-1, 0] keepdims : (tensor<2x?x5xf32>) -> tensor<1x?x1xf32>
+  %kept = nn.reduce_mean %x axes [-1, 0] keepdims : (tensor<2x?x5xf32>) -> tensor<1x?x1xf32>
   // CHECK-NEXT: %sum = nn.reduce_sum %x : (tensor<2x?x5xf32>) -> tensor<f32>
   %sum = nn.reduce_sum %x : (tensor<2x?x5xf32>) -> tensor<f32>
+  // CHECK-NEXT: %sums = nn.reduce_sum %x axes [0] keepdims : (tensor<2x?x5xf32>) -> tensor<1x?x5xf32>
+  %sums = nn.reduce_sum %x axes [0] keepdims : (tensor<2x?x5xf32>) -> tensor<1x?x5xf32>
   // CHECK-NEXT: %max = nn.reduce_max %x axes [1] keepdims : (tensor<2x?x5xf32>) -> tensor<2x1x5xf32>
   %max = nn.reduce_max %x axes [1] keepdims : (tensor<2x?x5xf32>) -> tensor<2x1x5xf32>
   // CHECK-NEXT: %min = nn.reduce_min %x keepdims : (tensor<2x?x5xf32>) -> tensor<1x1x1xf32>
   %min = nn.reduce_min %x keepdims : (tensor<2x?x5xf32>) -> tensor<1x1x1xf32>
+  // CHECK-NEXT: %mins = nn.reduce_min %x axes [2] : (tensor<2x?x5xf32>) -> tensor<2x?xf32>
+  %mins = nn.reduce_min %x axes [2] : (tensor<2x?x5xf32>) -> tensor<2x?xf32>
   // CHECK-NEXT: %prod = nn.reduce_prod %x axes [] : tensor<2x?x5xf32>
   %prod = nn.reduce_prod %x axes [] : tensor<2x?x5xf32>
+  // CHECK-NEXT: %prods = nn.reduce_prod %x axes [-3] keepdims : (tensor<2x?x5xf32>) -> tensor<1x?x5xf32>
+  %prods = nn.reduce_prod %x axes [-3] keepdims : (tensor<2x?x5xf32>) -> tensor<1x?x5xf32>
   // CHECK-NEXT: func.return
   func.return
 }
