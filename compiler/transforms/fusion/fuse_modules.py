@@ -97,7 +97,8 @@ class _Names:
             if name and name in table:
                 return table[name]
         close = get_close_matches(name, [*self.layers, *self.paths], 3)
-        hint = f"did you mean {', '.join(close)}?" if close else f"layers are {', '.join([*self.layers][:8])}, ..."
+        some = ", ".join([*[*self.layers][:8], *(["..."] if len(self.layers) > 8 else [])])
+        hint = f"did you mean {', '.join(close)}?" if close else f"layers are {some}"
         raise CompileError(f"--{FuseModulesPass.name}: no layer is called '{name}'", hint=hint)
 
 
