@@ -70,6 +70,7 @@ class _Importer:
         self.namer = Namer(self.where, all_nodes(model.graph))
         self.counts: Counter[str] = Counter()
         self.carried: dict[Operation, str] = {}
+        self.emitted: list[list[Operation]] = []
         self.declarations: dict[str, TypeProto] = {}
 
     def function(self) -> FuncOp:
@@ -206,9 +207,10 @@ class _Importer:
                 pairs = zip(op.results, arrays, strict=True)
                 known.update({r: Constant(r.name_hint or node.layer.name, _like(r, a)) for r, a in pairs})
         results = [known.get(r, r) if isinstance(r, SSAValue) else r for r in results]
-        constant = all(isinstance(r, Constant) for r in results)
-        way = "folded" if (constant and not node.inputs) or known else "mapped" if emitted else "removed"
-        self.counts[way] += 1
+        if emitted:
+            self.emitted.append(emitted)
+        else:
+            self.counts["removed" if node.inputs else "folded"] += 1
         return results
 
     def _carry(self, node: Node, reason: str) -> list[Binding]:
@@ -227,14 +229,17 @@ class _Importer:
         remarks.flush()
         kinds = Counter(cast(nn.OpaqueOp, op).op_type.data for op in carried)
         names = ", ".join(f"{n} {op_type}" for op_type, n in sorted(kinds.items()))
+        # shape arithmetic that became a property, or turned out to be known, is gone
+        mapped = sum(any(op.parent is not None for op in ops) for ops in self.emitted)
         parts = [
-            f"{self.counts['mapped']} mapped to nn",
+            f"{mapped} mapped to nn",
             f"{len(carried)} carried as opaque" + (f" ({names})" if names else ""),
-            f"{self.counts['folded']} folded",
+            f"{self.counts['folded'] + len(self.emitted) - mapped} folded",
             f"{self.counts['removed']} removed",
             f"{self.counts['unused'] + len(self.carried) - len(carried)} unused",
         ]
-        reason = f"{self.counts.total() + len(self.carried)} nodes: {', '.join(parts)}"
+        nodes = self.counts.total() + len(self.carried) + len(self.emitted)
+        reason = f"{nodes} nodes: {', '.join(parts)}"
         self._note("summary", "main", reason)
 
 

@@ -35,6 +35,9 @@ class Constant:
 Binding = SSAValue | Constant
 """What a name of the source graph stands for."""
 
+Size = int | Dimension | None
+"""An element of a shape: a number, the size of an axis of some value at run time, or anything else."""
+
 Converted = Binding | Sequence[Binding]
 Converter = Callable[["Node"], Converted]
 """From a node to what its outputs stand for, in order. Raises Unmapped where `nn` has no equivalent."""
@@ -198,13 +201,13 @@ class Node:
             return self.ints("axes")
         return self.known_ints(index) if self.has(index) else None
 
-    def sizes(self, index: int) -> list[int | Dimension | None] | None:
-        """The elements of an integer input: numbers, sizes of other values, None for anything else. None when not followed."""
+    def sizes(self, index: int) -> list[Size] | None:
+        """The elements of an integer input as sizes, None where they are not followed."""
         if self.array(index) is not None:
             return [*self.known_ints(index)]
         return self.shared.shapes.elements(self.value(index))
 
-    def has_size(self, index: int, axis: int, size: int | Dimension | None) -> bool:
+    def has_size(self, index: int, axis: int, size: Size) -> bool:
         """Whether an unknown size is that of input `index` along `axis`."""
         own = Dimension(self.value(index), axis)
         return isinstance(size, Dimension) and self.shared.symbols.same(size, own)

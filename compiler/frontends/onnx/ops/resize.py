@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from ....dialects import nn
 from ....dialects.nn.shapes import axis_of, known
-from ..node import Converted, Node, Unmapped, converter
+from ....transforms.partial_shapes import Dimension
+from ..node import Converted, Node, Size, Unmapped, converter
 
 _MODES = {"nearest": "nearest", "linear": "linear", "cubic": "cubic", "bilinear": "linear"}
 _UPSAMPLING = {"coordinates": "asymmetric", "nearest": "floor"}
@@ -63,17 +67,31 @@ def _extent(node: Node) -> dict[str, Any]:
         return {"scales": _spread(node, node.known(2).reshape(-1).tolist(), axes, [1.0] * len(shape))}
     if not node.has(3):
         raise node.error("has neither scales nor sizes")
-    sizes = node.known_ints(3)
     if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise Unmapped("it keeps the aspect ratio")
-    if any(not known(d) for i, d in enumerate(shape) if i not in axes):
-        raise Unmapped("it keeps sizes that are not known")
-    return {"sizes": _spread(node, sizes, axes, list(shape))}
+    if (sizes := node.sizes(3)) is None:
+        raise Unmapped("input 3 is computed at run time")
+    own: list[Size] = [d if known(d) else Dimension(node.value(0), i) for i, d in enumerate(shape)]
+    target = _spread(node, sizes, axes, own)
+    if all(isinstance(e, int) for e in target):
+        return {"sizes": target}
+    return {"scales": [_scale(node, i, d, e) for i, (d, e) in enumerate(zip(shape, target, strict=True))]}
 
 
-def _spread(node: Node, values: Sequence[Any], axes: Sequence[int], default: list[Any]) -> list[Any]:
+def _scale(node: Node, axis: int, old: int, new: Size) -> float:
+    """The scale that says the same as a size. Raises Unmapped where there is none that float32 holds exactly."""
+    if node.has_size(0, axis, new):
+        return 1.0
+    if not isinstance(new, int) or not known(old):
+        raise Unmapped("its sizes are computed at run time")
+    scale = np.float32(new / old)
+    if Fraction(float(scale)) * old != new:
+        raise Unmapped(f"the scale from {old} to {new}, beside sizes that are not known, is not exact")
+    return float(scale)
+
+
+def _spread(node: Node, values: Sequence[Any], axes: Sequence[int], default: Sequence[Any]) -> list[Any]:
     if len(values) != len(axes):
         raise node.error(f"has {len(values)} sizes or scales for {len(axes)} axes")
-    for axis, value in zip(axes, values, strict=True):
-        default[axis] = value
-    return default
+    given = dict(zip(axes, values, strict=True))
+    return [given.get(i, d) for i, d in enumerate(default)]

@@ -10,12 +10,8 @@ from xdsl.dialects.builtin import TensorType
 
 from ....dialects import nn
 from ....dialects.nn.shapes import DYNAMIC, axis_of, element_of, known, static
-from ....transforms.partial_shapes import Dimension
-from ..node import Constant, Converted, Node, Unmapped, converter
+from ..node import Constant, Converted, Node, Size, Unmapped, converter
 from .elementwise import exact
-
-Entry = int | Dimension | None
-"""A size in a shape: a number, the size of an axis of some value, or anything else."""
 
 
 @converter("Concat")
@@ -74,7 +70,7 @@ def reshape(node: Node) -> Converted:
     return node.emit(nn.ReshapeOp, x, node.value(1), allow_zero=allow_zero, result_types=[type_]).result
 
 
-def _reshape_target(node: Node, entries: Sequence[Entry], allow_zero: bool) -> list[int] | None:
+def _reshape_target(node: Node, entries: Sequence[Size], allow_zero: bool) -> list[int] | None:
     """`to` for sizes of which some are known at run time: 0 for the input's own at this place, -1 for one more."""
     copied = 0 if allow_zero else len(node.shape(0))
     target = [0 if i < copied and node.has_size(0, i, e) else e for i, e in enumerate(entries)]
@@ -82,7 +78,7 @@ def _reshape_target(node: Node, entries: Sequence[Entry], allow_zero: bool) -> l
     return target if target.count(-1) <= 1 else None
 
 
-def _runtime_shape(node: Node, entries: Sequence[Entry] | None, least: int) -> list[int]:
+def _runtime_shape(node: Node, entries: Sequence[Size] | None, least: int) -> list[int]:
     """What is known of the shape that input 1 gives: its rank, and the sizes that are numbers of at least `least`."""
     if entries is not None:
         return [e if isinstance(e, int) and e >= least else DYNAMIC for e in entries]

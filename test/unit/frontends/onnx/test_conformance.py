@@ -111,8 +111,7 @@ def tally(op_type: str, folder: Path) -> Tally:
         result.refused[f"not compared: {NOT_COMPARED[op_type]}"] = result.cases
         return result
     for case in cases()[op_type]:
-        parameters = with_parameters(case)
-        forms = [_outcome(case, model, folder) for model in (case.model, parameters, with_first_output(parameters))]
+        forms = [_outcome(case, model, folder) for model in forms_of(case)]
         if failed := [f for f in forms if f.startswith("failed")]:
             result.failed.append(f"{case.name} {failed[0]}")
         elif "native" in forms[:2]:
@@ -124,6 +123,14 @@ def tally(op_type: str, folder: Path) -> Tally:
         else:
             result.refused[forms[-1]] += 1
     return result
+
+
+def forms_of(case: Case) -> list[ModelProto]:
+    """The forms that differ: one input leaves one form less, and so does one output."""
+    forms = [case.model, with_parameters(case) if len(case.model.graph.input) > 1 else case.model]
+    if len(case.model.graph.output) > 1:
+        return [*forms, with_first_output(forms[1])]
+    return forms if forms[1] is not case.model else forms[:1]
 
 
 def with_parameters(case: Case) -> ModelProto:

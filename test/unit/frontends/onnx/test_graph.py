@@ -528,6 +528,37 @@ def test_expand_keeps_unknown_sizes(build: Build, load: Load) -> None:
     assert run(module, {"x": np.ones((3, 4), np.float32)})["y"].shape == (3, 1, 4)
 
 
+def upsampling(target: list[int]) -> list:
+    """`interpolate(x, size=...)` as torch exports it: batch and channels from the input, the others given."""
+    return [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Slice", ["s", "zero", "two"], ["nc"]),
+        helper.make_node("Constant", [], ["hw"], value_ints=target),
+        helper.make_node("Concat", ["nc", "hw"], ["to"], axis=0),
+        helper.make_node("Resize", ["x", "", "", "to"], ["y"], "up", mode="linear"),
+    ]
+
+
+@pytest.mark.parametrize(("target", "kind"), [([8, 12], "nn.resize"), ([7, 7], "nn.opaque")])
+def test_resize_beside_unknown_sizes(build: Build, load: Load, target: list[int], kind: str) -> None:
+    """Sizes become scales where float32 holds these exactly (2 and 3); 7 / 4 it does, 7 / 6 it does not."""
+    weights = {"zero": np.array([0], np.int64), "two": np.array([2], np.int64)}
+    model = build(upsampling(target), [("x", ["n", 3, 4, 6 if target == [7, 7] else 4])], ["y"], weights)
+    module = load(model)
+    assert kinds(module)[-1] == kind
+    from onnx.reference import ReferenceEvaluator
+
+    x = np.random.default_rng(0).normal(size=(2, 3, 4, 6 if target == [7, 7] else 4)).astype(np.float32)
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    np.testing.assert_allclose(run(module, {"x": x})["y"], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_shape_arithmetic_counts_as_folded(build: Build, load: Load, session: Session) -> None:
+    nodes, inputs, weights = heads(named=True)
+    load(build(nodes, inputs, ["y"], weights))
+    assert session.remarks[-1].reason == "5 nodes: 2 mapped to nn, 0 carried as opaque, 3 folded, 0 removed, 0 unused"
+
+
 # Text
 
 
