@@ -45,6 +45,16 @@ def test_export_equals_original(opset: int, model: Any, onnxruntime_run: Any, tm
     out.unlink()
 
 
+def test_fused_export_equals_original(model: Any, onnxruntime_run: Any, tmp_path: Path) -> None:
+    """Every fusion, then a file: folds round each weight once more, which is within the same tolerance."""
+    out = tmp_path / "out.onnx"
+    assert amct_opt.run([str(model.path), "--canonicalize", "--fuse-all", "-t", "onnx", "-o", str(out)]) == 0
+    inputs = model.inputs(seed=4)
+    (actual,), (expected,) = onnxruntime_run(out, inputs), onnxruntime_run(model.path, inputs)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE)
+    out.unlink()
+
+
 def test_dynamic_sizes_stay_dynamic(model: Any, onnxruntime_run: Any, tmp_path: Path) -> None:
     """The transformer's batch and sequence keep their names and take any size; the others have fixed shapes."""
     out = tmp_path / "out.onnx"
