@@ -1,0 +1,107 @@
+"""The package as users get it: the wheel, installed elsewhere, without the checkout."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "compiler").rglob("*.py"))
+
+
+def call(*argv: str | Path, cwd: Path, **variables: str) -> str:
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")} | variables
+    result = subprocess.run(
+        [str(a) for a in argv], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy of what git would give, by the build backend itself: no network, nothing left in the checkout."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for path in [*SOURCES, ROOT / "compiler/py.typed", *(ROOT / n for n in ("pyproject.toml", "README.md", "LICENSE"))]:
+        copy = source / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    code = f"import setuptools.build_meta as b; print(b.build_wheel({str(out)!r}))"
+    call(sys.executable, "-c", code, cwd=source)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    inside = {n for n in names if not n.partition("/")[0].endswith(".dist-info")}
+    assert inside == {str(p.relative_to(ROOT)) for p in SOURCES} | {"compiler/py.typed"}
+
+
+MODULE = """\
+func.func @main(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
+  %c = nn.constant dense<[1.0, 0x7F800000]> : tensor<2xf32>
+  %y = nn.add %x, %c from <onnx, "Add", "层"> : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  func.return %y : tensor<?x2xf32>
+}
+"""
+
+
+def test_it_works_where_there_is_no_checkout(wheel: Path, tmp_path: Path) -> None:
+    """In a fresh environment; only the dependencies are those of the one that runs the tests."""
+    home, work = tmp_path / "venv", tmp_path / "work"
+    work.mkdir()
+    venv.create(home, with_pip=False, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(home), "platbase": str(home)}))
+    zipfile.ZipFile(wheel).extractall(site)
+    dependencies = work / "dependencies"
+    dependencies.mkdir()
+    for each in Path(sysconfig.get_path("purelib")).iterdir():
+        # all but this project, which is installed here in editable form
+        if "amct_opt" not in each.name and each.suffix != ".pth":
+            (dependencies / each.name).symlink_to(each)
+    python = [home / "bin" / "python", "-W", "error"]
+    entry = "import sys; from compiler.tools.amct_opt import main; sys.argv[0] = 'amct-opt'; main()"
+    tool = [*python, "-c", entry]
+
+    where = call(*python, "-c", "import compiler; print(compiler.__path__[0])", cwd=work, PYTHONPATH=str(dependencies))
+    assert Path(where.strip()) == site / "compiler"
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert call(*tool, "--version", cwd=work, PYTHONPATH=str(dependencies)).startswith(f"amct-opt {version} with xdsl ")
+
+    (work / "net.mlir").write_text(MODULE, "utf-8")
+    once = call(
+        *tool,
+        "net.mlir",
+        "--canonicalize",
+        "--print-op-generic",
+        "-o",
+        "generic.mlir",
+        cwd=work,
+        PYTHONPATH=str(dependencies),
+    )
+    assert once == ""
+    again = call(*tool, "generic.mlir", cwd=work, PYTHONPATH=str(dependencies))
+    assert '%y = nn.add %x, %c from <onnx, "Add", "层">' in again
+    assert 'dense<"0x0000803F0000807F">' in again
+    plugin = (
+        "from xdsl.universe import Universe as U; u = U.get_multiverse(); print('nn' in u.all_dialects, *u.all_passes)"
+    )
+    known = call(*python, "-c", plugin, cwd=work, PYTHONPATH=str(dependencies)).split()
+    assert known[0] == "True"
+    assert {"fuse-bn", "quantize", "lower-to-ascend"} <= set(known)
+
+
+@pytest.mark.parametrize(
+    "module", [".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for p in SOURCES]
+)
+@pytest.mark.slow
+def test_every_module_can_be_imported_first(module: str) -> None:
+    """No module needs another to be imported before it: no cycles that bite."""
+    call(sys.executable, "-c", f"import {module}", cwd=ROOT)
