@@ -525,3 +525,26 @@ func.func @norm_scale_used(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, ten
   %m = nn.mul %n, %k from <onnx, "Mul", "twice"> : (tensor<1x2x4x4xf32>, tensor<f32>) -> tensor<1x2x4x4xf32>
   func.return %m, %n : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
 }
+
+// -----
+
+// Not fused: the BiasAdd of a branch runs along the columns of the image.
+// CHECK-LABEL: @group_bias_axis
+// CHECK:       nn.batch_norm
+// REMARK:      [fuse-bn missed biases-along-channels] "columns": bias2 adds along another axis
+func.func @group_bias_axis(%x: tensor<1x2x4x1xf32>) -> tensor<1x2x4x1xf32> {
+  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
+  %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
+  %one = nn.constant dense<1.0> : tensor<1xf32>
+  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
+  %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x1xf32>) -> (tensor<1x1x4x1xf32>, tensor<1x1x4x1xf32>)
+  %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x1xf32>
+  %b = nn.conv %p1, %w2 from <tf, "Conv2D", "branch2"> : (tensor<1x1x4x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x1xf32>
+  %d = nn.bias_add %b, %one layout nhwc from <tf, "BiasAdd", "bias2"> : (tensor<1x1x4x1xf32>, tensor<1xf32>) -> tensor<1x1x4x1xf32>
+  %c = nn.concat %a, %d axis 1 from <tf, "ConcatV2", "concat"> : (tensor<1x1x4x1xf32>, tensor<1x1x4x1xf32>) -> tensor<1x2x4x1xf32>
+  %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "columns"> : (tensor<1x2x4x1xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x1xf32>
+  func.return %y : tensor<1x2x4x1xf32>
+}

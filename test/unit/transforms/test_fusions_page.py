@@ -1,0 +1,48 @@
+"""docs/fusions.md says what the pattern classes say, and shows each of them at work."""
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compiler.transforms.fusion.fusion_pass import FusionPass
+from compiler.transforms.quantization.profiles import PROFILES
+from compiler.universe import PASSES, pass_named
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return runpy.run_path(str(DOCS / "fusions.py"))["fusions"]()
+
+
+def test_page_is_current(page: str) -> None:
+    assert (DOCS / "fusions.md").read_text("utf-8") == page, "run: python docs/fusions.py"
+
+
+def test_every_pattern_has_an_example(page: str) -> None:
+    entries = dict(re.findall(r"^### (\S+)\n(.*?)(?=^##|\Z)", page, re.DOTALL | re.MULTILINE))
+    patterns: list[Any] = [
+        p for name in PASSES if issubclass(cls := pass_named(name), FusionPass) for p in cls.PATTERNS
+    ]
+    assert set(entries) == {p.name for p in patterns}
+    assert [name for name, text in entries.items() if "```mlir" not in text] == []
+
+
+def test_every_condition_is_stated_and_tested() -> None:
+    """Each condition has a statement, and a text test whose remark names it."""
+    texts = "".join(path.read_text("utf-8") for path in (DOCS.parent / "test" / "lit" / "transforms").glob("*.mlir"))
+    untold: list[str] = []
+    for name in PASSES:
+        if issubclass(cls := pass_named(name), FusionPass):
+            rows = [(pattern.name, each) for pattern in cls.PATTERNS for each in pattern.conditions]
+            assert all(each.statement for _, each in rows)
+            untold += [
+                f"{pattern}: {each.name}" for pattern, each in rows if f"{name} missed {each.name}]" not in texts
+            ]
+    if all(profile.fuse_add for profile in PROFILES.values()):  # then nothing can show this one
+        untold = [row for row in untold if not row.endswith(": add-of-target")]
+    assert untold == []
