@@ -44,12 +44,13 @@ class FuseActivationPass(FusionPass):
         FuseComputeResidual,
         FuseAnyActivation,
     )
-    """In this order, each on the whole graph, so that the longest chain wins."""
+    """The longest first: it is applied to the whole graph before the others, of which no two want the same operation."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         remarks = Remarks(ctx, self.name)
-        for pattern in self.patterns(op, remarks, self.guards(op, remarks.session)):
-            rewrite(op, pattern)
+        longest, *others = self.patterns(op, remarks, self.guards(op, remarks.session))
+        rewrite(op, longest)
+        rewrite(op, *others)
         self.report(op, remarks)
         remarks.flush()
 
