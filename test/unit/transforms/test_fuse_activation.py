@@ -25,12 +25,14 @@ from compiler.diagnostics import verify
 from compiler.dialects import ascend, nn
 from compiler.functions import main_function
 from compiler.pipelines import make_pass
-from compiler.rewriting import layer_of
+from compiler.rewriting import Remarks, layer_of, rewrite
 from compiler.runtime.comparison import compare
 from compiler.runtime.executor import Executable
 from compiler.runtime.metrics import sqnr
 from compiler.text import module_text
+from compiler.transforms.fusion.fuse_activation import FuseActivationPass
 from compiler.transforms.fusion.fuse_activation.activations import KINDS
+from compiler.transforms.fusion.fuse_activation.pattern import Rules
 from compiler.universe import new_session, target_named
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -348,3 +350,21 @@ def _run_all(module: ModuleOp, x: Array) -> Array:
     size = batch if batch > 0 else len(x)
     runs = [runner.run({runner.inputs[0]: x[i : i + size]}) for i in range(0, len(x) - size + 1, size)]
     return np.concatenate([run[runner.outputs[0]] for run in runs])
+
+
+# -- conditions that no profile shows yet ---------------------------------------------------------------------------------
+
+
+def test_a_target_that_adds_no_residual() -> None:
+    """The add stays outside; the relu goes with it (as for targets that run an add in 8 bits)."""
+    module = _residual_network(0)
+    session = new_session()
+    remarks = Remarks(session, "fuse-activation")
+    rules = Rules.of("profile other", {"relu"}, add=False)
+    for pattern in FuseActivationPass.PATTERNS:
+        rewrite(module, pattern(remarks, rules))
+    verify(module)
+    remarks.flush()
+    assert Counter(op.kind.data for op in regions(module)) == {"ConvReLU2d": 4, "AddReLU": 4}
+    missed = {(r.rule, r.reason) for r in session.remarks if r.kind == "missed"}
+    assert missed == {("add-of-target", "profile other adds no residual inside a computing operation")}
