@@ -11,6 +11,7 @@ from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from ...diagnostics import CompileError, Remark
 from ...dialects import nn
@@ -23,9 +24,10 @@ from ...transforms.dead_code import erase_dead
 from .attributes import GRAPHS
 from .folding import folded
 from .graph import Layer, Namer, all_nodes, live_layers, outputs_of, sorted_layers, used_names
-from .node import Binding, Constant, Node, Shared, Unmapped, schema_of
+from .node import Binding, Constant, Node, Shared, Unmapped
 from .opaque import carry
 from .ops import converter_of
+from .schema import schema_of
 from .source import OLDEST_OPSET, STANDARD, Source, load, opsets
 from .symbols import Symbols
 from .tensors import Array, TensorReader
@@ -191,6 +193,8 @@ class _Importer:
         mark = len(body)
         try:
             converted = convert(node)
+        except VerifyException as e:
+            raise node.misfit(e) from None
         except Unmapped as e:
             for op in reversed(body[mark:]):
                 op.erase()

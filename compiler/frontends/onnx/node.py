@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
-from onnx import AttributeProto, defs
+from onnx import AttributeProto
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...diagnostics import CompileError
 from ...dialects import nn
-from ...dialects.nn.shapes import Shape, axis_of, element_of, shape_of
+from ...dialects.nn.shapes import Shape, element_of, shape_of
 from ...dtypes import numpy_dtype
 from ...transforms.partial_shapes import Dimension, PartialShapes
-from .attributes import Value, checked, provenance, value_of
+from .attributes import checked, provenance, value_of
 from .graph import Layer
+from .schema import schema_defaults
 from .source import STANDARD
 from .symbols import Symbols
 from .tensors import Array, TensorReader
@@ -118,19 +118,24 @@ class Node:
             raise self.error(f"has no attribute '{name}'")
         return self.int(name, 0)
 
-    def axis(self, name: str, default: int, rank: int) -> int:
-        """An axis, counted from the front."""
-        try:
-            return axis_of(self.int(name, default), rank, name)
-        except VerifyException as e:
-            raise self.error(f"does not fit together: {e}") from None
-
     def text(self, name: str, default: str) -> str:
         return self._attribute(name, str, default)
+
+    def choice(self, name: str, default: str, choices: Collection[str]) -> str:
+        """A text that must be one of a few. Raises CompileError for any other."""
+        text = self.text(name, default)
+        if text not in choices:
+            raise self.error(f"has the unknown {name} '{text}'", hint=f"known are {', '.join(sorted(choices))}")
+        return text
 
     def ints(self, name: str) -> list[int] | None:
         """A list of integers, None when absent."""
         return self._list(name, AttributeProto.INTS)
+
+    def required_ints(self, name: str) -> list[int]:
+        if (values := self.ints(name)) is None:
+            raise self.error(f"has no attribute '{name}'")
+        return values
 
     def floats(self, name: str) -> list[float] | None:
         return self._list(name, AttributeProto.FLOATS)
@@ -189,6 +194,13 @@ class Node:
             raise Unmapped(f"input {index} is computed at run time")
         return array
 
+    def number(self, index: int) -> Array:
+        """A known input of one element, of rank 0."""
+        array = self.known(index)
+        if array.size != 1:
+            raise self.error(f"input {index} must be one number, not of shape {list(array.shape)}")
+        return array.reshape(())
+
     def known_ints(self, index: int) -> list[int]:
         array = self.known(index)
         if array.dtype.kind not in "iu" or array.ndim > 1:
@@ -239,7 +251,7 @@ class Node:
         try:
             made = op.make(*operands, location=self.layer.location, name=self.hint, **properties)
         except VerifyException as e:
-            raise self.error(f"does not fit together: {str(e).splitlines()[0]}") from None
+            raise self.misfit(e) from None
         self.shared.sink.body.append(made)
         return made
 
@@ -257,27 +269,13 @@ class Node:
     def materialized(self, binding: Binding) -> SSAValue:
         return self.shared.sink.value(binding)
 
+    def misfit(self, error: VerifyException) -> CompileError:
+        """The error of operands or attributes that contradict each other."""
+        return self.error(f"does not fit together: {str(error).splitlines()[0]}")
+
     def error(self, message: str, hint: str = "") -> CompileError:
         return CompileError(f"{self.op_type} {message}", where=self.layer.where, hint=hint)
 
 
 _KIND_NAMES: Mapping[type[Any], str] = {int: "an integer", float: "a number", str: "a text"}
 _LIST_NAMES: Mapping[int, str] = {AttributeProto.INTS: "integers", AttributeProto.FLOATS: "numbers"}
-
-
-@cache
-def schema_of(domain: str, op_type: str, version: int) -> defs.OpSchema | None:
-    """The definition of an operator at an opset, None for one that onnx does not know."""
-    try:
-        return defs.get_schema(op_type, version, domain)
-    except defs.SchemaError:
-        return None
-
-
-@cache
-def schema_defaults(domain: str, op_type: str, version: int) -> Mapping[str, Value]:
-    schema = schema_of(domain, op_type, version)
-    if schema is None:
-        return {}
-    defaults = {name: value_of(a.default_value) for name, a in schema.attributes.items() if a.default_value.name}
-    return {name: value for name, value in defaults.items() if value is not None}

@@ -10,7 +10,8 @@ from onnx import ModelProto, TypeProto, ValueInfoProto, helper, inliner, numpy_h
 
 from ...dialects.nn.shapes import element_of, known, shape_of
 from ...dtypes import numpy_dtype
-from .node import Binding, Constant, Node, schema_of
+from .node import Binding, Constant, Node
+from .schema import complaint, schema_of
 from .tensors import Array, code_of
 
 _VALUES_LIMIT = 1024
@@ -49,8 +50,11 @@ def inferred_types(node: Node) -> dict[int, TypeProto]:
     """The types of a node's outputs by index, as far as onnx's shape inference finds them.
 
     An operator that has no inference of its own but is defined as a function (GroupNormalization) is taken apart for it.
+    Raises CompileError for a node that breaks its operator's definition: onnx's inference crashes on some such nodes.
     """
     model = _model(node)
+    if (reason := complaint(model.graph.node[0], node.shared.opsets)) is not None:
+        raise node.error(f"is not valid: {reason}")
     for name, binding in _inputs(node).items():
         if isinstance(binding, Constant) and binding.array.size <= _VALUES_LIMIT:
             model.graph.initializer.append(numpy_helper.from_array(np.asarray(binding.array, order="C"), name))

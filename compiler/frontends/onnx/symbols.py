@@ -9,6 +9,9 @@ from onnx import ModelProto, TensorProto, shape_inference
 from xdsl.ir import SSAValue
 
 from ...transforms.partial_shapes import Dimension
+from .graph import all_nodes
+from .schema import complaint
+from .source import opsets
 from .types import dimension_names
 
 _VALUES_LIMIT = 1024
@@ -42,6 +45,8 @@ class Symbols:
 
     @cached_property
     def _names(self) -> dict[str, list[str]]:
+        if any(complaint(n, opsets(self._model)) for n in all_nodes(self._model.graph)):
+            return {}
         try:
             graph = shape_inference.infer_shapes(_without_weights(self._model), data_prop=True).graph
         except (shape_inference.InferenceError, RuntimeError, ValueError):

@@ -38,8 +38,14 @@ _ELEMENT_CODES = {name: code for code, name in ELEMENT_NAMES.items()}
 _PACKED = frozenset({TensorProto.INT4, TensorProto.UINT4})
 """Two elements per byte, the first in the low half."""
 
-_DOUBLE_FIELD = frozenset({TensorProto.DOUBLE})
-_UNSIGNED_FIELD = frozenset({TensorProto.UINT32, TensorProto.UINT64})
+_FIELDS: dict[int, str] = {
+    TensorProto.FLOAT: "float_data",
+    TensorProto.DOUBLE: "double_data",
+    TensorProto.INT64: "int64_data",
+    TensorProto.UINT32: "uint64_data",
+    TensorProto.UINT64: "uint64_data",
+}
+"""The lists of numbers that hold the elements of a type; `int32_data` for all others."""
 
 
 def dtype_of(code: int, where: str) -> np.dtype[Any]:
@@ -172,20 +178,10 @@ def _unpack(data: Array, count: int, *, signed: bool) -> Array:
 def _typed(tensor: TensorProto, count: int, where: str) -> Array:
     """The elements of a tensor that uses the typed lists (float_data, int32_data, ...)."""
     code = tensor.data_type
-    field = _field_of(code)
+    field = _FIELDS.get(code, "int32_data")
     given = len(getattr(tensor, field))
     if given != (wanted := (count + 1) // 2 if code in _PACKED else count):
         raise CompileError(
             f"holds {given} numbers in {field}, its shape {list(tensor.dims)} needs {wanted}", where=where
         )
     return np.asarray(numpy_helper.to_array(tensor))
-
-
-def _field_of(code: int) -> str:
-    if code == TensorProto.FLOAT:
-        return "float_data"
-    if code == TensorProto.INT64:
-        return "int64_data"
-    if code in _DOUBLE_FIELD:
-        return "double_data"
-    return "uint64_data" if code in _UNSIGNED_FIELD else "int32_data"

@@ -57,7 +57,8 @@ def with_numbers(node: Node) -> Converted:
 
 @converter("Gelu")
 def gelu(node: Node) -> Converted:
-    return node.emit(nn.GeluOp, node.value(0), tanh_approximation=node.text("approximate", "none") == "tanh").result
+    tanh = node.choice("approximate", "none", ("none", "tanh")) == "tanh"
+    return node.emit(nn.GeluOp, node.value(0), tanh_approximation=tanh).result
 
 
 @converter("Swish")
@@ -82,9 +83,9 @@ def clip(node: Node) -> Converted:
     x = node.value(0)
     if node.version < 11:
         return _clip(node, x, node.float("min", -_LARGEST), node.float("max", _LARGEST))
-    bounds = [node.array(i) for i in (1, 2)]
+    bounds = [node.number(i) if node.array(i) is not None else None for i in (1, 2)]
     if all(not node.has(i) or (b is not None and exact(b)) for i, b in zip((1, 2), bounds, strict=True)):
-        low, high = (None if b is None else float(b.reshape(())) for b in bounds)
+        low, high = (None if b is None else float(b) for b in bounds)
         return _clip(node, x, low, high)
     if node.has(1):
         x = node.emit(nn.MaxOp, x, node.value(1)).result
@@ -93,7 +94,7 @@ def clip(node: Node) -> Converted:
 
 def exact(array: Array) -> bool:
     """Whether a number survives as float64, which properties are; large integers do not."""
-    return array.dtype.kind not in "iu" or int(float(array.reshape(()))) == int(array.reshape(()))
+    return array.dtype.kind not in "iu" or int(float(array)) == int(array)
 
 
 def _clip(node: Node, x: SSAValue, low: float | None, high: float | None) -> Converted:

@@ -36,7 +36,10 @@ def group_normalization(node: Node) -> Converted:
     """Scale and bias are given per group before opset 21, per channel since."""
     if node.int("stash_type", 1) != 1:
         raise Unmapped("it computes in another type than float32 (stash_type)")
-    channels, groups = node.shape(0)[1], node.int("num_groups", 0)
+    groups = node.required_int("num_groups")
+    if len(node.shape(0)) < 2:
+        raise node.error("has an input without an axis of channels")
+    channels = node.shape(0)[1]
     scale, bias = (_per_channel(node, i, channels, groups) for i in (1, 2))
     epsilon = node.float("epsilon", 1e-5)
     return node.emit(nn.GroupNormOp, node.value(0), scale, bias, num_groups=groups, epsilon=epsilon).result
@@ -67,7 +70,7 @@ def lrn(node: Node) -> Converted:
     return node.emit(
         nn.LRNOp,
         node.value(0),
-        size=node.int("size", 0),
+        size=node.required_int("size"),
         alpha=node.float("alpha", 1e-4),
         beta=node.float("beta", 0.75),
         bias=node.float("bias", 1.0),

@@ -20,9 +20,7 @@ def average_pool(node: Node) -> Converted:
 
 
 def _pool(node: Node, op: type[nn.PoolOp], **properties: bool) -> Converted:
-    kernel = node.ints("kernel_shape")
-    if kernel is None:
-        raise node.error("has no kernel_shape")
+    kernel = node.required_ints("kernel_shape")
     ceil_mode = bool(node.int("ceil_mode", 0))
     made = node.emit(op, node.value(0), kernel=kernel, ceil_mode=ceil_mode, **geometry(node), **properties)
     return with_pads(made).result

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....dialects import nn
-from ....dialects.nn.shapes import axis_of, known
+from ....dialects.nn.shapes import axes_of, known
 from ....transforms.partial_shapes import Dimension
 from ..node import Converted, Node, Size, Unmapped, converter
 
@@ -46,23 +46,20 @@ def resize(node: Node) -> Converted:
         **_extent(node),
         mode=_mode(node),
         coordinates=coordinates,
-        nearest=node.text("nearest_mode", "round_prefer_floor"),
+        nearest=node.choice("nearest_mode", "round_prefer_floor", [n.value for n in nn.Nearest]),
         cubic_coeff=node.float("cubic_coeff_a", -0.75),
         exclude_outside=bool(node.int("exclude_outside", 0)),
     ).result
 
 
 def _mode(node: Node) -> str:
-    mode = node.text("mode", "nearest")
-    if mode not in _MODES:
-        raise node.error(f"has the unknown mode '{mode}'")
-    return _MODES[mode]
+    return _MODES[node.choice("mode", "nearest", _MODES)]
 
 
 def _extent(node: Node) -> dict[str, Any]:
     """`scales` or `sizes` for all axes."""
     shape = node.shape(0)
-    axes = [axis_of(a, len(shape)) for a in node.ints("axes") or range(len(shape))]
+    axes = axes_of(node.ints("axes") or range(len(shape)), len(shape))
     if node.has(2) and node.shape(2) != (0,):
         return {"scales": _spread(node, node.known(2).reshape(-1).tolist(), axes, [1.0] * len(shape))}
     if not node.has(3):

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from ....dialects import nn
-from ....dialects.nn.shapes import DYNAMIC, axis_of, element_of, known, static
+from ....dialects.nn.shapes import DYNAMIC, axes_of, axis_of, element_of, known, static
 from ..node import Constant, Converted, Node, Size, Unmapped, converter
 from .elementwise import exact
 
@@ -24,10 +24,12 @@ def concat(node: Node) -> Converted:
 def split(node: Node) -> Converted:
     """Part sizes: the attribute `split` before opset 13, an input since; absent, equal parts (`num_outputs` of opset 18)."""
     shape = node.shape(0)
-    axis = node.axis("axis", 0, len(shape))
+    axis = axis_of(node.int("axis", 0), len(shape))
     sizes = node.known_ints(1) if node.has(1) else node.ints("split") if node.version < 13 else None
     if sizes is None:
-        sizes = _equal_parts(node, shape[axis], node.int("num_outputs", len(node.outputs)))
+        if (count := node.int("num_outputs", len(node.outputs))) != len(node.outputs):
+            raise node.error(f"has {len(node.outputs)} outputs, num_outputs is {count}")
+        sizes = _equal_parts(node, shape[axis], count)
     return node.emit(nn.SplitOp, node.value(0), axis=axis, sizes=sizes).parts
 
 
@@ -46,8 +48,8 @@ def slice_(node: Node) -> Converted:
     """Ranges are attributes before opset 10, inputs since."""
     x = node.value(0)
     if node.version < 10:
-        ranges = {name: node.ints(name) for name in ("starts", "ends", "axes")}
-        return node.emit(nn.SliceOp, x, **ranges).result
+        starts, ends = node.required_ints("starts"), node.required_ints("ends")
+        return node.emit(nn.SliceOp, x, starts=starts, ends=ends, axes=node.ints("axes")).result
     axes, steps = (node.known_ints(i) if node.has(i) else None for i in (3, 4))
     steps = None if steps is None or all(s == 1 for s in steps) else steps
     return node.emit(nn.SliceOp, x, starts=node.known_ints(1), ends=node.known_ints(2), axes=axes, steps=steps).result
@@ -135,39 +137,34 @@ def unsqueeze(node: Node) -> Converted:
     return node.emit(nn.UnsqueezeOp, node.value(0), axes=axes).result
 
 
-_PAD_MODES = frozenset({"constant", "reflect", "edge", "wrap"})
-
-
 @converter("Pad")
 def pad(node: Node) -> Converted:
     """Pads and value are attributes before opset 11, inputs since; opset 18 names the axes."""
     x, rank = node.value(0), len(node.shape(0))
-    mode = node.text("mode", "constant")
-    if mode not in _PAD_MODES:
-        raise node.error(f"has the unknown mode '{mode}'")
+    mode = node.choice("mode", "constant", [m.value for m in nn.PadMode])
     if node.version < 11:
-        return node.emit(nn.PadOp, x, pads=node.ints("pads"), mode=mode, value=node.float("value", 0.0)).result
-    value = node.known(2) if node.has(2) and node.shape(2) != (0,) else np.zeros(1)
+        return node.emit(nn.PadOp, x, pads=node.required_ints("pads"), mode=mode, value=node.float("value", 0.0)).result
+    value = node.number(2) if node.has(2) and node.shape(2) != (0,) else np.zeros(())
     if not exact(value):
         raise Unmapped(f"its value {value} is not exact as float64")
     pads = node.known_ints(1)
     if node.has(3):
         pads = _on_all_axes(node, pads, node.known_ints(3), rank)
-    return node.emit(nn.PadOp, x, pads=pads, mode=mode, value=float(value.reshape(()))).result
+    return node.emit(nn.PadOp, x, pads=pads, mode=mode, value=float(value)).result
 
 
 def _on_all_axes(node: Node, pads: Sequence[int], axes: Sequence[int], rank: int) -> list[int]:
     if len(pads) != 2 * len(axes):
         raise node.error(f"has {len(pads)} pads for {len(axes)} axes")
     result = [0] * (2 * rank)
-    for i, axis in enumerate(axis_of(a, rank) for a in axes):
+    for i, axis in enumerate(axes_of(axes, rank)):
         result[axis], result[axis + rank] = pads[i], pads[i + len(axes)]
     return result
 
 
 @converter("DepthToSpace")
 def depth_to_space(node: Node) -> Converted:
-    mode = node.text("mode", "DCR").lower()
+    mode = node.choice("mode", "DCR", ("DCR", "CRD")).lower()
     return node.emit(nn.DepthToSpaceOp, node.value(0), block=node.required_int("blocksize"), mode=mode).result
 
 

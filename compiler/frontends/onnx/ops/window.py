@@ -16,9 +16,7 @@ _Window = TypeVar("_Window", bound=WindowOp)
 
 def geometry(node: Node) -> dict[str, Any]:
     """strides, pads, dilations and auto_pad of a node, as properties. `auto_pad` other than NOTSET makes `pads` void."""
-    auto_pad = node.text("auto_pad", "NOTSET")
-    if auto_pad not in (*_AUTO_PADS, "NOTSET", "VALID"):
-        raise node.error(f"has the unknown auto_pad '{auto_pad}'")
+    auto_pad = node.choice("auto_pad", "NOTSET", (*_AUTO_PADS, "NOTSET", "VALID"))
     return {
         "strides": node.ints("strides"),
         "pads": node.ints("pads") if auto_pad == "NOTSET" else None,
