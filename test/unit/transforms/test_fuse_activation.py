@@ -245,6 +245,18 @@ def test_layers_inside_regions_are_compared(equivalence: Any) -> None:
     assert {d.differing for d in result.layers.values()} == {0}
 
 
+def test_values_inside_and_at_the_border_of_a_region_are_watched(equivalence: Any) -> None:
+    module = equivalence.after(_residual_network(0), "fuse-activation")
+    region = regions(module)[0]
+    watched = [region.inputs[0], region.body.block.args[0], region.terminator.value, region.result]
+    seen: dict[SSAValue, Array] = {}
+    x = samples(0)
+    Executable(module, watched).run({"arg0": x}, lambda value, array: seen.update({value: array.copy()}))
+    assert set(seen) == set(watched)
+    np.testing.assert_array_equal(seen[watched[1]], x)
+    np.testing.assert_array_equal(seen[watched[2]], seen[watched[3]])
+
+
 # -- the two claims about fusion ------------------------------------------------------------------------------------------
 
 
