@@ -15,7 +15,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 
 from ...diagnostics import CompileError, describe
 from ...dialects.nn import AddOp, BatchNormOp, BiasAddOp, NNOp, OpaqueOp, OriginAttr
-from ...rewriting import FusionPattern, Remarks, layer_of
+from ...rewriting import FusionPattern, Remarks, erase_dead_constants, layer_of
 from ...session import Session
 from ..dead_code import erase_dead
 from .computing import COMPUTING, Computing
@@ -64,6 +64,7 @@ def _fuse(module: ModuleOp, chains: Sequence[Sequence[str]], remarks: Remarks) -
         raise CompileError(f"--{FuseModulesPass.name} names no layers", hint="write conv,bn,relu;conv2,bn2")
     for chain in chains:
         _Chain(chain, _Names.of(module), remarks).fuse()
+    erase_dead_constants(module)
     remarks.flush()
 
 

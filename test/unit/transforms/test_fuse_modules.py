@@ -55,6 +55,7 @@ def test_example_2_by_name() -> None:
     module = read("module.onnx", session)
     fuse_modules(module, [["conv", "bn", "relu"]], session)
     assert kinds(module) == ["ConvReLU2d"]
+    assert sum(isinstance(op, nn.ConstantOp) for op in module.walk()) == 2, "weight and bias"
     assert_as_in_onnxruntime(module, "module.onnx")
     applied = [(r.layer, r.reason) for r in session.remarks if r.pass_name == "fuse-modules"]
     assert applied == [
