@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-INLINE_ELEMENTS = 64
+INLINE_ELEMENTS = 16
 """Constants of up to this many elements stand in the text."""
 
 

@@ -11,13 +11,13 @@ import onnxruntime
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
+from compiler import frontends, fuse_modules
 from compiler.diagnostics import CompileError, verify
 from compiler.dialects import nn
 from compiler.functions import main_function
 from compiler.runtime.executor import run
 from compiler.session import Session
-from compiler.transforms.fusion.fuse_modules import fuse_modules, module_path
+from compiler.transforms.fusion.fuse_modules import module_path
 from compiler.universe import new_session
 
 DATA = Path(__file__).parent / "data"
