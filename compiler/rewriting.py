@@ -7,8 +7,10 @@ the conditions, copies shared constants, refuses results that are not finite, ke
 
 from __future__ import annotations
 
+import gc
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from inspect import getattr_static
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_type_hints
@@ -56,10 +58,46 @@ def fused_location(*ops: Operation) -> LocationAttr:
 
 def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True) -> bool:
     """Apply patterns until nothing changes; replaced operations hand their location on. True when something changed."""
-    return PatternRewriteWalker(
-        GreedyRewritePatternApplier(list(patterns), dce_enabled=erase_dead),
+    walker = PatternRewriteWalker(
+        GreedyRewritePatternApplier([_ByRoot(patterns)], dce_enabled=erase_dead),
         listener=PatternRewriterListener(operation_replacement_handler=[keep_location]),
-    ).rewrite_module(module)
+    )
+    with _collector_aside():
+        return walker.rewrite_module(module)
+
+
+class _ByRoot(RewritePattern):
+    """The patterns in order, each asked only about operations of the classes it can start from."""
+
+    def __init__(self, patterns: Sequence[RewritePattern]):
+        self._patterns = patterns
+        self._by_class: dict[type[Operation], list[RewritePattern]] = {}
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        if (patterns := self._by_class.get(type(op))) is None:
+            patterns = self._by_class[type(op)] = [p for p in self._patterns if _may_start(p, op)]
+        for pattern in patterns:
+            pattern.match_and_rewrite(op, rewriter)
+            if rewriter.has_done_action:
+                return
+
+
+def _may_start(pattern: RewritePattern, op: Operation) -> bool:
+    return not isinstance(pattern, FusionPattern) or isinstance(op, pattern.roots)
+
+
+@contextmanager
+def _collector_aside() -> Generator[None]:
+    """Python's garbage collector walks all of a large module again and again while rewriting makes new operations; what
+    rewriting leaves behind is collected afterwards. This alone makes large modules linear.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def erase_dead_constants(module: ModuleOp) -> None:
@@ -201,10 +239,13 @@ Guard = Callable[[Sequence[Operation]], Refusal | None]
 class FusionPattern(RewritePattern, Generic[M]):
     """A fusion of the operations in a match (a dataclass of operations, the root last to compute).
 
-    Subclasses set `name` and conditions, and define `match`, `fold` and `rewrite`. Their docstring is the pattern's statement.
+    Subclasses set `name`, `roots` and conditions, and define `match`, `fold` and `rewrite`. Their docstring is the pattern's
+    statement.
     """
 
     name: ClassVar[str]
+    roots: ClassVar[tuple[type[Operation], ...]] = (Operation,)
+    """The classes of operations that a match can have as its root; `match` is asked about no others."""
     conditions: ClassVar[tuple[Condition[Any], ...]] = ()
 
     def __init_subclass__(cls) -> None:

@@ -39,6 +39,7 @@ class FuseComputeAdd(FusionPattern[ComputeAdd]):
     """op(x, w, b) + c = op(x, w, b + c), c per output channel; op is conv, conv_transpose or matmul (AMCT's OP+Add, PPQ)"""
 
     name = "compute-add"
+    roots = (BiasAddOp, AddOp, SubOp)
 
     result_used_once = used_once("compute")
     bias_constant = constant("compute.bias")

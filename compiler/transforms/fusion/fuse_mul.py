@@ -41,6 +41,7 @@ class FuseComputeMul(ChainConditions, FusionPattern[ComputeMul]):
     """
 
     name = "compute-mul"
+    roots = (MulOp, DivOp)
 
     @condition
     def runs_along_channels(self, m: ComputeMul) -> str | None:

@@ -27,6 +27,7 @@ class LowerNorm(NormConditions, FusionPattern[LoneNorm]):
     """
 
     name = "batch-norm-multiply-add"
+    roots = (BatchNormOp,)
 
     def match(self, op: Operation) -> LoneNorm | None:
         return LoneNorm(op) if isinstance(op, BatchNormOp) else None

@@ -42,6 +42,7 @@ class MergeGroupConv(FusionPattern[SplitConvs]):
     """
 
     name = "split-conv-concat"
+    roots = (ConcatOp,)
 
     @condition
     def parts_in_order(self, m: SplitConvs) -> str | None:

@@ -54,6 +54,10 @@ LINEAR = frozenset({"relu", "relu6", "clip"})
 KINDS = frozenset({*(kind for kind, _ in _SINGLE.values()), "swish"})
 
 
+ROOTS: tuple[type[nn.NNOp], ...] = (*_SINGLE, nn.MulOp)
+"""The classes of the operation that gives an activation's result."""
+
+
 def activation_of(op: Operation) -> Activation | None:
     """The activation function whose result is that of `op`."""
     if isinstance(op, nn.MulOp):

@@ -8,7 +8,7 @@ from xdsl.ir import Operation
 
 from ....dialects import nn
 from ....rewriting import condition
-from .activations import LINEAR, Activation, activation_of
+from .activations import LINEAR, ROOTS, Activation, activation_of
 from .pattern import ActivationConditions, RegionPattern, owner_of
 
 FOLLOWED: tuple[type[nn.NNOp], ...] = (
@@ -48,6 +48,7 @@ class FuseAnyActivation(ActivationConditions, RegionPattern[AnyActivation]):
     """
 
     name = "any-activation"
+    roots = ROOTS
 
     @condition
     def activation_linear(self, m: AnyActivation) -> str | None:

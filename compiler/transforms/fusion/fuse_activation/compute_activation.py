@@ -9,7 +9,7 @@ from xdsl.ir import Operation
 from ....dialects.nn import BiasAddOp
 from ..computing import Computing
 from ..regions import compute_kind
-from .activations import Activation, activation_of
+from .activations import ROOTS, Activation, activation_of
 from .pattern import ActivationConditions, RegionPattern, compute_before
 
 
@@ -27,6 +27,7 @@ class FuseComputeActivation(ActivationConditions, RegionPattern[ComputeActivatio
     """
 
     name = "compute-activation"
+    roots = ROOTS
 
     def match(self, op: Operation) -> ComputeActivation | None:
         if (activation := activation_of(op)) is None:

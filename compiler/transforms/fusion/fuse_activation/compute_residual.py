@@ -26,6 +26,7 @@ class FuseComputeResidual(ResidualConditions, RegionPattern[ComputeResidual]):
     """
 
     name = "compute-residual"
+    roots = (AddOp,)
 
     def match(self, op: Operation) -> ComputeResidual | None:
         found = residual_before(op, self.rules)

@@ -9,7 +9,7 @@ from xdsl.ir import Operation, SSAValue
 from ....dialects.nn import AddOp, BiasAddOp
 from ..computing import Computing
 from ..regions import compute_kind
-from .activations import Activation, activation_of
+from .activations import ROOTS, Activation, activation_of
 from .pattern import ActivationConditions, RegionPattern, ResidualConditions, owner_of, residual_before
 
 
@@ -28,6 +28,7 @@ class FuseComputeResidualActivation(ActivationConditions, ResidualConditions, Re
     """
 
     name = "compute-residual-activation"
+    roots = ROOTS
 
     def match(self, op: Operation) -> ComputeResidualActivation | None:
         if (activation := activation_of(op)) is None or (add := owner_of(activation.input)) is None:

@@ -39,6 +39,7 @@ class FuseBatchToSpaceNorm(ChainConditions, NormConditions, FusionPattern[BatchT
     """
 
     name = "batch-to-space-batch-norm"
+    roots = (BatchNormOp,)
 
     @condition
     def move_used_once(self, m: BatchToSpaceNorm) -> str | None:

@@ -34,6 +34,7 @@ class FuseNormCompute(NormConditions, FusionPattern[NormCompute]):
     """
 
     name = "batch-norm-compute"
+    roots = (ConvOp, ConvTransposeOp, MatMulOp)
 
     norm_used_once = used_once("bn")
 

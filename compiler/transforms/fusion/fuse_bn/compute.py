@@ -39,6 +39,7 @@ class FuseComputeBatchNorm(ChainConditions, NormConditions, FusionPattern[Comput
     """
 
     name = "compute-batch-norm"
+    roots = (BatchNormOp,)
 
     @condition
     def normalizes_channels(self, m: ComputeBatchNorm) -> str | None:

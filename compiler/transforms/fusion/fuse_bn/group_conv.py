@@ -50,6 +50,7 @@ class FuseConcatNorm(NormConditions, FusionPattern[ConcatNorm]):
     """
 
     name = "group-conv-batch-norm"
+    roots = (BatchNormOp,)
 
     @condition
     def concat_used_once(self, m: ConcatNorm) -> str | None:

@@ -39,6 +39,7 @@ class FuseReshapeNorm(ChainConditions, NormConditions, FusionPattern[ReshapeNorm
     """
 
     name = "matmul-reshape-batch-norm"
+    roots = (ReshapeOp,)
 
     @condition
     def reshapes_used_once(self, m: ReshapeNorm) -> str | None:

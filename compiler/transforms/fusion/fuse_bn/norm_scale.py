@@ -29,6 +29,7 @@ class FuseNormScale(NormConditions, FusionPattern[NormScale]):
     """
 
     name = "batch-norm-scale"
+    roots = (MulOp, DivOp, AddOp, SubOp)
 
     norm_used_once = used_once("bn")
 

@@ -22,6 +22,7 @@ class FuseAffineNorm(SmallNormPattern):
     """
 
     name = "affine-batch-norm"
+    roots = (nn.AddOp, nn.SubOp, nn.MulOp, nn.DivOp)
 
     @condition
     def no_layer_norm(self, m: SmallNorm) -> str | None:

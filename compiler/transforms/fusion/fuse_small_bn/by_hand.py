@@ -30,6 +30,7 @@ class FuseWrittenNorm(SmallNormPattern):
     """
 
     name = "written-batch-norm"
+    roots = (nn.AddOp, nn.MulOp, nn.DivOp)
 
     def match(self, op: Operation) -> SmallNorm | None:
         steps = steps_to(op, _LONGEST)

@@ -26,6 +26,7 @@ class FuseKerasNorm(SmallNormPattern):
     """
 
     name = "keras-batch-norm"
+    roots = (nn.AddOp,)
 
     def match(self, op: Operation) -> SmallNorm | None:
         if not isinstance(op, nn.AddOp):

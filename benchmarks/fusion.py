@@ -1,0 +1,100 @@
+"""How long `--fuse-all` takes per operation, without verification, on chains and residual networks of growing size.
+
+    python benchmarks/fusion.py [OPERATIONS ...]
+
+Operations are those of the network, constants not counted. The goal: at most 250 us each, the same at every size.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+
+from compiler.dialects import nn
+from compiler.pipelines import make_pass
+from compiler.tools.tables import print_table
+from compiler.universe import new_session
+
+SIZES = (1_000, 10_000, 100_000)
+CHANNELS = 4
+
+
+class Network:
+    """A block that grows; weights are seeded noise."""
+
+    def __init__(self) -> None:
+        self.block = Block(arg_types=[TensorType(f32, (1, CHANNELS, 8, 8))])
+        self.value: SSAValue = self.block.args[0]
+        self.operations = 0
+        self.rng = np.random.default_rng(0)
+
+    def constant(self, *shape: int) -> SSAValue:
+        op = nn.ConstantOp.of(self.rng.uniform(0.5, 1, shape).astype(np.float32), "k")
+        self.block.add_op(op)
+        return op.result
+
+    def add(self, op: nn.NNOp) -> SSAValue:
+        self.block.add_op(op)
+        self.operations += 1
+        self.value = op.results[0]
+        return self.value
+
+    def conv_norm(self) -> None:
+        conv = self.add(nn.ConvOp.make(self.value, self.constant(CHANNELS, CHANNELS, 1, 1)))
+        self.add(nn.BatchNormOp.make(conv, *(self.constant(CHANNELS) for _ in range(4))))
+
+    def finish(self) -> ModuleOp:
+        self.block.add_op(ReturnOp(self.value))
+        types = ([a.type for a in self.block.args], [self.value.type])
+        return ModuleOp([FuncOp("main", types, Region(self.block))])
+
+
+def chain(net: Network) -> None:
+    """Convolution, batch norm, relu, factor, summand."""
+    net.conv_norm()
+    net.add(nn.ReluOp.make(net.value))
+    net.add(nn.MulOp.make(net.value, net.constant(CHANNELS, 1, 1)))
+    net.add(nn.AddOp.make(net.value, net.constant(CHANNELS, 1, 1)))
+
+
+def residual(net: Network) -> None:
+    """A block as ResNet has it: two convolutions with batch norms around a relu, a sum, a relu."""
+    start = net.value
+    net.conv_norm()
+    net.add(nn.ReluOp.make(net.value))
+    net.conv_norm()
+    net.add(nn.AddOp.make(net.value, start))
+    net.add(nn.ReluOp.make(net.value))
+
+
+BLOCKS = {"chain": chain, "residual": residual}
+
+
+def measure(kind: str, size: int) -> tuple[str, ...]:
+    """One row of the table."""
+    net = Network()
+    while net.operations < size:
+        BLOCKS[kind](net)
+    module = net.finish()
+    gc.collect()
+    fuse, session = make_pass("fuse-all"), new_session()
+    start = time.process_time()
+    fuse.apply(session, module)
+    seconds = time.process_time() - start
+    left = sum(isinstance(op, nn.NNOp | nn.FusedOp) for op in module.walk())
+    return kind, str(net.operations), str(left), f"{seconds:.2f}", f"{1e6 * seconds / net.operations:.0f}"
+
+
+def main(sizes: tuple[int, ...]) -> None:
+    rows = [measure(kind, size) for kind in BLOCKS for size in sizes]
+    print_table("--fuse-all, processor time", ("network", "operations", "left", "s", "us each"), rows)
+
+
+if __name__ == "__main__":
+    main(tuple(map(int, sys.argv[1:])) or SIZES)

@@ -1,0 +1,81 @@
+"""What `rewrite` adds to xDSL's driver: patterns by root, and the garbage collector set aside."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from xdsl.ir import Operation
+
+from compiler.dialects import nn
+from compiler.rewriting import FusionPattern, Remarks, rewrite
+from compiler.universe import new_session
+
+TEXT = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %a = nn.relu %x : tensor<4xf32>
+  %b = nn.relu6 %a : tensor<4xf32>
+  %y = nn.add %b, %x : tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+"""
+
+
+@dataclass(frozen=True)
+class Nothing:
+    pass
+
+
+class Asked(FusionPattern[Nothing]):
+    """Counts what it is asked about."""
+
+    name = "asked"
+    roots = (nn.ReluOp, nn.AddOp)
+
+    def __init__(self, remarks: Remarks):
+        super().__init__(remarks)
+        self.seen = Counter[str]()
+
+    def match(self, op: Operation) -> Nothing | None:
+        self.seen[op.name] += 1
+        assert not gc.isenabled()
+        if self.seen.total() > 100:
+            raise RecursionError("never ends")
+        return None
+
+    def rewrite(self, m: Nothing, folded: Any) -> list[Operation]:
+        raise AssertionError("nothing matches")
+
+
+class Failing(Asked):
+    def match(self, op: Operation) -> Nothing | None:
+        raise LookupError(op.name)
+
+
+@pytest.fixture
+def remarks() -> Remarks:
+    return Remarks(new_session(), "test")
+
+
+def test_patterns_are_asked_about_their_roots_only(equivalence: Any, remarks: Remarks) -> None:
+    pattern = Asked(remarks)
+    assert not rewrite(equivalence.parse(TEXT), pattern)
+    assert pattern.seen == {"nn.relu": 1, "nn.add": 1}
+
+
+def test_the_collector_comes_back(equivalence: Any, remarks: Remarks) -> None:
+    with pytest.raises(LookupError):
+        rewrite(equivalence.parse(TEXT), Failing(remarks))
+    assert gc.isenabled()
+
+
+def test_a_collector_that_was_off_stays_off(equivalence: Any, remarks: Remarks) -> None:
+    gc.disable()
+    try:
+        rewrite(equivalence.parse(TEXT), Asked(remarks))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
