@@ -25,14 +25,15 @@ from xdsl.dialects.builtin import (
     IntAttr,
     LocationAttr,
     ModuleOp,
+    RankedStructure,
     StringAttr,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.parser import AttrParser, Parser, UnresolvedOperand
+from xdsl.parser import AttrParser, Parser, ParserState, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.lexer import Span
-from xdsl.utils.mlir_lexer import MLIRTokenKind, StringLiteral
+from xdsl.utils.lexer import Input, Span
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind, StringLiteral
 
 from .diagnostics import CompileError, first_line, op_error
 from .files import replacing, replacing_all
@@ -46,6 +47,16 @@ if TYPE_CHECKING:
 Dense: TypeAlias = DenseIntOrFPElementsAttr[Any]
 
 
+class _Lexer(MLIRLexer):
+    """xDSL's expression for strings tries exponentially many ways to match one that does not end; this one tries one."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+
+_LARGEST_SPLAT = 1 << 24
+"""How many elements one number in the text may stand for."""
+
+
 class ModuleParser(Parser):
     """xDSL's parser; operations without `loc(...)` get their place in the file, strings may hold any UTF-8.
 
@@ -53,7 +64,8 @@ class ModuleParser(Parser):
     """
 
     def __init__(self, ctx: Context, text: str, name: str = "<stdin>", line_offset: int = 0):
-        super().__init__(ctx, text, name)
+        super().__init__(ctx, "", name)
+        self._parser_state = ParserState(_Lexer(Input(text, name)))
         self._newlines = [m.start() for m in re.finditer("\n", text)]
         self._line_offset = line_offset
         self._name = name
@@ -105,6 +117,13 @@ class ModuleParser(Parser):
     def _parse_tensor_literal_element(self) -> AttrParser._TensorLiteralElement:
         element = super()._parse_tensor_literal_element()
         return _HexElement(element.is_negative, element.value, element.span) if _is_hex(element.span.text) else element
+
+    def _parse_dense_literal_type(self) -> RankedStructure[Any]:
+        start = self.pos
+        type_ = super()._parse_dense_literal_type()
+        if math.prod(type_.get_shape()) > max(_LARGEST_SPLAT, len(self.lexer.input.content)):
+            self.raise_error("too many elements for a constant in the text", start, self.pos)
+        return type_
 
 
 class _HexElement(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
@@ -262,7 +281,7 @@ def parse_module(ctx: Context, text: str, name: str = "<stdin>", line_offset: in
         return parser.parse_module()
     except ParseError as e:
         raise CompileError(first_line(e.msg), where=_place(text, e.span.start, name, line_offset)) from None
-    except (VerifyException, OverflowError) as e:
+    except (VerifyException, ValueError, OverflowError) as e:
         raise CompileError(first_line(str(e)), where=_place(text, parser.pos, name, line_offset)) from None
 
 

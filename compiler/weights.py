@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_HEADER = 100 << 20
 _ALIGN = 64
+_LARGEST = 1 << 48
 _ENDING = ".safetensors"
 
 
@@ -130,10 +131,9 @@ def _checked_entries(path: Path, header: object, size: int) -> dict[str, _Entry]
             continue
         if (entry := _entry(fields)) is None:
             raise WeightError(f"{path}: array '{key}' has a malformed header entry or an unknown type")
-        if (
-            not 0 <= entry.begin <= entry.end <= size
-            or entry.end - entry.begin != prod(entry.shape) * entry.dtype.itemsize
-        ):
+        bounded = prod(max(d, 1) for d in entry.shape) < _LARGEST  # where a size is 0, the others are not in the file
+        needed = prod(entry.shape) * entry.dtype.itemsize
+        if not bounded or not 0 <= entry.begin <= entry.end <= size or entry.end - entry.begin != needed:
             raise WeightError(f"{path}: array '{key}' does not fit into the file")
         entries[key] = entry
     return entries

@@ -155,8 +155,9 @@ class ConvTransposeOp(ConvolutionOp):
         merge_dim(self.input_channels, w[0], "input channels and weight channels")
         if known(w[0]) and w[0] % self.group_count:
             raise VerifyException(f"{w[0]} input channels are not divisible by {self.group_count} groups")
-        for name, values in (("output_padding", self.output_padding_list), ("output_shape", ints(self.output_shape))):
-            if values and len(values) != self.spatial_rank:
+        for name, given in (("output_padding", self.output_padding), ("output_shape", self.output_shape)):
+            values = ints(given)
+            if given is not None and len(values) != self.spatial_rank:
                 raise VerifyException(f"{name} has {len(values)} entries, expected {self.spatial_rank}")
             if min((0, *values)) < 0:
                 raise VerifyException(f"{name} {list(values)} must not be negative")

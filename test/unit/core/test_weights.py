@@ -124,6 +124,7 @@ def entry(**changed: object) -> dict[str, object]:
         (header({"w": entry(data_offsets=[8, 0])}, bytes(8)), "array 'w' does not fit into the file"),
         (header({"w": entry()}, bytes(7)), "array 'w' does not fit into the file"),
         (header({"w": entry(shape=[2**40, 2**40])}, bytes(8)), "array 'w' does not fit into the file"),
+        (header({"w": entry(shape=[0, 2**63], data_offsets=[0, 0])}), "array 'w' does not fit into the file"),
     ],
 )
 def test_malformed_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
