@@ -160,13 +160,11 @@ def resize(op: nn.ResizeOp) -> Kernel:
     sampling = Sampling(
         op.mode.data, op.coordinates.data, op.nearest.data, op.cubic_coeff.value.data, op.exclude_outside is not None
     )
-    sizes = None if op.sizes is None else nn.ints(op.sizes)
     scales = None if op.scales is None else op.scales.data
 
     @cache
     def axes(shape: Shape) -> list[tuple[int, Taps]]:
         out = op.output_sizes(shape)
-        assert out is not None
         factors = scales or [o / d for o, d in zip(out, shape, strict=True)]
         rows = enumerate(zip(shape, out, factors, strict=True))
         return [(axis, taps_of(sampling, d, o, s)) for axis, (d, o, s) in rows if o != d or s != 1]
