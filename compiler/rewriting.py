@@ -63,7 +63,17 @@ def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True
         listener=PatternRewriterListener(operation_replacement_handler=[keep_location]),
     )
     with _collector_aside():
-        return walker.rewrite_module(module)
+        try:
+            return walker.rewrite_module(module)
+        except _PastXdsl as e:
+            raise e.error from None
+
+
+class _PastXdsl(BaseException):
+    """Carries an exception of a pattern past xDSL, which would note the whole module on it, weights and all."""
+
+    def __init__(self, error: Exception):
+        self.error = error
 
 
 class _ByRoot(RewritePattern):
@@ -77,7 +87,10 @@ class _ByRoot(RewritePattern):
         if (patterns := self._by_class.get(type(op))) is None:
             patterns = self._by_class[type(op)] = [p for p in self._patterns if _may_start(p, op)]
         for pattern in patterns:
-            pattern.match_and_rewrite(op, rewriter)
+            try:
+                pattern.match_and_rewrite(op, rewriter)
+            except Exception as e:
+                raise _PastXdsl(e) from None
             if rewriter.has_done_action:
                 return
 
