@@ -11,7 +11,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -n 2
 LIT := $(BIN)/lit -j2 -sv test/lit
 
-.PHONY: demo test test-all lint types bench clean
+.PHONY: demo test test-all lint types bench
 
 demo: $(READY)
 	$(BIN)/python examples/digits/demo.py
@@ -39,6 +39,3 @@ $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	touch $@
-
-clean:
-	rm -rf $(VENV) out
