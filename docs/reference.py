@@ -55,7 +55,7 @@ The keyword is the property's name unless another one is given. Every operation 
 """
 
 
-_HEADINGS = {"linear": "Matrix products and bias", "shape": "Data movement, shapes and reductions"}
+_HEADINGS = {"linear": "Matrix products and bias", "shape": "Data movement and shapes"}
 
 
 def _heading(module: str) -> str:

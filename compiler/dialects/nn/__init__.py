@@ -87,6 +87,7 @@ from .opaque import OpaqueOp
 from .pooling import AveragePoolOp, GlobalAveragePoolOp, GlobalMaxPoolOp, GlobalPoolOp, MaxPoolOp, PoolOp
 from .qparams import QParams, QParamsAttr, weights_of
 from .quantization import DequantizeOp, ObserveOp, QuantizeOp
+from .reduction import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceOp, ReduceProdOp, ReduceSumOp
 from .shape import (
     BatchToSpaceOp,
     ConcatOp,
@@ -95,12 +96,6 @@ from .shape import (
     FlattenOp,
     GatherOp,
     PadOp,
-    ReduceMaxOp,
-    ReduceMeanOp,
-    ReduceMinOp,
-    ReduceOp,
-    ReduceProdOp,
-    ReduceSumOp,
     ReshapeOp,
     ResizeOp,
     ShapeOp,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
@@ -54,13 +55,13 @@ class ConstantOp(IRDLOperation):
     @staticmethod
     def of(array: Array, key: str, location: LocationAttr | None = None) -> ConstantOp:
         """A constant that holds `array` (not copied when large, so not to be written to); `key` names it in the side file."""
-        type_ = cast(Tensor, TensorType(element_type(array.dtype), array.shape))
+        type_ = _type_of(array.dtype, array.shape)
         value: Dense | ExternalAttr
         if 0 < array.size <= INLINE_ELEMENTS:
             value = DenseIntOrFPElementsAttr(cast(Any, type_), BytesAttr(as_stored(array).tobytes()))
         else:
             value = ExternalAttr(External(Weight(key, array=array), type_))
-        op = ConstantOp(value)
+        op = ConstantOp.create(properties={"value": value}, result_types=[type_])
         op.result.name_hint = name_hint(key)
         if location is not None:
             op.location = location
@@ -119,6 +120,11 @@ class ConstantOp(IRDLOperation):
             printer.print_attribute(self.value)
         if self.attributes:
             printer.print_op_attributes(self.attributes)
+
+
+@lru_cache(maxsize=1024)
+def _type_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Tensor:
+    return TensorType(element_type(dtype), shape)
 
 
 def constant_of(value: SSAValue | None) -> ConstantOp | None:

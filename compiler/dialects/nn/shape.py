@@ -1,4 +1,4 @@
-"""Data movement, shapes and reductions."""
+"""Data movement and shapes."""
 
 from __future__ import annotations
 
@@ -553,57 +553,3 @@ class ShapeOp(NNOp):
         """The sizes asked for, DYNAMIC where not known."""
         x = shape_of(self.input)
         return x[self.start.value.data : None if self.end is None else self.end.value.data]
-
-
-class ReduceOp(NNOp):
-    """Reduces some axes (`axes` absent: all), which `keepdims` keeps as size 1."""
-
-    input = operand_def(ANY_TENSOR)
-    axes = opt_prop_def(INTS)
-    keepdims = opt_prop_def(FLAG)
-    result = result_def(ANY_TENSOR)
-
-    def axis_list(self) -> tuple[int, ...]:
-        rank = len(shape_of(self.input))
-        return axes_of(ints(self.axes, range(rank)), rank)
-
-    def infer(self) -> Sequence[Tensor]:
-        x, axes = shape_of(self.input), self.axis_list()
-        if self.keepdims is not None:
-            return [tensor(element_of(self.input), [1 if i in axes else d for i, d in enumerate(x)])]
-        return [tensor(element_of(self.input), [d for i, d in enumerate(x) if i not in axes])]
-
-
-@irdl_op_definition
-class ReduceMeanOp(ReduceOp):
-    """The mean over axes (ONNX ReduceMean). input of any shape; result without the axes, or with size 1."""
-
-    name = "nn.reduce_mean"
-
-
-@irdl_op_definition
-class ReduceSumOp(ReduceOp):
-    """The sum over axes (ONNX ReduceSum). Shapes as reduce_mean."""
-
-    name = "nn.reduce_sum"
-
-
-@irdl_op_definition
-class ReduceMaxOp(ReduceOp):
-    """The largest element over axes (ONNX ReduceMax). Shapes as reduce_mean."""
-
-    name = "nn.reduce_max"
-
-
-@irdl_op_definition
-class ReduceMinOp(ReduceOp):
-    """The smallest element over axes (ONNX ReduceMin). Shapes as reduce_mean."""
-
-    name = "nn.reduce_min"
-
-
-@irdl_op_definition
-class ReduceProdOp(ReduceOp):
-    """The product over axes (ONNX ReduceProd). Shapes as reduce_mean."""
-
-    name = "nn.reduce_prod"
