@@ -60,4 +60,4 @@ class FuseAffineNorm(SmallNormPattern):
                     factor, shift = factor * number, shift * number
                 case _:
                     factor, shift = factor / number, shift / number
-        return Statistics(factor, shift, np.zeros(1), np.ones(1), 0.0)
+        return Statistics(factor, shift, np.zeros(1), np.ones(1))

@@ -51,8 +51,12 @@ class FuseWrittenNorm(SmallNormPattern):
             offset=offsets[0] if offsets else np.zeros(1),
             mean=numbers(center.parameter),
             variance=numbers(factor.deviation.variance),
-            epsilon=factor.deviation.epsilon_number,
         )
+
+    def epsilon(self, m: SmallNorm) -> float:
+        factor = _factor(m.steps[1])
+        assert factor is not None
+        return factor.deviation.epsilon_number
 
 
 def _factor(step: Step) -> Factor | None:

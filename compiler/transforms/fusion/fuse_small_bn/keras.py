@@ -47,8 +47,10 @@ class FuseKerasNorm(SmallNormPattern):
             offset=zero if shift.offset is None else numbers(shift.offset),
             mean=numbers(shift.mean),
             variance=numbers(factor.deviation.variance),
-            epsilon=factor.deviation.epsilon_number,
         )
+
+    def epsilon(self, m: SmallNorm) -> float:
+        return _parts(m)[0].deviation.epsilon_number
 
 
 def _parts(m: SmallNorm) -> tuple[Factor, Shift]:

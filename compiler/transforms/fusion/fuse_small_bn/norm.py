@@ -42,7 +42,6 @@ class Statistics(NamedTuple):
     offset: Array
     mean: Array
     variance: Array
-    epsilon: float
 
 
 class Step(NamedTuple):
@@ -182,17 +181,19 @@ class SmallNormPattern(FusionPattern[SmallNorm]):
         """The parameters of the batch norm, in float64."""
         raise NotImplementedError
 
+    def epsilon(self, m: SmallNorm) -> float:
+        """What is added to the variance."""
+        return 0.0
+
     def fold(self, m: SmallNorm) -> Sequence[Folded]:
         axis = channel_axis(m)
         assert isinstance(axis, int)
         channels = (shape_of(m.input)[axis],)
         dtype = numpy_dtype(element_of(m.input))
         wide = np.dtype(np.float32) if dtype.itemsize < np.dtype(np.float32).itemsize else dtype
-        found = self.statistics(m)._asdict()
-        names = ("scale", "offset", "mean", "variance")
         return [
-            Folded(f"{layer_of(m.root)}.{name}", wide, np.broadcast_to(found[name].reshape(-1), channels))
-            for name in names
+            Folded(f"{layer_of(m.root)}.{name}", wide, np.broadcast_to(values.reshape(-1), channels))
+            for name, values in self.statistics(m)._asdict().items()
         ]
 
     def rewrite(self, m: SmallNorm, folded: Sequence[SSAValue]) -> Sequence[Operation]:
@@ -200,7 +201,7 @@ class SmallNormPattern(FusionPattern[SmallNorm]):
             m.input,
             *folded,
             layout="nhwc" if channel_axis(m) == len(shape_of(m.input)) - 1 else "nchw",
-            epsilon=self.statistics(m).epsilon,
+            epsilon=self.epsilon(m),
             origin=m.root.properties.get("origin"),
             result_types=[m.root.results[0].type],
         )
