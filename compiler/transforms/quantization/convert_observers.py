@@ -43,17 +43,16 @@ class ConvertObserversPass(ModulePass):
         remarks = Remarks(ctx, self.name)
         profile = profile_named(session_of(ctx).profile)
         weights: dict[tuple[SSAValue, bytes], SSAValue] = {}
-        candidates = sites(op, profile.rows)
+        observed = [(site, point) for site in sites(op, profile.rows) if (point := _point_of(site)) is not None]
         for point in [o for o in op.walk() if isinstance(o, ObserveOp)]:
             if point.qparams is None:
                 remarks.missed(point, "calibrated", "it has no parameters: run --calibrate first")
-                continue
-            _convert_point(point)
-        for site in candidates:
-            if (params := _input_params(site)) is not None:
-                row = profile.rows[type(site.compute)]
-                _convert_parameters(site, row, profile.bits, params, weights)
-                remarks.applied(site.compute, "quantized", _summary(site, row, params))
+            else:
+                _convert_point(point)
+        for site, params in observed:
+            row = profile.rows[type(site.compute)]
+            _convert_parameters(site, row, profile.bits, params, weights)
+            remarks.applied(site.compute, "quantized", _summary(site, row, params))
         erase_dead_constants(op)
         remarks.flush()
 
@@ -79,14 +78,12 @@ def _convert_point(point: ObserveOp) -> None:
     Rewriter.replace_op(point, [quantize, dequantize], [dequantize.result])
 
 
-def _input_params(site: Site) -> QParams | None:
-    """The parameters of a site whose activation is quantized per tensor and whose weight is still float."""
+def _point_of(site: Site) -> QParams | None:
+    """The parameters of a site whose activation is observed and calibrated."""
     value = site.activation
-    if not isinstance(value, OpResult) or not isinstance(value.op, DequantizeOp):
+    if not isinstance(value, OpResult) or not isinstance(value.op, ObserveOp) or value.op.qparams is None:
         return None
-    weight = site.operand(1)
-    already = isinstance(weight, OpResult) and isinstance(weight.op, DequantizeOp)
-    return None if already or value.op.qparams.data.axis is not None else value.op.qparams.data
+    return value.op.qparams.data
 
 
 def _convert_parameters(

@@ -170,3 +170,18 @@ def test_empty_pipeline_needs_no_data() -> None:
     before = module_text(module)
     QuantizePass("missing.npz").apply(session, module)
     assert module_text(module) == before
+
+
+def test_nothing_is_told_twice(data: tuple[Path, np.ndarray]) -> None:
+    """A second run has no layer to quantize, and says so by saying nothing; pools, which have no weight, included."""
+    text = NET.replace(
+        "  %l = nn.flatten %r : (tensor<?x4x4x4xf32>) -> tensor<?x64xf32>",
+        '  %p = nn.average_pool %r kernel [1, 1] from <onnx, "AveragePool", "pool"> : tensor<?x4x4x4xf32>\n'
+        "  %l = nn.flatten %p : (tensor<?x4x4x4xf32>) -> tensor<?x64xf32>",
+    )
+    module, session = network(text)
+    QuantizePass(str(data[0])).apply(session, module)
+    assert [r.layer for r in session.remarks if r.rule == "quantized"] == ["conv", "pool", "fc"]
+    session.remarks.clear()
+    QuantizePass(str(data[0])).apply(session, module)
+    assert session.remarks == []
