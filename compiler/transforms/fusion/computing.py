@@ -132,6 +132,13 @@ def chain_bias(m: Chain) -> Array | None:
     return summed([None if p is None else constant_numbers(p) for p in parts])
 
 
+def folded_affine(m: Chain, layer: Operation, factor: Array, shift: Array | None) -> list[Folded]:
+    """The weight, and the bias where there is one, that give `chain * factor + shift`, both float64 `[C]`."""
+    weight = scaled_weight(m.compute, constant_numbers(weight_of(m.compute)), factor)
+    bias = chain_bias(m)
+    return folded_parameters(m.compute, layer, weight, summed([None if bias is None else bias * factor, shift]))
+
+
 class ChainConditions:
     """What every fold into a chain's weight needs."""
 

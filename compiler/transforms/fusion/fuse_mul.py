@@ -15,12 +15,9 @@ from .computing import (
     ChainConditions,
     Computing,
     along_channels,
-    chain_bias,
     chain_of,
     constant_numbers,
-    folded_parameters,
-    scaled_weight,
-    weight_of,
+    folded_affine,
     with_parameters,
 )
 from .fusion_pass import FusionPass, report_unmatched
@@ -62,9 +59,7 @@ class FuseComputeMul(ChainConditions, FusionPattern[ComputeMul]):
     def fold(self, m: ComputeMul) -> Sequence[Folded]:
         numbers = constant_numbers(m.factor).reshape(-1)
         factor = np.broadcast_to(1 / numbers if isinstance(m.mul, DivOp) else numbers, (m.compute.output_channels,))
-        weight = scaled_weight(m.compute, constant_numbers(weight_of(m.compute)), factor)
-        bias = chain_bias(m)
-        return folded_parameters(m.compute, m.mul, weight, None if bias is None else bias * factor)
+        return folded_affine(m, m.mul, factor, None)
 
     def rewrite(self, m: ComputeMul, folded: Sequence[SSAValue]) -> Sequence[Operation]:
         weight, *bias = folded

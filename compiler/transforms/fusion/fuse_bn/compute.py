@@ -13,13 +13,9 @@ from ....rewriting import Folded, FusionPattern, condition
 from ..computing import (
     ChainConditions,
     Computing,
-    chain_bias,
     chain_of,
     channel_axis,
-    constant_numbers,
-    folded_parameters,
-    scaled_weight,
-    weight_of,
+    folded_affine,
     with_parameters,
 )
 from .norm import NormConditions, factor_and_shift
@@ -53,10 +49,7 @@ class FuseComputeBatchNorm(ChainConditions, NormConditions, FusionPattern[Comput
         return ComputeBatchNorm(*chain, op)
 
     def fold(self, m: ComputeBatchNorm) -> Sequence[Folded]:
-        k, shift = factor_and_shift(m.bn)
-        weight = scaled_weight(m.compute, constant_numbers(weight_of(m.compute)), k)
-        bias = chain_bias(m)
-        return folded_parameters(m.compute, m.bn, weight, shift if bias is None else bias * k + shift)
+        return folded_affine(m, m.bn, *factor_and_shift(m.bn))
 
     def rewrite(self, m: ComputeBatchNorm, folded: Sequence[SSAValue]) -> Sequence[Operation]:
         weight, bias = folded

@@ -13,12 +13,9 @@ from ....dialects.nn.shapes import axis_of, shape_of
 from ....rewriting import Folded, FusionPattern, condition, layer_of
 from ..computing import (
     Computing,
-    chain_bias,
     chain_of,
     channel_axis,
-    constant_numbers,
-    folded_parameters,
-    scaled_weight,
+    folded_affine,
     weight_of,
     with_parameters,
 )
@@ -106,11 +103,7 @@ class FuseConcatNorm(NormConditions, FusionPattern[ConcatNorm]):
         folded: list[Folded] = []
         for b, end in zip(m.branches, ends, strict=True):
             part = slice(end - b.compute.output_channels, end)
-            weight = scaled_weight(b.compute, constant_numbers(weight_of(b.compute)), k[part])
-            bias = chain_bias(b)
-            folded += folded_parameters(
-                b.compute, b.compute, weight, shift[part] if bias is None else bias * k[part] + shift[part]
-            )
+            folded += folded_affine(b, b.compute, k[part], shift[part])
         return folded
 
     def rewrite(self, m: ConcatNorm, folded: Sequence[SSAValue]) -> Sequence[Operation]:

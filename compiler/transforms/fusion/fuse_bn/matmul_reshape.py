@@ -13,12 +13,8 @@ from ....rewriting import Folded, FusionPattern, condition
 from ..computing import (
     ChainConditions,
     Computing,
-    chain_bias,
     chain_of,
-    constant_numbers,
-    folded_parameters,
-    scaled_weight,
-    weight_of,
+    folded_affine,
     with_parameters,
 )
 from .norm import NormConditions, factor_and_shift
@@ -78,10 +74,7 @@ class FuseReshapeNorm(ChainConditions, NormConditions, FusionPattern[ReshapeNorm
         return ReshapeNorm(*chain, to_image, bn, op)
 
     def fold(self, m: ReshapeNorm) -> Sequence[Folded]:
-        k, shift = factor_and_shift(m.bn)
-        weight = scaled_weight(m.compute, constant_numbers(weight_of(m.compute)), k)
-        bias = chain_bias(m)
-        return folded_parameters(m.compute, m.bn, weight, shift if bias is None else bias * k + shift)
+        return folded_affine(m, m.bn, *factor_and_shift(m.bn))
 
     def rewrite(self, m: ReshapeNorm, folded: Sequence[SSAValue]) -> Sequence[Operation]:
         weight, bias = folded
