@@ -35,7 +35,6 @@ bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/fusion.py
 	$(BIN)/python benchmarks/accuracy_light.py
-	$(BIN)/python benchmarks/fusion.py
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
