@@ -125,7 +125,9 @@ class ResidualConditions:
     @condition
     def residual_computed(self, m: HasResidual) -> str | None:
         """the other operand is no constant"""
-        return None if constant_of(m.residual) is None else "the other operand is a constant: that is a bias (--fuse-bias)"
+        return (
+            None if constant_of(m.residual) is None else "the other operand is a constant: that is a bias (--fuse-bias)"
+        )
 
     @condition
     def shapes_identical(self, m: HasResidual) -> str | None:
