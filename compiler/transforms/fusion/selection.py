@@ -1,4 +1,4 @@
-"""Which layers a fusion pass may touch: the options `skip-types` and `only-quantizable`.
+"""Which layers a fusion pass may touch: the options `skip-types`, `only-quantizable` and `do-fusion`.
 
 Folding is exact and does not ask whether a layer can be quantized; AMCT does, and `only-quantizable=true` gives its rule.
 """
@@ -28,10 +28,14 @@ class FusionOptions:
     """Operator types that no fusion touches, as the source calls them (`Conv`, `MatMul`) or as `nn` does (`conv`)."""
     only_quantizable: bool = False
     """Fuse only around convolutions and matrix products that the profile's rules allow to quantize (AMCT)."""
+    do_fusion: bool = True
+    """AMCT's switch of that name: false leaves every operation as it is, with a remark where one would have been fused."""
 
     def guards(self, module: ModuleOp, session: Session) -> list[Guard]:
         """The options as questions to a match."""
         guards: list[Guard] = []
+        if not self.do_fusion:
+            guards.append(lambda _: Refusal("do-fusion", "do-fusion is false"))
         if self.skip_types:
             guards.append(_skip_types(self.skip_types))
         if self.only_quantizable:
