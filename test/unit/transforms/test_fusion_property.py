@@ -135,6 +135,11 @@ def batch_norm(net: Network, x: SSAValue) -> SSAValue:
     return net.add(nn.BatchNormOp.make(x, *(p.result for p in parameters), epsilon=1e-3, layout=layout))
 
 
+def norm_before(net: Network, x: SSAValue) -> SSAValue:
+    """Behind a relu, so that the norm can only go forward."""
+    return convolution(net, batch_norm(net, relu(net, x)))
+
+
 def small_batch_norm(net: Network, x: SSAValue) -> SSAValue:
     """As Keras leaves one."""
     behind = (1,) * (len(shape_of(x)) - 1 - net.axis(x))
@@ -218,6 +223,7 @@ STEPS = (
     batch_norm,
     batch_norm,
     batch_norm,
+    norm_before,
     small_batch_norm,
     bias_add,
     arithmetic,
