@@ -61,10 +61,10 @@ def step_of(op: Operation) -> Step | None:
     """An operation as a step; None where it is none, or takes no value and one expression of constants."""
     if not isinstance(op, nn.AddOp | nn.SubOp | nn.MulOp | nn.DivOp) or not is_float(element_of(op.result)):
         return None
-    value, parameter = op.operands
-    if isinstance(op, nn.AddOp | nn.MulOp) and is_expression(value):
-        value, parameter = parameter, value
-    return Step(op, value, parameter) if is_expression(parameter) and not is_expression(value) else None
+    left, right = map(is_expression, op.operands)
+    if left == right or (left and isinstance(op, nn.SubOp | nn.DivOp)):
+        return None
+    return Step(op, op.rhs, op.lhs) if left else Step(op, op.lhs, op.rhs)
 
 
 def steps_to(op: Operation, limit: int | None = None) -> list[Step]:
