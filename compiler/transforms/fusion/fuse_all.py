@@ -26,7 +26,7 @@ REGIONS = FuseActivationPass()
 
 @dataclass(frozen=True)
 class FuseAllPass(FusionOptions, ModulePass):
-    """Every fusion: fuse-bn, fuse-mul and fuse-bias together, then fuse-activation."""
+    """Every fusion: fuse-small-bn, fuse-bn, fuse-mul and fuse-bias together, then fuse-activation."""
 
     name = "fuse-all"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -15,7 +15,7 @@ from ...dialects.nn import DequantizeOp, ObserveOp
 from ...rewriting import Remarks, layer_of
 from ...session import session_of
 from .legality import first_broken
-from .profiles import Profile, profile_named
+from .profiles import Profile, Row, profile_named
 from .sites import Site, sites
 
 
@@ -36,7 +36,11 @@ class InsertObserversPass(ModulePass):
         _check_layers(self.skip_layers, candidates)
         points: dict[SSAValue, ObserveOp] = {}
         for site in candidates:
-            if isinstance(getattr(site.activation, "op", None), ObserveOp | DequantizeOp):
+            producer = _producer(site.activation)
+            if isinstance(producer, ObserveOp):
+                continue
+            if isinstance(producer, DequantizeOp):
+                _report_half_quantized(site, profile.rows[type(site.compute)], remarks)
                 continue
             if layer_of(site.compute) in self.skip_layers:
                 remarks.missed(site.compute, "skip-layers", "it is on the list of skip-layers")
@@ -62,6 +66,16 @@ class InsertObserversPass(ModulePass):
             Rewriter.insert_op(point, InsertPoint.before(site.owner))
             points[value] = point
         site.set_operand(0, points[value].result)
+
+
+def _producer(value: SSAValue | None) -> Operation | None:
+    return value.op if isinstance(value, OpResult) else None
+
+
+def _report_half_quantized(site: Site, row: Row, remarks: Remarks) -> None:
+    """A layer that came quantized is left as it is; where only its input did, that is said."""
+    if row.weight is not None and not isinstance(_producer(site.operand(row.weight)), DequantizeOp):
+        remarks.missed(site.compute, "weight-quantized", "its input came quantized, its weight did not: it is left so")
 
 
 def _check_observer(name: str) -> None:
