@@ -35,7 +35,7 @@ _LEFT = _KEPT | _REMOVED | RANDOM["onnx"]
 
 def folded(node: Node) -> list[Binding] | None:
     """The outputs of a node as constants; None when they are not known, or too large."""
-    if node.layer.domain != STANDARD or node.op_type in _LEFT:
+    if node.domain != STANDARD or node.op_type in _LEFT:
         return None
     arrays = [b.array for b in node.inputs if isinstance(b, Constant)]
     if len(arrays) != sum(b is not None for b in node.inputs) or not arrays:

@@ -5,80 +5,44 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 
 from onnx import AttributeProto, GraphProto, NodeProto, ValueInfoProto
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, NameLoc, StringAttr
 
 from ...diagnostics import CompileError, describe
+from .. import naming
+from ..ordering import CycleError, in_order
 from .source import STANDARD
 
 
 @dataclass(frozen=True)
-class Layer:
-    """A node and the name it goes by, unique in the model."""
+class Layer(naming.Layer):
+    """A node and the name it goes by."""
 
     proto: NodeProto
-    name: str
-    location: LocationAttr
-
-    @property
-    def where(self) -> str:
-        return describe(self.location)
 
     @property
     def domain(self) -> str:
         return STANDARD if self.proto.domain == "ai.onnx" else self.proto.domain
 
 
-class Namer:
-    """Gives nodes their layer names: the source's where it is not empty and unique, else `OpType_index`."""
-
-    def __init__(self, file: str, nodes: Iterable[NodeProto]):
-        self.file = FileLineColLoc(StringAttr(file), IntAttr(0), IntAttr(0))
-        self._given = Counter(n.name for n in nodes)
-        self._taken = set(self._given)
-
-    def layer(self, index: int, node: NodeProto) -> Layer:
-        name = node.name if node.name and self._given[node.name] == 1 else self._fresh(f"{node.op_type}_{index}")
-        return Layer(node, name, NameLoc(StringAttr(name), self.file))
-
-    def _fresh(self, wanted: str) -> str:
-        name, n = wanted, 0
-        while name in self._taken:
-            n += 1
-            name = f"{wanted}_{n}"
-        self._taken.add(name)
-        return name
+def named(node: NodeProto, index: int, namer: naming.Namer) -> Layer:
+    layer = namer.layer(node.name, node.op_type, index)
+    return Layer(layer.name, layer.location, node)
 
 
-def sorted_layers(graph: GraphProto, namer: Namer, outside: Container[str] = ()) -> list[Layer]:
+def sorted_layers(graph: GraphProto, namer: naming.Namer, outside: Container[str] = ()) -> list[Layer]:
     """The nodes in an order in which every value is defined before its use: the file's own where that is one.
 
     `outside` holds the names that an enclosing graph defines. Raises CompileError, located at the node, for a name that is
     defined twice or never, and for a cycle.
     """
-    layers = [namer.layer(i, n) for i, n in enumerate(graph.node)]
+    layers = [named(n, i, namer) for i, n in enumerate(graph.node)]
     producer = _producers(graph, layers, describe(namer.file))
     needs = [_needed(layer, producer, outside) for layer in layers]
-    waiting = [len(n) for n in needs]
-    users: list[list[int]] = [[] for _ in layers]
-    for i, needed in enumerate(needs):
-        for p in needed:
-            users[p].append(i)
-    ready = [i for i, n in enumerate(waiting) if n == 0]
-    heapify(ready)
-    order: list[Layer] = []
-    while ready:
-        i = heappop(ready)
-        order.append(layers[i])
-        for user in users[i]:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                heappush(ready, user)
-    if len(order) < len(layers):
-        raise _cycle(layers, needs, waiting)
-    return order
+    try:
+        return [layers[i] for i in in_order(needs)]
+    except CycleError as e:
+        raise CompileError(e.text([layer.name for layer in layers]), where=layers[e.cycle[-1]].where) from None
 
 
 _GIVEN = -1
@@ -152,18 +116,6 @@ def live_layers(layers: Sequence[Layer], outputs: Iterable[str]) -> list[Layer]:
             live.append(layer)
             needed.update(_reads(layer.proto))
     return live[::-1]
-
-
-def _cycle(layers: Sequence[Layer], needs: Sequence[set[int]], waiting: Sequence[int]) -> CompileError:
-    """Walks back from a node that waits until one comes again: the nodes between are the cycle."""
-    at = next(i for i, n in enumerate(waiting) if n)
-    path: list[int] = []
-    while at not in path:
-        path.append(at)
-        at = next(p for p in needs[at] if waiting[p])
-    loop = [layers[i].name for i in reversed(path[path.index(at) :])]
-    text = " -> ".join([*loop[:6], "..."] if len(loop) > 6 else [*loop, loop[0]])
-    return CompileError(f"is part of a cycle: {text}", where=layers[at].where)
 
 
 def outputs_of(graph: GraphProto, where: str) -> list[ValueInfoProto]:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections import ChainMap, Counter
+from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import cast
 
 from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...diagnostics import CompileError, Remark
+from ...diagnostics import CompileError
 from ...dialects import nn
-from ...dialects.nn.shapes import compatible, element_of, known, shape_of, tensor_of
-from ...dtypes import numpy_dtype
+from ...dialects.nn.shapes import compatible, known, shape_of, tensor_of
 from ...functions import value_attributes
-from ...rewriting import Remarks
 from ...session import Session
-from ...transforms.dead_code import erase_dead
+from ..naming import Namer
+from ..tally import Tally
 from .attributes import GRAPHS
 from .folding import folded
-from .graph import Layer, Namer, all_nodes, live_layers, outputs_of, sorted_layers, used_names
+from .graph import Layer, all_nodes, live_layers, outputs_of, sorted_layers, used_names
 from .node import Binding, Constant, Node, Shared, Unmapped
 from .opaque import carry
 from .ops import converter_of
@@ -46,7 +44,7 @@ def read(path: Path, session: Session) -> ModuleOp:
     importer = _Importer(source, session)
     module = ModuleOp([importer.function()])
     module.attributes["nn.metadata"] = _metadata(path, source.model)
-    importer.report()
+    importer.tally.report()
     return module
 
 
@@ -68,11 +66,8 @@ class _Importer:
         self.where = str(source.path)
         tensors = TensorReader(source.path.parent, source.weights)
         self.shared = Shared(opsets(model), tensors, Symbols(model), used_names(model.graph))
-        self.session = session
-        self.namer = Namer(self.where, all_nodes(model.graph))
-        self.counts: Counter[str] = Counter()
-        self.carried: dict[Operation, str] = {}
-        self.emitted: list[list[Operation]] = []
+        self.namer = Namer(self.where, (n.name for n in all_nodes(model.graph)))
+        self.tally = Tally(session, self.where)
         self.declarations: dict[str, TypeProto] = {}
 
     def function(self) -> FuncOp:
@@ -83,7 +78,7 @@ class _Importer:
         inputs = [i for i in self.graph.input if i.name not in given]
         for value in self.graph.input if self.ir_version >= _DEFAULTS_SINCE else ():
             if value.name in given:
-                self._note(
+                self.tally.note(
                     "default", value.name, "the default of this input is taken, it cannot be given another value"
                 )
         block = Block(arg_types=[tensor_type(i.type, f"input '{i.name}'", self.where) for i in inputs])
@@ -93,17 +88,9 @@ class _Importer:
         self._nodes(self.graph, env)
         results = [self._result(o, env) for o in outputs]
         self._note_contradictions(outputs, results)
-        block.add_ops([*self.shared.sink.constants, *self.shared.sink.body, ReturnOp(*results)])
-        erase_dead(op for op in block.ops if op.results)
-        function = FuncOp(
-            "main",
-            (list(block.arg_types), [r.type for r in results]),
-            Region(block),
-            arg_attrs=ArrayAttr([_attributes(i, a) for i, a in zip(inputs, block.args, strict=True)]),
-            res_attrs=ArrayAttr([_attributes(o, r) for o, r in zip(outputs, results, strict=True)]),
-        )
-        function.location = self.namer.file
-        return function
+        arguments = [_attributes(i, a) for i, a in zip(inputs, block.args, strict=True)]
+        described = arguments, [_attributes(o, r) for o, r in zip(outputs, results, strict=True)]
+        return self.shared.sink.function(block, results, described, self.namer.file)
 
     def _initializers(self, graph: GraphProto, read: Callable[[TensorProto, str], Array]) -> dict[str, Binding]:
         if graph.sparse_initializer:
@@ -131,12 +118,9 @@ class _Importer:
             if output.type.tensor_type.HasField("shape"):
                 declared = tensor_type(output.type, f"output '{output.name}'", self.where)
                 if not compatible(declared, tensor_of(result)):
-                    self._note(
+                    self.tally.note(
                         "declared-type", output.name, f"the model declares {declared} and computes {result.type}"
                     )
-
-    def _note(self, rule: str, name: str, reason: str) -> None:
-        self.session.remark(Remark("analysis", "import", rule, name, "func.func", reason, self.where))
 
     def _define(self, env: MutableMapping[str, Binding], name: str, binding: Binding) -> None:
         env[name] = binding
@@ -149,7 +133,7 @@ class _Importer:
         self.declarations.update({v.name: v.type for v in typed})
         layers = sorted_layers(graph, self.namer, env)
         live = live_layers(layers, [o.name for o in graph.output])
-        self.counts["unused"] += len(layers) - len(live)
+        self.tally.unused(len(layers) - len(live))
         for layer in live:
             self._node(layer, env)
 
@@ -160,7 +144,7 @@ class _Importer:
             raise CompileError(message, where=layer.where)
         check_form(layer, self.shared.opsets[layer.domain])
         node = Node(layer, [env[n] if n else None for n in proto.input], self.shared)
-        results = self._branch(node, env) if node.op_type == "If" else self._convert(node)
+        results = self._branch(node, env) if node.op_type == "If" else self._convert(node, layer)
         for i, name in enumerate(node.outputs):
             if i < len(results) and name:
                 self._define(env, name, results[i])
@@ -177,74 +161,39 @@ class _Importer:
             raise control_flow(node)
         scope: ChainMap[str, Binding] = ChainMap(self._initializers(attribute.g, self.shared.tensors.read), *_maps(env))
         self._nodes(attribute.g, scope)
-        self.counts["removed"] += 1
+        self.tally.removed()
         if missing := [o.name for o in attribute.g.output if o.name not in scope]:
             raise node.error(f"has a branch that does not compute its output '{missing[0]}'")
         return [scope[o.name] for o in attribute.g.output]
 
-    def _convert(self, node: Node) -> list[Binding]:
+    def _convert(self, node: Node, layer: Layer) -> list[Binding]:
         """Fold, convert or carry a node, whichever is possible first."""
         if (constants := folded(node)) is not None:
-            self.counts["folded"] += 1
+            self.tally.folded()
             return [*constants]
-        if (convert := converter_of(node.layer)) is None:
+        if (convert := converter_of(layer)) is None:
             return self._carry(node, f"nn has no equivalent of {node.op_type}")
-        body = self.shared.sink.body
-        mark = len(body)
         try:
-            converted = convert(node)
+            results, emitted = node.sink.attempt(lambda: convert(node))
         except VerifyException as e:
             raise node.misfit(e) from None
         except Unmapped as e:
-            for op in reversed(body[mark:]):
-                op.erase()
-            del body[mark:]
             return self._carry(node, str(e))
-        results = [converted] if isinstance(converted, SSAValue | Constant) else list(converted)
-        return self._follow(node, results, body[mark:])
-
-    def _follow(self, node: Node, results: list[Binding], emitted: list[Operation]) -> list[Binding]:
-        """Shape arithmetic that turns out to be known is constant, though it reads values of run time."""
-        known: dict[SSAValue, Binding] = {}
-        for op in emitted:
-            if (arrays := self.shared.shapes.visit(op)) is not None:
-                pairs = zip(op.results, arrays, strict=True)
-                known.update({r: Constant(r.name_hint or node.layer.name, _like(r, a)) for r, a in pairs})
-        results = [known.get(r, r) if isinstance(r, SSAValue) else r for r in results]
         if emitted:
-            self.emitted.append(emitted)
+            self.tally.emitted(emitted)
+        elif node.inputs:
+            self.tally.removed()
         else:
-            self.counts["removed" if node.inputs else "folded"] += 1
-        return results
+            self.tally.folded()
+        known = node.sink.known(emitted, node.layer.name)
+        return [known.get(r, r) if isinstance(r, SSAValue) else r for r in results]
 
     def _carry(self, node: Node, reason: str) -> list[Binding]:
         if any(a.type in GRAPHS for a in node.attributes.values()):
             raise control_flow(node)
         op = carry(node, self.declarations)
-        self.carried[op] = reason
+        self.tally.carried(op, reason)
         return list(op.outputs)
-
-    def report(self) -> None:
-        """Tell which nodes are carried, and how many went which way."""
-        remarks = Remarks(self.session, "import")
-        carried = {op: reason for op, reason in self.carried.items() if op.parent is not None}
-        for op, reason in carried.items():
-            remarks.missed(op, "native", f"carried as opaque: {reason}")
-        remarks.flush()
-        kinds = Counter(cast(nn.OpaqueOp, op).op_type.data for op in carried)
-        names = ", ".join(f"{n} {op_type}" for op_type, n in sorted(kinds.items()))
-        # shape arithmetic that became a property, or turned out to be known, is gone
-        mapped = sum(any(op.parent is not None for op in ops) for ops in self.emitted)
-        parts = [
-            f"{mapped} mapped to nn",
-            f"{len(carried)} carried as opaque" + (f" ({names})" if names else ""),
-            f"{self.counts['folded'] + len(self.emitted) - mapped} folded",
-            f"{self.counts['removed']} removed",
-            f"{self.counts['unused'] + len(self.carried) - len(carried)} unused",
-        ]
-        nodes = self.counts.total() + len(self.carried) + len(self.emitted)
-        reason = f"{nodes} nodes: {', '.join(parts)}"
-        self._note("summary", "main", reason)
 
 
 def check_form(layer: Layer, version: int) -> None:
@@ -267,11 +216,6 @@ def control_flow(node: Node) -> CompileError:
 
 def _maps(env: MutableMapping[str, Binding]) -> list[MutableMapping[str, Binding]]:
     return [*env.maps] if isinstance(env, ChainMap) else [env]
-
-
-def _like(value: SSAValue, array: Array) -> Array:
-    """An array in the element type of a value."""
-    return array.astype(numpy_dtype(element_of(value)))
 
 
 def _attributes(declaration: ValueInfoProto, value: SSAValue) -> DictionaryAttr:

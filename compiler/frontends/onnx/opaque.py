@@ -25,11 +25,11 @@ def carry(node: Node, declarations: Mapping[str, TypeProto]) -> nn.OpaqueOp:
     present = [int(b is not None) for b in node.inputs]
     return node.emit(
         nn.OpaqueOp,
-        [node.materialized(b) for b in node.inputs if b is not None],
+        [node.sink.value(b) for b in node.inputs if b is not None],
         result_types=[_result(node, i, inferred, declarations) for i in range(len(node.outputs))],
         framework="onnx",
         op_type=node.op_type,
-        domain=node.layer.domain or None,
+        domain=node.domain or None,
         version=node.version,
         present=None if all(present) else present,
         attrs=DictionaryAttr(attributes) if attributes else None,

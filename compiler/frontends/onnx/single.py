@@ -25,7 +25,7 @@ def _model(node: Node) -> ModelProto:
     model = ModelProto(ir_version=_IR_VERSION)
     model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in node.shared.opsets.items())
     model.graph.name = node.op_type
-    model.graph.node.append(node.layer.proto)
+    model.graph.node.append(node.proto)
     del model.graph.node[0].output[:]
     model.graph.node[0].output.extend(_OUTPUT.format(i) for i in range(len(node.outputs)))
     for name, binding in _inputs(node).items():
@@ -42,7 +42,7 @@ def _declared(binding: Binding) -> TypeProto:
 
 
 def _inputs(node: Node) -> dict[str, Binding]:
-    named = zip(node.layer.proto.input, node.inputs, strict=True)
+    named = zip(node.proto.input, node.inputs, strict=True)
     return {name: binding for name, binding in named if binding is not None}
 
 
@@ -59,9 +59,9 @@ def inferred_types(node: Node) -> dict[int, TypeProto]:
         if isinstance(binding, Constant) and binding.array.size <= _VALUES_LIMIT:
             model.graph.initializer.append(numpy_helper.from_array(np.asarray(binding.array, order="C"), name))
     found = _inferred(model)
-    if len(found) == len(node.outputs) or schema_of(node.layer.domain, node.op_type, node.version) is None:
+    if len(found) == len(node.outputs) or schema_of(node.domain, node.op_type, node.version) is None:
         return found
-    function = [(node.layer.domain, node.op_type)]
+    function = [(node.domain, node.op_type)]
     try:
         inlined = inliner.inline_selected_functions(model, function, inline_schema_functions=True)
     except (RuntimeError, ValueError):
@@ -81,7 +81,7 @@ def evaluated(node: Node, arrays: Sequence[Array]) -> list[Array] | None:
     """What onnx's reference computes for a node; None where it has no implementation, or the node is malformed."""
     from onnx.reference import ReferenceEvaluator
 
-    names = [n for n, binding in zip(node.layer.proto.input, node.inputs, strict=True) if binding is not None]
+    names = [n for n, binding in zip(node.proto.input, node.inputs, strict=True) if binding is not None]
     feeds = dict(zip(names, arrays, strict=True))  # a node may name one value twice
     try:
         evaluator: Any = ReferenceEvaluator(_model(node))

@@ -51,8 +51,8 @@ def _scaled(node: Node, index: int, factor: float) -> SSAValue | None:
     if not isinstance(binding, Constant):
         return None
     if factor == 1.0:
-        return node.materialized(binding)
-    return node.materialized(Constant(binding.key, _times(binding.array, factor)))
+        return node.sink.value(binding)
+    return node.sink.value(Constant(binding.key, _times(binding.array, factor)))
 
 
 def _times(array: Array, factor: float) -> Array:
@@ -73,7 +73,7 @@ def _row(node: Node, beta: float, columns: int) -> SSAValue | None:
             return None
         array = binding.array if beta == 1.0 else _times(binding.array, beta)
         row = np.broadcast_to(array.reshape(-1), (columns,))
-        return node.materialized(Constant(binding.key, row) if row is not binding.array else binding)
+        return node.sink.value(Constant(binding.key, row) if row is not binding.array else binding)
     return node.value(2) if beta == 1.0 and shape == (columns,) and known(columns) else None
 
 

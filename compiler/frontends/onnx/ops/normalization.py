@@ -51,7 +51,7 @@ def _per_channel(node: Node, index: int, channels: int, groups: int) -> SSAValue
     binding = node.binding(index)
     if not isinstance(binding, Constant) or groups < 1 or not known(channels):
         raise Unmapped("its scale and bias per group are not known")
-    return node.materialized(Constant(binding.key, np.repeat(binding.array, channels // groups)))
+    return node.sink.value(Constant(binding.key, np.repeat(binding.array, channels // groups)))
 
 
 @converter("LayerNormalization")

@@ -1,0 +1,118 @@
+"""Building a module from a source graph: what names stand for, and where the operations go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, LocationAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from ..dialects import nn
+from ..dialects.nn.shapes import element_of
+from ..dtypes import numpy_dtype
+from ..transforms.dead_code import erase_dead
+from ..transforms.partial_shapes import Dimension, PartialShapes
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(eq=False)
+class Constant:
+    """A value known at import: an initializer or something computed from such. Becomes `nn.constant` when first used."""
+
+    key: str
+    array: Array
+    _views: dict[tuple[int, ...], Constant] = field(default_factory=dict[tuple[int, ...], "Constant"], repr=False)
+
+    def transposed(self, perm: Sequence[int]) -> Constant:
+        """The same array with its axes in another order, made once: what is shared in the source stays shared."""
+        order = tuple(perm)
+        if order == tuple(range(len(order))):
+            return self
+        if order not in self._views:
+            self._views[order] = Constant(self.key, np.ascontiguousarray(self.array.transpose(order)))
+        return self._views[order]
+
+
+Binding = SSAValue | Constant
+"""What a name of the source graph stands for."""
+
+Size = int | Dimension | None
+"""An element of a shape: a number, the size of an axis of some value at run time, or anything else."""
+
+Converted = Binding | Sequence[Binding]
+"""What the outputs of a node stand for, in order."""
+
+
+class Unmapped(Exception):
+    """This form of an operator has no equivalent in `nn`; the message says why. The node is then carried."""
+
+
+class Sink:
+    """Where operations go: constants first, in the order of their first use, then everything else."""
+
+    def __init__(self) -> None:
+        self.constants: list[Operation] = []
+        self.body: list[Operation] = []
+        self.shapes = PartialShapes()
+        self._made: dict[Constant, SSAValue] = {}
+
+    def value(self, binding: Binding) -> SSAValue:
+        if not isinstance(binding, Constant):
+            return binding
+        if binding not in self._made:
+            op = nn.ConstantOp.of(binding.array, binding.key)
+            self.constants.append(op)
+            self._made[binding] = op.result
+        return self._made[binding]
+
+    def attempt(self, convert: Callable[[], Converted]) -> tuple[list[Binding], list[Operation]]:
+        """Run a conversion: what its outputs stand for, and what it emitted. Raises Unmapped with nothing emitted."""
+        mark = len(self.body)
+        try:
+            converted = convert()
+        except Unmapped:
+            for op in reversed(self.body[mark:]):
+                op.erase()
+            del self.body[mark:]
+            raise
+        results = [converted] if isinstance(converted, SSAValue | Constant) else list(converted)
+        return results, self.body[mark:]
+
+    def known(self, emitted: Sequence[Operation], name: str) -> dict[SSAValue, Constant]:
+        """Results of shape arithmetic that turn out to be known, though it reads values of run time."""
+        found: dict[SSAValue, Constant] = {}
+        for op in emitted:
+            if (arrays := self.shapes.visit(op)) is not None:
+                pairs = zip(op.results, arrays, strict=True)
+                found.update({r: Constant(r.name_hint or name, _like(r, a)) for r, a in pairs})
+        return found
+
+    def function(
+        self,
+        block: Block,
+        results: Sequence[SSAValue],
+        described: tuple[Sequence[DictionaryAttr], Sequence[DictionaryAttr]],
+        location: LocationAttr,
+    ) -> FuncOp:
+        """`@main` with everything that results depend on; `described` are the attributes of arguments and of results."""
+        block.add_ops([*self.constants, *self.body, ReturnOp(*results)])
+        erase_dead(op for op in block.ops if op.results)
+        function = FuncOp(
+            "main",
+            (list(block.arg_types), [r.type for r in results]),
+            Region(block),
+            arg_attrs=ArrayAttr(described[0]),
+            res_attrs=ArrayAttr(described[1]),
+        )
+        function.location = location
+        return function
+
+
+def _like(value: SSAValue, array: Array) -> Array:
+    """An array in the element type of a value."""
+    return array.astype(numpy_dtype(element_of(value)))

@@ -1,0 +1,44 @@
+"""Layer names: the source's where it is not empty and unique, else `OpType_index`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, NameLoc, StringAttr
+
+from ..diagnostics import describe
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The name that a node of the source goes by, unique in the model, and its location."""
+
+    name: str
+    location: LocationAttr
+
+    @property
+    def where(self) -> str:
+        return describe(self.location)
+
+
+class Namer:
+    """Gives nodes their layer names; `given` are the names of all nodes of the source, empty ones too."""
+
+    def __init__(self, file: str, given: Iterable[str]):
+        self.file = FileLineColLoc(StringAttr(file), IntAttr(0), IntAttr(0))
+        self._given = Counter(given)
+        self._taken = set(self._given)
+
+    def layer(self, name: str, op_type: str, index: int) -> Layer:
+        unique = name if name and self._given[name] == 1 else self._fresh(f"{op_type}_{index}")
+        return Layer(unique, NameLoc(StringAttr(unique), self.file))
+
+    def _fresh(self, wanted: str) -> str:
+        name, n = wanted, 0
+        while name in self._taken:
+            n += 1
+            name = f"{wanted}_{n}"
+        self._taken.add(name)
+        return name

@@ -1,0 +1,129 @@
+"""What a converter sees of a node, whatever the framework: its inputs, and how to emit operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ..diagnostics import CompileError
+from ..dialects import nn
+from ..dialects.nn.shapes import Shape, element_of, shape_of
+from ..dtypes import numpy_dtype
+from ..transforms.partial_shapes import Dimension
+from .building import Array, Binding, Constant, Sink, Size, Unmapped
+from .naming import Layer
+
+_Op = TypeVar("_Op", bound=nn.NNOp)
+
+
+class SourceNode:
+    """A node with its inputs bound. A frontend adds how to read attributes, and says what `origin` keeps of them."""
+
+    def __init__(self, op_type: str, layer: Layer, inputs: Sequence[Binding | None], sink: Sink):
+        self.op_type = op_type
+        self.layer = layer
+        self.inputs = list(inputs)
+        self.sink = sink
+
+    # Inputs
+
+    def binding(self, index: int) -> Binding:
+        """What input `index` stands for. Raises CompileError when the node has none."""
+        found = self.inputs[index] if index < len(self.inputs) else None
+        if found is None:
+            raise self.error(f"has no input {index}, which {self.op_type} needs")
+        return found
+
+    def has(self, index: int) -> bool:
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def value(self, index: int) -> SSAValue:
+        return self.sink.value(self.binding(index))
+
+    def optional(self, index: int) -> SSAValue | None:
+        return self.value(index) if self.has(index) else None
+
+    def array(self, index: int) -> Array | None:
+        """The numbers of input `index` when they are known, None when it is absent or computed at run time."""
+        found = self.inputs[index] if index < len(self.inputs) else None
+        return found.array if isinstance(found, Constant) else None
+
+    def known(self, index: int) -> Array:
+        """The numbers of an input that `nn` takes as a property. Raises Unmapped when they are computed at run time."""
+        if (array := self.array(index)) is None:
+            self.binding(index)
+            raise Unmapped(f"input {index} is computed at run time")
+        return array
+
+    def number(self, index: int) -> Array:
+        """A known input of one element, of rank 0."""
+        array = self.known(index)
+        if array.size != 1:
+            raise self.error(f"input {index} must be one number, not of shape {list(array.shape)}")
+        return array.reshape(())
+
+    def known_ints(self, index: int) -> list[int]:
+        array = self.known(index)
+        if array.dtype.kind not in "iu" or array.ndim > 1:
+            raise self.error(f"input {index} must be a list of integers, not {array.dtype}{list(array.shape)}")
+        return [int(v) for v in array.reshape(-1)]
+
+    def sizes(self, index: int) -> list[Size] | None:
+        """The elements of an integer input as sizes, None where they are not followed."""
+        if self.array(index) is not None:
+            return [*self.known_ints(index)]
+        return self.sink.shapes.elements(self.value(index))
+
+    def has_size(self, index: int, axis: int, size: Size) -> bool:
+        """Whether an unknown size is that of input `index` along `axis`."""
+        return isinstance(size, Dimension) and self.same(size, Dimension(self.value(index), axis))
+
+    def same(self, a: Dimension, b: Dimension) -> bool:
+        """Whether two unknown sizes are known to be equal."""
+        return a == b
+
+    def shape(self, index: int) -> Shape:
+        found = self.binding(index)
+        return found.array.shape if isinstance(found, Constant) else shape_of(found)
+
+    def dtype(self, index: int) -> np.dtype[Any]:
+        found = self.binding(index)
+        return found.array.dtype if isinstance(found, Constant) else numpy_dtype(element_of(found))
+
+    # Results
+
+    @cached_property
+    def origin(self) -> nn.OriginAttr:
+        """The source layer, for rules that judge it."""
+        raise NotImplementedError
+
+    @property
+    def hint(self) -> str:
+        """What results are called in the text."""
+        return self.layer.name
+
+    def emit(self, op: type[_Op], *operands: SSAValue | Sequence[SSAValue] | None, **properties: Any) -> _Op:
+        """Build an operation with this node's origin and location. Raises CompileError when the operands do not fit."""
+        properties.setdefault("origin", self.origin)
+        try:
+            made = op.make(*operands, location=self.layer.location, name=self.hint, **properties)
+        except VerifyException as e:
+            raise self.misfit(e) from None
+        self.sink.body.append(made)
+        return made
+
+    def constant(self, array: Array, suffix: str = "") -> SSAValue:
+        """A constant that the conversion itself needs."""
+        return self.sink.value(Constant(f"{self.layer.name}{suffix}", array))
+
+    def misfit(self, error: VerifyException) -> CompileError:
+        """The error of operands or attributes that contradict each other."""
+        return self.error(f"does not fit together: {str(error).splitlines()[0]}")
+
+    def error(self, message: str, hint: str = "") -> CompileError:
+        return CompileError(f"{self.op_type} {message}", where=self.layer.where, hint=hint)

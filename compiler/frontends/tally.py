@@ -1,0 +1,69 @@
+"""What became of the nodes of a source graph: counted, and told in remarks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import cast
+
+from xdsl.ir import Operation
+
+from ..diagnostics import Remark
+from ..dialects import nn
+from ..rewriting import Remarks
+from ..session import Session
+
+
+class Tally:
+    """Counts nodes by their fate. `where` is the file."""
+
+    def __init__(self, session: Session, where: str):
+        self._session = session
+        self._where = where
+        self._carried: dict[Operation, str] = {}
+        self._emitted: list[Sequence[Operation]] = []
+        self._counts: Counter[str] = Counter()
+
+    def folded(self) -> None:
+        """A node whose results are known."""
+        self._counts["folded"] += 1
+
+    def removed(self, count: int = 1) -> None:
+        """Nodes that only hand on their input, or say nothing about inference."""
+        self._counts["removed"] += count
+
+    def unused(self, count: int) -> None:
+        """Nodes that no output depends on."""
+        self._counts["unused"] += count
+
+    def emitted(self, ops: Sequence[Operation]) -> None:
+        """The operations that a node became."""
+        self._emitted.append(ops)
+
+    def carried(self, op: nn.OpaqueOp, reason: str) -> None:
+        self._carried[op] = reason
+
+    def note(self, rule: str, name: str, reason: str) -> None:
+        """A remark on the model itself."""
+        self._session.remark(Remark("analysis", "import", rule, name, "func.func", reason, self._where))
+
+    def report(self) -> None:
+        """Tell which nodes are carried, and how many went which way."""
+        remarks = Remarks(self._session, "import")
+        carried = {op: reason for op, reason in self._carried.items() if op.parent is not None}
+        for op, reason in carried.items():
+            remarks.missed(op, "native", f"carried as opaque: {reason}")
+        remarks.flush()
+        kinds = Counter(cast(nn.OpaqueOp, op).op_type.data for op in carried)
+        names = ", ".join(f"{n} {op_type}" for op_type, n in sorted(kinds.items()))
+        # shape arithmetic that became a property, or turned out to be known, is gone
+        mapped = sum(any(op.parent is not None for op in ops) for ops in self._emitted)
+        parts = [
+            f"{mapped} mapped to nn",
+            f"{len(carried)} carried as opaque" + (f" ({names})" if names else ""),
+            f"{self._counts['folded'] + len(self._emitted) - mapped} folded",
+            f"{self._counts['removed']} removed",
+            f"{self._counts['unused'] + len(self._carried) - len(carried)} unused",
+        ]
+        nodes = self._counts.total() + len(self._carried) + len(self._emitted)
+        self.note("summary", "main", f"{nodes} nodes: {', '.join(parts)}")
