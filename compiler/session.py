@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from xdsl.context import Context
 
@@ -15,6 +16,22 @@ from .diagnostics import Remark
 def _print_remark(remark: Remark) -> None:
     if remark.kind == "missed":
         print(remark, file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What frontends are told beside the model's file. Names are those of the source: layers, blobs, tensors."""
+
+    inputs: tuple[str, ...] = ()
+    """The inputs, in order; found in the model when not given (`--inputs`)."""
+    outputs: tuple[str, ...] = ()
+    """The outputs, in order; found in the model when not given (`--outputs`)."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """By input, in place of what the model declares; -1 is a size not known before run time (`--input-shape`)."""
+    signature: str = ""
+    """Of a SavedModel with several (`--signature`)."""
+    weights: Path | None = None
+    """The file with the weights, where that is another one (`--weights`)."""
 
 
 @dataclass
@@ -28,6 +45,8 @@ class Session(Context):
     """Layers that no fusion pass may touch (`--skip-fusion`)."""
     profile: str = "ascend"
     """The target profile that decides what is quantized, and how (`--profile`)."""
+    imports: ImportOptions = ImportOptions()
+    """How models are read."""
     remarks: list[Remark] = field(default_factory=list[Remark])
     on_remark: Callable[[Remark], None] | None = None
     on_progress: Callable[[str, int, int], None] | None = None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, LocationAttr
@@ -12,8 +12,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ..dialects import nn
-from ..dialects.nn.shapes import element_of
+from ..dialects.nn.shapes import element_of, shape_of, size
 from ..dtypes import numpy_dtype
+from ..rewriting import QUANTIZATION_OPS
+from ..runtime.kernels import kernel_for
 from ..transforms.dead_code import erase_dead
 from ..transforms.partial_shapes import Dimension, PartialShapes
 
@@ -85,12 +87,19 @@ class Sink:
 
     def known(self, emitted: Sequence[Operation], name: str) -> dict[SSAValue, Constant]:
         """Results of shape arithmetic that turn out to be known, though it reads values of run time."""
-        found: dict[SSAValue, Constant] = {}
+        arrays: dict[SSAValue, Array] = {}
         for op in emitted:
-            if (arrays := self.shapes.visit(op)) is not None:
-                pairs = zip(op.results, arrays, strict=True)
-                found.update({r: Constant(r.name_hint or name, _like(r, a)) for r, a in pairs})
-        return found
+            if (results := self.shapes.visit(op)) is not None:
+                arrays.update(zip(op.results, results, strict=True))
+        return {r: Constant(r.name_hint or name, _like(r, a)) for r, a in arrays.items()}
+
+    def folded(self, emitted: Sequence[Operation], name: str) -> dict[SSAValue, Constant]:
+        """As `known`, and results of operations whose operands are all constants, computed by their own kernels."""
+        arrays: dict[SSAValue, Array] = {}
+        for op in emitted:
+            if (results := self.shapes.visit(op) or evaluated(op, arrays)) is not None:
+                arrays.update((r, _like(r, a)) for r, a in zip(op.results, results, strict=True))
+        return {r: Constant(r.name_hint or name, a) for r, a in arrays.items()}
 
     def function(
         self,
@@ -113,6 +122,33 @@ class Sink:
         return function
 
 
+FOLDED_ELEMENTS = 1 << 24
+"""Results of more elements are left to the program, unless they are smaller than what they are computed from."""
+
+
+def evaluated(op: Operation, known: Mapping[SSAValue, Array]) -> Sequence[Array] | None:
+    """What an operation on constants computes; `known` are values that are about to be constants. None where it must stay.
+
+    Quantization is what later passes look for, so it stays visible, and carried operators are not run at import.
+    """
+    if isinstance(op, (*QUANTIZATION_OPS, nn.OpaqueOp)) or not all(
+        o in known or nn.constant_of(o) for o in op.operands
+    ):
+        return None
+    operands = [known[o] if o in known else cast(Array, nn.array_of(o)) for o in op.operands]
+    counts = [size(shape_of(r)) for r in op.results]
+    if min(counts) < 0 or sum(counts) > max([FOLDED_ELEMENTS, *(a.size for a in operands)]):
+        return None
+    if (kernel := kernel_for(op)) is None:
+        return None
+    try:
+        result = kernel(*operands)
+    except (ValueError, IndexError, MemoryError):
+        return None
+    several = isinstance(result, list | tuple)
+    return [np.asarray(a) for a in (cast("Sequence[Array]", result) if several else [result])]
+
+
 def _like(value: SSAValue, array: Array) -> Array:
     """An array in the element type of a value."""
-    return array.astype(numpy_dtype(element_of(value)))
+    return array.astype(numpy_dtype(element_of(value)), copy=False)

@@ -32,13 +32,18 @@ class Namer:
         self._taken = set(self._given)
 
     def layer(self, name: str, op_type: str, index: int) -> Layer:
-        unique = name if name and self._given[name] == 1 else self._fresh(f"{op_type}_{index}")
-        return Layer(unique, NameLoc(StringAttr(unique), self.file))
+        if name and self._given[name] == 1:
+            return self._named(name)
+        return self.fresh(f"{op_type}_{index}")
 
-    def _fresh(self, wanted: str) -> str:
+    def fresh(self, wanted: str) -> Layer:
+        """A layer of this name, with a number behind it where the name is taken."""
         name, n = wanted, 0
         while name in self._taken:
             n += 1
             name = f"{wanted}_{n}"
         self._taken.add(name)
-        return name
+        return self._named(name)
+
+    def _named(self, name: str) -> Layer:
+        return Layer(name, NameLoc(StringAttr(name), self.file))

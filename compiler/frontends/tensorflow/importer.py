@@ -1,0 +1,303 @@
+"""Building the module: live nodes in order are bound, called, folded, converted or carried.
+
+Import is symbolic execution. Constants, variables, calls and branches are followed as TensorFlow would run them, with training
+flags bound to false; whatever else happens at run time is emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ...diagnostics import CompileError
+from ...functions import value_attributes
+from ...session import Session
+from ..building import Binding, Constant, Sink, Unmapped
+from ..naming import Layer, Namer
+from ..tally import Tally
+from .graph import LOOPS, Graph, NodeDef, Output, flat_index
+from .interface import Interface, is_flag
+from .node import AttrValue, Node
+from .opaque import carry
+from .ops import CONVERTERS
+from .source import Source, load
+from .tensors import array_of
+
+_DEEPEST = 100
+"""Calls inside calls; more is a function that calls itself."""
+
+
+class _Dead(Enum):
+    """The outputs of nodes on a branch that is not taken."""
+
+    DEAD = "dead"
+
+
+_DEAD = _Dead.DEAD
+_Value = Binding | _Dead
+_Results = Sequence[_Value] | _Dead
+
+
+def read(path: Path, session: Session) -> ModuleOp:
+    """The model at `path` (frozen graph or SavedModel) as a module in `nn`, with remarks on what was carried and bound.
+
+    Raises CompileError, located at the file or at a node, for what is no such model and for what cannot be represented.
+    """
+    return build(load(path), session)
+
+
+def build(source: Source, session: Session) -> ModuleOp:
+    """As `read`, for a model that is loaded already."""
+    importer = _Importer(source, session)
+    module = ModuleOp([importer.function()])
+    entries = {"framework": "tensorflow", "source": source.path.name, "producer": source.producer}
+    module.attributes["nn.metadata"] = DictionaryAttr({key: StringAttr(text) for key, text in entries.items() if text})
+    importer.tally.report()
+    return module
+
+
+@dataclass
+class _Scope:
+    """A graph or function body that is being imported, and what its nodes stand for."""
+
+    graph: Graph
+    name: str = ""
+    """Of the function; empty for the model's own graph."""
+    attributes: Mapping[str, AttrValue] = field(default_factory=dict[str, AttrValue])
+    """Of the call: what attributes of the body may refer to."""
+    depth: int = 0
+    values: dict[str, _Results] = field(default_factory=dict[str, _Results])
+
+    def where(self, node: NodeDef) -> str:
+        return f"{self.graph.where}: node '{node.name}'"
+
+    def resolved(self, node: NodeDef) -> dict[str, AttrValue]:
+        """The attributes of a node; one that stands for an attribute of the call is that."""
+        return {k: self._resolved(v) for k, v in node.attr.items()}
+
+    def _resolved(self, value: AttrValue) -> AttrValue:
+        return self.attributes.get(value.placeholder, value) if value.WhichOneof("value") == "placeholder" else value
+
+
+class _Importer:
+    def __init__(self, source: Source, session: Session):
+        self.source = source
+        self.where = str(source.path)
+        self.graph = Graph.of(source.graph.node, self.where)
+        self.interface = Interface(source, self.graph, session.imports)
+        self.library = {f.signature.name: f for f in source.graph.library.function}
+        self.bodies: dict[str, Graph] = {}
+        self.namer = Namer(self.where, self.graph.nodes)
+        self.sink = Sink()
+        self.tally = Tally(session, self.where)
+        self.constants: dict[tuple[str, str], Constant] = {}
+
+    def function(self) -> FuncOp:
+        """The graph between its inputs and its outputs as `@main`."""
+        inputs, outputs = self.interface.inputs, self.interface.outputs
+        block = Block(arg_types=[i.type for i in inputs])
+        scope = _Scope(self.graph)
+        for port, argument in zip(inputs, block.args, strict=True):
+            argument.name_hint = port.hint
+            scope.values[port.node] = [argument]
+        self._run(scope, [o.node for o in outputs])
+        results = [self._result(scope, Output(o.node, o.index), f"output '{o.name}'") for o in outputs]
+        described = [value_attributes(i.name) for i in inputs], [value_attributes(o.name) for o in outputs]
+        return self.sink.function(block, results, described, self.namer.file)
+
+    def _result(self, scope: _Scope, output: Output, what: str) -> SSAValue:
+        value = self._value(scope, output, self.where)
+        if isinstance(value, _Dead):
+            raise CompileError(f"{what} lies on a branch that is not taken", where=self.where)
+        return self.sink.value(value)
+
+    def _run(self, scope: _Scope, outputs: Sequence[str]) -> None:
+        """Import the nodes that outputs depend on."""
+        live = scope.graph.live(outputs, scope.values)
+        self.tally.unused(len(scope.graph.nodes) - len(live))
+        for node in live:
+            if node.name not in scope.values:
+                scope.values[node.name] = self._node(scope, node)
+
+    def _value(self, scope: _Scope, output: Output, where: str) -> _Value:
+        results = scope.values[output.node]
+        if isinstance(results, _Dead):
+            return results
+        kind = scope.graph.nodes[output.node].op if output.node in scope.graph.nodes else ""
+        index = flat_index(output, kind)
+        if index is None or not 0 <= index < len(results):
+            which = output.argument or output.index
+            raise CompileError(f"reads output {which} of '{output.node}', which has {len(results)}", where=where)
+        return results[index]
+
+    def _node(self, scope: _Scope, node: NodeDef) -> _Results:
+        inputs = [self._value(scope, o, scope.where(node)) for o in scope.graph.inputs(node)]
+        dead = any(isinstance(v, _Dead) for v in inputs) and node.op != "Merge"
+        if dead or any(isinstance(scope.values[p], _Dead) for p in scope.graph.pivots(node)):
+            self.tally.removed()
+            return _DEAD
+        if node.op in LOOPS:
+            raise _error(scope, node, "is part of a loop: loops are not supported")
+        if node.op in self.library:
+            return self._call(scope, node, node.op, _alive(inputs), scope.resolved(node))
+        if (bind := _BOUND.get(node.op)) is not None:
+            return bind(self, scope, node, inputs)
+        layer = self.namer.fresh(node.name) if scope.name else self.namer.layer(node.name, node.op, 0)
+        return self._convert(Node(node.op, layer, scope.resolved(node), _alive(inputs), self.sink))
+
+    def _convert(self, node: Node) -> list[Binding]:
+        """Convert or carry a node. Results that depend on constants only, or on known sizes, are constants."""
+        if (convert := CONVERTERS.get(node.op_type)) is None:
+            return self._carry(node, f"nn has no equivalent of {node.op_type}")
+        try:
+            results, emitted = self.sink.attempt(lambda: convert(node))
+        except VerifyException as e:
+            raise node.misfit(e) from None
+        except Unmapped as e:
+            return self._carry(node, str(e))
+        if emitted:
+            self.tally.emitted(emitted)
+        elif node.inputs:
+            self.tally.removed()
+        else:
+            self.tally.folded()
+        known = self.sink.folded(emitted, node.layer.name)
+        return [known.get(r, r) if isinstance(r, SSAValue) else r for r in results]
+
+    def _carry(self, node: Node, reason: str) -> list[Binding]:
+        op = carry(node)
+        self.tally.carried(op, reason)
+        return list(op.outputs)
+
+    # Nodes that are followed, not converted
+
+    def _constant(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """A Const is read once, however often a function is called."""
+        self.tally.folded()
+        key = scope.name, node.name
+        if key not in self.constants:
+            tensor = node.attr["value"].tensor
+            data = self.source.weights.get("/".join(filter(None, key)))
+            self.constants[key] = Constant(node.name, array_of(tensor, scope.where(node), data))
+        return [self.constants[key]]
+
+    def _variable(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """A variable, or the handle of one, is its value: nothing is written at inference."""
+        self.tally.folded()
+        key = "", node.name
+        if key not in self.constants:
+            array = self.source.variables.get(node.name)
+            if array is None:
+                hint = "freeze the graph, or name the SavedModel folder that holds the variables"
+                raise _error(scope, node, "is a variable without a value", hint)
+            self.constants[key] = Constant(node.name, array)
+        return [self.constants[key]]
+
+    def _placeholder(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """A placeholder that is no input: a training flag is false, one with a default is that."""
+        self.tally.removed()
+        if is_flag(node):
+            self.tally.note("training-flag", node.name, "bound to false, as at inference; --inputs makes it an input")
+            return [Constant(node.name, np.asarray(False))]
+        if not inputs:
+            hint = f"--inputs takes every placeholder that is to be an input, '{node.name}' among them"
+            raise _error(scope, node, "is no input of the model, but an output depends on it", hint)
+        self.tally.note("default", node.name, "the default of this input is taken; --inputs makes it an input")
+        return inputs[:1]
+
+    def _switch(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """Hands its input on to one side; the other is dead."""
+        self.tally.removed()
+        taken = bool(self._known(scope, node, inputs[1:2]).any())
+        return [_DEAD, inputs[0]] if taken else [inputs[0], _DEAD]
+
+    def _merge(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """The input that is alive, and its number."""
+        self.tally.removed()
+        alive = [(i, v) for i, v in enumerate(inputs) if not isinstance(v, _Dead)]
+        if not alive:
+            return _DEAD
+        number, value = alive[0]
+        return [value, Constant(f"{node.name}.index", np.asarray(number, np.int32))]
+
+    def _if(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """An If whose condition is known is a call of the branch that it takes."""
+        taken = "then_branch" if self._known(scope, node, inputs[:1]).any() else "else_branch"
+        function = scope.resolved(node)[taken].func
+        return self._call(scope, node, function.name, _alive(inputs[1:]), function.attr)
+
+    def _case(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """As `_if`, by number; one out of range is the last branch."""
+        branches = scope.resolved(node)["branches"].list.func
+        index = int(self._known(scope, node, inputs[:1]).reshape(-1)[0])
+        function = branches[index if 0 <= index < len(branches) else -1]
+        return self._call(scope, node, function.name, _alive(inputs[1:]), function.attr)
+
+    def _partitioned_call(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        function = scope.resolved(node)["f"].func
+        return self._call(scope, node, function.name, _alive(inputs), function.attr)
+
+    def _known(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> np.ndarray:
+        if not inputs or not isinstance(inputs[0], Constant) or inputs[0].array.size != 1:
+            hint = "name what decides it in --inputs only if it is an input; a flag of training is bound to false"
+            raise _error(scope, node, "branches on a value of run time: control flow is not supported", hint)
+        return inputs[0].array
+
+    def _call(
+        self, scope: _Scope, node: NodeDef, name: str, inputs: Sequence[Binding], attributes: Mapping[str, AttrValue]
+    ) -> _Results:
+        """The body of a function in the place of its call."""
+        self.tally.removed()
+        if (function := self.library.get(name)) is None:
+            raise _error(scope, node, f"calls function '{name}', which the model does not hold")
+        if scope.depth >= _DEEPEST:
+            raise _error(scope, node, f"calls function '{name}', which calls itself")
+        arguments = [a.name for a in function.signature.input_arg]
+        if len(arguments) != len(inputs):
+            raise _error(scope, node, f"gives function '{name}' {len(inputs)} arguments, it takes {len(arguments)}")
+        if name not in self.bodies:
+            self.bodies[name] = Graph.of(function.node_def, f"{self.where}: function '{name}'", arguments)
+        values: dict[str, _Results] = {a: [v] for a, v in zip(arguments, inputs, strict=True)}
+        inner = _Scope(self.bodies[name], name, attributes, scope.depth + 1, values)
+        returned = [function.ret.get(o.name, "") for o in function.signature.output_arg]
+        outputs = [inner.graph.resolved(text, "return") for text in returned]
+        self._run(inner, [o.node for o in outputs])
+        return [self._value(inner, o, inner.graph.where) for o in outputs]
+
+
+_Bind = Callable[[_Importer, _Scope, NodeDef, Sequence[_Value]], _Results]
+
+
+def _table() -> Iterator[tuple[str, _Bind]]:
+    kinds: Mapping[_Bind, Sequence[str]] = {
+        _Importer._constant: ["Const"],
+        _Importer._variable: ["Variable", "VariableV2", "VarHandleOp", "AutoReloadVariable"],
+        _Importer._placeholder: ["Placeholder", "PlaceholderV2", "PlaceholderWithDefault"],
+        _Importer._switch: ["Switch", "RefSwitch"],
+        _Importer._merge: ["Merge", "RefMerge"],
+        _Importer._if: ["If", "StatelessIf"],
+        _Importer._case: ["Case", "StatelessCase"],
+        _Importer._partitioned_call: ["PartitionedCall", "StatefulPartitionedCall"],
+    }
+    return ((op_type, bind) for bind, op_types in kinds.items() for op_type in op_types)
+
+
+_BOUND = dict(_table())
+"""Operators that the importer follows itself."""
+
+
+def _alive(values: Sequence[_Value]) -> list[Binding]:
+    """The values of a node that is not dead."""
+    return [v for v in values if not isinstance(v, _Dead)]
+
+
+def _error(scope: _Scope, node: NodeDef, message: str, hint: str = "") -> CompileError:
+    return CompileError(f"{node.op} {message}", where=scope.where(node), hint=hint)

@@ -1,0 +1,138 @@
+"""What a converter sees of a TensorFlow node, and the table of converters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ...dialects import nn
+from ..building import Array, Binding, Constant, Converted, Sink, Unmapped
+from ..naming import Layer
+from ..node import SourceNode
+from .attributes import provenance
+from .tensors import dtype_of
+
+AttrValue = Any
+"""A protobuf message, as `schema` declares it."""
+
+Converter = Callable[["Node"], Converted]
+"""From a node to what its outputs stand for, in order. Raises Unmapped where `nn` has no equivalent."""
+
+CONVERTERS: dict[str, Converter] = {}
+"""By operator type."""
+
+
+def converter(*op_types: str) -> Callable[[Converter], Converter]:
+    """Registers the function that converts nodes of these types."""
+
+    def register(convert: Converter) -> Converter:
+        CONVERTERS.update(dict.fromkeys(op_types, convert))
+        return convert
+
+    return register
+
+
+class Node(SourceNode):
+    """A node with its inputs bound. Attributes that a file leaves out have the operator's default, which converters state."""
+
+    def __init__(
+        self,
+        op_type: str,
+        layer: Layer,
+        attributes: Mapping[str, AttrValue],
+        inputs: Sequence[Binding],
+        sink: Sink,
+    ):
+        super().__init__(op_type, layer, inputs, sink)
+        self.attributes = attributes
+
+    # Attributes
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return self._attribute(name, "b", default)
+
+    def int(self, name: str, default: int) -> int:
+        return self._attribute(name, "i", default)
+
+    def float(self, name: str, default: float) -> float:
+        return self._attribute(name, "f", default)
+
+    def text(self, name: str, default: str) -> str:
+        value = self._attribute(name, "s", default)
+        return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+    def choice(self, name: str, default: str, choices: Collection[str]) -> str:
+        """A text that must be one of a few. Raises CompileError for any other."""
+        text = self.text(name, default)
+        if text not in choices:
+            raise self.error(f"has the unknown {name} '{text}'", hint=f"known are {', '.join(sorted(choices))}")
+        return text
+
+    def ints(self, name: str) -> list[int] | None:
+        """A list of integers, None when absent or empty (which is how absent lists are written)."""
+        values = self._attribute(name, "list", None)
+        return None if values is None else list(values.i) or None
+
+    def type(self, name: str) -> np.dtype[Any]:
+        """The element type that an attribute names. Raises CompileError when absent or of no array type."""
+        return dtype_of(self._attribute(name, "type", 0), self.layer.where)
+
+    def _attribute(self, name: str, kind: str, default: Any) -> Any:
+        attribute = self.attributes.get(name)
+        if attribute is None:
+            return default
+        if attribute.WhichOneof("value") != kind:
+            raise self.error(f"attribute '{name}' must be {_KINDS[kind]}")
+        return getattr(attribute, kind)
+
+    @property
+    def layout(self) -> str:
+        """Where the channels stand, as `nn` says it: `nhwc` for NHWC and NDHWC, `nchw` for NCHW and NCDHW."""
+        return _LAYOUTS[self.choice("data_format", "NHWC", _LAYOUTS)]
+
+    def spatial(self, values: Sequence[int] | None) -> list[int] | None:
+        """Of a list with an entry for each axis, those of the spatial ones. Batch and channel entries must be 1."""
+        if values is None:
+            return None
+        channel = 1 if self.layout == "nchw" else len(values) - 1
+        if values[0] != 1 or values[channel] != 1:
+            raise Unmapped(f"it steps over batch or channels: {list(values)}")
+        return [v for i, v in enumerate(values) if i not in (0, channel)]
+
+    # Inputs and results
+
+    def transposed(self, index: int, perm: Sequence[int]) -> SSAValue:
+        """Input `index` with its axes in another order: a constant is turned once, a value by nn.transpose."""
+        found = self.binding(index)
+        if isinstance(found, Constant):
+            return self.sink.value(found.transposed(perm))
+        return self.emit(nn.TransposeOp, found, perm=list(perm)).result
+
+    def scalar(self, value: float, index: int = 0, suffix: str = ".value") -> SSAValue:
+        """A constant number of the element type of input `index`."""
+        return self.constant(np.asarray(value, self.dtype(index)), suffix)
+
+    @cached_property
+    def origin(self) -> nn.OriginAttr:
+        return nn.OriginAttr.of("tensorflow", self.op_type, self.layer.name, provenance(self.attributes))
+
+
+_KINDS = {"b": "true or false", "i": "an integer", "f": "a number", "s": "a text", "list": "a list", "type": "a type"}
+_LAYOUTS = {"NHWC": "nhwc", "NDHWC": "nhwc", "NWC": "nhwc", "NCHW": "nchw", "NCDHW": "nchw", "NCW": "nchw"}
+
+__all__ = [
+    "CONVERTERS",
+    "Array",
+    "AttrValue",
+    "Binding",
+    "Constant",
+    "Converted",
+    "Converter",
+    "Node",
+    "Unmapped",
+    "converter",
+]
