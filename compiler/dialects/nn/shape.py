@@ -384,8 +384,9 @@ class PadOp(NNOp):
 class ResizeOp(NNOp):
     """Samples a tensor at another size (ONNX Resize without antialiasing; TensorFlow ResizeBilinear, ResizeNearestNeighbor).
 
-    Either `sizes` (of all axes) or `scales` (`output = floor(input * scale)`). `coordinates` says where output elements lie,
-    `nearest` how positions round, `cubic_coeff` and `exclude_outside` how cubic weights are made.
+    Either `sizes` (of all axes, 0 where an axis keeps its size) or `scales` (`output = floor(input * scale)`). `coordinates`
+    says where output elements lie, `nearest` how positions round, `cubic_coeff` and `exclude_outside` how cubic weights are
+    made.
     """
 
     name = "nn.resize"
@@ -407,14 +408,14 @@ class ResizeOp(NNOp):
         entries = ints(self.sizes) if self.scales is None else self.scales.data
         if len(entries) != len(x):
             raise VerifyException(f"{len(entries)} entries for {len(x)} axes")
-        if any(not e > 0 for e in entries):
-            raise VerifyException("sizes and scales must be positive")
+        if any(not (e > 0 or (e == 0 and self.scales is None)) for e in entries):
+            raise VerifyException("scales must be positive, sizes not negative")
         return [tensor(element_of(self.input), self.output_sizes(x))]
 
     def output_sizes(self, shape: Shape) -> Shape:
         """The sizes of the result for an input of this shape: the product with a scale is taken in float32, as ONNX does."""
         if self.scales is None:
-            return ints(self.sizes)
+            return tuple(s or d for d, s in zip(shape, ints(self.sizes), strict=True))
         return tuple(int(f32(d * s)) if known(d) else DYNAMIC for d, s in zip(shape, self.scales.data, strict=True))
 
 

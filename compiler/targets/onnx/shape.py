@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
 
 from ...dialects import nn
-from ...dialects.nn.shapes import element_of, shape_of
+from ...dialects.nn.shapes import element_of, known, shape_of, static
 from .layer import Layer, Operand, converter
 from .layout import with_channels_second
 
@@ -109,13 +109,22 @@ def resize(op: nn.ResizeOp, layer: Layer) -> str:
         op.input,
         None,
         None if op.scales is None else layer.constant(np.array(op.scales.data, np.float32), "scales"),
-        None if op.sizes is None else layer.ints(nn.ints(op.sizes), "sizes"),
+        None if op.sizes is None else _sizes(op, layer),
         mode=mode.value,
         coordinate_transformation_mode=op.coordinates.data.value,
         nearest_mode=op.nearest.data.value if mode is nn.ResizeMode.NEAREST else None,
         cubic_coeff_a=op.cubic_coeff.value.data if cubic else None,
         exclude_outside=1 if op.exclude_outside is not None else None,
     )
+
+
+def _sizes(op: nn.ResizeOp, layer: Layer) -> str:
+    """The sizes of the result; those of the input where it keeps some that are not known."""
+    sizes = op.output_sizes(shape_of(op.input))
+    if static(sizes):
+        return layer.ints(sizes, "sizes")
+    kept = layer.constant(np.array([not known(s) for s in sizes]), "kept")
+    return layer.helper("Where", kept, layer.helper("Shape", op.input), layer.ints(nn.ints(op.sizes), "sizes"))
 
 
 @converter(nn.ShapeOp)

@@ -393,6 +393,8 @@ def resize(**properties: Any) -> Case:
 RESIZE: dict[str, Case] = {
     "nearest": resize(scales=(1, 1, 2, 3), coordinates="asymmetric", nearest="floor"),
     "nearest-sizes": resize(sizes=(1, 2, 7, 3), nearest="round_prefer_ceil"),
+    "sizes-kept": resize(sizes=(0, 2, 7, 3), mode="linear"),
+    "sizes-kept-dynamic": Case(lambda x: nn.ResizeOp.make(x, sizes=(0, 0, 7, 3), mode="linear"), (IMAGE,), dynamic=True),
     "linear": resize(scales=(1, 1, 1.5, 0.6), mode="linear"),
     "linear-align": resize(sizes=(1, 2, 9, 7), mode="linear", coordinates="align_corners"),
     "linear-pytorch": resize(sizes=(1, 2, 9, 1), mode="linear", coordinates="pytorch_half_pixel"),

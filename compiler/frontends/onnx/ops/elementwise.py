@@ -9,8 +9,9 @@ from xdsl.ir import SSAValue
 from ....dialects import nn
 from ....dialects.nn.shapes import element_of, shape_of
 from ....dtypes import element_type
+from ...shapes import exact
 from ..node import Converted, Node, converter
-from ..tensors import Array, dtype_of
+from ..tensors import dtype_of
 
 _UNARY: dict[str, type[nn.UnaryOp]] = {
     "Abs": nn.AbsOp,
@@ -90,11 +91,6 @@ def clip(node: Node) -> Converted:
     if node.has(1):
         x = node.emit(nn.MaxOp, x, node.value(1)).result
     return node.emit(nn.MinOp, x, node.value(2)).result if node.has(2) else x
-
-
-def exact(array: Array) -> bool:
-    """Whether a number survives as float64, which properties are; large integers do not."""
-    return array.dtype.kind not in "iu" or int(float(array)) == int(array)
 
 
 def _clip(node: Node, x: SSAValue, low: float | None, high: float | None) -> Converted:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
-
-import numpy as np
 
 from ....dialects import nn
 from ....dialects.nn.shapes import axes_of, known
 from ....transforms.partial_shapes import Dimension
+from ...shapes import kept_sizes
 from ..node import Converted, Node, Size, Unmapped, converter
 
 _MODES = {"nearest": "nearest", "linear": "linear", "cubic": "cubic", "bilinear": "linear"}
@@ -69,22 +67,7 @@ def _extent(node: Node) -> dict[str, Any]:
     if (sizes := node.sizes(3)) is None:
         raise Unmapped("input 3 is computed at run time")
     own: list[Size] = [d if known(d) else Dimension(node.value(0), i) for i, d in enumerate(shape)]
-    target = _spread(node, sizes, axes, own)
-    if all(isinstance(e, int) for e in target):
-        return {"sizes": target}
-    return {"scales": [_scale(node, i, d, e) for i, (d, e) in enumerate(zip(shape, target, strict=True))]}
-
-
-def _scale(node: Node, axis: int, old: int, new: Size) -> float:
-    """The scale that says the same as a size. Raises Unmapped where there is none that float32 holds exactly."""
-    if node.has_size(0, axis, new):
-        return 1.0
-    if not isinstance(new, int) or not known(old):
-        raise Unmapped("its sizes are computed at run time")
-    scale = np.float32(new / old)
-    if Fraction(float(scale)) * old != new:
-        raise Unmapped(f"the scale from {old} to {new}, beside sizes that are not known, is not exact")
-    return float(scale)
+    return {"sizes": kept_sizes(node, _spread(node, sizes, axes, own))}
 
 
 def _spread(node: Node, values: Sequence[Any], axes: Sequence[int], default: Sequence[Any]) -> list[Any]:

@@ -9,9 +9,9 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from ....dialects import nn
-from ....dialects.nn.shapes import DYNAMIC, axes_of, axis_of, element_of, known, static
-from ..node import Constant, Converted, Node, Size, Unmapped, converter
-from .elementwise import exact
+from ....dialects.nn.shapes import axes_of, axis_of, element_of, known, static
+from ...shapes import exact, expanded, reshape_target, runtime_shape
+from ..node import Constant, Converted, Node, Unmapped, converter
 
 
 @converter("Concat")
@@ -65,44 +65,16 @@ def reshape(node: Node) -> Converted:
     """The shape is a property where it is known but for sizes that `nn.reshape` can say otherwise, else an operand."""
     x, allow_zero = node.value(0), bool(node.int("allowzero", 0))
     entries = node.sizes(1)
-    if entries is not None and (target := _reshape_target(node, entries, allow_zero)) is not None:
+    if entries is not None and (target := reshape_target(node, entries, allow_zero)) is not None:
         return node.emit(nn.ReshapeOp, x, to=target, allow_zero=allow_zero and 0 in target).result
     least = 0 if allow_zero else 1
-    type_ = TensorType(element_of(x), _runtime_shape(node, entries, least))
+    type_ = TensorType(element_of(x), runtime_shape(node, entries, least))
     return node.emit(nn.ReshapeOp, x, node.value(1), allow_zero=allow_zero, result_types=[type_]).result
-
-
-def _reshape_target(node: Node, entries: Sequence[Size], allow_zero: bool) -> list[int] | None:
-    """`to` for sizes of which some are known at run time: 0 for the input's own at this place, -1 for one more."""
-    copied = 0 if allow_zero else len(node.shape(0))
-    target = [0 if i < copied and node.has_size(0, i, e) else e for i, e in enumerate(entries)]
-    target = [e if isinstance(e, int) else -1 for e in target]
-    return target if target.count(-1) <= 1 else None
-
-
-def _runtime_shape(node: Node, entries: Sequence[Size] | None, least: int) -> list[int]:
-    """What is known of the shape that input 1 gives: its rank, and the sizes that are numbers of at least `least`."""
-    if entries is not None:
-        return [e if isinstance(e, int) and e >= least else DYNAMIC for e in entries]
-    shape = node.shape(1)
-    if len(shape) != 1 or not known(shape[0]):
-        raise node.error("has a result of unknown rank", hint="the length of the shape it is given must be known")
-    return [DYNAMIC] * shape[0]
 
 
 @converter("Expand")
 def expand(node: Node) -> Converted:
-    """A size that the input has at run time is 1 in the shape: it stays what it is."""
-    x, entries = node.value(0), node.sizes(1)
-    rank = len(node.shape(0))
-    if entries is not None:
-        offset = len(entries) - rank
-        target = [1 if i >= offset and node.has_size(0, i - offset, e) else e for i, e in enumerate(entries)]
-        if all(isinstance(e, int) for e in target):
-            return node.emit(nn.ExpandOp, x, to=target).result
-    sizes = _runtime_shape(node, entries, 2)
-    sizes = [DYNAMIC] * (rank - len(sizes)) + sizes
-    return node.emit(nn.ExpandOp, x, node.value(1), result_types=[TensorType(element_of(x), sizes)]).result
+    return expanded(node).result
 
 
 @converter("Transpose")

@@ -323,7 +323,7 @@ func.func @main(%x: tensor<3xf32>) {
 // -----
 
 func.func @main(%x: tensor<3xf32>) {
-  // CHECK: invalid-shape.mlir:327:3: error: 'nn.resize' op sizes and scales must be positive
+  // CHECK: invalid-shape.mlir:327:3: error: 'nn.resize' op scales must be positive, sizes not negative
   nn.resize %x scales [0.0] : tensor<3xf32>
   func.return
 }
@@ -331,7 +331,7 @@ func.func @main(%x: tensor<3xf32>) {
 // -----
 
 func.func @main(%x: tensor<3xf32>) {
-  // CHECK: invalid-shape.mlir:335:3: error: 'nn.resize' op sizes and scales must be positive
+  // CHECK: invalid-shape.mlir:335:3: error: 'nn.resize' op scales must be positive, sizes not negative
   nn.resize %x scales [nan] : tensor<3xf32>
   func.return
 }

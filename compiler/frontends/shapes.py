@@ -1,0 +1,58 @@
+"""Shapes that a source graph computes, as properties of `nn` operations where they can be: whatever the framework."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from xdsl.dialects.builtin import TensorType
+
+from ..dialects import nn
+from ..dialects.nn.shapes import DYNAMIC, element_of, known
+from .building import Array, Size, Unmapped
+from .node import SourceNode
+
+
+def reshape_target(node: SourceNode, entries: Sequence[Size], allow_zero: bool) -> list[int] | None:
+    """`to` for sizes of which some are known at run time: 0 for the input's own at this place, -1 for one more."""
+    copied = 0 if allow_zero else len(node.shape(0))
+    target = [0 if i < copied and node.has_size(0, i, e) else e for i, e in enumerate(entries)]
+    target = [e if isinstance(e, int) else -1 for e in target]
+    return target if target.count(-1) <= 1 else None
+
+
+def runtime_shape(node: SourceNode, entries: Sequence[Size] | None, least: int, index: int = 1) -> list[int]:
+    """What is known of the shape that an input gives: its rank, and the sizes that are numbers of at least `least`."""
+    if entries is not None:
+        return [e if isinstance(e, int) and e >= least else DYNAMIC for e in entries]
+    shape = node.shape(index)
+    if len(shape) != 1 or not known(shape[0]):
+        raise node.error("has a result of unknown rank", hint="the length of the shape it is given must be known")
+    return [DYNAMIC] * shape[0]
+
+
+def expanded(node: SourceNode, data: int = 0, shape: int = 1) -> nn.ExpandOp:
+    """Input `data` broadcast to the shape that input `shape` holds. A size that the data has at run time stays what it is."""
+    x, entries = node.value(data), node.sizes(shape)
+    rank = len(node.shape(data))
+    if entries is not None:
+        offset = len(entries) - rank
+        target = [1 if i >= offset and node.has_size(data, i - offset, e) else e for i, e in enumerate(entries)]
+        if all(isinstance(e, int) for e in target):
+            return node.emit(nn.ExpandOp, x, to=target)
+    sizes = runtime_shape(node, entries, 2, shape)
+    sizes = [DYNAMIC] * (rank - len(sizes)) + sizes
+    return node.emit(nn.ExpandOp, x, node.value(shape), result_types=[TensorType(element_of(x), sizes)])
+
+
+def kept_sizes(node: SourceNode, entries: Sequence[Size]) -> list[int]:
+    """`sizes` of nn.resize: 0 where input 0 keeps a size that is not known. Raises Unmapped for any other unknown size."""
+    sizes = [0 if node.has_size(0, i, e) else e for i, e in enumerate(entries)]
+    if any(not isinstance(e, int) for e in sizes):
+        raise Unmapped("its sizes are computed at run time")
+    return cast("list[int]", sizes)
+
+
+def exact(array: Array) -> bool:
+    """Whether a number survives as float64, which properties are; large integers do not."""
+    return array.dtype.kind not in "iu" or int(float(array)) == int(array)
