@@ -12,9 +12,10 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, defs, inliner
 
 from ...diagnostics import CompileError
+from ..wire import MalformedError
 from .attributes import GRAPHS
 from .tensors import Array
-from .wire import MalformedError, without_weights
+from .wire import without_weights
 
 OLDEST_OPSET = 7
 """Of an older opset, only those operators are read that are the same in this one."""

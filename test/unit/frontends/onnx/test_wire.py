@@ -11,7 +11,8 @@ from onnx import ModelProto, helper
 
 from compiler.dialects import nn
 from compiler.frontends.onnx import read
-from compiler.frontends.onnx.wire import LARGE, MalformedError, without_weights
+from compiler.frontends.onnx.wire import without_weights
+from compiler.frontends.wire import LARGE, MalformedError
 from compiler.universe import new_session
 
 Build = Callable[..., ModelProto]

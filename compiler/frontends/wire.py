@@ -1,0 +1,124 @@
+"""Weights stay in the file: a walk over the protobuf encoding that takes them out before protobuf, which copies, sees them.
+
+Only the fields on the way to the weights are looked at (https://protobuf.dev/programming-guides/encoding/); everything else goes
+to protobuf as it is. A format says where its weights are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+"""Kinds of fields."""
+_FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
+
+LARGE = 1 << 14
+"""Fewer bytes stay in the message: cheap to copy, and at hand for whatever reads small constants."""
+
+Places = dict[str, tuple[int, int]]
+"""Where the bytes of a weight are in the file, by its name: begin and end."""
+
+
+class MalformedError(ValueError):
+    """The bytes are not encoded as they should be."""
+
+
+class Field(NamedTuple):
+    number: int
+    kind: int
+    begin: int
+    """Of the whole field, tag included."""
+    value: int
+    """Of the value: past tag and length."""
+    end: int
+
+    @property
+    def large(self) -> bool:
+        return self.kind == BYTES and self.end - self.value > LARGE
+
+    @staticmethod
+    def whole(data: memoryview) -> Field:
+        """All of `data`, as if it were the value of a field."""
+        return Field(0, BYTES, 0, 0, len(data))
+
+
+Rewrite = Callable[[Field], bytes]
+"""From a field to the value that takes the place of its own."""
+
+
+def rewritten(data: memoryview, message: Field, rules: Mapping[int, Rewrite]) -> bytes:
+    """A message in which the value of each large field whose number has a rule is what the rule makes of it."""
+    result = bytearray()
+    done = message.value
+    for field in fields(data, message):
+        if field.large and (rewrite := rules.get(field.number)) is not None:
+            result += data[done : field.begin]
+            result += _delimited(field.number, rewrite(field))
+            done = field.end
+    result += data[done : message.end]
+    return bytes(result)
+
+
+def without(data: memoryview, message: Field, field: Field) -> bytes:
+    """A message without one of its fields."""
+    return bytes(data[message.value : field.begin]) + bytes(data[field.end : message.end])
+
+
+def only(data: memoryview, message: Field, number: int) -> Field | None:
+    """The one field of this number that holds bytes; None where there is none, or several for protobuf to merge."""
+    found = [f for f in fields(data, message) if (f.number, f.kind) == (number, BYTES)]
+    return found[0] if len(found) == 1 else None
+
+
+def text(data: memoryview, field: Field | None) -> str:
+    """The text in a field, empty where there is no field."""
+    return "" if field is None else bytes(data[field.value : field.end]).decode(errors="replace")
+
+
+def fields(data: memoryview, message: Field) -> Iterator[Field]:
+    """The fields of a message. Raises MalformedError where it breaks off or is none."""
+    at, end = message.value, message.end
+    while at < end:
+        tag, value = varint(data, at, end)
+        number, kind = tag >> 3, tag & 7
+        if kind == VARINT:
+            _, stop = varint(data, value, end)
+        elif kind == BYTES:
+            length, value = varint(data, value, end)
+            stop = value + length
+        elif kind in _FIXED_SIZES:
+            stop = value + _FIXED_SIZES[kind]
+        else:
+            raise MalformedError(f"wire type {kind} at byte {at}")
+        if stop > end or number == 0:
+            raise MalformedError(f"field {number} at byte {at} ends at {stop}, past the end at {end}")
+        yield Field(number, kind, at, value, stop)
+        at = stop
+
+
+def varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
+    """A number of seven bits a byte, lowest first, and where it ends."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= end:
+            raise MalformedError(f"a number breaks off at byte {at}")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise MalformedError(f"a number of more than ten bytes before byte {at}")
+
+
+def _delimited(number: int, value: bytes) -> bytes:
+    return _encoded(number << 3 | BYTES) + _encoded(len(value)) + value
+
+
+def _encoded(value: int) -> bytes:
+    result = bytearray()
+    while value >= 0x80:
+        result.append(value & 0x7F | 0x80)
+        value >>= 7
+    result.append(value)
+    return bytes(result)
