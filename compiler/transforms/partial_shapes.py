@@ -2,7 +2,7 @@
 
 An element that is not known stands in the array as a tag, a number near the smallest int32 that no size takes. Operations that
 only move elements run their own kernel on such arrays, and the tags travel along; arithmetic gives a new tag to each element
-that depends on one.
+that depends on one, and remembers which multiple of a size it is.
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ class Dimension(NamedTuple):
     axis: int
 
 
+class Multiple(NamedTuple):
+    """A size times a number."""
+
+    dimension: Dimension
+    factor: int
+
+
 _MOVES: dict[type[Operation], int] = {
     nn.ConcatOp: 0,
     nn.SplitOp: 1,
@@ -48,6 +55,7 @@ _MOVES: dict[type[Operation], int] = {
 """Operations that only move elements, and how many operands (0: all) hold the elements; the others say where to."""
 
 _ARITHMETIC = (nn.AddOp, nn.SubOp, nn.MulOp, nn.DivOp, nn.MinOp, nn.MaxOp)
+_PRODUCTS = (nn.MulOp, nn.ReduceProdOp)
 
 
 class PartialShapes:
@@ -56,7 +64,7 @@ class PartialShapes:
     def __init__(self) -> None:
         self._arrays: dict[SSAValue, Array] = {}
         self._tags: dict[Dimension, int] = {}
-        self._dimensions: dict[int, Dimension] = {}
+        self._multiples: dict[int, Multiple] = {}
         self._next = _FIRST_TAG
 
     def visit(self, op: Operation) -> list[Array] | None:
@@ -71,9 +79,15 @@ class PartialShapes:
 
     def elements(self, value: SSAValue) -> list[int | Dimension | None] | None:
         """The elements of a followed tensor: a number, the dimension it is the size of, or None for anything else."""
+        if (found := self.multiples(value)) is None:
+            return None
+        return [(m.dimension if m.factor == 1 else None) if isinstance(m, Multiple) else m for m in found]
+
+    def multiples(self, value: SSAValue) -> list[int | Multiple | None] | None:
+        """As `elements`, with products of a dimension and a number."""
         if (array := self._arrays.get(value)) is None:
             return None
-        return [self._dimensions.get(e) if _FIRST_TAG <= e < _LAST_TAG else e for e in array.reshape(-1).tolist()]
+        return [self._multiples.get(e) if _FIRST_TAG <= e < _LAST_TAG else e for e in array.reshape(-1).tolist()]
 
     def _results(self, op: Operation) -> list[Array] | None:
         if isinstance(op, nn.ShapeOp):
@@ -95,15 +109,33 @@ class PartialShapes:
             return _run(op, operands)
         if isinstance(op, _ARITHMETIC):
             return self._arithmetic(op, operands)
+        if isinstance(op, nn.ReduceProdOp) and operands[0].ndim == 1 and size(shape_of(op.result)) == 1:
+            return self._arithmetic(op, operands)
         return None
 
-    def _arithmetic(self, op: nn.BinaryOp, operands: list[Array]) -> list[Array] | None:
-        unknown = np.logical_or(*map(_is_tag, operands))
+    def _arithmetic(self, op: Operation, operands: list[Array]) -> list[Array] | None:
+        """An element of the result is made of one element of each operand; that of a reduction of all."""
         if (results := _run(op, [np.where(_is_tag(a), 1, a) for a in operands])) is None:
             return None
-        result = results[0].copy()
-        result[unknown] = [self._new_tag() for _ in range(int(unknown.sum()))]
-        return [result]
+        result = results[0]
+        rows = (
+            operands
+            if isinstance(op, nn.ReduceProdOp)
+            else [np.broadcast_to(a, result.shape).reshape(-1) for a in operands]
+        )
+        terms = np.stack(rows, axis=-1).reshape(result.size, -1)
+        made = [self._computed(op, t, r) for t, r in zip(terms, result.reshape(-1).tolist(), strict=True)]
+        return [np.array(made, np.int64).reshape(result.shape)]
+
+    def _computed(self, op: Operation, terms: Array, rest: int) -> int:
+        """A number, or a tag for what is made of unknown terms; `rest` is what the known ones make."""
+        unknown: list[int] = terms[_is_tag(terms)].tolist()
+        if not unknown:
+            return rest
+        tag = self._new_tag()
+        if isinstance(op, _PRODUCTS) and len(unknown) == 1 and (found := self._multiples.get(unknown[0])):
+            self._multiples[tag] = Multiple(found.dimension, found.factor * rest)
+        return tag
 
     def _array(self, value: SSAValue) -> Array | None:
         """The known elements, with tags; None where nothing is known, or a number could be taken for a tag."""
@@ -117,7 +149,7 @@ class PartialShapes:
     def _tag(self, dimension: Dimension) -> int:
         if (tag := self._tags.get(dimension)) is None:
             tag = self._tags[dimension] = self._new_tag()
-            self._dimensions[tag] = dimension
+            self._multiples[tag] = Multiple(dimension, 1)
         return tag
 
     def _new_tag(self) -> int:
