@@ -7,7 +7,14 @@ to protobuf as it is. A format says where its weights are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..diagnostics import CompileError
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Kinds of fields."""
@@ -45,6 +52,15 @@ class Field(NamedTuple):
 
 Rewrite = Callable[[Field], bytes]
 """From a field to the value that takes the place of its own."""
+
+
+def mapped(path: Path) -> Array:
+    """The bytes of a file, mapped read-only. Raises CompileError when it cannot be read."""
+    try:
+        empty = path.stat().st_size == 0
+        return np.empty(0, np.uint8) if empty else np.memmap(path, np.uint8, "r")
+    except OSError as e:
+        raise CompileError(f"cannot be read: {e.strerror}", where=str(path)) from None
 
 
 def rewritten(data: memoryview, message: Field, rules: Mapping[int, Rewrite]) -> bytes:

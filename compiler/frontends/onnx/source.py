@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, defs, inliner
 
 from ...diagnostics import CompileError
-from ..wire import MalformedError
+from ..wire import MalformedError, mapped
 from .attributes import GRAPHS
 from .tensors import Array
 from .wire import without_weights
@@ -55,12 +54,10 @@ def _mapped(path: Path) -> Array:
     where = str(path)
     if path.is_dir():
         raise CompileError("is a folder, not a model file", where=where, hint="name the .onnx file inside it")
-    try:
-        if path.stat().st_size == 0:
-            raise CompileError("is empty", where=where)
-        return np.memmap(path, np.uint8, "r")
-    except OSError as e:
-        raise CompileError(f"cannot be read: {e.strerror}", where=where) from None
+    data = mapped(path)
+    if not data.size:
+        raise CompileError("is empty", where=where)
+    return data
 
 
 def _suspicion(data: Array) -> str:

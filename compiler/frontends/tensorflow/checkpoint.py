@@ -1,0 +1,119 @@
+"""Checkpoints: an index of tensors by key, and files with their bytes, which are mapped, not read.
+
+`variables.index` is a table of BundleEntryProto, `variables.data-00000-of-00001` and so on hold the bytes. A partitioned variable
+is stored in parts. (tensorflow/core/util/tensor_bundle)
+"""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from ...diagnostics import CompileError
+from ..wire import MalformedError, mapped
+from .parts import Part, part_key, part_of, span_of
+from .schema import ENUMS, BundleEntryProto, BundleHeaderProto
+from .table import entries
+from .tensors import Array, decoded, dtype_of, shape_of
+
+_HEADER = b""
+_NEWEST = 1
+"""The version of the format."""
+_LITTLE = ENUMS["BundleHeaderProto.Endianness"]["LITTLE"]
+
+
+class Checkpoint:
+    """The tensors of a checkpoint by key; `prefix` is what the names of its files begin with.
+
+    Raises CompileError, located at the index, when that is missing, damaged, or of a kind that is not read.
+    """
+
+    def __init__(self, prefix: Path):
+        self._prefix = prefix
+        where = f"{prefix}.index"
+        table = _table(Path(where))
+        if _HEADER not in table:
+            raise CompileError("is no index of a checkpoint: it has no header", where=where)
+        header = _parsed(BundleHeaderProto, table.pop(_HEADER), where)
+        if header.endianness != _LITTLE:
+            raise CompileError("holds numbers in big-endian order, which is not supported", where=where)
+        if header.version.min_consumer > _NEWEST:
+            raise CompileError(f"is of a newer format, {header.version.min_consumer}", where=where)
+        self._shards = header.num_shards
+        self._entries = {key: _parsed(BundleEntryProto, value, where) for key, value in table.items()}
+        self._mapped: dict[int, Array] = {}
+
+    def read(self, key: bytes, part: Part, where: str) -> Array:
+        """The tensor of a key, or, where `part` is not empty, that part of it; a view of the file unless it is joined of parts.
+
+        Raises CompileError, located at `where`, when the tensor, or a file, is missing or does not fit what is said of it.
+        """
+        entry = self._entry(key, where)
+        if not entry.slices:
+            whole = self._stored(entry, where)
+        elif (alone := self._entries.get(part_key(key, part))) is not None:
+            return self._stored(alone, where)
+        else:
+            whole = self._joined(key, entry, where)
+        return whole[span_of(part, whole.shape, where)] if part else whole
+
+    def _entry(self, key: bytes, where: str) -> Any:
+        if (entry := self._entries.get(key)) is None:
+            hint = f"{self._prefix}.index belongs to another model"
+            raise CompileError(f"its value '{key.decode(errors='replace')}' is not saved", where=where, hint=hint)
+        return entry
+
+    def _stored(self, entry: Any, where: str) -> Array:
+        dtype, shape = dtype_of(entry.dtype, where), shape_of(entry.shape, where)
+        data, begin, end = self._shard(entry.shard_id, where), entry.offset, entry.offset + entry.size
+        if not 0 <= begin <= end <= data.size:
+            message = f"needs bytes {begin} to {end} of {self._file(entry.shard_id).name}, which has {data.size}"
+            raise CompileError(message, where=where, hint="the file is truncated, or another one")
+        return decoded(data[begin:end], dtype, shape, where)
+
+    def _joined(self, key: bytes, entry: Any, where: str) -> Array:
+        """A tensor that is stored in parts only."""
+        shape = shape_of(entry.shape, where)
+        parts = [part_of(proto) for proto in entry.slices]
+        arrays = [self._stored(self._entry(part_key(key, part), where), where) for part in parts]
+        if sum(a.size for a in arrays) != prod(shape):
+            raise CompileError("the parts that are saved do not make up the whole", where=where)
+        whole = np.zeros(shape, dtype_of(entry.dtype, where))
+        for part, array in zip(parts, arrays, strict=True):
+            span = span_of(part, shape, where)
+            if whole[span].shape != array.shape:
+                raise CompileError("the parts that are saved do not fit their places", where=where)
+            whole[span] = array
+        return whole
+
+    def _shard(self, number: int, where: str) -> Array:
+        if not 0 <= number < self._shards:
+            raise CompileError(f"is in file {number} of {self._shards}", where=where)
+        if number not in self._mapped:
+            path = self._file(number)
+            if not path.is_file():
+                raise CompileError(f"the file that holds it is missing: {path}", where=where)
+            self._mapped[number] = mapped(path)
+        return self._mapped[number]
+
+    def _file(self, number: int) -> Path:
+        return Path(f"{self._prefix}.data-{number:05d}-of-{self._shards:05d}")
+
+
+def _table(path: Path) -> dict[bytes, memoryview]:
+    data = mapped(path)
+    try:
+        return entries(data.data)
+    except MalformedError as e:
+        raise CompileError(f"is no index of a checkpoint: {e}", where=str(path)) from None
+
+
+def _parsed(message: type[Any], value: memoryview, where: str) -> Any:
+    try:
+        return message.FromString(bytes(value))
+    except DecodeError:
+        raise CompileError("is no index of a checkpoint: an entry is malformed", where=where) from None

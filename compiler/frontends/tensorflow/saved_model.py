@@ -1,0 +1,184 @@
+"""SavedModels: which of their graphs is meant, and the values of its variables, without running the restore graph.
+
+The keys of a checkpoint are not the names of variables (Keras calls these `Variable`, `Variable_1`, ...). So what TensorFlow runs
+to restore is followed: from each assignment back to its variable, and to the RestoreV2 that reads a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from ...diagnostics import CompileError
+from .checkpoint import Checkpoint
+from .graph import NodeDef, Output, parse_input
+from .parts import parse_part
+from .schema import DATA_TYPES, REFERENCE, Message
+from .tensors import Array
+
+_SERVE = "serve"
+_FILES = ("saved_model.pb", "saved_model.pbtxt")
+_CHECKPOINT = Path("variables", "variables")
+
+_VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
+_ASSIGNMENTS = frozenset({"Assign", "AssignVariableOp"})
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_WITHOUT_ARRAYS = {DATA_TYPES[name] for name in ("DT_STRING", "DT_RESOURCE", "DT_VARIANT")}
+_LONGEST = 1000
+"""Nodes between an assignment and what it assigns, at most."""
+
+
+def file_in(folder: Path) -> Path:
+    """The file with the graphs in a SavedModel's folder. Raises CompileError when there is none."""
+    for name in _FILES:
+        if (folder / name).is_file():
+            return folder / name
+    hint = f"its folder has a file {_FILES[0]} and a folder {_CHECKPOINT.parent}"
+    raise CompileError("is a folder, but no SavedModel", where=str(folder), hint=hint)
+
+
+def serving_graph(saved_model: Message, where: str) -> Message:
+    """The MetaGraphDef to serve: the only one, else the one with the tag `serve`. Raises CompileError when neither is."""
+    graphs = list(saved_model.meta_graphs)
+    tags = [sorted(graph.meta_info_def.tags) for graph in graphs]
+    if len(graphs) == 1:
+        return graphs[0]
+    if tags.count([_SERVE]) == 1:
+        return graphs[tags.index([_SERVE])]
+    if not graphs:
+        raise CompileError("holds no graph", where=where)
+    listed = "; ".join(", ".join(each) or "none" for each in tags)
+    hint = f"save the one to read alone, or with the tag '{_SERVE}'"
+    raise CompileError(f"holds {len(graphs)} graphs, with the tags {listed}", where=where, hint=hint)
+
+
+def variables(meta_graph: Message, folder: Path) -> dict[str, Array]:
+    """The values of all variables that the graph restores, by the names of their nodes; views of the mapped checkpoint.
+
+    Tables, and variables that hold strings, are left out. Raises CompileError, located at the variable, for one whose value is
+    missing or does not fit.
+    """
+    saved = list(_saved(meta_graph))
+    if not saved:
+        return {}
+    prefix = folder / _CHECKPOINT
+    if not Path(f"{prefix}.index").is_file():
+        message = f"the values of its variables are missing: there is no file {_CHECKPOINT}.index"
+        raise CompileError(message, where=str(folder), hint="a SavedModel is a whole folder")
+    checkpoint = Checkpoint(prefix)
+    return {each.variable.name: _value(checkpoint, each, f"{folder}: node '{each.variable.name}'") for each in saved}
+
+
+class _Saved(NamedTuple):
+    """A variable, and what of a checkpoint it is restored from."""
+
+    variable: NodeDef
+    key: bytes
+    part: bytes
+
+
+def _value(checkpoint: Checkpoint, saved: _Saved, where: str) -> Array:
+    try:
+        part = parse_part(saved.part)
+    except ValueError:
+        text = saved.part.decode(errors="replace")
+        raise CompileError(f"is restored from '{text}', which names no part of a tensor", where=where) from None
+    array = checkpoint.read(saved.key, part, where)
+    shape = saved.variable.attr.get("shape")
+    sizes = None if shape is None or shape.shape.unknown_rank else [d.size for d in shape.shape.dim]
+    if sizes is not None and -1 not in sizes and sizes != list(array.shape):
+        hint = "the checkpoint belongs to another model"
+        raise CompileError(f"is of shape {sizes}, its saved value of {list(array.shape)}", where=where, hint=hint)
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class _Scope:
+    """The graph, or the body of a function that it calls."""
+
+    nodes: Mapping[str, NodeDef]
+    arguments: Mapping[str, tuple[_Scope, str]] = field(default_factory=dict[str, "tuple[_Scope, str]"])
+    """What the caller passes: the scope in which it is computed, and how it is called there."""
+
+
+class _Origin(NamedTuple):
+    scope: _Scope
+    node: NodeDef
+    output: Output
+
+
+def _saved(meta_graph: Message) -> Iterator[_Saved]:
+    """The assignments that the restore operation makes, of the graph itself or of the functions it calls."""
+    graph = meta_graph.graph_def
+    main = _Scope({node.name: node for node in graph.node})
+    library = {function.signature.name: function for function in graph.library.function}
+    pending = [(main, _needed(main.nodes, meta_graph.saver_def.restore_op_name))]
+    while pending:
+        scope, nodes = pending.pop()
+        for node in nodes:
+            if node.op in _ASSIGNMENTS:
+                yield from _assigned(main, scope, node)
+            elif node.op in _CALLS and (function := library.pop(node.attr["f"].func.name, None)) is not None:
+                arguments = zip((a.name for a in function.signature.input_arg), _data_inputs(node), strict=False)
+                body = {inner.name: inner for inner in function.node_def}
+                inner = _Scope(body, {name: (scope, text) for name, text in arguments})
+                pending.append((inner, body.values()))
+
+
+def _needed(nodes: Mapping[str, NodeDef], root: str) -> Iterable[NodeDef]:
+    """A node and all that it depends on, by data and by control."""
+    found: dict[str, NodeDef] = {}
+    stack = [root]
+    while stack:
+        name = stack.pop().removeprefix("^").partition(":")[0]
+        if name in nodes and name not in found:
+            found[name] = nodes[name]
+            stack.extend(nodes[name].input)
+    return found.values()
+
+
+def _assigned(main: _Scope, scope: _Scope, node: NodeDef) -> Iterator[_Saved]:
+    """What an assignment restores; nothing where it assigns anything but a value that is read from a checkpoint."""
+    origins = [_origin(scope, text) for text in _data_inputs(node)[:2]]
+    match origins:
+        case [_Origin(scope=home, node=variable), _Origin(node=restore) as value] if (
+            home is main and variable.op in _VARIABLES and restore.op == "RestoreV2"
+        ):
+            if variable.attr["dtype"].type % REFERENCE not in _WITHOUT_ARRAYS:
+                key, part = (_string(value, index) for index in (1, 2))
+                yield _Saved(variable, key, part)
+        case _:
+            pass
+
+
+def _origin(scope: _Scope, text: str) -> _Origin | None:
+    """The node that computes what is called `text`, past identities, and outside of the functions that it is passed to."""
+    for _ in range(_LONGEST):
+        try:
+            output = parse_input(text)
+        except ValueError:
+            return None
+        if output.node in scope.arguments:
+            scope, text = scope.arguments[output.node]
+            continue
+        node = scope.nodes.get(output.node)
+        if node is None or node.op != "Identity" or not node.input:
+            return None if node is None else _Origin(scope, node, output)
+        text = node.input[0]
+    return None
+
+
+def _string(value: _Origin, index: int) -> bytes:
+    """What a constant input of RestoreV2 says of one of its outputs."""
+    inputs = _data_inputs(value.node)
+    constant = _origin(value.scope, inputs[index]) if index < len(inputs) else None
+    if constant is None or constant.node.op != "Const":
+        return b""
+    strings = constant.node.attr["value"].tensor.string_val
+    return strings[value.output.index] if value.output.index < len(strings) else b""
+
+
+def _data_inputs(node: NodeDef) -> list[str]:
+    return [text for text in node.input if not text.startswith("^")]

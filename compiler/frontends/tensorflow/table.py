@@ -1,0 +1,70 @@
+"""Sorted tables of keys and values, as LevelDB lays them out and TensorFlow's checkpoints use them for their index.
+
+A table is a run of blocks, then a footer that says where the block with the places of all others is. A key is stored without what
+it shares with the key before it. (https://github.com/google/leveldb/blob/main/doc/table_format.md)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..wire import MalformedError, varint
+
+_MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")
+_FOOTER = 48
+"""Bytes at the end: two places as varints, padding, the magic number."""
+_UNCOMPRESSED = 0
+_MOST_SHARED = 64
+"""Bytes of keys per byte of the file, at most: a key is written out at least once in sixteen."""
+
+
+def entries(data: memoryview) -> dict[bytes, memoryview]:
+    """The values of a table by key, as views of `data`. Raises MalformedError for what is none, or is compressed."""
+    index = _index(data)
+    result: dict[bytes, memoryview] = {}
+    last, budget = None, _MOST_SHARED * len(data)
+    for _, place in _block(data, *index):
+        for key, value in _block(data, *_handle(place, 0)[:2]):
+            budget -= len(key)
+            if (last is not None and key <= last) or budget < 0:
+                raise MalformedError("keys are not in order")
+            result[key] = value
+            last = key
+    return result
+
+
+def _index(data: memoryview) -> tuple[int, int]:
+    """Offset and size of the block with the places of all others."""
+    if len(data) < _FOOTER or bytes(data[-8:]) != _MAGIC:
+        raise MalformedError("the magic number is missing at the end")
+    _, _, after = _handle(data, len(data) - _FOOTER)
+    return _handle(data, after)[:2]
+
+
+def _handle(data: memoryview, at: int) -> tuple[int, int, int]:
+    """Offset and size of a block, and where what follows them begins."""
+    offset, at = varint(data, at, len(data))
+    size, at = varint(data, at, len(data))
+    return offset, size, at
+
+
+def _block(data: memoryview, offset: int, size: int) -> Iterator[tuple[bytes, memoryview]]:
+    """The keys and values of a block. It ends in the offsets of keys that are stored whole, four bytes each, and their count."""
+    if offset + size >= len(data):
+        raise MalformedError(f"a block ends at byte {offset + size}, past the end at {len(data)}")
+    if (kind := data[offset + size]) != _UNCOMPRESSED:
+        raise MalformedError(f"a block is compressed (kind {kind}), which is not supported")
+    block = data[offset : offset + size]
+    end, at, key = size - 4 - 4 * int.from_bytes(block[-4:], "little"), 0, b""
+    if end < 0:
+        raise MalformedError(f"the block at byte {offset} is too short")
+    while at < end:
+        shared, at = varint(block, at, end)
+        unshared, at = varint(block, at, end)
+        length, at = varint(block, at, end)
+        if shared > len(key) or at + unshared + length > end:
+            raise MalformedError(f"an entry of the block at byte {offset} is cut off")
+        key = key[:shared] + bytes(block[at : at + unshared])
+        at += unshared
+        yield key, block[at : at + length]
+        at += length
