@@ -1,8 +1,11 @@
-"""What tests of passes share: modules from text, passes by name, and the comparison of two modules by running them."""
+"""What tests of several areas share: the comparison of modules by running them, and the page of conformance tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,3 +97,56 @@ class Equivalence:
 @pytest.fixture(scope="session")
 def equivalence() -> Equivalence:
     return Equivalence()
+
+
+class ConformancePage:
+    """docs/conformance.md: a page of sections, each written by one test under AMCT_UPDATE=1 and else held against it.
+
+    Numbers hold for versions of packages. Where others are installed, a section is neither checked nor, row by row, updated.
+    """
+
+    path = Path(__file__).parents[2] / "docs" / "conformance.md"
+    updating = bool(os.environ.get("AMCT_UPDATE"))
+
+    def section(self, title: str) -> str:
+        """What stands under a heading, the heading included; empty when there is none."""
+        return next((part for part in self._parts() if part.startswith(f"## {title}\n")), "")
+
+    def hold(self, title: str, lines: Iterable[str], versions: str) -> None:
+        """The section has these lines below its heading. Skips when it was not written with `versions`, a part of the text."""
+        text = "\n".join([f"## {title}", "", *lines, ""])
+        if self.updating:
+            self._write(title, text)
+        if versions not in self.section(title):
+            pytest.skip(f"docs/conformance.md was not written with {versions}")
+        assert self.section(title).rstrip() == text.rstrip(), "run this test with AMCT_UPDATE=1"
+
+    def rows(self, title: str) -> list[str]:
+        """Of the table that ends the section."""
+        return self.section(title).rpartition("|---|")[2].split("\n")[1:-1]
+
+    def hold_row(self, title: str, row: str, versions: str) -> None:
+        """That table has this row, known by its first two cells; rows are sorted. Else as `hold`."""
+        if versions not in self.section(title):
+            pytest.skip(f"docs/conformance.md was not written with {versions}")
+        if self.updating:
+            head, rule, _ = self.section(title).rpartition("|---|")
+            kept = [r for r in self.rows(title) if r.split("|")[:3] != row.split("|")[:3]]
+            self._write(title, "\n".join([head + rule, *sorted([*kept, row], key=str.lower), ""]))
+        assert row in self.rows(title), "run this test with AMCT_UPDATE=1"
+
+    def _parts(self) -> list[str]:
+        """The page, cut before each heading of a section."""
+        return re.split(r"(?m)^(?=## )", self.path.read_text("utf-8"))
+
+    def _write(self, title: str, text: str) -> None:
+        """Put a section in its place, a new one at the end."""
+        parts = self._parts()
+        at = next((i for i, part in enumerate(parts) if part.startswith(f"## {title}\n")), len(parts))
+        parts[at : at + 1] = [text]
+        self.path.write_text("\n".join(part.rstrip() + "\n" for part in parts), "utf-8")
+
+
+@pytest.fixture(scope="session")
+def conformance() -> ConformancePage:
+    return ConformancePage()
