@@ -3,8 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO_READY := $(VENV)/.demo-ready
 READY := $(VENV)/.ready
-EXTRAS := onnxruntime,dev
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Processes give the parallelism; threads of BLAS inside them would only fight over the cores.
 export OPENBLAS_NUM_THREADS ?= 1
@@ -13,7 +14,7 @@ LIT := $(BIN)/lit -j2 -sv test/lit
 
 .PHONY: demo test test-all lint types bench
 
-demo: $(READY)
+demo: $(DEMO_READY)
 	$(BIN)/python examples/digits/demo.py
 
 test: $(READY)
@@ -36,7 +37,13 @@ bench: $(READY)
 	$(BIN)/python benchmarks/fusion.py
 	$(BIN)/python benchmarks/accuracy_light.py
 
-$(READY): pyproject.toml
+$(DEMO_READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	$(INSTALL) --editable .
+	touch $@
+
+# tf_keras asks for the package `tensorflow`; tensorflow-cpu is the same without what is for GPUs.
+$(READY): $(DEMO_READY)
+	$(INSTALL) --editable '.[all,dev]'
+	$(INSTALL) --no-deps 'tf_keras==2.21.*'
 	touch $@
