@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...diagnostics import CompileError
 from ..ordering import CycleError, in_order
@@ -18,7 +18,8 @@ _PIVOTS = frozenset({"Switch", "RefSwitch", "Identity"})
 """What a branch hangs on by control edges, so that it is dead when the branch is not taken."""
 
 
-class Output(NamedTuple):
+@dataclass(frozen=True)
+class Output:
     """An output of a node: by index, in a function's body by the name of an output argument and an index into it."""
 
     node: str

@@ -21,7 +21,7 @@ from ...diagnostics import CompileError
 from ...functions import value_attributes
 from ...session import Session
 from ..building import Binding, Constant, Sink, Unmapped
-from ..naming import Layer, Namer
+from ..naming import Namer
 from ..tally import Tally
 from .graph import LOOPS, Graph, NodeDef, Output, flat_index
 from .interface import Interface, is_flag
@@ -179,7 +179,7 @@ class _Importer:
 
     # Nodes that are followed, not converted
 
-    def _constant(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+    def constant(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         """A Const is read once, however often a function is called."""
         self.tally.folded()
         key = scope.name, node.name
@@ -189,7 +189,7 @@ class _Importer:
             self.constants[key] = Constant(node.name, array_of(tensor, scope.where(node), data))
         return [self.constants[key]]
 
-    def _variable(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+    def variable(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         """A variable, or the handle of one, is its value: nothing is written at inference."""
         self.tally.folded()
         key = "", node.name
@@ -201,7 +201,7 @@ class _Importer:
             self.constants[key] = Constant(node.name, array)
         return [self.constants[key]]
 
-    def _placeholder(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+    def placeholder(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         """A placeholder that is no input: a training flag is false, one with a default is that."""
         self.tally.removed()
         if is_flag(node):
@@ -213,13 +213,13 @@ class _Importer:
         self.tally.note("default", node.name, "the default of this input is taken; --inputs makes it an input")
         return inputs[:1]
 
-    def _switch(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+    def switch(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         """Hands its input on to one side; the other is dead."""
         self.tally.removed()
         taken = bool(self._known(scope, node, inputs[1:2]).any())
         return [_DEAD, inputs[0]] if taken else [inputs[0], _DEAD]
 
-    def _merge(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+    def merge(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         """The input that is alive, and its number."""
         self.tally.removed()
         alive = [(i, v) for i, v in enumerate(inputs) if not isinstance(v, _Dead)]
@@ -228,20 +228,20 @@ class _Importer:
         number, value = alive[0]
         return [value, Constant(f"{node.name}.index", np.asarray(number, np.int32))]
 
-    def _if(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+    def if_(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         """An If whose condition is known is a call of the branch that it takes."""
         taken = "then_branch" if self._known(scope, node, inputs[:1]).any() else "else_branch"
         function = scope.resolved(node)[taken].func
         return self._call(scope, node, function.name, _alive(inputs[1:]), function.attr)
 
-    def _case(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
-        """As `_if`, by number; one out of range is the last branch."""
+    def case(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """As `if_`, by number; one out of range is the last branch."""
         branches = scope.resolved(node)["branches"].list.func
         index = int(self._known(scope, node, inputs[:1]).reshape(-1)[0])
         function = branches[index if 0 <= index < len(branches) else -1]
         return self._call(scope, node, function.name, _alive(inputs[1:]), function.attr)
 
-    def _partitioned_call(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+    def partitioned_call(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         function = scope.resolved(node)["f"].func
         return self._call(scope, node, function.name, _alive(inputs), function.attr)
 
@@ -278,14 +278,14 @@ _Bind = Callable[[_Importer, _Scope, NodeDef, Sequence[_Value]], _Results]
 
 def _table() -> Iterator[tuple[str, _Bind]]:
     kinds: Mapping[_Bind, Sequence[str]] = {
-        _Importer._constant: ["Const"],
-        _Importer._variable: ["Variable", "VariableV2", "VarHandleOp", "AutoReloadVariable"],
-        _Importer._placeholder: ["Placeholder", "PlaceholderV2", "PlaceholderWithDefault"],
-        _Importer._switch: ["Switch", "RefSwitch"],
-        _Importer._merge: ["Merge", "RefMerge"],
-        _Importer._if: ["If", "StatelessIf"],
-        _Importer._case: ["Case", "StatelessCase"],
-        _Importer._partitioned_call: ["PartitionedCall", "StatefulPartitionedCall"],
+        _Importer.constant: ["Const"],
+        _Importer.variable: ["Variable", "VariableV2", "VarHandleOp", "AutoReloadVariable"],
+        _Importer.placeholder: ["Placeholder", "PlaceholderV2", "PlaceholderWithDefault"],
+        _Importer.switch: ["Switch", "RefSwitch"],
+        _Importer.merge: ["Merge", "RefMerge"],
+        _Importer.if_: ["If", "StatelessIf"],
+        _Importer.case: ["Case", "StatelessCase"],
+        _Importer.partitioned_call: ["PartitionedCall", "StatefulPartitionedCall"],
     }
     return ((op_type, bind) for bind, op_types in kinds.items() for op_type in op_types)
 
