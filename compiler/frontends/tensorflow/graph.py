@@ -12,7 +12,10 @@ from ..ordering import CycleError, in_order
 NodeDef = Any
 """A protobuf message, as `schema` declares it."""
 
-LOOPS = frozenset({"Enter", "RefEnter", "Exit", "RefExit", "NextIteration", "RefNextIteration", "LoopCond", "While", "StatelessWhile", "For"})  # fmt: skip
+LOOPS = frozenset(
+    {"Enter", "RefEnter", "Exit", "RefExit", "NextIteration", "RefNextIteration", "LoopCond"}
+    | {"While", "StatelessWhile", "For"}
+)
 
 _PIVOTS = frozenset({"Switch", "RefSwitch", "Identity"})
 """What a branch hangs on by control edges, so that it is dead when the branch is not taken."""
