@@ -139,7 +139,7 @@ FIELDS: Fields = {
     "MetaGraphDef.MetaInfoDef": {"tags": (4, "repeated string"), "tensorflow_version": (5, "string")},
     "SavedModel": {"saved_model_schema_version": (1, "int64"), "meta_graphs": (2, "repeated MetaGraphDef")},
     "TensorSliceProto": {"extent": (1, "repeated TensorSliceProto.Extent")},
-    "TensorSliceProto.Extent": {"start": (1, "int64"), "length": (2, "oneof has_length int64")},
+    "TensorSliceProto.Extent": {"start": (1, "int64"), "length": (2, "oneof has_length_hack int64")},
     "BundleHeaderProto": {
         "num_shards": (1, "int32"),
         "endianness": (2, "BundleHeaderProto.Endianness"),
