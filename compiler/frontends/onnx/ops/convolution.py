@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ....dialects import nn
 from ....dialects.nn.shapes import shape_of
+from ...window import normalized, with_pads
 from ..node import Converted, Node, converter
-from .window import geometry, normalized, with_pads
+from .window import geometry
 
 
 @converter("Conv")

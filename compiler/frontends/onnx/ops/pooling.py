@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ....dialects import nn
+from ...window import with_pads
 from ..node import Converted, Node, Unmapped, converter
-from .window import geometry, with_pads
+from .window import geometry
 
 
 @converter("MaxPool")
