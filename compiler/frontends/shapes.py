@@ -50,6 +50,8 @@ def kept_sizes(node: SourceNode, entries: Sequence[Size]) -> list[int]:
     sizes = [0 if node.has_size(0, i, e) else e for i, e in enumerate(entries)]
     if any(not isinstance(e, int) for e in sizes):
         raise Unmapped("its sizes are computed at run time")
+    if any(e == 0 and d not in (0, DYNAMIC) for e, d in zip(entries, node.shape(0), strict=True)):
+        raise node.error("makes an axis of size 0")
     return cast("list[int]", sizes)
 
 

@@ -1,0 +1,55 @@
+"""Comparison, logic and selection."""
+
+from __future__ import annotations
+
+from ....dialects import nn
+from ..node import Converted, Node, Unmapped, converter
+
+_PREDICATES = {
+    "Equal": "eq",
+    "Greater": "gt",
+    "GreaterEqual": "ge",
+    "Less": "lt",
+    "LessEqual": "le",
+    "NotEqual": "ne",
+}
+
+
+@converter(*_PREDICATES)
+def compare(node: Node) -> Converted:
+    """Raises Unmapped for shapes that may not broadcast (`incompatible_shape_error`), where the result is one truth value."""
+    if not node.flag("incompatible_shape_error", True):
+        raise Unmapped("shapes that do not broadcast are no error to it")
+    return node.emit(nn.CompareOp, node.value(0), node.value(1), predicate=_PREDICATES[node.op_type]).result
+
+
+@converter("LogicalAnd", "LogicalOr")
+def logical(node: Node) -> Converted:
+    op = nn.AndOp if node.op_type == "LogicalAnd" else nn.OrOp
+    return node.emit(op, node.value(0), node.value(1)).result
+
+
+@converter("LogicalNot")
+def logical_not(node: Node) -> Converted:
+    return node.emit(nn.NotOp, node.value(0)).result
+
+
+@converter("IsNan")
+def is_nan(node: Node) -> Converted:
+    """Only NaN is not itself."""
+    return node.emit(nn.CompareOp, node.value(0), node.value(0), predicate="ne").result
+
+
+@converter("Select")
+def select(node: Node) -> Converted:
+    """All of one shape, or a condition for each index of the first axis."""
+    condition, rank = node.value(0), len(node.shape(1))
+    if len(node.shape(0)) == 1 and rank > 1:
+        condition = node.emit(nn.UnsqueezeOp, condition, axes=list(range(1, rank))).result
+    return node.emit(nn.WhereOp, condition, node.value(1), node.value(2)).result
+
+
+@converter("SelectV2")
+def select_v2(node: Node) -> Converted:
+    """All three broadcast."""
+    return node.emit(nn.WhereOp, node.value(0), node.value(1), node.value(2)).result

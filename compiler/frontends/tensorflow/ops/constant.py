@@ -1,0 +1,113 @@
+"""What depends on constants and on sizes only: filled tensors, and operators that `nn` has no word for, computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+
+from ....dialects import nn
+from ....dialects.nn.shapes import static
+from ...building import FOLDED_ELEMENTS
+from ...shapes import expanded
+from ..node import Array, Constant, Converted, Node, Unmapped, converter
+
+
+@converter("Fill")
+def fill(node: Node) -> Converted:
+    """Input 1, a number, in the shape that input 0 holds."""
+    return expanded(node, 1, 0).result
+
+
+@converter("OnesLike", "ZerosLike")
+def filled_like(node: Node) -> Converted:
+    shape, value = node.shape(0), node.scalar(node.op_type == "OnesLike")
+    if static(shape):
+        return node.emit(nn.ExpandOp, value, to=shape).result
+    sizes = node.emit(nn.ShapeOp, node.value(0)).result
+    return node.emit(nn.ExpandOp, value, sizes, result_types=[node.value(0).type]).result
+
+
+@converter("Range")
+def range_(node: Node) -> Converted:
+    """Numbers from input 0 to input 1, this one excluded, by input 2."""
+    start, limit, delta = (node.number(i) for i in range(3))
+    if not (delta and np.isfinite([start, limit, delta]).all()):
+        raise node.error(f"goes from {start} to {limit} by {delta}")
+    # integers exactly, which floats do not divide
+    number = int if start.dtype.kind in "iu" else float
+    count = ceil(Fraction(number(limit) - number(start)) / Fraction(number(delta)))
+    return Constant(node.layer.name, (start + delta * np.arange(_moderate(node, count))).astype(start.dtype))
+
+
+@converter("LinSpace")
+def lin_space(node: Node) -> Converted:
+    start, stop, count = (node.number(i) for i in range(3))
+    return Constant(node.layer.name, np.linspace(start, stop, _moderate(node, int(count)), dtype=start.dtype))
+
+
+def _moderate(node: Node, count: int) -> int:
+    """A number of elements. Raises CompileError for more than are computed at import."""
+    if count > FOLDED_ELEMENTS:
+        raise node.error(f"makes {count} elements, more than {FOLDED_ELEMENTS}")
+    return max(count, 0)
+
+
+def _inverse(permutation: Array) -> Array:
+    return np.argsort(permutation).astype(permutation.dtype)
+
+
+def _broadcast(a: Array, b: Array) -> Array:
+    return np.array(np.broadcast_shapes(tuple(a.tolist()), tuple(b.tolist())), a.dtype)
+
+
+_FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "Acos": np.arccos,
+    "Asin": np.arcsin,
+    "Atan": np.arctan,
+    "BroadcastArgs": _broadcast,
+    "Cos": np.cos,
+    "Cosh": np.cosh,
+    "InvertPermutation": _inverse,
+    "IsFinite": np.isfinite,
+    "IsInf": np.isinf,
+    "Sin": np.sin,
+    "Sinh": np.sinh,
+    "Tan": np.tan,
+}
+"""What numpy computes as TensorFlow does, with results no larger than the inputs."""
+
+
+@converter(*_FUNCTIONS)
+def computed(node: Node) -> Converted:
+    """Raises Unmapped where an input is computed at run time."""
+    return _result(node, _FUNCTIONS[node.op_type], *(node.known(i) for i in range(len(node.inputs))))
+
+
+@converter("ArgMax", "ArgMin")
+def arg(node: Node) -> Converted:
+    """The place of the first largest or smallest element along the axis that input 1 is."""
+    find = np.argmax if node.op_type == "ArgMax" else np.argmin
+    dtype = node.type("output_type") if "output_type" in node.attributes else np.dtype(np.int64)
+    x, axis = node.known(0), int(node.number(1))
+    return _result(node, lambda: np.asarray(find(x, axis=axis)).astype(dtype))
+
+
+@converter("Cumsum", "Cumprod")
+def accumulated(node: Node) -> Converted:
+    x, axis = node.known(0), int(node.number(1))
+    if node.flag("exclusive") or node.flag("reverse"):
+        raise Unmapped("it is exclusive or in reverse")
+    accumulate = np.cumsum if node.op_type == "Cumsum" else np.cumprod
+    return _result(node, lambda: accumulate(x, axis=axis, dtype=x.dtype))
+
+
+def _result(node: Node, function: Callable[..., Array], *arrays: Array) -> Constant:
+    """What a function gives. Raises CompileError where it does not take these arrays."""
+    try:
+        with np.errstate(all="ignore"):
+            return Constant(node.layer.name, np.asarray(function(*arrays)))
+    except (TypeError, ValueError) as e:
+        raise node.error(f"does not fit together: {e}") from None

@@ -1,0 +1,218 @@
+"""Slices and lookups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ....dialects import nn
+from ....dialects.nn.shapes import known
+from ...building import Size
+from ..node import Converted, Node, Unmapped, converter
+
+FIRST, LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+"""Bounds before and behind all elements."""
+
+
+@dataclass(frozen=True)
+class _Range:
+    """What is taken of one axis; `dropped` ones are of size 1 and vanish."""
+
+    start: int
+    end: int
+    step: int = 1
+    dropped: bool = False
+
+    @property
+    def whole(self) -> bool:
+        return (self.start, self.end, self.step) == (0, LAST, 1)
+
+
+_WHOLE = _Range(0, LAST)
+
+
+def _sliced(node: Node, x: SSAValue, ranges: list[_Range]) -> SSAValue:
+    """A range of each axis of x."""
+    taken = [(i, r) for i, r in enumerate(ranges) if not r.whole]
+    if taken:
+        steps = [r.step for _, r in taken]
+        x = node.emit(
+            nn.SliceOp,
+            x,
+            starts=[r.start for _, r in taken],
+            ends=[r.end for _, r in taken],
+            axes=[i for i, _ in taken],
+            steps=None if set(steps) == {1} else steps,
+        ).result
+    dropped = [i for i, r in enumerate(ranges) if r.dropped]
+    return node.emit(nn.SqueezeOp, x, axes=dropped).result if dropped else x
+
+
+@converter("StridedSlice")
+def strided_slice(node: Node) -> Converted:
+    """`x[...]` as in Python: bit i of a mask is about entry i of begin, end and strides."""
+    spec = _Spec(node)
+    x, added = _sliced(node, node.value(0), list(spec.ranges())), spec.added()
+    return node.emit(nn.UnsqueezeOp, x, axes=added).result if added else x
+
+
+class _Spec:
+    """The entries of a StridedSlice."""
+
+    def __init__(self, node: Node):
+        self.node = node
+        self.begin, self.end = self._bounds(1), self._bounds(2)
+        self.strides = node.known_ints(3)
+        self.count = len(self.strides)
+        if len(self.begin) != self.count or len(self.end) != self.count:
+            raise node.error("has begin, end and strides of different lengths")
+        self.rank = len(node.shape(0))
+        self.ellipsis = next((i for i in range(self.count) if self._is(i, "ellipsis")), self.count)
+        self.covered = self.rank - sum(i != self.ellipsis and not self._is_new(i) for i in range(self.count))
+        if self.covered < 0:
+            raise node.error(f"takes more axes than the {self.rank} that there are")
+
+    def _bounds(self, index: int) -> list[Size]:
+        if (sizes := self.node.sizes(index)) is None:
+            raise Unmapped(f"input {index} is computed at run time")
+        return sizes
+
+    def _is(self, i: int, mask: str) -> bool:
+        return bool(self.node.int(f"{mask}_mask", 0) >> i & 1)
+
+    def _is_new(self, i: int) -> bool:
+        """The ellipsis wins over a new axis, and a new axis over anything else."""
+        return i != self.ellipsis and self._is(i, "new_axis")
+
+    def _is_dropped(self, i: int) -> bool:
+        return i != self.ellipsis and not self._is_new(i) and self._is(i, "shrink_axis")
+
+    def ranges(self) -> Iterator[_Range]:
+        """A range for each axis of the input."""
+        axis = 0
+        for i in range(self.count):
+            if i == self.ellipsis:
+                yield from [_WHOLE] * self.covered
+                axis += self.covered
+            elif not self._is_new(i):
+                yield self._range(i, axis)
+                axis += 1
+        yield from [_WHOLE] * (self.rank - axis)
+
+    def _range(self, i: int, axis: int) -> _Range:
+        step = self.strides[i]
+        if self._is_dropped(i):
+            at = self._known(self.begin[i])
+            return _Range(at, _after(at, 1), dropped=True)
+        first, last = (0, LAST) if step > 0 else (LAST, FIRST)
+        start = first if self._is(i, "begin") else self._known(self.begin[i])
+        whole = self._is(i, "end") or (step > 0 and self.node.has_size(0, axis, self.end[i]))
+        return _Range(start, last if whole else self._known(self.end[i]), step)
+
+    def _known(self, bound: Size) -> int:
+        if not isinstance(bound, int):
+            raise Unmapped("where it starts or ends is computed at run time")
+        return bound
+
+    def added(self) -> list[int]:
+        """The new axes, counted in the result."""
+        axes: list[int] = []
+        axis = 0
+        for i in range(self.count):
+            if self._is_new(i):
+                axes.append(axis)
+            axis += self.covered if i == self.ellipsis else not self._is_dropped(i)
+        return axes
+
+
+@converter("Slice")
+def slice_(node: Node) -> Converted:
+    """`size` elements from `begin` on, -1 for all that are left."""
+    begins, sizes = node.known_ints(1), node.sizes(2)
+    if sizes is None:
+        raise Unmapped("how much it takes is computed at run time")
+    if not len(begins) == len(sizes) == len(node.shape(0)):
+        raise node.error(f"has {len(begins)} begins and {len(sizes)} sizes for rank {len(node.shape(0))}")
+    return _sliced(
+        node, node.value(0), [_from(node, i, b, s) for i, (b, s) in enumerate(zip(begins, sizes, strict=True))]
+    )
+
+
+def _from(node: Node, axis: int, begin: int, size: Size) -> _Range:
+    whole = node.shape(0)[axis]
+    if size == -1 or (begin == 0 and (node.has_size(0, axis, size) or (known(whole) and size == whole))):
+        return _Range(begin, LAST)
+    if not isinstance(size, int):
+        raise Unmapped("how much it takes is computed at run time")
+    return _Range(begin, _after(begin, size))
+
+
+def _after(start: int, count: int) -> int:
+    """The end of `count` elements, which counts from the front when the start does."""
+    return LAST if start < 0 <= start + count else min(start + count, LAST)
+
+
+@converter("Reverse")
+def reverse(node: Node) -> Converted:
+    """Input 1 says for each axis whether it is reversed."""
+    return _turned(node, np.flatnonzero(node.known(1)).tolist())
+
+
+@converter("ReverseV2")
+def reverse_v2(node: Node) -> Converted:
+    """Input 1 lists the axes."""
+    return _turned(node, node.known_ints(1))
+
+
+def _turned(node: Node, axes: list[int]) -> Converted:
+    if not axes:
+        return node.binding(0)
+    n = len(axes)
+    return node.emit(nn.SliceOp, node.value(0), starts=[LAST] * n, ends=[FIRST] * n, axes=axes, steps=[-1] * n).result
+
+
+@converter("Gather", "ResourceGather")
+def gather(node: Node) -> Converted:
+    return _gathered(node, 0)
+
+
+@converter("GatherV2")
+def gather_v2(node: Node) -> Converted:
+    """The axis is input 2."""
+    return _gathered(node, int(node.number(2)))
+
+
+def _gathered(node: Node, axis: int) -> Converted:
+    if node.int("batch_dims", 0):
+        raise Unmapped("it looks up each batch on its own")
+    return node.emit(nn.GatherOp, node.value(0), node.value(1), axis=axis).result
+
+
+@converter("GatherNd")
+def gather_nd(node: Node) -> Converted:
+    """Indices of one axis are a lookup."""
+    rank = len(node.shape(1))
+    if rank == 0 or node.shape(1)[-1] != 1 or node.int("batch_dims", 0):
+        raise Unmapped("its indices are of several axes")
+    indices = node.emit(nn.SqueezeOp, node.value(1), axes=[rank - 1]).result
+    return node.emit(nn.GatherOp, node.value(0), indices).result
+
+
+@converter("OneHot")
+def one_hot(node: Node) -> Converted:
+    """A new axis that is compared with 0 ... depth - 1; an index out of range is none of them."""
+    depth, rank = int(node.number(1)), len(node.shape(0))
+    axis = node.int("axis", -1)
+    axis = rank if axis == -1 else axis
+    if not 0 <= depth <= _DEEPEST or not 0 <= axis <= rank:
+        raise node.error(f"makes {depth} places of axis {axis}")
+    positions = np.arange(depth, dtype=node.dtype(0)).reshape(-1, *(1,) * (rank - axis))
+    indices = node.emit(nn.UnsqueezeOp, node.value(0), axes=[axis]).result
+    hit = node.emit(nn.CompareOp, indices, node.constant(positions, ".positions"), predicate="eq").result
+    return node.emit(nn.WhereOp, hit, node.value(2), node.value(3)).result
+
+
+_DEEPEST = 1 << 24

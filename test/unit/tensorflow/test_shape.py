@@ -1,0 +1,143 @@
+"""Shapes and data movement against TensorFlow, with sizes known and not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from compiler.runtime.executor import run
+
+Agrees = Callable[..., Any]
+raw = tf.raw_ops
+
+X = np.arange(2 * 3 * 4, dtype=np.float32).reshape(2, 3, 4)
+IMAGE = np.arange(2 * 4 * 6 * 8, dtype=np.float32).reshape(2, 4, 6, 8)
+ROW = np.arange(4, dtype=np.float32)
+EMPTY = np.zeros((0, 3), np.float32)
+Case = tuple[Callable[..., Any], Sequence[np.ndarray]]
+
+SIZES: dict[str, Case] = {
+    "shape": (tf.shape, [X]),
+    "shape-int64": (lambda x: tf.shape(x, tf.int64), [X]),
+    "shape_n": (lambda x, y: tf.shape_n([x, y]), [X, IMAGE]),
+    "size": (tf.size, [X]),
+    "rank": (lambda x: tf.cast(tf.rank(x), tf.float32) * x, [X]),
+}
+
+RESHAPES: dict[str, Case] = {
+    "reshape": (lambda x: tf.reshape(x, [4, 6]), [X]),
+    "reshape-rest": (lambda x: tf.reshape(x, [-1, 4]), [X]),
+    "reshape-scalar": (lambda x: tf.reshape(x[:1, :1, :1], []), [X]),
+    "reshape-empty": (lambda x: tf.reshape(x, [0, 7]), [EMPTY]),
+    "reshape-batch": (lambda x: tf.reshape(x, [tf.shape(x)[0], -1, 2]), [X]),
+    "reshape-other-batch": (lambda x: tf.reshape(tf.nn.relu(x), [tf.shape(x)[0], 2, 6]), [X]),
+    "reshape-two": (lambda x: tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[1], 2, 2]), [X]),
+    "reshape-swapped": (lambda x: tf.reshape(x, [tf.shape(x)[1], tf.shape(x)[0], 4]), [X]),
+    "reshape-product": (lambda x: tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[1] * tf.shape(x)[2], 8]), [IMAGE]),
+    "reshape-halves": (lambda x: tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[1] // 2, -1]), [IMAGE]),
+    "reshape-halves-twice": (
+        lambda x: tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[1] // 2, 2, tf.shape(x)[2] // 3, 3, 8]),
+        [IMAGE],
+    ),
+    "flatten": (lambda x: tf.reshape(x, [tf.shape(x)[0], tf.reduce_prod(x.shape[1:])]), [IMAGE]),
+    "flatten-runtime": (lambda x: tf.reshape(x, [tf.shape(x)[0], tf.reduce_prod(tf.shape(x)[1:])]), [IMAGE]),
+    "like-another": (lambda x, y: tf.reshape(x, tf.shape(y)), [X, X.reshape(3, 2, 4)]),
+    "tensordot": (lambda x: tf.tensordot(x, np.ones((4, 5), np.float32), 1), [X]),
+    "squeeze": (lambda x: tf.squeeze(x[:, :1], [1]), [X]),
+    "squeeze-two": (lambda x: tf.squeeze(x[:, :1, :1], [1, -1]), [X]),
+    "expand_dims": (lambda x: tf.expand_dims(x, 1), [X]),
+    "expand_dims-last": (lambda x: tf.expand_dims(x, -1), [X]),
+    "transpose": (lambda x: tf.transpose(x, [0, 2, 1]), [X]),
+    "transpose-all": (tf.transpose, [X]),
+    "broadcast_to": (lambda x: tf.broadcast_to(x[:, :1], [2, 3, 4]), [X]),
+    "broadcast_to-batch": (lambda x: tf.broadcast_to(ROW, [tf.shape(x)[0], 1, 4]) + x, [X]),
+}
+
+JOINS: dict[str, Case] = {
+    "concat": (lambda x, y: tf.concat([x, y], 1), [X, X[:, :2]]),
+    "concat-last": (lambda x, y: tf.concat([x, y, x], -1), [X, X]),
+    "concat-first-version": (lambda x, y: raw.Concat(concat_dim=2, values=[x, y]), [X, X]),
+    "stack": (lambda x, y: tf.stack([x, y]), [X, X]),
+    "stack-last": (lambda x, y: tf.stack([x, y, np.ones_like(X)], -1), [X, X]),
+    "stack-one": (lambda x: tf.stack([x], 1), [X]),
+    "unstack": (lambda x: tf.unstack(x, 3, 1), [X]),
+    "unstack-last": (lambda x: tf.unstack(x, 4, -1), [X]),
+    "split": (lambda x: tf.split(x, 2, -1), [X]),
+    "split-sizes": (lambda x: tf.split(x, [1, 3], 2), [X]),
+    "split-rest": (lambda x: tf.split(x, [1, -1, 1], 2), [X]),
+}
+
+MORE: dict[str, Case] = {
+    "tile": (lambda x: tf.tile(x, [1, 2, 3]), [X]),
+    "tile-ones": (lambda x: tf.tile(x[:, :1], [1, 5, 1]), [X]),
+    "tile-both": (lambda x: tf.tile(x[:, :1], [2, 5, 1]), [X]),
+    "tile-none": (lambda x: tf.tile(x, [1, 0, 2]), [X]),
+    "tile-batch": (lambda x: tf.tile(ROW[None, None], [tf.shape(x)[0], 3, 1]) + x, [X]),
+    "pad": (lambda x: tf.pad(x, [[0, 0], [1, 2], [0, 3]]), [X]),
+    "pad-value": (lambda x: tf.pad(x, [[0, 0], [1, 2], [0, 3]], constant_values=-7.5), [X]),
+    "pad-int": (lambda x: tf.pad(x, [[0, 0], [1, 2], [0, 3]], constant_values=9), [X.astype(np.int32)]),
+    "pad-bool": (lambda x: tf.pad(x, [[0, 0], [1, 2], [0, 3]]), [X > 3]),
+    "pad-reflect": (lambda x: tf.pad(x, [[0, 0], [1, 2], [3, 0]], "REFLECT"), [X]),
+    "pad-symmetric": (lambda x: tf.pad(x, [[0, 0], [3, 2], [1, 4]], "SYMMETRIC"), [X]),
+    "pad-symmetric-one-side": (lambda x: tf.pad(x, [[0, 0], [0, 2], [1, 0]], "SYMMETRIC"), [X]),
+    "depth_to_space": (lambda x: tf.nn.depth_to_space(x, 2), [IMAGE]),
+    "space_to_depth": (lambda x: tf.nn.space_to_depth(x, 2), [IMAGE]),
+    "fill": (lambda x: tf.fill([2, 3, 1], 1.5) + x, [X]),
+    "fill-batch": (lambda x: tf.fill([tf.shape(x)[0], 3, 1], 1.5) + x, [X]),
+    "fill-scalar": (lambda x: x * tf.fill([], 2.0), [X]),
+}
+
+CASES = SIZES | RESHAPES | JOINS | MORE
+
+
+RUNTIME = {*SIZES, "like-another", "broadcast_to-batch", "tile-batch", "fill-batch"}
+"""What needs sizes at run time as soon as the batch is not known: it gives them to a value that does not have them, or out."""
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in {*SIZES, "like-another"}])
+def test_known_sizes(name: str, agrees: Agrees) -> None:
+    function, arrays = CASES[name]
+    assert "nn.shape" not in kinds(agrees(function, *arrays))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_unknown_batch(name: str, agrees: Agrees) -> None:
+    function, arrays = CASES[name]
+    module = agrees(function, *arrays, signature=[tf.TensorSpec([None, *a.shape[1:]], a.dtype) for a in arrays])
+    assert ("nn.shape" in kinds(module)) == (name in RUNTIME)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n != "flatten"])
+def test_unknown_sizes(name: str, agrees: Agrees) -> None:
+    """Only the last axis is known; `flatten` asks Python for more."""
+    function, arrays = CASES[name]
+    signature = [tf.TensorSpec([None] * (a.ndim - 1) + [a.shape[-1]], a.dtype) for a in arrays]
+    assert "nn.opaque" not in kinds(agrees(function, *arrays, signature=signature))
+
+
+BLOCKS = {"DepthToSpace": tf.nn.depth_to_space, "SpaceToDepth": tf.nn.space_to_depth}
+
+
+@pytest.mark.parametrize("op_type", BLOCKS)
+def test_channels_first_blocks(op_type: str, frozen: Callable[..., Any]) -> None:
+    """TensorFlow runs these with channels last only: with channels first they are the same between transpositions."""
+    graph = frozen(lambda x: BLOCKS[op_type](x, 2), IMAGE)
+    model = tf.compat.v1.GraphDef.FromString(graph.path.read_bytes())
+    x = IMAGE.transpose(0, 3, 1, 2)
+    for node in model.node:
+        if node.op == op_type:
+            node.attr["data_format"].s = b"NCHW"
+        if node.op == "Placeholder":
+            node.attr["shape"].shape.CopyFrom(tf.TensorShape(x.shape).as_proto())
+            node.attr.pop("_output_shapes", None)
+    graph.path.write_bytes(model.SerializeToString())
+    np.testing.assert_array_equal(run(graph.read(), {"x0": x})["y0"], graph.outputs["y0"].transpose(0, 3, 1, 2))
+
+
+def kinds(module: Any) -> list[str]:
+    """The operations between constants and return."""
+    return [op.name for op in module.walk() if op.name.startswith("nn.") and op.name != "nn.constant"]
