@@ -28,16 +28,27 @@ class Constant:
 
     key: str
     array: Array
-    _views: dict[tuple[int, ...], Constant] = field(default_factory=dict[tuple[int, ...], "Constant"], repr=False)
+    _views: dict[tuple[str, tuple[int, ...]], Constant] = field(
+        default_factory=dict[tuple[str, tuple[int, ...]], "Constant"], repr=False
+    )
 
     def transposed(self, perm: Sequence[int]) -> Constant:
         """The same array with its axes in another order, made once: what is shared in the source stays shared."""
         order = tuple(perm)
         if order == tuple(range(len(order))):
             return self
-        if order not in self._views:
-            self._views[order] = Constant(self.key, np.ascontiguousarray(self.array.transpose(order)))
-        return self._views[order]
+        return self._view("transposed", order, lambda: np.ascontiguousarray(self.array.transpose(order)))
+
+    def reshaped(self, shape: Sequence[int]) -> Constant:
+        """The same elements in another shape, made once."""
+        if (sizes := tuple(shape)) == self.array.shape:
+            return self
+        return self._view("reshaped", sizes, lambda: self.array.reshape(sizes))
+
+    def _view(self, kind: str, how: tuple[int, ...], make: Callable[[], Array]) -> Constant:
+        if (kind, how) not in self._views:
+            self._views[kind, how] = Constant(self.key, make())
+        return self._views[kind, how]
 
 
 Binding = SSAValue | Constant

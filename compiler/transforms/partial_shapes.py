@@ -2,11 +2,12 @@
 
 An element that is not known stands in the array as a tag, a number near the smallest int32 that no size takes. Operations that
 only move elements run their own kernel on such arrays, and the tags travel along; arithmetic gives a new tag to each element
-that depends on one, and remembers which multiple of a size it is.
+that depends on one, and remembers how it follows from another where that is linear.
 """
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -40,6 +41,14 @@ class Multiple(NamedTuple):
     factor: int
 
 
+class Linear(NamedTuple):
+    """`factor * base + offset`, where the base is a size or any other number of run time, by its tag."""
+
+    base: Dimension | int
+    factor: int = 1
+    offset: int = 0
+
+
 _MOVES: dict[type[Operation], int] = {
     nn.ConcatOp: 0,
     nn.SplitOp: 1,
@@ -64,7 +73,7 @@ class PartialShapes:
     def __init__(self) -> None:
         self._arrays: dict[SSAValue, Array] = {}
         self._tags: dict[Dimension, int] = {}
-        self._multiples: dict[int, Multiple] = {}
+        self._terms: dict[int, Linear] = {}
         self._next = _FIRST_TAG
 
     def visit(self, op: Operation) -> list[Array] | None:
@@ -85,9 +94,14 @@ class PartialShapes:
 
     def multiples(self, value: SSAValue) -> list[int | Multiple | None] | None:
         """As `elements`, with products of a dimension and a number."""
+        return None if (found := self.linear(value)) is None else [_multiple(e) for e in found]
+
+    def linear(self, value: SSAValue) -> list[int | Linear] | None:
+        """The elements of a followed tensor: a number, or how it follows from a number of run time."""
         if (array := self._arrays.get(value)) is None:
             return None
-        return [self._multiples.get(e) if _FIRST_TAG <= e < _LAST_TAG else e for e in array.reshape(-1).tolist()]
+        elements = cast("list[int]", array.reshape(-1).tolist())
+        return [cast("int | Linear", self._terms.get(e, e)) for e in elements]
 
     def _results(self, op: Operation) -> list[Array] | None:
         if isinstance(op, nn.ShapeOp):
@@ -132,10 +146,20 @@ class PartialShapes:
         unknown: list[int] = terms[_is_tag(terms)].tolist()
         if not unknown:
             return rest
-        tag = self._new_tag()
-        if isinstance(op, _PRODUCTS) and len(unknown) == 1 and (found := self._multiples.get(unknown[0])):
-            self._multiples[tag] = Multiple(found.dimension, found.factor * rest)
-        return tag
+        return self._new_tag(self._term(op, terms.tolist()) if len(unknown) == 1 else None)
+
+    def _term(self, op: Operation, terms: list[int]) -> Linear | None:
+        """What an operation makes of terms of which one is unknown, where that is linear."""
+        at = next(i for i, t in enumerate(terms) if t in self._terms)
+        (base, factor, offset), rest = self._terms[terms[at]], [*terms[:at], *terms[at + 1 :]]
+        if isinstance(op, _PRODUCTS):
+            times = prod(rest)
+            return Linear(base, factor * times, offset * times)
+        if isinstance(op, nn.AddOp):
+            return Linear(base, factor, offset + rest[0])
+        if isinstance(op, nn.SubOp):
+            return Linear(base, -factor, rest[0] - offset) if at else Linear(base, factor, offset - rest[0])
+        return None
 
     def _array(self, value: SSAValue) -> Array | None:
         """The known elements, with tags; None where nothing is known, or a number could be taken for a tag."""
@@ -148,13 +172,20 @@ class PartialShapes:
 
     def _tag(self, dimension: Dimension) -> int:
         if (tag := self._tags.get(dimension)) is None:
-            tag = self._tags[dimension] = self._new_tag()
-            self._multiples[tag] = Multiple(dimension, 1)
+            tag = self._tags[dimension] = self._new_tag(Linear(dimension))
         return tag
 
-    def _new_tag(self) -> int:
+    def _new_tag(self, term: Linear | None) -> int:
         self._next += 1
+        self._terms[self._next] = term or Linear(self._next)
         return self._next
+
+
+def _multiple(element: int | Linear) -> int | Multiple | None:
+    if isinstance(element, int):
+        return element
+    base, factor, offset = element
+    return Multiple(base, factor) if isinstance(base, Dimension) and not offset else None
 
 
 def _is_followed(op: Operation) -> bool:

@@ -14,7 +14,7 @@ from compiler.dialects import nn
 from compiler.dialects.nn.shapes import DYNAMIC, shape_of
 from compiler.functions import main_function
 from compiler.runtime.executor import Executable, RunError, compile_block
-from compiler.transforms.partial_shapes import Dimension, PartialShapes
+from compiler.transforms.partial_shapes import Dimension, Linear, PartialShapes
 
 
 @settings(max_examples=60, deadline=None)
@@ -96,6 +96,9 @@ def test_what_is_known_of_shapes_holds(data: st.DataObject) -> None:
                 assert actual == SIZES[element.axis]
             elif element is not None:
                 assert element == actual
+        for element, actual in zip(known.linear(value) or [], array, strict=False):
+            if isinstance(element, Linear) and isinstance(element.base, Dimension):
+                assert actual == element.factor * SIZES[element.base.axis] + element.offset
 
 
 HEADS = """
