@@ -28,7 +28,7 @@ class Namer:
 
     def __init__(self, file: str, given: Iterable[str]):
         self.file = FileLineColLoc(StringAttr(file), IntAttr(0), IntAttr(0))
-        self._given = Counter(given)
+        self._given = Counter(iter(given))  # of a mapping Counter takes the values for counts
         self._taken = set(self._given)
 
     def layer(self, name: str, op_type: str, index: int) -> Layer:
