@@ -25,6 +25,8 @@ _CHECKPOINT = Path("variables", "variables")
 _VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
 _ASSIGNMENTS = frozenset({"Assign", "AssignVariableOp"})
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_TENSOR_NAMES, _SHAPE_AND_SLICES = 1, 2
+"""Inputs of RestoreV2."""
 _WITHOUT_ARRAYS = {DATA_TYPES[name] for name in ("DT_STRING", "DT_RESOURCE", "DT_VARIANT")}
 _LONGEST = 1000
 """Nodes between an assignment and what it assigns, at most."""
@@ -59,8 +61,12 @@ def variables(meta_graph: Message, folder: Path) -> dict[str, Array]:
 
     Tables, and variables that hold strings, are left out. Raises CompileError, located at the variable, for one whose value is
     missing or does not fit.
+
+    Of a Keras 3 model, `tf.saved_model.save` restores copies only, while functions read the originals: these are what the copies
+    are initialized from.
     """
-    saved = list(_saved(meta_graph))
+    main = _Scope({node.name: node for node in meta_graph.graph_def.node})
+    saved = list(_saved(main, meta_graph))
     if not saved:
         return {}
     prefix = folder / _CHECKPOINT
@@ -68,7 +74,9 @@ def variables(meta_graph: Message, folder: Path) -> dict[str, Array]:
         message = f"the values of its variables are missing: there is no file {_CHECKPOINT}.index"
         raise CompileError(message, where=str(folder), hint="a SavedModel is a whole folder")
     checkpoint = Checkpoint(prefix)
-    return {each.variable.name: _value(checkpoint, each, f"{folder}: node '{each.variable.name}'") for each in saved}
+    values = {each.variable.name: _value(checkpoint, each, f"{folder}: node '{each.variable.name}'") for each in saved}
+    originals = {_original(main, name): value for name, value in values.items()}
+    return {name: value for name, value in originals.items() if name} | values
 
 
 class _Saved(NamedTuple):
@@ -109,17 +117,17 @@ class _Origin(NamedTuple):
     output: Output
 
 
-def _saved(meta_graph: Message) -> Iterator[_Saved]:
+def _saved(main: _Scope, meta_graph: Message) -> Iterator[_Saved]:
     """The assignments that the restore operation makes, of the graph itself or of the functions it calls."""
-    graph = meta_graph.graph_def
-    main = _Scope({node.name: node for node in graph.node})
-    library = {function.signature.name: function for function in graph.library.function}
+    library = {function.signature.name: function for function in meta_graph.graph_def.library.function}
     pending = [(main, _needed(main.nodes, meta_graph.saver_def.restore_op_name))]
     while pending:
         scope, nodes = pending.pop()
         for node in nodes:
             if node.op in _ASSIGNMENTS:
-                yield from _assigned(main, scope, node)
+                saved = _assigned(main, scope, node)
+                if saved is not None:
+                    yield saved
             elif node.op in _CALLS and (function := library.pop(node.attr["f"].func.name, None)) is not None:
                 arguments = zip((a.name for a in function.signature.input_arg), _data_inputs(node), strict=False)
                 body = {inner.name: inner for inner in function.node_def}
@@ -139,22 +147,37 @@ def _needed(nodes: Mapping[str, NodeDef], root: str) -> Iterable[NodeDef]:
     return found.values()
 
 
-def _assigned(main: _Scope, scope: _Scope, node: NodeDef) -> Iterator[_Saved]:
-    """What an assignment restores; nothing where it assigns anything but a value that is read from a checkpoint."""
-    origins = [_origin(scope, text) for text in _data_inputs(node)[:2]]
-    match origins:
-        case [_Origin(scope=home, node=variable), _Origin(node=restore) as value] if (
-            home is main and variable.op in _VARIABLES and restore.op == "RestoreV2"
-        ):
-            if variable.attr["dtype"].type % REFERENCE not in _WITHOUT_ARRAYS:
-                key, part = (_string(value, index) for index in (1, 2))
-                yield _Saved(variable, key, part)
-        case _:
-            pass
+def _assigned(main: _Scope, scope: _Scope, node: NodeDef) -> _Saved | None:
+    """What an assignment restores; None where it assigns anything but a value that is read from a checkpoint."""
+    variable, value = (_input(scope, node, index) for index in (0, 1))
+    if variable is None or variable.scope is not main or variable.node.op not in _VARIABLES:
+        return None
+    if value is None or value.node.op != "RestoreV2" or variable.node.attr["dtype"].type % REFERENCE in _WITHOUT_ARRAYS:
+        return None
+    return _Saved(variable.node, _string(value, _TENSOR_NAMES), _string(value, _SHAPE_AND_SLICES))
 
 
-def _origin(scope: _Scope, text: str) -> _Origin | None:
-    """The node that computes what is called `text`, past identities, and outside of the functions that it is passed to."""
+def _original(main: _Scope, variable: str) -> str:
+    """The variable that one is initialized from; empty where it is from anything else."""
+    assign = main.nodes.get(f"{variable}/Assign")
+    value = None if assign is None else _input(main, assign, 1)
+    source = None if value is None or value.node.op != "ReadVariableOp" else _input(main, value.node, 0)
+    return "" if source is None or source.node.op not in _VARIABLES else source.node.name
+
+
+def _string(value: _Origin, index: int) -> bytes:
+    """What a constant input of RestoreV2 says of one of its outputs."""
+    constant = _input(value.scope, value.node, index)
+    if constant is None or constant.node.op != "Const":
+        return b""
+    strings = constant.node.attr["value"].tensor.string_val
+    return strings[value.output.index] if 0 <= value.output.index < len(strings) else b""
+
+
+def _input(scope: _Scope, node: NodeDef, index: int) -> _Origin | None:
+    """The node that computes an input, past identities, and outside of the functions that the value is passed to."""
+    inputs = _data_inputs(node)
+    text = inputs[index] if index < len(inputs) else ""
     for _ in range(_LONGEST):
         try:
             output = parse_input(text)
@@ -163,21 +186,12 @@ def _origin(scope: _Scope, text: str) -> _Origin | None:
         if output.node in scope.arguments:
             scope, text = scope.arguments[output.node]
             continue
-        node = scope.nodes.get(output.node)
-        if node is None or node.op != "Identity" or not node.input:
-            return None if node is None else _Origin(scope, node, output)
-        text = node.input[0]
+        if (found := scope.nodes.get(output.node)) is None:
+            return None
+        if found.op != "Identity" or not found.input:
+            return _Origin(scope, found, output)
+        text = found.input[0]
     return None
-
-
-def _string(value: _Origin, index: int) -> bytes:
-    """What a constant input of RestoreV2 says of one of its outputs."""
-    inputs = _data_inputs(value.node)
-    constant = _origin(value.scope, inputs[index]) if index < len(inputs) else None
-    if constant is None or constant.node.op != "Const":
-        return b""
-    strings = constant.node.attr["value"].tensor.string_val
-    return strings[value.output.index] if value.output.index < len(strings) else b""
 
 
 def _data_inputs(node: NodeDef) -> list[str]:
