@@ -49,8 +49,8 @@ UNARY: dict[str, Case] = {
     "not": (tf.logical_not, [TRUTH]),
     "is_nan": (tf.math.is_nan, [np.array([1, np.nan], np.float32)]),
     "sign-nan": (tf.sign, [np.array([1, np.nan, -np.inf], np.float32)]),
-    "zeros_like": (tf.zeros_like, [REAL]),
-    "ones_like": (tf.ones_like, [WHOLE]),
+    "zeros_like": (lambda x: x + tf.zeros_like(x), [REAL]),
+    "ones_like": (lambda x: x + tf.ones_like(x), [WHOLE]),
 }
 
 BINARY: dict[str, Case] = {

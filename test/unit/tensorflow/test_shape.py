@@ -94,7 +94,7 @@ MORE: dict[str, Case] = {
 CASES = SIZES | RESHAPES | JOINS | MORE
 
 
-RUNTIME = {*SIZES, "like-another", "broadcast_to-batch", "tile-batch", "fill-batch"}
+RUNTIME = {"shape", "shape-int64", "shape_n", "size", "broadcast_to-batch", "tile-batch", "fill-batch"}
 """What needs sizes at run time as soon as the batch is not known: it gives them to a value that does not have them, or out."""
 
 

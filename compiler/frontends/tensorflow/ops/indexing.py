@@ -9,8 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
-from ....dialects.nn.shapes import known
-from ...building import Size
+from ....transforms.partial_shapes import Dimension, Linear
 from ..node import Converted, Node, Unmapped, converter
 
 FIRST, LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -32,6 +31,8 @@ class _Range:
 
 
 _WHOLE = _Range(0, LAST)
+_Bound = int | Linear
+"""Where a slice starts or ends."""
 
 
 def _sliced(node: Node, x: SSAValue, ranges: list[_Range]) -> SSAValue:
@@ -51,6 +52,29 @@ def _sliced(node: Node, x: SSAValue, ranges: list[_Range]) -> SSAValue:
     return node.emit(nn.SqueezeOp, x, axes=dropped).result if dropped else x
 
 
+def _bounds(node: Node, index: int) -> list[_Bound]:
+    """The elements of an input. Raises Unmapped where they are not followed."""
+    if node.array(index) is not None:
+        return [*node.known_ints(index)]
+    if (terms := node.sink.shapes.linear(node.value(index))) is None:
+        raise Unmapped(f"input {index} is computed at run time")
+    return terms
+
+
+def _position(node: Node, axis: int, bound: _Bound) -> int:
+    """Where a bound is: one that follows from the axis' own size counts from its end. Raises Unmapped for any other."""
+    if isinstance(bound, int):
+        return bound
+    if bound.factor != 1 or not isinstance(bound.base, Dimension) or not node.has_size(0, axis, bound.base):
+        raise Unmapped("where it starts or ends is computed at run time")
+    return bound.offset if bound.offset < 0 else LAST
+
+
+def _after(start: int, count: int) -> int:
+    """The end of `count` elements, which counts from the front when the start does."""
+    return LAST if start < 0 <= start + count else min(start + count, LAST)
+
+
 @converter("StridedSlice")
 def strided_slice(node: Node) -> Converted:
     """`x[...]` as in Python: bit i of a mask is about entry i of begin, end and strides."""
@@ -64,7 +88,7 @@ class _Spec:
 
     def __init__(self, node: Node):
         self.node = node
-        self.begin, self.end = self._bounds(1), self._bounds(2)
+        self.begin, self.end = _bounds(node, 1), _bounds(node, 2)
         self.strides = node.known_ints(3)
         self.count = len(self.strides)
         if len(self.begin) != self.count or len(self.end) != self.count:
@@ -74,11 +98,6 @@ class _Spec:
         self.covered = self.rank - sum(i != self.ellipsis and not self._is_new(i) for i in range(self.count))
         if self.covered < 0:
             raise node.error(f"takes more axes than the {self.rank} that there are")
-
-    def _bounds(self, index: int) -> list[Size]:
-        if (sizes := self.node.sizes(index)) is None:
-            raise Unmapped(f"input {index} is computed at run time")
-        return sizes
 
     def _is(self, i: int, mask: str) -> bool:
         return bool(self.node.int(f"{mask}_mask", 0) >> i & 1)
@@ -105,17 +124,12 @@ class _Spec:
     def _range(self, i: int, axis: int) -> _Range:
         step = self.strides[i]
         if self._is_dropped(i):
-            at = self._known(self.begin[i])
+            at = _position(self.node, axis, self.begin[i])
             return _Range(at, _after(at, 1), dropped=True)
         first, last = (0, LAST) if step > 0 else (LAST, FIRST)
-        start = first if self._is(i, "begin") else self._known(self.begin[i])
-        whole = self._is(i, "end") or (step > 0 and self.node.has_size(0, axis, self.end[i]))
-        return _Range(start, last if whole else self._known(self.end[i]), step)
-
-    def _known(self, bound: Size) -> int:
-        if not isinstance(bound, int):
-            raise Unmapped("where it starts or ends is computed at run time")
-        return bound
+        start = first if self._is(i, "begin") else _position(self.node, axis, self.begin[i])
+        end = last if self._is(i, "end") else _position(self.node, axis, self.end[i])
+        return _Range(start, end, step)
 
     def added(self) -> list[int]:
         """The new axes, counted in the result."""
@@ -131,28 +145,22 @@ class _Spec:
 @converter("Slice")
 def slice_(node: Node) -> Converted:
     """`size` elements from `begin` on, -1 for all that are left."""
-    begins, sizes = node.known_ints(1), node.sizes(2)
-    if sizes is None:
-        raise Unmapped("how much it takes is computed at run time")
+    begins, sizes = _bounds(node, 1), _bounds(node, 2)
     if not len(begins) == len(sizes) == len(node.shape(0)):
         raise node.error(f"has {len(begins)} begins and {len(sizes)} sizes for rank {len(node.shape(0))}")
-    return _sliced(
-        node, node.value(0), [_from(node, i, b, s) for i, (b, s) in enumerate(zip(begins, sizes, strict=True))]
-    )
+    ranges = [_taken(node, i, b, s) for i, (b, s) in enumerate(zip(begins, sizes, strict=True))]
+    return _sliced(node, node.value(0), ranges)
 
 
-def _from(node: Node, axis: int, begin: int, size: Size) -> _Range:
-    whole = node.shape(0)[axis]
-    if size == -1 or (begin == 0 and (node.has_size(0, axis, size) or (known(whole) and size == whole))):
-        return _Range(begin, LAST)
-    if not isinstance(size, int):
-        raise Unmapped("how much it takes is computed at run time")
-    return _Range(begin, _after(begin, size))
-
-
-def _after(start: int, count: int) -> int:
-    """The end of `count` elements, which counts from the front when the start does."""
-    return LAST if start < 0 <= start + count else min(start + count, LAST)
+def _taken(node: Node, axis: int, begin: _Bound, size: _Bound) -> _Range:
+    start = _position(node, axis, begin)
+    if size == -1:
+        return _Range(start, LAST)
+    if isinstance(size, int):
+        if size < 0:
+            raise node.error(f"takes {size} elements")
+        return _Range(start, _after(start, size))
+    return _Range(start, _position(node, axis, size._replace(offset=size.offset + start)))
 
 
 @converter("Reverse")

@@ -49,6 +49,8 @@ def reshape(node: Node) -> Converted:
     """The shape is a property where it is known but for sizes that `nn.reshape` can say otherwise, else an operand."""
     x, entries = node.value(0), node.sizes(1)
     if entries is not None:
+        if entries.count(-1) > 1:
+            raise node.error("leaves two sizes open")
         empty = 0 in entries
         if (target := reshape_target(node, entries, empty)) is not None:
             return node.emit(nn.ReshapeOp, x, to=target, allow_zero=empty).result
@@ -67,7 +69,8 @@ def squeeze(node: Node) -> Converted:
     axes, sizes = node.ints("squeeze_dims"), node.shape(0)
     if axes is None:
         if not static(sizes):
-            raise Unmapped("which axes it drops depends on sizes at run time")
+            hint = "--input-shape gives inputs a known shape"
+            raise node.error("drops the axes of size 1, but not all sizes are known", hint)
         axes = [i for i, d in enumerate(sizes) if d == 1]
     return node.emit(nn.SqueezeOp, node.value(0), axes=axes).result
 

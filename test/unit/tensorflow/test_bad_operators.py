@@ -1,0 +1,119 @@
+"""Operators whose inputs or attributes make no sense: one located error each, whatever TensorFlow would have said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from compiler import frontends
+from compiler.diagnostics import CompileError
+from compiler.universe import new_session
+
+X = tf.TensorSpec([2, 3, 4, 5], tf.float32)
+
+
+def attribute(value: Any) -> Any:
+    """An AttrValue that holds a Python value."""
+    holder = tf.compat.v1.AttrValue()
+    match value:
+        case tf.DType():
+            holder.type = value.as_datatype_enum
+        case np.ndarray():
+            holder.tensor.CopyFrom(tf.make_tensor_proto(value))
+        case tf.TensorShape():
+            holder.shape.CopyFrom(value.as_proto())
+        case bool():
+            holder.b = value
+        case int():
+            holder.i = value
+        case str():
+            holder.s = value.encode()
+        case _:
+            holder.list.i.extend(value)
+    return holder
+
+
+def graph(op_type: str, *inputs: Any, **attributes: Any) -> bytes:
+    """A GraphDef of one operator called `bad`; inputs are arrays, or X for the placeholder `x`."""
+    model = tf.compat.v1.GraphDef()
+
+    def add(name: str, op: str, *names: str, **values: Any) -> str:
+        node = model.node.add(name=name, op=op, input=names)
+        for key, value in values.items():
+            node.attr[key].CopyFrom(attribute(value))
+        return name
+
+    add("x", "Placeholder", dtype=X.dtype, shape=X.shape)
+    names = ["x" if i is X else add(f"c{k}", "Const", value=np.asarray(i)) for k, i in enumerate(inputs)]
+    add("bad", op_type, *names, **attributes)
+    return model.SerializeToString()
+
+
+i32 = np.int32
+CASES: dict[str, tuple[bytes, str]] = {
+    "no input": (graph("Relu"), "has no input 0"),
+    "range by 0": (graph("Range", i32(0), i32(5), i32(0)), "goes from 0 to 5 by 0"),
+    "range to infinity": (graph("Range", *np.float32([0, np.inf, 1])), "goes from 0.0 to inf by 1.0"),
+    "range of all numbers": (graph("Range", i32(0), i32(2**31 - 1), i32(1)), "makes 2147483647 elements"),
+    "many points": (graph("LinSpace", *np.float32([0, 1]), i32(2**30)), "makes 1073741824 elements"),
+    "two sines": (graph("Sin", np.ones(2), np.ones(2)), "does not fit together"),
+    "broadcast": (graph("BroadcastArgs", i32([2, 3]), i32([2, 4])), "does not fit together"),
+    "arg max of no axis": (graph("ArgMax", np.ones((2, 2)), i32(2)), "does not fit together"),
+    "no permutation": (graph("Transpose", X, i32([0, 1, 2])), r"has \[0, 1, 2\], which is no permutation of 4 axes"),
+    "no permutation of a constant": (graph("Transpose", np.ones((2, 2)), i32([0, 0])), "no permutation of 2 axes"),
+    "nothing to join": (graph("ConcatV2"), "has no input 0"),
+    "axis of a join": (graph("ConcatV2", X, X, i32(4)), "does not fit together: axis 4 is out of range"),
+    "several axes of a join": (graph("ConcatV2", X, X, i32([0, 1])), "input 2 must be one number"),
+    "axis of a stack": (graph("Pack", i32([1]), i32([2]), axis=3), "does not fit together: axis 3 is out of range"),
+    "parts": (graph("Split", i32(1), X, num_split=2), "cannot split 3 elements into 2 equal parts"),
+    "no parts": (graph("Split", i32(1), X, num_split=0), "cannot split 3 elements into 0 equal parts"),
+    "many parts": (graph("Split", i32(1), X, num_split=2**40), "has 1099511627776 parts"),
+    "part of no axis": (graph("Split", i32(7), X, num_split=1), "axis 7 is out of range for rank 4"),
+    "sum of parts": (graph("SplitV", X, i32([1, 1]), i32(1)), "does not fit together"),
+    "many slices": (graph("Unpack", X, num=2**40), "has 1099511627776 parts"),
+    "slices": (graph("Unpack", X, num=3, axis=0), "does not fit together"),
+    "elements": (graph("Reshape", X, i32([7, -1])), "does not fit together"),
+    "two of what is left": (graph("Reshape", X, i32([-1, -1])), "leaves two sizes open"),
+    "fractions of a shape": (graph("Reshape", X, np.float32([2, 60])), "input 1 must be a list of integers"),
+    "paddings": (graph("Pad", X, i32([[1, 1]])), r"has paddings int32\[1, 2\] for rank 4"),
+    "fractions of paddings": (graph("Pad", X, np.ones((4, 2), np.float32)), r"has paddings float32\[4, 2\]"),
+    "mode": (graph("MirrorPad", X, np.ones((4, 2), i32), mode="CIRCULAR"), "unknown mode 'CIRCULAR'"),
+    "copies": (graph("Tile", X, i32([1, 1, -1, 1])), "repeats -1 times"),
+    "strides of 0": (graph("StridedSlice", X, i32([0]), i32([1]), i32([0])), "steps must not be 0"),
+    "lengths": (graph("StridedSlice", X, i32([0]), i32([1, 1]), i32([1])), "of different lengths"),
+    "axes": (graph("StridedSlice", X, *[i32([1] * 5)] * 3), "takes more axes than the 4"),
+    "index": (graph("StridedSlice", X, i32([9]), i32([10]), i32([1]), shrink_axis_mask=1), "does not fit together"),
+    "sizes": (graph("Slice", X, i32([0, 0]), i32([1, 1])), "has 2 begins and 2 sizes for rank 4"),
+    "fewer than none": (graph("Slice", X, i32([0] * 4), i32([1, -2, 1, 1])), "takes -2 elements"),
+    "axis of a lookup": (graph("GatherV2", X, i32([0]), i32(4)), "axis 4 is out of range"),
+    "depth": (graph("OneHot", i32([0]), i32(-1), np.float32(1), np.float32(0)), "makes -1 places"),
+    "axis of places": (graph("OneHot", i32([0]), i32(3), np.float32(1), np.float32(0), axis=-2), "of axis -2"),
+    "reduced axis": (graph("Mean", X, i32([4])), "axis 4 is out of range"),
+    "reduced twice": (graph("Mean", X, i32([1, -3])), "not distinct"),
+    "no such axis": (graph("Squeeze", X, squeeze_dims=[1]), "axis 1 has size 3"),
+    "resized to nothing": (graph("ResizeBilinear", X, i32([0, 4])), "makes an axis of size 0"),
+    "resized to less": (graph("ResizeBilinear", X, i32([-1, 4])), "sizes not negative"),
+    "resized to three sizes": (graph("ResizeBilinear", X, i32([1, 4, 4])), r"to sizes of shape \[3\]"),
+    "corners and centres": (
+        graph("ResizeBilinear", X, i32([4, 4]), align_corners=True, half_pixel_centers=True),
+        "aligns both corners and pixel centres",
+    ),
+    "no type": (graph("Cast", X), "DT_INVALID"),
+    "kind of attribute": (graph("LeakyRelu", X, alpha=1), "attribute 'alpha' must be a number"),
+    "types": (graph("AddV2", X, i32(1)), "does not fit together: element types differ"),
+    "shapes": (graph("AddV2", X, np.ones(7, np.float32)), "does not fit together: shapes do not broadcast"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_operators(name: str, tmp_path: Path) -> None:
+    model, message = CASES[name]
+    path = tmp_path / "graph.pb"
+    path.write_bytes(model)
+    with pytest.raises(CompileError, match=message) as caught:
+        frontends.read(path, new_session())
+    assert caught.value.where == f"{path}: node 'bad'"
