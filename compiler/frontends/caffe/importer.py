@@ -1,0 +1,152 @@
+"""Building the module: the layers that outputs depend on, in order, are converted, removed or carried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr, TensorType, f32
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block
+from xdsl.utils.exceptions import VerifyException
+
+from ...diagnostics import CompileError
+from ...dialects import nn
+from ...dialects.nn.shapes import DYNAMIC
+from ...dtypes import Tensor
+from ...functions import value_attributes
+from ...options import shapes_of
+from ...session import Session
+from ..building import Binding, Unmapped
+from ..naming import Namer
+from ..options import take_only
+from ..tally import Tally
+from .net import NetLayer, Port, Ref, net_of
+from .node import Conversion, Node, Shared
+from .opaque import carry
+from .ops import CONVERTERS
+from .phases import DATA
+from .prototxt import unknown
+from .schema import NetParameter
+from .source import Source, load
+
+
+def read(path: Path, session: Session) -> ModuleOp:
+    """The net in a prototxt as a module in `nn`, with the weights that `session.imports.weights` names.
+
+    What runs is the phase TEST; layers of training are left out, with a remark each. Raises CompileError, located at the line,
+    for what is no such net and for what cannot be represented.
+    """
+    if path.suffix.lower() == ".caffemodel":
+        raise CompileError(
+            "holds weights; the net that it holds is that of training",
+            where=str(path),
+            hint=f"name the prototxt, and this file as --weights {path.name}",
+        )
+    take_only(session.imports, ("inputs", "outputs", "shapes", "weights"), str(path))
+    importer = _Importer(load(path, session.imports.weights), session)
+    module = ModuleOp([importer.function()])
+    entries = {"framework": "caffe", "source": path.name, "producer": "caffe", "name": importer.source.name}
+    module.attributes["nn.metadata"] = DictionaryAttr({key: StringAttr(text) for key, text in entries.items() if text})
+    importer.tally.report()
+    return module
+
+
+class _Importer:
+    def __init__(self, source: Source, session: Session):
+        self.source = source
+        self.where = str(source.path)
+        self.net = net_of(source, session.imports)
+        self.given = session.imports.shapes
+        self.shared = Shared(source.weights, "" if source.weights_path is None else str(source.weights_path))
+        self.tally = Tally(session, self.where)
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.values: dict[Ref, Binding] = {}
+
+    def function(self) -> FuncOp:
+        """The net between its inputs and its outputs as `@main`."""
+        self._tell()
+        inputs, outputs = self.net.inputs, self.net.outputs
+        self.shapes = self._shapes()
+        block = Block(arg_types=[self._type(port) for port in inputs])
+        for port, argument in zip(inputs, block.args, strict=True):
+            argument.name_hint = nn.name_hint(port.name)
+            self.values[port.ref] = argument
+        for index in sorted(self.net.live):
+            self._layer(index, self.net.layers[index])
+        results = [self.shared.sink.value(self.values[o.ref]) for o in outputs]
+        described = [value_attributes(p.name) for p in inputs], [value_attributes(p.name) for p in outputs]
+        return self.shared.sink.function(block, results, described, Namer(self.where, ()).file)
+
+    def _type(self, port: Port) -> Tensor:
+        shape = self.shapes.get(port.name, port.shape)
+        hint = f"--input-shape '{port.name}:1,3,224,224' gives one"
+        if shape is None:
+            raise CompileError(f"the shape of input '{port.name}' is not known", where=port.where, hint=hint)
+        if port.name not in self.shapes and min((1, *shape)) < 1:
+            raise CompileError(f"input '{port.name}' is of shape {list(shape)}", where=port.where, hint=hint)
+        return TensorType(f32, [d if d >= 0 else DYNAMIC for d in shape])
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes that the user gives: of inputs, and of what layers make that can only be carried."""
+        made = {top for i in self.net.live for top in self.net.layers[i].proto.top}
+        carried = {name: shape for name, shape in self.given.items() if name in made}
+        rest = {name: shape for name, shape in self.given.items() if name not in made}
+        return {**carried, **shapes_of([port.name for port in self.net.inputs], rest, self.where)}
+
+    def _tell(self) -> None:
+        """What of the files has no part in the module."""
+        for name, reason in self.net.left_out:
+            self.tally.removed()
+            self.tally.note("training-only", name, f"left out: {reason}")
+        names = {each.proto.name for each in self.source.layers}
+        for name in self.source.weights:
+            if name not in names:
+                self.tally.note(
+                    "unused-weights", name, "the prototxt has no layer of this name: its weights are unused"
+                )
+        for name in self.source.unknown:
+            self.tally.note("unknown-field", name, f"the net's field '{name}' is not known, and is ignored")
+        unused = len(self.net.layers) - len(self.net.live) - len({p.ref[0] for p in self.net.inputs})
+        self.tally.unused(max(unused, 0))
+
+    def _layer(self, index: int, layer: NetLayer) -> None:
+        proto = layer.proto
+        node = Node(proto, layer.layer, [self.values[ref] for ref in layer.reads], self.shared)
+        if proto.type in DATA and not layer.reads:
+            raise node.error("brings data that an output depends on, and is not among the inputs")
+        if (conversion := CONVERTERS.get(proto.type)) is None:
+            results = self._carry(node, layer, f"nn has no equivalent of {proto.type}")
+        else:
+            _check_arity(node, conversion)
+            results = self._convert(node, layer, conversion)
+        self.values.update({(index, i): result for i, result in enumerate(results)})
+
+    def _convert(self, node: Node, layer: NetLayer, conversion: Conversion) -> list[Binding]:
+        for path, entry in unknown((layer.text,), NetParameter.DESCRIPTOR):
+            self.tally.note("unknown-field", node.layer.name, f"field '{path}' in line {entry.line} is ignored")
+        try:
+            results, emitted = self.shared.sink.attempt(lambda: conversion.convert(node))
+        except VerifyException as e:
+            raise node.misfit(e) from None
+        except Unmapped as e:
+            return self._carry(node, layer, str(e))
+        if emitted:
+            self.tally.emitted(emitted)
+        else:
+            self.tally.removed()
+        return results
+
+    def _carry(self, node: Node, layer: NetLayer, reason: str) -> list[Binding]:
+        op = carry(node, layer.text, self.shapes)
+        self.tally.carried(op, f"{reason}; it cannot be run")
+        return list(op.outputs)
+
+
+def _check_arity(node: Node, conversion: Conversion) -> None:
+    for what, count, (low, high) in (
+        ("bottoms", len(node.inputs), conversion.bottoms),
+        ("tops", node.tops, conversion.tops),
+    ):
+        if not low <= count <= high:
+            wanted = f"{low}" if low == high else f"{low} or more" if high > low + 1 else f"{low} or {high}"
+            raise node.error(f"has {count} {what}, it takes {wanted}")

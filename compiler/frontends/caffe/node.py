@@ -1,0 +1,175 @@
+"""What a converter sees of a Caffe layer, and the table of converters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ...dialects import nn
+from ...dialects.nn.shapes import axis_of, known, static
+from ..building import Binding, Constant, Converted, Sink, Unmapped
+from ..naming import Layer
+from ..node import SourceNode
+from .attributes import provenance
+from .phases import TRAIN
+from .schema import Message, enum_name
+from .weights import Blob
+
+Converter = Callable[["Node"], Converted]
+"""From a layer to what its tops stand for, in order. Raises Unmapped where `nn` has no equivalent."""
+
+MANY = 1 << 20
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """How layers of a type are converted, and how many bottoms and tops they may have."""
+
+    convert: Converter
+    bottoms: tuple[int, int]
+    tops: tuple[int, int]
+
+
+CONVERTERS: dict[str, Conversion] = {}
+"""By layer type."""
+
+
+def converter(
+    *types: str, bottoms: tuple[int, int] = (1, 1), tops: tuple[int, int] = (1, 1)
+) -> Callable[[Converter], Converter]:
+    """Registers the function that converts layers of these types."""
+
+    def register(convert: Converter) -> Converter:
+        CONVERTERS.update({name: Conversion(convert, bottoms, tops) for name in types})
+        return convert
+
+    return register
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all layers of one import share."""
+
+    weights: Mapping[str, Sequence[Blob]]
+    weights_file: str
+    """Where the weights come from, empty where no file was given."""
+    sink: Sink = field(default_factory=Sink)
+    parameters: dict[str, Constant] = field(default_factory=dict[str, Constant])
+    """Parameters that layers share, by the name in `param`."""
+
+
+class Node(SourceNode):
+    """A layer with its bottoms bound. `proto` is the LayerParameter; the messages in it have Caffe's defaults."""
+
+    def __init__(self, proto: Message, layer: Layer, inputs: Sequence[Binding], shared: Shared):
+        super().__init__(proto.type, layer, inputs, shared.sink)
+        self.proto = proto
+        self.shared = shared
+
+    @property
+    def tops(self) -> int:
+        return len(self.proto.top)
+
+    # Attributes
+
+    @property
+    def trains(self) -> bool:
+        """Whether the layer itself says that its phase is TRAIN, also in a net of inference."""
+        return self.proto.HasField("phase") and self.proto.phase == TRAIN
+
+    def axis(self, axis: int, index: int = 0) -> int:
+        """An axis of input `index`, counted from the start. Raises CompileError when out of range."""
+        try:
+            return axis_of(axis, len(self.shape(index)))
+        except VerifyException as e:
+            raise self.misfit(e) from None
+
+    def size(self, axis: int, index: int = 0) -> int:
+        """A size that must be known at import. Raises Unmapped otherwise."""
+        size = self.shape(index)[axis]
+        if not known(size):
+            raise Unmapped(f"size {axis} of its input is not known before run time")
+        return size
+
+    # Parameters
+
+    @property
+    def blobs(self) -> Sequence[Blob] | None:
+        """The layer's blobs, None when there are none of its name."""
+        return self.shared.weights.get(self.proto.name)
+
+    def parameters(self, **shapes: Sequence[int]) -> list[Constant]:
+        """The blobs, in order, by the names that the arguments give them and of their shapes.
+
+        Raises CompileError when they are missing, of another number or of other shapes.
+        """
+        if not all(map(static, shapes.values())):
+            raise self.error("needs to know the sizes of its input, which its weights depend on")
+        owned = [self._owner(i) for i in range(len(shapes))]
+        blobs = self.blobs
+        if blobs is None and None in owned:
+            raise self._without_weights()
+        if blobs is not None and len(blobs) != len(shapes):
+            wanted = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+            raise self.error(f"has {len(blobs)} blobs, it needs {len(shapes)}: {wanted}")
+        rows = enumerate(zip(owned, shapes.items(), strict=True))
+        return [owner or self._parameter(i, name, shape) for i, (owner, (name, shape)) in rows]
+
+    def _owner(self, index: int) -> Constant | None:
+        return self.shared.parameters.get(self._shared_name(index))
+
+    def _shared_name(self, index: int) -> str:
+        return self.proto.param[index].name if index < len(self.proto.param) else ""
+
+    def _parameter(self, index: int, name: str, shape: Sequence[int]) -> Constant:
+        blob = (self.blobs or [])[index]
+        if not blob.fits(shape):
+            raise self.error(f"has blob {index} ({name}) of shape {list(blob.dims)}, it needs {list(shape)}")
+        constant = Constant(f"{self.layer.name}.{name}", blob.shaped(shape))
+        if shared := self._shared_name(index):
+            self.shared.parameters[shared] = constant
+        return constant
+
+    def _without_weights(self) -> Exception:
+        if not self.shared.weights_file:
+            return self.error("has no weights", hint="--weights net.caffemodel gives them")
+        message = f"has no weights: {self.shared.weights_file} holds none of a layer '{self.proto.name}'"
+        return self.error(message, hint="weights are found by the layer's name")
+
+    def row(self, constant: Constant, axis: int, rank: int) -> SSAValue:
+        """A parameter along the axes from `axis` on, in a shape that broadcasts against a tensor of this rank."""
+        shape = (*constant.array.shape, *(1,) * (rank - axis - constant.array.ndim))
+        return self.sink.value(Constant(constant.key, constant.array.reshape(shape)))
+
+    # Emitting
+
+    def scalar(self, value: float, suffix: str = ".value") -> SSAValue:
+        return self.constant(np.asarray(value, np.float32), suffix)
+
+    def scaled(self, x: SSAValue, factor: float, shift: float = 0.0) -> SSAValue:
+        """`x * factor + shift`, without what changes nothing."""
+        if factor != 1.0:
+            x = self.emit(nn.MulOp, x, self.scalar(factor, ".scale")).result
+        return x if shift == 0.0 else self.emit(nn.AddOp, x, self.scalar(shift, ".shift")).result
+
+    @cached_property
+    def origin(self) -> nn.OriginAttr:
+        return nn.OriginAttr.of("caffe", self.op_type, self.layer.name, provenance(self.proto))
+
+
+__all__ = [
+    "CONVERTERS",
+    "MANY",
+    "Constant",
+    "Converted",
+    "Node",
+    "Shared",
+    "Unmapped",
+    "converter",
+    "enum_name",
+]
