@@ -101,7 +101,7 @@ class PartialShapes:
         if (array := self._arrays.get(value)) is None:
             return None
         elements = cast("list[int]", array.reshape(-1).tolist())
-        return [cast("int | Linear", self._terms.get(e, e)) for e in elements]
+        return [self._terms.get(e, e) for e in elements]
 
     def _results(self, op: Operation) -> list[Array] | None:
         if isinstance(op, nn.ShapeOp):

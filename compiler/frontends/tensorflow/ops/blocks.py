@@ -1,0 +1,114 @@
+"""Blocks of space that are moved into the batch and back: how TensorFlow writes dilated convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from xdsl.ir import SSAValue
+
+from ....dialects import nn
+from ....dialects.nn.shapes import shape_of
+from ....rewriting import fused_location
+from ....transforms.partial_shapes import Linear
+from ....transforms.rebuild import rebuilt
+from ..node import Converted, Node, Unmapped, converter
+
+
+class _Blocks(NamedTuple):
+    """Blocks of space, and what is padded or cropped of each axis, begins and ends."""
+
+    layout: str
+    block: tuple[int, ...]
+    begins: tuple[int | Linear, ...]
+    ends: tuple[int | Linear, ...]
+
+    @staticmethod
+    def of(rank: int, block: Sequence[int], pairs: Sequence[int | Linear]) -> _Blocks:
+        """Of all axes behind the batch but the last, or of all of them where the first is left alone: then it holds channels."""
+        begins, ends = tuple(pairs[::2]), tuple(pairs[1::2])
+        if len(block) == rank - 1 and (block[0], begins[0], ends[0]) == (1, 0, 0):
+            return _Blocks("nchw", tuple(block[1:]), begins[1:], ends[1:])
+        return _Blocks("nhwc", tuple(block), begins, ends)
+
+    @property
+    def numbers(self) -> list[int] | None:
+        """All begins, then all ends, where they are known."""
+        numbers = [n for n in (*self.begins, *self.ends) if isinstance(n, int)]
+        return numbers if len(numbers) == 2 * len(self.block) else None
+
+
+@converter("SpaceToBatch", "SpaceToBatchND")
+def space_to_batch(node: Node) -> Converted:
+    blocks = _blocks(node)
+    if (pads := blocks.numbers) is None:
+        raise Unmapped("its padding is computed at run time")
+    return node.emit(nn.SpaceToBatchOp, node.value(0), block=blocks.block, pads=pads, layout=blocks.layout).result
+
+
+@converter("BatchToSpace", "BatchToSpaceND")
+def batch_to_space(node: Node) -> Converted:
+    blocks = _blocks(node)
+    if (crops := blocks.numbers) is None:
+        return _dilated(node, blocks)
+    return node.emit(nn.BatchToSpaceOp, node.value(0), block=blocks.block, crops=crops, layout=blocks.layout).result
+
+
+def _blocks(node: Node) -> _Blocks:
+    """Of a node. The older operators have one size for height and width."""
+    rank, newer = len(node.shape(0)), node.op_type.endswith("ND")
+    block = node.known_ints(1) if newer else [node.int("block_size", 0)] * 2
+    pairs = _pairs(node, node.sink.value(node.binding(2 if newer else 1)))
+    if pairs is None or len(pairs) != 2 * len(block):
+        raise Unmapped("its padding is computed at run time")
+    return _Blocks.of(rank, block, pairs)
+
+
+def _pairs(node: Node, value: SSAValue) -> list[int] | list[int | Linear] | None:
+    array = nn.array_of(value)
+    return node.sink.shapes.linear(value) if array is None else [int(n) for n in array.reshape(-1)]
+
+
+def _dilated(node: Node, crops: _Blocks) -> Converted:
+    """The convolution between blocks, dilated: padding that fills up the last block is cropped again, whatever its size."""
+    conv = node.value(0).owner
+    into = conv.input.owner if isinstance(conv, nn.ConvOp) else None
+    if not isinstance(conv, nn.ConvOp) or not isinstance(into, nn.OpaqueOp):
+        raise Unmapped("its crops are computed at run time")
+    pads = _difference(_carried_blocks(node, into), crops)
+    plain = set(conv.stride_list) == {1} and conv.auto_pad is None and conv.layout.data.value == crops.layout
+    if pads is None or not plain or conv.spatial_rank != len(crops.block):
+        raise Unmapped("its crops are computed at run time")
+    dilated = rebuilt(
+        conv,
+        [into.operands[0], *conv.operands[1:]],
+        [conv.result.type],
+        pads=[p + s * q for p, s, q in zip(pads, crops.block * 2, conv.pad_list, strict=True)],
+        dilations=[s * d for s, d in zip(crops.block, conv.dilation_list, strict=True)],
+    )
+    nn.set_type(dilated.result, dilated.infer()[0])
+    dilated.location = fused_location(into, conv)
+    node.sink.body.append(dilated)
+    return dilated.result
+
+
+def _carried_blocks(node: Node, op: nn.OpaqueOp) -> _Blocks | None:
+    """Of a SpaceToBatchND that is carried because its padding depends on sizes."""
+    if op.op_type.data != "SpaceToBatchND":
+        return None
+    x, block, pads = op.operands
+    sizes, pairs = nn.array_of(block), _pairs(node, pads)
+    return None if sizes is None or pairs is None else _Blocks.of(len(shape_of(x)), [*map(int, sizes)], pairs)
+
+
+def _difference(pads: _Blocks | None, crops: _Blocks) -> list[int] | None:
+    """How much more is padded than cropped, where that is known and nowhere negative."""
+    if pads is None or (pads.layout, pads.block) != (crops.layout, crops.block):
+        return None
+    result: list[int] = []
+    for pad, crop in zip((*pads.begins, *pads.ends), (*crops.begins, *crops.ends), strict=True):
+        m, n = (Linear(0, 0, v) if isinstance(v, int) else v for v in (pad, crop))
+        if (m.base, m.factor) != (n.base, n.factor) or m.offset < n.offset:
+            return None
+        result.append(m.offset - n.offset)
+    return result
