@@ -143,3 +143,19 @@ def agrees(frozen: Callable[..., Frozen]) -> Callable[..., ModuleOp]:
         return module
 
     return check
+
+
+# Files
+
+
+@pytest.fixture(scope="session")
+def is_mapped() -> Callable[[Array], bool]:
+    """Whether an array is a view of a mapped file."""
+
+    def check(array: Array) -> bool:
+        base: Any = array
+        while base is not None and not isinstance(base, np.memmap):
+            base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
+        return base is not None
+
+    return check

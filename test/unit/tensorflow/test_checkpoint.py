@@ -52,12 +52,9 @@ def test_element_types(dtype: np.dtype[Any], tmp_path: Path) -> None:
         assert as_stored(actual).tobytes() == as_stored(expected).tobytes()
 
 
-def test_arrays_are_views_of_the_file(tmp_path: Path) -> None:
+def test_arrays_are_views_of_the_file(tmp_path: Path, is_mapped: Callable[[Array], bool]) -> None:
     array = read(save(tmp_path / "c", {(b"a", WHOLE): some(4, 5)}), b"a")
-    base = array
-    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
-        base = base.base if not isinstance(base.base, memoryview) else base.base.obj
-    assert isinstance(base, np.memmap)
+    assert is_mapped(array)
     assert not array.flags.writeable
 
 
@@ -203,7 +200,7 @@ def test_damaged(tmp_path: Path) -> None:
     data = index.read_bytes()
     rng = random.Random(0)
     damaged = [data[:n] for n in range(0, len(data), 3)]
-    for _ in range(2000):
+    for _ in range(800):
         each = bytearray(data)
         for _ in range(rng.choice([1, 1, 1, 3])):
             each[rng.randrange(len(each))] = rng.randrange(256)
