@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -87,3 +88,37 @@ def convert(value: str, hint: Any, what: str) -> Any:
         except ValueError:
             raise CompileError(f"{what}: '{value}' is no {'integer' if hint is int else 'number'}") from None
     return value
+
+
+def names(text: str) -> tuple[str, ...]:
+    """`a,b` -> `("a", "b")`"""
+    return tuple(filter(None, text.split(",")))
+
+
+def shapes(text: str, separator: str, what: str) -> dict[str, tuple[int, ...]]:
+    """`data:1,3,?;flag:` -> `{"data": (1, 3, -1), "flag": ()}`, with a comma as the separator; unknown sizes are `?` or `-1`.
+
+    The last colon ends the name, as names often hold one (`serving_default_x:0`); sizes without a name are found under "".
+    Raises CompileError, which calls the option `what`, for malformed text.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for part in filter(None, text.split(";")):
+        name, colon, listed = part.rpartition(":")
+        sizes = listed.split(separator) if listed else []
+        if (colon and not name) or not all(s in ("?", "-1") or (s.isascii() and s.isdigit()) for s in sizes):
+            example = f"data:{separator.join(('1', '3', '224', '224'))};ids:{separator.join(('?', '16'))}"
+            raise CompileError(f"{what}: '{part}' is malformed", hint=f"write {example}")
+        if name in found:
+            raise CompileError(f"{what}: '{name}' is given twice")
+        found[name] = tuple(-1 if s == "?" else int(s) for s in sizes)
+    return found
+
+
+def shapes_of(inputs: Sequence[str], given: Mapping[str, tuple[int, ...]], where: str) -> dict[str, tuple[int, ...]]:
+    """Shapes by input; one without a name is that of the only input. Raises CompileError, located, for no such input."""
+    hint = f"the inputs are {', '.join(inputs) or 'none'}"
+    if unknown := [name for name in given if name and name not in inputs]:
+        raise CompileError(f"the model has no input {', '.join(unknown)}", where=where, hint=hint)
+    if "" in given and (len(inputs) != 1 or len(given) != 1):
+        raise CompileError("a shape is given without the name of its input", where=where, hint=hint)
+    return {name or inputs[0]: shape for name, shape in given.items()}

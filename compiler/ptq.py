@@ -60,7 +60,7 @@ def quantize_file(model: Path, data: Path | None, folder: Path, session: Session
     onnx = OnnxTarget() if settings.opset is None else OnnxTarget(opset=settings.opset)
     module = frontends.read(model, session)
     verify(module)
-    sources = {model.resolve(), *source_files(module)}
+    sources = {*(f.resolve() for f in frontends.files_of(model, session.imports)), *source_files(module)}
     written = [*files.values(), *map(side_file_of, files.values())]
     refuse_overwriting(written, sources if data is None else {*sources, data})
     original = module.clone()
@@ -88,10 +88,11 @@ def quantize_file(model: Path, data: Path | None, folder: Path, session: Session
 
 
 def _outputs(model: Path, folder: Path) -> dict[str, Path]:
+    stem = frontends.stem(model)
     return {
-        "onnx": folder / f"{model.stem}_qdq.onnx",
-        "nn": folder / f"{model.stem}_nn.mlir",
-        "ascend": folder / f"{model.stem}_ascend.mlir",
+        "onnx": folder / f"{stem}_qdq.onnx",
+        "nn": folder / f"{stem}_nn.mlir",
+        "ascend": folder / f"{stem}_ascend.mlir",
         "remarks": folder / "remarks.yaml",
         "summary": folder / "summary.json",
     }

@@ -69,9 +69,19 @@ SUMMARIES = {
 }
 """What each pass does, for --help, which imports none of them."""
 
+SAVED_MODEL = ".pb"
+"""The ending of the format that a folder is in."""
+
 FRONTENDS = {
     ".mlir": ".frontends.mlir:read",
     ".onnx": ".frontends.onnx:read",
+    SAVED_MODEL: ".frontends.tensorflow.importer:read",
+    ".pbtxt": ".frontends.tensorflow.importer:read",
+    ".keras": ".frontends.tensorflow.keras:read",
+    ".h5": ".frontends.tensorflow.keras:read",
+    ".hdf5": ".frontends.tensorflow.keras:read",
+    ".prototxt": ".frontends.caffe:read",
+    ".caffemodel": ".frontends.caffe:read",
 }
 """By file ending: a function from path and session to a module."""
 

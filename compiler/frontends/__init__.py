@@ -1,4 +1,4 @@
-"""Frontends: a model file in, a module in `nn` out, folded and shape-inferred. One package or file per format."""
+"""Frontends: a model in, a module in `nn` out, folded and shape-inferred. One package or file per format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from xdsl.dialects.builtin import ModuleOp
 
 if TYPE_CHECKING:
-    from ..session import Session
+    from ..session import ImportOptions, Session
 
 
 class Frontend(Protocol):
@@ -18,14 +18,31 @@ class Frontend(Protocol):
 
 
 def read(path: Path, session: Session) -> ModuleOp:
-    """Read a model or module file, by its ending. Raises CompileError for an unknown ending or an unreadable file."""
-    from ..diagnostics import CompileError
-    from ..universe import FRONTENDS, frontend_for
+    """Read a model or module: a file, by its ending, or a folder, which is a SavedModel.
 
-    if path.is_dir():
-        raise CompileError("is a folder, not a model file", where=str(path))
-    ending = path.suffix.lower()
+    Raises CompileError for an unknown ending, an unreadable model, and options in `session.imports` that it has no use for.
+    """
+    from ..diagnostics import CompileError
+    from ..universe import FRONTENDS, SAVED_MODEL, frontend_for
+
+    ending = SAVED_MODEL if path.is_dir() else path.suffix.lower()
+    if not ending and not path.exists():
+        raise CompileError("there is no such file or folder", where=str(path))
     if ending not in FRONTENDS:
-        known = ", ".join(sorted(FRONTENDS))
-        raise CompileError(f"unknown file ending '{ending}'", where=str(path), hint=f"known are {known}")
+        hint = f"known are {', '.join(FRONTENDS)}, and folders that are a SavedModel"
+        raise CompileError(f"unknown file ending '{path.suffix.lower()}'", where=str(path), hint=hint)
     return frontend_for(ending)(path, session)
+
+
+def stem(model: Path) -> str:
+    """What a model is called: its file without the ending, or its folder."""
+    return model.resolve().name if model.is_dir() else model.stem
+
+
+def files_of(model: Path, options: ImportOptions) -> set[Path]:
+    """The files that a model is read from, as far as it is known without reading it: of a SavedModel the variables, too."""
+    files = {model} if options.weights is None else {model, options.weights}
+    folder = model if model.is_dir() else model.parent
+    if model.is_dir() or model.stem == "saved_model":
+        files.update(folder.glob("saved_model.*"), folder.glob("variables/variables.*"))
+    return {file for file in files if not file.is_dir()}

@@ -6,9 +6,17 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..session import Session
+from ..session import ImportOptions, Session
 from ..text import parse_module, read_text
+from .options import take_only
 
 
 def read(path: Path, session: Session) -> ModuleOp:
+    refuse_options(session.imports, str(path))
     return parse_module(session, read_text(path), str(path))
+
+
+def refuse_options(options: ImportOptions, where: str) -> None:
+    """Raises CompileError for any option of import: a module is imported already."""
+    hint = "--infer-shapes=input-shape=x:1x3x?x? sets sizes of a module's inputs" if options.shapes else ""
+    take_only(options, (), where, hint)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .shared import add_batch, add_inputs, load_module
+from .shared import MODEL, add_batch, add_import_options, add_inputs, import_options, load_module
 from .tables import print_table, some
 
 if TYPE_CHECKING:
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Runs A (the reference) and B on the same inputs and prints, per output: SQNR in dB, cosine similarity, largest absolute
-difference, and how many elements differ. A and B are .onnx models or .mlir modules of any stage."""
+difference, and how many elements differ. A and B are models, or .mlir modules of any stage.
+
+--inputs is data here. Options of how a model is read hold for A; a B that needs some is made a module first, with amct-opt."""
 
 _COLUMNS = ("SQNR dB", "cosine", "largest difference", "differing")
 
@@ -29,10 +31,11 @@ def add_parser(commands: Any) -> None:
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("a", metavar="A", type=Path, help="the reference")
-    parser.add_argument("b", metavar="B", type=Path)
+    parser.add_argument("a", metavar="A", type=Path, help=f"the reference: {MODEL}")
+    parser.add_argument("b", metavar="B", type=Path, help="what is compared with it")
     add_inputs(parser)
     add_batch(parser)
+    add_import_options(parser.add_argument_group("how A is read").add_argument)
     parser.add_argument(
         "--layers", action="store_true", help="also every layer that both have, by its name in the source"
     )
@@ -46,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
     from ..runtime.comparison import compare
     from ..runtime.inputs import load_runs
 
-    a, _ = load_module(args.a)
+    a, _ = load_module(args.a, import_options(args))
     b, _ = load_module(args.b)
     runs = load_runs(args.inputs, main_function(a), args.batch)
     result = compare(a, b, runs.inputs, layers=args.layers)

@@ -18,14 +18,16 @@ from xdsl.passes import ModulePass
 from .. import frontends
 from ..diagnostics import CompileError, Remark, remarks_yaml
 from ..files import refuse_overwriting, replacing
-from ..options import build
+from ..frontends.mlir import refuse_options
+from ..options import build, names
 from ..pipelines import make_pass, parse_pipeline, peak_memory, run_passes
 from ..session import Session
 from ..targets import Target
 from ..targets.mlir import MlirTarget
 from ..text import parse_module, print_module, read_text
-from ..universe import FRONTENDS, PASSES, SUMMARIES, TARGETS, new_session, target_named
+from ..universe import PASSES, SUMMARIES, TARGETS, new_session, target_named
 from .entry import run_tool
+from .shared import MODEL, add_import_options, add_input_names, import_options
 
 _SPLIT = re.compile(r"^// -----.*$", re.MULTILINE)
 _STDIN = Path("-")
@@ -80,8 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    endings = ", ".join(FRONTENDS)
-    add("input", metavar="INPUT", nargs="?", type=Path, default=_STDIN, help=f"a file ending in {endings}; - is stdin")
+    add("input", metavar="INPUT", nargs="?", type=Path, default=_STDIN, help=f"{MODEL}; - is stdin")
     add("-o", dest="output", metavar="OUT", type=Path, help="write to OUT (and beside it); else module text to stdout")
     add("-t", "--target", default="mlir", metavar="TARGET", help=f"output format: {', '.join(TARGETS)} (default mlir)")
     add("--profile", default="ascend", help="target profile that decides what is quantized (default ascend)")
@@ -96,6 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--timing", action="store_true", help="print time and peak memory of each pass to stderr")
     add("--allow-unregistered-dialect", action="store_true", help="accept operations of unknown dialects")
     add("--version", action=_Version, nargs=0, help="print versions and exit")
+    reading = parser.add_argument_group("how the model is read").add_argument
+    add_input_names(reading)
+    add_import_options(reading)
     group = parser.add_argument_group("passes, run in the order given; options as --PASS='key=value key=a,b'")
     for name in PASSES:
         named = partial(_Flag, name)
@@ -123,6 +127,7 @@ class _Driver:
     def __init__(self, args: argparse.Namespace):
         self.args = args
         self.target = _target(args)
+        self.imports = import_options(args, args.input_names)
         flags: list[_Flag] = args.flags or []
         self.passes = [each for flag in flags for each in flag.passes()]
         self.remarks: list[Remark] = []
@@ -148,11 +153,12 @@ class _Driver:
 
     def _parts(self) -> Iterator[tuple[Callable[[], ModuleOp], Session]]:
         path: Path = self.args.input
-        if path != _STDIN and path.suffix != ".mlir":
+        if path != _STDIN and (path.suffix != ".mlir" or path.is_dir()):
             session = self._session()
             yield partial(frontends.read, path, session), session
             return
         name = "<stdin>" if path == _STDIN else str(path)
+        refuse_options(self.imports, name)
         text = _stdin_text() if path == _STDIN else read_text(path)
         for chunk, lines_before in _chunks(text) if self.args.split_input_file else [(text, 0)]:
             session = self._session()
@@ -162,7 +168,8 @@ class _Driver:
         session = new_session()
         session.allow_unregistered = self.args.allow_unregistered_dialect
         session.profile = self.args.profile
-        session.skip_fusion = frozenset(n for n in self.args.skip_fusion.split(",") if n)
+        session.imports = self.imports
+        session.skip_fusion = frozenset(names(self.args.skip_fusion))
         wanted = self.args.remarks
         if wanted not in (None, "none"):
             session.on_remark = lambda r: print(r, file=sys.stderr) if wanted in ("all", r.kind) else None
@@ -181,7 +188,8 @@ class _Driver:
         """Nothing that was read is overwritten, also not what no pass has left a trace of."""
         from ..dialects.nn import weights_of
 
-        read = {self.args.input, *(file for weight in weights_of(module) if (file := weight.file) is not None)}
+        mapped = (file for weight in weights_of(module) if (file := weight.file) is not None)
+        read = {*frontends.files_of(self.args.input, self.imports), *mapped}
         refuse_overwriting(self.target.files(self.args.output), read)
 
     def _after(self, done: ModulePass, module: ModuleOp, seconds: float) -> None:

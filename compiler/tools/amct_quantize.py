@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..options import names
+from .shared import MODEL, add_import_options, add_input_names, import_options
 from .tables import print_table, progress_bar, some
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("model", metavar="MODEL", type=Path, help="a model or module file")
+    add("model", metavar="MODEL", type=Path, help=MODEL)
     add(
         "--data",
         metavar="CALIB.npz",
@@ -57,6 +59,9 @@ def add_parser(commands: Any) -> None:
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
     add("--opset", type=int, metavar="N", help="opset of the ONNX file")
+    reading = parser.add_argument_group("how the model is read").add_argument
+    add_input_names(reading)
+    add_import_options(reading)
     parser.set_defaults(run=run)
 
 
@@ -67,15 +72,12 @@ def run(args: argparse.Namespace) -> None:
 
     session = new_session()
     session.profile = args.profile
-    session.skip_fusion = frozenset(_names(args.skip_fusion))
-    settings = Settings(observer=args.observer, skip_layers=_names(args.skip_layers), opset=args.opset)
+    session.imports = import_options(args, args.input_names)
+    session.skip_fusion = frozenset(names(args.skip_fusion))
+    settings = Settings(observer=args.observer, skip_layers=names(args.skip_layers), opset=args.opset)
     with progress_bar() as session.on_progress:
         summary = quantize_file(args.model, args.data, args.output, session, settings)
     print_summary(summary)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name)
 
 
 def print_summary(summary: Summary) -> None:

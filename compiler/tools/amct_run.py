@@ -6,13 +6,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .shared import add_batch, add_inputs, load_module, protect
+from .shared import MODEL, add_batch, add_import_options, add_inputs, import_options, load_module, protect
 
 _DESCRIPTION = """\
-Runs an .onnx model or an .mlir module (nn, quantized, or ascend) and writes its outputs by name.
+Runs a model or an .mlir module (nn, quantized, or ascend) and writes its outputs by name.
 
 Inputs are taken as they are where they have the model's shapes. Where the model takes fewer samples at a time (a fixed batch
-of 1, say), it runs as often as the first axis asks for, and the outputs are joined along their first axis."""
+of 1, say), it runs as often as the first axis asks for, and the outputs are joined along their first axis.
+
+--inputs is data here. A model that needs its inputs named is made a module first: amct-opt MODEL --inputs=NAME,... -o M.mlir"""
 
 
 def add_parser(commands: Any) -> None:
@@ -22,22 +24,25 @@ def add_parser(commands: Any) -> None:
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", metavar="MODEL", type=Path, help="a model or module file")
+    parser.add_argument("model", metavar="MODEL", type=Path, help=MODEL)
     add_inputs(parser)
     add_batch(parser)
+    add_import_options(parser.add_argument_group("how the model is read").add_argument)
     parser.add_argument("-o", dest="output", metavar="OUT.npz", type=Path, required=True, help="write the outputs here")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for an unreadable model, inputs that do not fit, and a run that fails."""
+    from ..frontends import files_of
     from ..functions import main_function
     from ..runtime.executor import Executable
     from ..runtime.inputs import load_runs, run_all
     from ..runtime.outputs import save_arrays
 
-    protect([args.output], reads=[args.model, args.inputs])
-    module, _ = load_module(args.model)
+    imports = import_options(args)
+    protect([args.output], reads=[*files_of(args.model, imports), args.inputs])
+    module, _ = load_module(args.model, imports)
     runs = load_runs(args.inputs, main_function(module), args.batch)
     outputs = run_all(Executable(module), runs)
     save_arrays(args.output, outputs)

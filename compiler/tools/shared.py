@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..diagnostics import CompileError
 from ..files import refuse_overwriting
+from ..options import names, shapes
+from ..session import ImportOptions, Session
+from ..universe import FRONTENDS
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from ..session import Session
+MODEL = f"a file ending in {', '.join(FRONTENDS)}, or the folder of a SavedModel"
+"""What is read, for --help."""
+
+
+def add_import_options(add: Callable[..., object]) -> None:
+    """Options of how a model is read; `add` is the `add_argument` of their group."""
+    add("--outputs", default="", metavar="NAME,...", help="its outputs; found in the model when not given")
+    add(
+        "--input-shape",
+        default="",
+        metavar="NAME:SIZES;...",
+        help="shapes of inputs, as 'x:1,224,224,3;ids:?,16'; ? (or -1) is a size not known before run time",
+    )
+    add("--signature", default="", metavar="NAME", help="which signature of a SavedModel is meant")
+    add("--weights", type=Path, metavar="FILE", help="the file with the weights, where the format has one of its own")
+
+
+def add_input_names(add: Callable[..., object]) -> None:
+    """One more of them, for commands whose --inputs is not data."""
+    text = "its inputs, also in the middle of its graph; found in the model when not given"
+    add("--inputs", dest="input_names", default="", metavar="NAME,...", help=text)
+
+
+def import_options(args: argparse.Namespace, inputs: str = "") -> ImportOptions:
+    """What these options say; `inputs` are names. Raises CompileError for malformed ones."""
+    return ImportOptions(
+        inputs=names(inputs),
+        outputs=names(args.outputs),
+        shapes=shapes(args.input_shape, ",", "--input-shape"),
+        signature=args.signature,
+        weights=args.weights,
+    )
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +56,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         metavar="X.npz",
         type=Path,
         required=True,
-        help="an .npz file with one array per model input, by name, or a folder with one .npy file per input",
+        help="data: an .npz file with one array per model input, by name, or a folder with one .npy file per input",
     )
 
 
@@ -39,13 +73,15 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def load_module(path: Path) -> tuple[ModuleOp, Session]:
-    """A model or module file as a verified module, and a session of its own. Raises CompileError."""
+def load_module(path: Path, imports: ImportOptions | None = None) -> tuple[ModuleOp, Session]:
+    """A model or module as a verified module, and a session of its own. Raises CompileError."""
     from .. import frontends
     from ..diagnostics import verify
     from ..universe import new_session
 
     session = new_session()
+    if imports is not None:
+        session.imports = imports
     module = frontends.read(path, session)
     verify(module)
     return module, session

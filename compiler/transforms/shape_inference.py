@@ -17,6 +17,7 @@ from ..dialects.nn import FusedOp, NNOp, set_type
 from ..dialects.nn.shapes import DYNAMIC, Shape, compatible, known, merge_dim, merge_shape, tensor, tensor_of
 from ..dtypes import Tensor
 from ..functions import dimension_names, input_names, main_function
+from ..options import shapes, shapes_of
 
 
 @dataclass(frozen=True)
@@ -39,40 +40,25 @@ class InferShapesPass(ModulePass):
 
 
 def parse_input_shapes(text: str) -> dict[str, Shape]:
-    """`data:1x3x?;flag:` -> `{"data": (1, 3, DYNAMIC), "flag": ()}`. Raises CompileError for malformed text.
-
-    The last colon separates, as names of inputs often hold one (`serving_default_x:0`).
-    """
-    shapes: dict[str, Shape] = {}
-    for part in filter(None, text.split(";")):
-        name, colon, sizes = part.rpartition(":")
-        dims = [d for d in sizes.split("x") if sizes]
-        if not colon or not name or not all(d == "?" or (d.isascii() and d.isdigit()) for d in dims):
-            raise CompileError(
-                f"--infer-shapes: input-shape: '{part}' is malformed", hint="write data:1x3x224x224;ids:?x16"
-            )
-        if name in shapes:
-            raise CompileError(f"--infer-shapes: input-shape: '{name}' is given twice")
-        shapes[name] = tuple(DYNAMIC if d == "?" else int(d) for d in dims)
-    return shapes
+    """`data:1x3x?;flag:` -> `{"data": (1, 3, DYNAMIC), "flag": ()}`. Raises CompileError for malformed text."""
+    given = shapes(text, "x", "--infer-shapes: input-shape")
+    return {name: tuple(DYNAMIC if d < 0 else d for d in sizes) for name, sizes in given.items()}
 
 
-def set_input_shapes(function: FuncOp, shapes: dict[str, Shape]) -> None:
+def set_input_shapes(function: FuncOp, given: dict[str, Shape]) -> None:
     """Give inputs, by name, these sizes; dimensions of one name share theirs. Result types are left to `infer_shapes`.
 
     Raises CompileError, located at the function, for an unknown input and for a size that contradicts another.
     """
     names, where = input_names(function), describe(function.location)
-    if unknown := [n for n in shapes if n not in names]:
-        hint = f"the inputs are {', '.join(names) or 'none'}"
-        raise CompileError(f"the model has no input {', '.join(unknown)}", where=where, hint=hint)
+    given = shapes_of(names, given, where)
     arguments = list(zip(names, function.body.block.args, _dimension_names(function), strict=True))
     merged: list[Shape] = []
     sizes: dict[str, int] = {}
     for name, argument, dims in arguments:
         declared = tensor_of(argument).get_shape()
         try:
-            shape = merge_shape(declared, shapes.get(name, declared), "declared and given sizes")
+            shape = merge_shape(declared, given.get(name, declared), "declared and given sizes")
             for dim, d in zip(dims, shape, strict=False):
                 if dim:
                     sizes[dim] = merge_dim(sizes.get(dim, DYNAMIC), d, f"sizes of dimension '{dim}'")

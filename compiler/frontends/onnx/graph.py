@@ -71,19 +71,19 @@ def _needed(layer: Layer, producer: dict[str, int], outside: Container[str]) -> 
         if name not in producer and name not in outside:
             message = f"reads '{name}', which nothing defines"
             raise CompileError(message, where=layer.where, hint="the file may be truncated")
-    for name in _reads(layer.proto):
+    for name in reads(layer.proto):
         if (source := producer.get(name, _GIVEN)) != _GIVEN:
             needed.add(source)
     return needed
 
 
-def _reads(node: NodeProto) -> Iterator[str]:
+def reads(node: NodeProto) -> Iterator[str]:
     """The names that a node reads, its subgraphs included (also those that the subgraphs define themselves)."""
     yield from filter(None, node.input)
     for graph in _subgraphs(node):
         yield from (o.name for o in graph.output)
         for inner in graph.node:
-            yield from _reads(inner)
+            yield from reads(inner)
 
 
 def _subgraphs(node: NodeProto) -> Iterator[GraphProto]:
@@ -103,7 +103,7 @@ def all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
 
 def used_names(graph: GraphProto) -> frozenset[str]:
     """The names that some node reads, or that are outputs."""
-    read = (name for node in graph.node for name in _reads(node))
+    read = (name for node in graph.node for name in reads(node))
     return frozenset([*read, *(o.name for o in graph.output)])
 
 
@@ -114,7 +114,7 @@ def live_layers(layers: Sequence[Layer], outputs: Iterable[str]) -> list[Layer]:
     for layer in reversed(layers):
         if needed.intersection(layer.proto.output):
             live.append(layer)
-            needed.update(_reads(layer.proto))
+            needed.update(reads(layer.proto))
     return live[::-1]
 
 

@@ -22,6 +22,7 @@ from ..tally import Tally
 from .attributes import GRAPHS
 from .folding import folded
 from .graph import Layer, all_nodes, live_layers, outputs_of, sorted_layers, used_names
+from .interface import choose
 from .node import Binding, Constant, Node, Shared, Unmapped
 from .opaque import carry
 from .ops import converter_of
@@ -41,6 +42,7 @@ def read(path: Path, session: Session) -> ModuleOp:
     Raises CompileError, located at the file or at a node, for what is no such model and for what cannot be represented.
     """
     source = load(path)
+    choose(source.model, session.imports, str(path))
     importer = _Importer(source, session)
     module = ModuleOp([importer.function()])
     module.attributes["nn.metadata"] = _metadata(path, source.model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from math import prod
 
-from onnx import ModelProto, TensorProto, shape_inference
+from onnx import ModelProto, TensorProto, TypeProto, shape_inference
 from xdsl.ir import SSAValue
 
 from ...transforms.partial_shapes import Dimension
@@ -45,13 +45,18 @@ class Symbols:
 
     @cached_property
     def _names(self) -> dict[str, list[str]]:
-        if any(complaint(n, opsets(self._model)) for n in all_nodes(self._model.graph)):
-            return {}
-        try:
-            graph = shape_inference.infer_shapes(_without_weights(self._model), data_prop=True).graph
-        except (shape_inference.InferenceError, RuntimeError, ValueError):
-            return {}
-        return {v.name: dimension_names(v.type) for v in [*graph.input, *graph.value_info, *graph.output]}
+        return {name: dimension_names(type_) for name, type_ in inferred_types(self._model).items()}
+
+
+def inferred_types(model: ModelProto) -> dict[str, TypeProto]:
+    """The types of a graph's values by name, as far as onnx's shape inference finds them; a size without a name gets one."""
+    if any(complaint(n, opsets(model)) for n in all_nodes(model.graph)):
+        return {}
+    try:
+        graph = shape_inference.infer_shapes(_without_weights(model), data_prop=True).graph
+    except (shape_inference.InferenceError, RuntimeError, ValueError):
+        return {}
+    return {v.name: v.type for v in [*graph.input, *graph.value_info, *graph.output]}
 
 
 def _without_weights(model: ModelProto) -> ModelProto:

@@ -22,6 +22,7 @@ from ...functions import value_attributes
 from ...session import Session
 from ..building import Binding, Constant, Sink, Unmapped
 from ..naming import Namer
+from ..options import take_only
 from ..tally import Tally
 from .graph import LOOPS, Graph, NodeDef, Output, flat_index
 from .interface import Interface, is_flag
@@ -56,6 +57,7 @@ def read(path: Path, session: Session) -> ModuleOp:
 
 def build(source: Source, session: Session) -> ModuleOp:
     """As `read`, for a model that is loaded already."""
+    take_only(session.imports, ("inputs", "outputs", "shapes", "signature"), str(source.path))
     importer = _Importer(source, session)
     module = ModuleOp([importer.function()])
     entries = {"framework": "tensorflow", "source": source.path.name, "producer": source.producer}
@@ -202,7 +204,9 @@ class _Importer:
         return [self.constants[key]]
 
     def placeholder(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
-        """A placeholder that is no input: a training flag is false, one with a default is that."""
+        """A placeholder that is no input: what a function captures, a training flag, which is false, or one with a default."""
+        if node.name in self.source.variables:
+            return self.variable(scope, node, inputs)
         self.tally.removed()
         if is_flag(node):
             self.tally.note("training-flag", node.name, "bound to false, as at inference; --inputs makes it an input")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -11,10 +11,12 @@ from xdsl.dialects.builtin import TensorType
 
 from ...diagnostics import CompileError
 from ...dialects import nn
-from ...dialects.nn.shapes import DYNAMIC
 from ...dtypes import Tensor, element_type
+from ...options import shapes_of
 from ...session import ImportOptions
+from ..options import overridden
 from .graph import Graph, NodeDef, Output, consumers, parse_input
+from .schema import DATA_TYPES
 from .source import Signature, Source, TensorInfo
 from .tensors import dtype_of
 
@@ -22,7 +24,14 @@ _PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
 _DEFAULTED = "PlaceholderWithDefault"
 _NO_OUTPUTS = frozenset({"Const", "NoOp", "Assert", "Print", "PrintV2", _DEFAULTED, *_PLACEHOLDERS})
 """Operators that compute nothing for a user, though nothing reads them."""
-_DT_BOOL = 10
+_TRUTHS = frozenset({
+    "Equal", "Greater", "GreaterEqual", "IsFinite", "IsInf", "IsNan", "Less", "LessEqual", "LogicalAnd", "LogicalNot",
+    "LogicalOr", "NotEqual",
+})  # fmt: skip
+"""Operators whose type attribute is that of their inputs."""
+_DT_BOOL = DATA_TYPES["DT_BOOL"]
+_NO_SCALARS = 21
+"""The version of graphs up to which a placeholder of rank 0 is one of any shape (Placeholder in core/ops/array_ops.cc)."""
 _SIGNATURE = "serving_default"
 
 
@@ -60,24 +69,17 @@ class Interface:
         self._graph = graph
         self._options = options
         self._where = graph.where
+        self._old = source.graph.versions.producer <= _NO_SCALARS
         self._signature = _signature(source, options, self._where)
         self.outputs = self._outputs()
         self.inputs = self._inputs()
-        names = [i.name for i in self.inputs]
-        for name in options.shapes:
-            if name not in names:
-                hint = f"inputs are {', '.join(names)}"
-                raise CompileError(f"--input-shape names '{name}', which is no input", where=self._where, hint=hint)
 
     def _outputs(self) -> list[Result]:
         if self._options.outputs:
-            given = None if self._signature is None else self._signature.outputs
-            results = [
-                self._result(name, given[name].name if given and name in given else name)
-                for name in self._options.outputs
-            ]
+            infos: Mapping[str, TensorInfo] = {} if self._signature is None else self._signature.outputs
+            results = [self._result(name, infos.get(name, _unsaid(name)).name) for name in self._options.outputs]
         elif self._signature is not None:
-            results = [self._result(key, info.name) for key, info in sorted(self._signature.outputs.items())]
+            results = [self._result(key, info.name) for key, info in self._signature.outputs.items()]
         else:
             read = consumers(self._graph)
             ends = [n for n in self._graph.nodes.values() if n.name not in read and n.op not in _NO_OUTPUTS]
@@ -89,51 +91,45 @@ class Interface:
 
     def _result(self, name: str, tensor: str) -> Result:
         output = self._output(tensor, "output")
-        return Result(name.removesuffix(":0"), output.node, output.index)
+        return Result(_short(name), output.node, output.index)
 
     def _inputs(self) -> list[Input]:
+        infos: Mapping[str, TensorInfo] = {} if self._signature is None else self._signature.inputs
         if self._options.inputs:
-            given = None if self._signature is None else self._signature.inputs
-            inputs = [self._input(name, given.get(name) if given else None) for name in self._options.inputs]
+            self._unique([_short(name) for name in self._options.inputs], "input")
+            named = {_short(name): infos.get(name, _unsaid(name)) for name in self._options.inputs}
         elif self._signature is not None:
-            inputs = [self._input(key, info) for key, info in sorted(self._signature.inputs.items())]
+            named = dict(infos)
         else:
             live = {n.name for n in self._graph.live([o.node for o in self.outputs], ())}
             nodes = (n for n in self._graph.nodes.values() if n.op in _PLACEHOLDERS and n.name in live)
-            inputs = [self._input(n.name, None) for n in nodes if not is_flag(n)]
-        self._unique([i.name for i in inputs], "input")
+            named = {n.name: _unsaid(n.name) for n in nodes if not is_flag(n)}
+        given = {_short(name): shape for name, shape in self._options.shapes.items()}
+        shapes = shapes_of(list(named), given, self._where)
+        inputs = [self._input(name, info, shapes.get(name)) for name, info in named.items()]
+        self._unique([i.node for i in inputs], "what is input")
         return inputs
 
-    def _input(self, name: str, info: TensorInfo | None) -> Input:
-        """The input called `name`; `info` is what a signature says of it."""
-        output = self._output(name if info is None else info.name, "input")
-        if output.index:
-            raise CompileError(
-                f"input '{name}' is output {output.index} of a node, only 0 can be given", where=self._where
-            )
-        node = self._graph.nodes[output.node]
-        name = name.removesuffix(":0")
+    def _input(self, name: str, info: TensorInfo, given: Sequence[int] | None) -> Input:
+        """The input called `name`; `info` is what a signature says of it, `given` the shape that the user gives."""
+        output = self._output(info.name, "input")
         where = f"{self._where}: input '{name}'"
-        code = info.dtype if info is not None and info.dtype else _element_code(node)
-        return Input(name, node.name, TensorType(element_type(dtype_of(code, where)), self._shape(name, node, info)))
+        if output.index:
+            raise CompileError(f"is output {output.index} of a node, only 0 can be given", where=where)
+        node = self._graph.nodes[output.node]
+        if not (code := info.dtype or _element_code(node)):
+            raise CompileError(f"the type of what {node.op} computes is unknown", where=where)
+        declared = self._declared_shape(node)
+        shape = overridden(name, given, info.shape if declared is None else declared, self._where)
+        if shape is None:
+            hint = f"--input-shape='{name}:1,224,224,3' gives it, ? for a size that varies"
+            raise CompileError("its rank is unknown", where=where, hint=hint)
+        return Input(name, node.name, TensorType(element_type(dtype_of(code, where)), shape))
 
-    def _shape(self, name: str, node: NodeDef, info: TensorInfo | None) -> Sequence[int]:
-        """Given by option, else by signature, else by the node itself."""
-        declared = _declared_shape(node)
-        if declared is None and info is not None:
-            declared = info.shape
-        given = self._options.shapes.get(name)
-        if given is None and declared is None:
-            hint = f"--input-shape='{name}:1,224,224,3' gives it, -1 for a size that varies"
-            raise CompileError(f"the rank of input '{name}' is unknown", where=self._where, hint=hint)
-        if given is None or declared is None:
-            return tuple(given or declared or ())
-        if len(given) != len(declared) or any(
-            d not in (DYNAMIC, g) for g, d in zip(given, declared, strict=True) if g != DYNAMIC
-        ):
-            message = f"--input-shape gives {list(given)} for input '{name}', the model declares {list(declared)}"
-            raise CompileError(message, where=self._where)
-        return given
+    def _declared_shape(self, node: NodeDef) -> tuple[int, ...] | None:
+        """In old graphs a placeholder without a shape looks like one of rank 0."""
+        shape = _declared_shape(node)
+        return None if self._old and node.op in _PLACEHOLDERS and not shape else shape
 
     def _output(self, tensor: str, what: str) -> Output:
         try:
@@ -175,19 +171,32 @@ def _signature(source: Source, options: ImportOptions, where: str) -> Signature 
     return next(iter(source.signatures.values()), None)
 
 
+def _unsaid(name: str) -> TensorInfo:
+    """A tensor of which no signature says anything."""
+    return TensorInfo(name, 0, None)
+
+
+def _short(name: str) -> str:
+    """`x` for `x:0`."""
+    return name.removesuffix(":0")
+
+
 def _element_code(node: NodeDef) -> int:
-    """The element type of a node's first output, as far as its attributes say it; float32 where they do not."""
-    for name in ("dtype", "T", "DstT", "Tparams"):
+    """The number of the element type of a node's first output, as far as its attributes say it, else 0."""
+    if node.op in _TRUTHS:
+        return _DT_BOOL
+    for name in ("dtype", "DstT", "out_type", "output_type", "T", "Tparams"):
         if name in node.attr and node.attr[name].type:
             return node.attr[name].type
-    return 1
+    lists = (node.attr[name].list.type for name in ("Tout", "T") if name in node.attr)
+    return next((types[0] for types in lists if len(types)), 0)
 
 
 def _declared_shape(node: NodeDef) -> tuple[int, ...] | None:
-    """The shape that a node's attributes give its first output, None for one of unknown rank."""
+    """The shape that a node's attributes give its first output, -1 for an unknown size, None for an unknown rank."""
     shape = node.attr["shape"].shape if "shape" in node.attr else None
     if "_output_shapes" in node.attr and len(node.attr["_output_shapes"].list.shape):
         shape = node.attr["_output_shapes"].list.shape[0]
     if shape is None or shape.unknown_rank:
         return None
-    return tuple(d.size if d.size >= 0 else DYNAMIC for d in shape.dim)
+    return tuple(d.size for d in shape.dim)

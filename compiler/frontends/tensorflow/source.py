@@ -123,8 +123,8 @@ def _check(graph: Message, where: str) -> None:
 
 def _signature(signature: Message) -> Signature:
     return Signature(
-        {key: _tensor_info(info) for key, info in signature.inputs.items()},
-        {key: _tensor_info(info) for key, info in signature.outputs.items()},
+        {key: _tensor_info(info) for key, info in sorted(signature.inputs.items())},
+        {key: _tensor_info(info) for key, info in sorted(signature.outputs.items())},
     )
 
 

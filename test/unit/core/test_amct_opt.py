@@ -74,8 +74,9 @@ def test_blank_input_is_an_empty_module(tool: Tool) -> None:
     ("argv", "line", "hint"),
     [
         (["missing.mlir"], "missing.mlir: error: cannot be read: No such file or directory", ""),
-        (["."], ".: error: is a folder, not a model file", ""),
-        (["net.tflite"], "net.tflite: error: unknown file ending '.tflite'", "known are .mlir, .onnx"),
+        (["."], ".: error: is a folder, but no SavedModel", None),
+        (["folder"], "folder: error: there is no such file or folder", ""),
+        (["net.tflite"], "net.tflite: error: unknown file ending '.tflite'", None),
         (
             ["net.mlir", "more.mlir"],
             "amct-opt: error: unrecognized arguments: more.mlir",

@@ -45,9 +45,10 @@ def test_types_are_all_that_changes(equivalence, random_networks) -> None:
 
 def test_input_shape_text() -> None:
     assert parse_input_shapes("a:1x?x3;scope/b:0:;c:7") == {"a": (1, DYNAMIC, 3), "scope/b:0": (), "c": (7,)}
+    assert parse_input_shapes("-1x3") == {"": (DYNAMIC, 3)}
 
 
-@pytest.mark.parametrize("text", ["a", "a:1x", "a:-1", "a:1,2", ":3", "a:1x²", "a:1 x2"])
+@pytest.mark.parametrize("text", ["a", "a:1x", "a:-2", "a:1,2", ":3", "a:1x²", "a:1 x2"])
 def test_malformed_input_shape(text: str) -> None:
     with pytest.raises(CompileError, match="malformed"):
         parse_input_shapes(text)

@@ -1,0 +1,198 @@
+"""Keras files, and what a running program holds: graphs, functions and Keras models. Imports TensorFlow.
+
+Nothing is frozen: TensorFlow traces the graph, and the variables that it captures become constants of the module as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ...diagnostics import CompileError, first_line
+from ...session import Session
+from ..options import take_only
+from .importer import build
+from .library import tensorflow
+from .schema import GraphDef
+from .source import Signature, Source, TensorInfo
+from .tensors import Array
+
+_SIGNATURE = "serving_default"
+
+
+def read(path: Path, session: Session) -> ModuleOp:
+    """The model in a `.keras` or `.h5` file as a module in `nn`, as `from_keras`.
+
+    Code that a file brings along is not run. Raises CompileError, located at the file, when TensorFlow is not installed, and for
+    what is no such model.
+    """
+    where = str(path)
+    take_only(session.imports, ("inputs", "outputs", "shapes"), where)
+    if not path.is_file():
+        raise CompileError("cannot be read: No such file or directory", where=where)
+    if "keras" not in sys.modules:
+        os.environ["KERAS_BACKEND"] = "tensorflow"
+    tensorflow("a Keras file", where)
+    return _of_keras(_load(path), path, session)
+
+
+def from_graph(graph: Any, session: Session, variables: Mapping[str, Array] | None = None) -> ModuleOp:
+    """A `tf.Graph` or GraphDef as a module in `nn`; `session.imports` says what its inputs and outputs are, else it is found.
+
+    A graph that is not frozen takes the values of its variables by their nodes' names. Raises CompileError as `read` does.
+    """
+    message = graph.as_graph_def() if hasattr(graph, "as_graph_def") else graph
+    return build(_source(Path("graph"), message, variables or {}, {}), session)
+
+
+def from_function(function: Any, session: Session, *signature: Any) -> ModuleOp:
+    """A `tf.function`, ConcreteFunction or other callable on tensors as a module in `nn`.
+
+    `signature` are the arguments to trace it with (`tf.TensorSpec`), for what has no input signature of its own. Inputs are
+    called as the arguments, outputs as the keys of a dictionary that is returned, else `output_0` and so on. Raises CompileError
+    for what cannot be traced or represented.
+    """
+    name = getattr(function, "name", "") or getattr(function, "__name__", "function")
+    tf = tensorflow("a function", name)
+    if not hasattr(function, "captured_inputs"):
+        traced = function if hasattr(function, "get_concrete_function") else tf.function(function)
+        try:
+            function = traced.get_concrete_function(*signature)
+        except (TypeError, ValueError) as e:
+            hint = "give a tf.TensorSpec for each argument"
+            raise CompileError(f"cannot be traced: {first_line(str(e))}", where=name, hint=hint) from e
+    inputs = function.inputs[: len(function.inputs) - len(function.captured_inputs)]
+    names = [t.op.get_attr("_user_specified_name").decode() for t in inputs]
+    structured = function.structured_outputs
+    keys = sorted(cast("dict[str, Any]", structured)) if isinstance(structured, dict) else []
+    return _traced(Path(name), function, names, keys, session)
+
+
+def from_keras(model: Any, session: Session) -> ModuleOp:
+    """A model of Keras 3 (on TensorFlow) or of tf_keras as a module in `nn`, as it is for inference.
+
+    Inputs and outputs are called as the model's, layers as Keras calls them in the graph; an unknown batch size stays unknown.
+    Raises CompileError for a model without known inputs, and for what cannot be represented.
+    """
+    return _of_keras(model, Path(model.name), session)
+
+
+def _of_keras(model: Any, path: Path, session: Session) -> ModuleOp:
+    where = str(path)
+    tf = tensorflow("a Keras model", where)
+    tensors: Sequence[Any] = getattr(model, "inputs", None) or ()
+    if not tensors:
+        hint = "from_function takes any model, with a tf.TensorSpec for each input"
+        raise CompileError("the model does not say what its inputs are", where=where, hint=hint)
+    structure = model.input if hasattr(model, "_nested_inputs") or hasattr(model, "_inputs_struct") else tensors[0]
+
+    def infer(*inputs: Any) -> list[Any]:
+        return tf.nest.flatten(model(tf.nest.pack_sequence_as(structure, inputs), training=False))
+
+    specs = [tf.TensorSpec(t.shape, t.dtype) for t in tensors]
+    function = tf.function(infer, autograph=False).get_concrete_function(*specs)
+    names = getattr(model, "output_names", None) or [model.layers[-1].name]
+    return _traced(path, function, [t.name for t in tensors], names, session)
+
+
+def _traced(path: Path, function: Any, inputs: Sequence[str], outputs: Sequence[str], session: Session) -> ModuleOp:
+    """A ConcreteFunction whose arguments and results are called so; names for results that do not fit are not taken."""
+    if len(set(outputs)) != len(function.outputs):
+        outputs = [f"output_{i}" for i in range(len(function.outputs))]
+    arguments = {name: _info(t) for name, t in zip(inputs, function.inputs, strict=False)}
+    results = {name: _info(t) for name, t in zip(outputs, function.outputs, strict=True)}
+    graph = function.graph
+    signatures = {_SIGNATURE: Signature(arguments, results)}
+    return build(_source(path, graph.as_graph_def(), dict(_captured(graph)), signatures), session)
+
+
+def _info(tensor: Any) -> TensorInfo:
+    shape = None if tensor.shape.rank is None else tuple(-1 if d is None else d for d in tensor.shape)
+    return TensorInfo(tensor.name, tensor.dtype.as_datatype_enum, shape)
+
+
+def _captured(graph: Any) -> Iterator[tuple[str, Array]]:
+    """Values from outside of a function's graph, by the placeholders that stand for them in it."""
+    variables = {id(v.handle): v for v in graph.variables}
+    for outside, inside in graph.captures:
+        value = variables.get(id(outside), outside)
+        if value.dtype.is_numpy_compatible and value.dtype != "string":
+            yield inside.op.name, np.asarray(value.numpy())
+
+
+def _source(path: Path, graph: Any, variables: Mapping[str, Array], signatures: Mapping[str, Signature]) -> Source:
+    version = f"tensorflow {tensorflow('a graph', str(path)).__version__}"
+    return Source(path, GraphDef.FromString(graph.SerializeToString()), {}, variables, signatures, version)
+
+
+# Files
+
+
+def _load(path: Path) -> Any:
+    """The Keras model in a file. HDF5 files of Keras 2 are left to tf_keras where Keras 3 cannot read them."""
+    where = str(path)
+    old = path.suffix.lower() != ".keras"
+    if old:
+        _refuse_code(path)
+    try:
+        return _loader("keras")(path, compile=False, safe_mode=True)
+    except Exception as e:  # whatever the layers of the file meet
+        reason = first_line(str(e)) or type(e).__name__
+    if old:
+        try:
+            return _loader("tf_keras")(path, compile=False, safe_mode=True)
+        except ImportError:
+            hint = "pip install --no-deps tf_keras: it reads what Keras 2 wrote"
+            raise CompileError(f"Keras cannot load it: {reason}", where=where, hint=hint) from None
+        except Exception as e:
+            reason = first_line(str(e)) or reason
+    raise CompileError(f"Keras cannot load it: {reason}", where=where)
+
+
+def _loader(package: str) -> Callable[..., Any]:
+    return import_module(package).models.load_model
+
+
+def _refuse_code(path: Path) -> None:
+    """tf_keras looks into HDF5 files without safe mode, so layers with code of their own are looked for first.
+
+    Raises CompileError, located at the file, for such a layer and for what is no HDF5 file with a model.
+    """
+    where = str(path)
+    h5py: Any = import_module("h5py")
+    try:
+        with h5py.File(path, "r") as file:
+            config = file.attrs.get("model_config")
+    except OSError as e:
+        raise CompileError(f"is no HDF5 file: {first_line(str(e))}", where=where) from None
+    if config is None:
+        hint = "save the whole model: model.save"
+        raise CompileError("holds no model, only weights or other data", where=where, hint=hint)
+    try:
+        parsed = json.loads(config)
+    except (ValueError, RecursionError):
+        raise CompileError("its model is not described in JSON", where=where) from None
+    if any(each.get("class_name") == "Lambda" for each in _objects(parsed)):
+        hint = "replace it by a layer of Keras, or export a SavedModel"
+        raise CompileError("holds a Lambda layer, whose code is not run", where=where, hint=hint)
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects inside parsed JSON, itself among them."""
+    stack = [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, dict):
+            found = cast("dict[str, Any]", each)
+            yield found
+            stack.extend(found.values())
+        elif isinstance(each, list):
+            stack.extend(cast("list[Any]", each))
