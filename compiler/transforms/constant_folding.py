@@ -25,34 +25,6 @@ from .dead_code import erase_dead
 from .partial_shapes import PartialShapes, expand_target, known_sizes, reshape_target
 from .shape_inference import refine
 
-RANDOM = {
-    "onnx": frozenset(
-        {
-            "Bernoulli",
-            "Dropout",
-            "Multinomial",
-            "RandomNormal",
-            "RandomNormalLike",
-            "RandomUniform",
-            "RandomUniformLike",
-        }
-    ),
-    "tensorflow": frozenset(
-        {
-            "Multinomial",
-            "ParameterizedTruncatedNormal",
-            "RandomGamma",
-            "RandomPoissonV2",
-            "RandomShuffle",
-            "RandomStandardNormal",
-            "RandomUniform",
-            "RandomUniformInt",
-            "TruncatedNormal",
-        }
-    ),
-}
-"""Operators, by framework, whose result differs from run to run."""
-
 
 @dataclass(frozen=True)
 class FoldConstantsPass(ModulePass):
@@ -107,7 +79,7 @@ class _Folder:
         """The results of an operation on constants; None, and a remark, when it must stay."""
         if isinstance(op, QUANTIZATION_OPS):
             return None
-        if isinstance(op, nn.OpaqueOp) and op.op_type.data in RANDOM.get(op.framework.data, ()):
+        if isinstance(op, nn.OpaqueOp) and op.is_random:
             self.remarks.missed(op, "random", f"{op.op_type.data} draws random numbers")
             return None
         if (kernel := kernel_for(op)) is None:

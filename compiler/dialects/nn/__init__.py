@@ -32,6 +32,7 @@ from .attributes import (
     RealsAttr,
     ResizeMode,
     ResizeModeAttr,
+    ShapeAttr,
 )
 from .base import NNOp, ints, name_hint, set_type
 from .constant import ConstantOp, array_of, constant_ints, constant_of
@@ -83,7 +84,7 @@ from .elementwise import (
 from .fused import FusedOp, YieldOp
 from .linear import BiasAddOp, MatMulOp
 from .normalization import BatchNormOp, GroupNormOp, InstanceNormOp, LayerNormOp, LogSoftmaxOp, LRNOp, SoftmaxOp
-from .opaque import OpaqueOp
+from .opaque import RANDOM, OpaqueOp
 from .pooling import AveragePoolOp, GlobalAveragePoolOp, GlobalMaxPoolOp, GlobalPoolOp, MaxPoolOp, PoolOp
 from .qparams import QParams, QParamsAttr, weights_of
 from .quantization import DequantizeOp, ObserveOp, QuantizeOp
@@ -202,6 +203,7 @@ __all__ = [
     "NN",
     "NN_ATTRIBUTES",
     "OPERATIONS",
+    "RANDOM",
     "AbsOp",
     "AddOp",
     "AndOp",
@@ -300,6 +302,7 @@ __all__ = [
     "RoundOp",
     "RsqrtOp",
     "SeluOp",
+    "ShapeAttr",
     "ShapeOp",
     "SigmoidOp",
     "SliceOp",

@@ -17,6 +17,8 @@ from ...text import parse_text
 from .arrays import ExternalAttr
 from .numbers import f32, f32_text, parse_f32
 from .qparams import QParamsAttr
+from .shapes import DYNAMIC, known
+from .shapes import text as shape_text
 
 
 class Layout(StrEnum):
@@ -225,6 +227,39 @@ class RealsAttr(Data[tuple[float, ...]]):
         printer.print_string(f"<{reals_text(self.data)}>")
 
 
+@irdl_attr_definition
+class ShapeAttr(Data[tuple[int, ...] | None]):
+    """A shape as an attribute of a carried operator: sizes, `?` for an unknown one, `*` for any number of them.
+
+    ```mlir
+    #nn.shape<[1, ?, 3]>
+    #nn.shape<*>
+    ```
+    """
+
+    name = "nn.shape"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[int, ...] | None:
+        with parser.in_angle_brackets():
+            if parser.parse_optional_punctuation("*") is not None:
+                return None
+            return tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_size(parser)))
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string("<*>" if self.data is None else f"<{shape_text(self.data)}>")
+
+    def verify(self) -> None:
+        if any(known(d) and d < 0 for d in self.data or ()):
+            raise VerifyException("sizes must not be negative")
+
+
+def _parse_size(parser: AttrParser) -> int:
+    if parser.parse_optional_punctuation("?") is not None:
+        return DYNAMIC
+    return parser.parse_integer(allow_boolean=False, allow_negative=False)
+
+
 def parse_reals(parser: AttrParser) -> tuple[float, ...]:
     return tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_f32(parser)))
 
@@ -256,4 +291,5 @@ NN_ATTRIBUTES: tuple[type[Attribute], ...] = (
     QParamsAttr,
     RangeAttr,
     RealsAttr,
+    ShapeAttr,
 )

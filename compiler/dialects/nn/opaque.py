@@ -12,6 +12,47 @@ from xdsl.irdl import base, irdl_op_definition, opt_prop_def, prop_def, var_oper
 from ...dtypes import Tensor
 from .base import ANY_TENSOR, INT, INTS, TEXT, NNOp, ints
 
+RANDOM = {
+    "onnx": frozenset(
+        {
+            "Bernoulli",
+            "Dropout",
+            "Multinomial",
+            "RandomNormal",
+            "RandomNormalLike",
+            "RandomUniform",
+            "RandomUniformLike",
+        }
+    ),
+    "tensorflow": frozenset(
+        {
+            "AllCandidateSampler",
+            "FractionalAvgPool",
+            "FractionalMaxPool",
+            "LearnedUnigramCandidateSampler",
+            "LogUniformCandidateSampler",
+            "Multinomial",
+            "NonDeterministicInts",
+            "ParameterizedTruncatedNormal",
+            "RandomCrop",
+            "RandomGamma",
+            "RandomPoisson",
+            "RandomPoissonV2",
+            "RandomShuffle",
+            "RandomStandardNormal",
+            "RandomUniform",
+            "RandomUniformInt",
+            "RiscRandomUniform",
+            "SampleDistortedBoundingBox",
+            "SampleDistortedBoundingBoxV2",
+            "ThreadUnsafeUnigramCandidateSampler",
+            "TruncatedNormal",
+            "UniformCandidateSampler",
+        }
+    ),
+}
+"""Operators, by framework, whose results differ from run to run. TensorFlow's Stateless ones are told their seed as an input."""
+
 
 @irdl_op_definition
 class OpaqueOp(NNOp):
@@ -21,8 +62,12 @@ class OpaqueOp(NNOp):
     absent, which of the operator's inputs the operands are (1 present, 0 absent); `version` is its opset. Exported unchanged
     to its own framework, an error in any other target, never quantized.
 
+    `attrs` holds numbers as i64 and f32, truth values as i1, texts as strings, element types as types, shapes as `#nn.shape`,
+    tensors as those of `nn.constant`; lists of integers as `array<i64: ...>`, of floats as `#nn.reals`, all others in brackets.
+
     ```mlir
     %i = nn.opaque %x framework "onnx" op_type "NonZero" version 13 : (tensor<4xf32>) -> tensor<1x?xi64>
+    %j = nn.opaque %x framework "tensorflow" op_type "Where" attrs {T = f32} : (tensor<4xf32>) -> tensor<?x1xi64>
     ```
     """
 
@@ -39,6 +84,11 @@ class OpaqueOp(NNOp):
 
     def infer(self) -> Sequence[Tensor]:
         return [cast(Tensor, t) for t in self.result_types]
+
+    @property
+    def is_random(self) -> bool:
+        """Whether results differ from run to run."""
+        return self.op_type.data in RANDOM.get(self.framework.data, ())
 
     def arguments(self) -> list[SSAValue | None]:
         """The operator's inputs in order, None for an absent one."""

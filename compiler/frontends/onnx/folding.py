@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from onnx import TypeProto
 
-from ...transforms.constant_folding import RANDOM
+from ...dialects.nn import RANDOM
 from .attributes import GRAPHS
 from .node import Binding, Constant, Node
 from .single import evaluated, inferred_types

@@ -62,6 +62,11 @@ def dtype_of(code: int, where: str) -> np.dtype[Any]:
     return dtype_named(name)
 
 
+def code_of(dtype: np.dtype[Any]) -> int:
+    """The number of an element type. Raises KeyError for a dtype that TensorFlow does not have."""
+    return _CODES[dtype.name]
+
+
 def type_name(code: int) -> str:
     """`DT_FLOAT`, or the number of a type that is unknown."""
     return _TYPE_NAMES.get(code, str(code))
@@ -102,7 +107,7 @@ def decoded(data: Array, dtype: np.dtype[Any], shape: Sequence[int], where: str)
 
 def tensor_proto(array: Array) -> Any:
     """The TensorProto of an array. Raises KeyError for a dtype that TensorFlow does not have."""
-    tensor = TensorProto(dtype=_CODES[array.dtype.name], tensor_content=as_stored(array).tobytes())
+    tensor = TensorProto(dtype=code_of(array.dtype), tensor_content=as_stored(array).tobytes())
     for size in array.shape:
         tensor.tensor_shape.dim.add(size=size)
     return tensor

@@ -123,7 +123,7 @@ def test_bfloat16_goes_through(run) -> None:
     ("framework", "op_type", "message"),
     [
         ("onnx", "NoSuchOperator", "cannot be run: onnx.reference has no 'NoSuchOperator'"),
-        ("tensorflow", "Bucketize", "there is no reference for operators of framework 'tensorflow'"),
+        ("caffe", "Reorg", "there is no reference for operators of framework 'caffe'"),
     ],
 )
 def test_what_has_no_reference_is_a_located_error(framework, op_type, message) -> None:

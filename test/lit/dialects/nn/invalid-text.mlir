@@ -176,3 +176,11 @@ func.func @main(%x: tensor<2xf32>) {
   %z = nn.relu %x : tensor<2xf32>
   func.return
 }
+
+// -----
+
+func.func @main() {
+  // CHECK: invalid-text.mlir:184:75: error: Expected integer literal
+  %d = nn.opaque framework "tensorflow" op_type "X" attrs {s = #nn.shape<[-1]>} : () -> tensor<4xf32>
+  func.return
+}

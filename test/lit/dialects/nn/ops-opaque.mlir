@@ -10,6 +10,8 @@ func.func @main(%x: tensor<4xf32>, %k: tensor<i64>) {
   %v, %j = nn.opaque %x, %k framework "onnx" op_type "TopK" domain "ai.onnx.ml" present [1, 0, 1] attrs {axis = -1 : i64, largest = 1 : i64} from <onnx, "TopK", "top"> : (tensor<4xf32>, tensor<i64>) -> (tensor<?xf32>, tensor<?xi64>)
   // CHECK-NEXT: %c = nn.opaque framework "tensorflow" op_type "RandomUniform" : () -> tensor<4xf32>
   %c = nn.opaque framework "tensorflow" op_type "RandomUniform" : () -> tensor<4xf32>
+  // CHECK-NEXT: %d = nn.opaque framework "tensorflow" op_type "X" attrs {T = f32, b = true, l = {{\[\]}}, n = array<i64: 1>, r = #nn.reals<[0.5]>, s = #nn.shape<[1, ?]>, u = [#nn.shape<*>, #nn.shape<{{\[\]}}>]} : () -> tensor<4xf32>
+  %d = nn.opaque framework "tensorflow" op_type "X" attrs {T = f32, b = true, l = [], n = array<i64: 1>, r = #nn.reals<[0.5]>, s = #nn.shape<[1, ?]>, u = [#nn.shape<*>, #nn.shape<[]>]} : () -> tensor<4xf32>
   // CHECK-NEXT: nn.opaque %x framework "onnx" op_type "Sink" : (tensor<4xf32>) -> ()
   nn.opaque %x framework "onnx" op_type "Sink" : (tensor<4xf32>) -> ()
   // CHECK-NEXT: func.return

@@ -1,0 +1,131 @@
+"""One node as a graph of its own, for TensorFlow's shape inference and to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+
+from ...diagnostics import CompileError, first_line
+from ...dialects.nn import RANDOM
+from ...dialects.nn.shapes import DYNAMIC, Shape, known
+from ...dtypes import Tensor, numpy_dtype
+from .schema import MESSAGES, GraphDef, Message
+from .tensors import Array, code_of, tensor_proto
+
+_NODE = "node"
+_INPUT = "input{}"
+
+_REFUSED = frozenset(
+    {"Copy", "CopyHost", "CustomAggregator", "DebugIdentity", "DebugNanCount", "DebugNumericSummary", "ImmutableConst"}
+    | {"PyFuncStateless"}
+)
+"""Operators that are said to have no state, but read or write files, or call into the process."""
+
+
+def inferred(
+    op_type: str, attributes: Mapping[str, Message], inputs: Sequence[Array | Tensor], where: str
+) -> list[tuple[int, Shape | None]]:
+    """The element types (by TensorFlow's number) and the shapes of an operator's results; None for unknown rank.
+
+    `inputs` are arrays where they are known, else types. Raises CompileError, located at `where`, when TensorFlow is not
+    installed, for operators that it does not have, that have a state or no result, and for what does not fit together.
+    """
+    tf = _tensorflow(where)
+    with tf.Graph().as_default() as graph:
+        try:
+            tf.graph_util.import_graph_def(_loaded(tf, _single(op_type, attributes, inputs)), name="")
+        except Exception as e:  # whatever the shape function of the operator meets
+            raise CompileError(f"{op_type} is not valid: {first_line(str(e))}", where=where) from None
+        node = graph.get_operation_by_name(_NODE)
+    if (reason := _objection(op_type, node.op_def)) is not None:
+        raise CompileError(f"{op_type} cannot be carried: {reason}", where=where)
+    return [(o.dtype.as_datatype_enum, _sizes(o.shape)) for o in node.outputs]
+
+
+def runner(
+    op_type: str, attributes: Mapping[str, Message], inputs: Sequence[Tensor], where: str
+) -> Callable[..., list[Array]]:
+    """A function that runs an operator on arrays of these types. Raises CompileError as `inferred` does, it ValueError."""
+    count = len(inferred(op_type, attributes, inputs, where))
+    tf = _tensorflow(where)
+    graph = _loaded(tf, _single(op_type, attributes, inputs))
+    names, results = [_INPUT.format(i) for i in range(len(inputs))], [f"{_NODE}:{i}" for i in range(count)]
+
+    def body(*values: Any) -> Any:
+        return tf.graph_util.import_graph_def(graph, dict(zip(names, values, strict=True)), results)
+
+    dtypes = [numpy_dtype(t.element_type) for t in inputs]
+    function = tf.compat.v1.wrap_function(body, [tf.TensorSpec(None, d) for d in dtypes])
+
+    def run(*arrays: Array) -> list[Array]:
+        try:
+            return [np.asarray(y.numpy()) for y in function(*map(tf.constant, arrays))]
+        except tf.errors.OpError as e:
+            raise ValueError(f"TensorFlow failed on '{op_type}': {_reason(e.message)}") from None
+
+    return run
+
+
+def _tensorflow(where: str) -> Any:
+    try:
+        import tensorflow  # pyright: ignore[reportMissingTypeStubs]
+    except ImportError:
+        hint = "pip install 'amct-opt[tensorflow]'"
+        raise CompileError("what nn has no equivalent for needs TensorFlow", where=where, hint=hint) from None
+    return tensorflow
+
+
+def _reason(message: str) -> str:
+    """What an error says before it names the node."""
+    return first_line(message.partition(" [[{{node")[0].rstrip().rpartition("\n")[2] or message)
+
+
+def _objection(op_type: str, definition: Any) -> str | None:
+    """Why an operator may not run: all that counts must be in its results."""
+    if not definition.output_arg:
+        return "it has no result"
+    if op_type in _REFUSED or (definition.is_stateful and op_type not in RANDOM["tensorflow"]):
+        return "it has a state or side effects"
+    return None
+
+
+def _loaded(tf: Any, graph: Message) -> Any:
+    """The graph as a message of TensorFlow's own classes."""
+    loaded = tf.compat.v1.GraphDef.FromString(graph.SerializeToString())
+    loaded.versions.producer = tf.version.GRAPH_DEF_VERSION
+    return loaded
+
+
+def _single(op_type: str, attributes: Mapping[str, Message], inputs: Sequence[Array | Tensor]) -> Message:
+    """A GraphDef of the node alone. An input that is known is a constant in it, one of which only the type is a placeholder."""
+    graph = GraphDef()
+    for i, given in enumerate(inputs):
+        node = graph.node.add(name=_INPUT.format(i))
+        if isinstance(given, TensorType):
+            node.op = "Placeholder"
+            node.attr["dtype"].type = code_of(numpy_dtype(given.element_type))
+            node.attr["shape"].shape.CopyFrom(shape_proto(given.get_shape()))
+        else:
+            node.op = "Const"
+            node.attr["dtype"].type = code_of(given.dtype)
+            node.attr["value"].tensor.CopyFrom(tensor_proto(given))
+    node = graph.node.add(name=_NODE, op=op_type, input=[_INPUT.format(i) for i in range(len(inputs))])
+    for name, value in attributes.items():
+        node.attr[name].MergeFromString(value.SerializeToString())
+    return graph
+
+
+def shape_proto(shape: Shape | None) -> Message:
+    """The TensorShapeProto of sizes that may be unknown, or of an unknown number of them."""
+    message = MESSAGES["TensorShapeProto"](unknown_rank=shape is None)
+    for size in shape or ():
+        message.dim.add(size=size if known(size) else -1)
+    return message
+
+
+def _sizes(shape: Any) -> Shape | None:
+    """The sizes in one of TensorFlow's shapes."""
+    return None if shape.rank is None else tuple(DYNAMIC if d is None else d for d in shape.as_list())

@@ -1,0 +1,29 @@
+"""Carried operators of TensorFlow, run by TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...diagnostics import describe, op_error
+from ...dialects import nn
+from ...dialects.nn.shapes import tensor_of
+from ...dtypes import numpy_dtype
+from . import Array, Kernel
+
+
+def reference(op: nn.OpaqueOp) -> Kernel:
+    """A graph of the one node. Results are held against the declared types."""
+    from ...frontends.tensorflow.opaque import attr_value
+    from ...frontends.tensorflow.single import runner
+
+    try:
+        attributes = {} if op.attrs is None else {name: attr_value(a) for name, a in op.attrs.data.items()}
+    except ValueError as e:
+        raise op_error(op, f"cannot be run: {e}") from None
+    compute = runner(op.op_type.data, attributes, [tensor_of(v) for v in op.inputs], describe(op.location))
+    dtypes = [numpy_dtype(r.type.element_type) for r in op.outputs]
+
+    def run(*inputs: Array) -> Sequence[Array]:
+        return [r.astype(d, copy=False) for r, d in zip(compute(*inputs), dtypes, strict=True)]
+
+    return run
