@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -25,15 +26,18 @@ from ..naming import Namer
 from ..options import take_only
 from ..tally import Tally
 from .graph import LOOPS, Graph, NodeDef, Output, flat_index
-from .interface import Interface, is_flag
+from .interface import Interface, Result, is_flag
 from .node import AttrValue, Node
 from .opaque import carry
 from .ops import CONVERTERS
+from .schema import Message
 from .source import Source, load
 from .tensors import array_of
 
 _DEEPEST = 100
 """Calls inside calls; more is a function that calls itself."""
+_MOST = 1 << 22
+"""Nodes of a model whose functions stand in the places of their calls."""
 
 
 class _Dead(Enum):
@@ -43,6 +47,7 @@ class _Dead(Enum):
 
 
 _DEAD = _Dead.DEAD
+_MERGES = frozenset({"Merge", "RefMerge"})
 _Value = Binding | _Dead
 _Results = Sequence[_Value] | _Dead
 
@@ -77,13 +82,18 @@ class _Scope:
     """Of the call: what attributes of the body may refer to."""
     depth: int = 0
     values: dict[str, _Results] = field(default_factory=dict[str, _Results])
+    read: dict[str, set[Output]] = field(default_factory=dict[str, set[Output]])
+    """Of each node, the outputs that are needed."""
 
     def where(self, node: NodeDef) -> str:
         return f"{self.graph.where}: node '{node.name}'"
 
     def resolved(self, node: NodeDef) -> dict[str, AttrValue]:
         """The attributes of a node; one that stands for an attribute of the call is that."""
-        return {k: self._resolved(v) for k, v in node.attr.items()}
+        return self.bound(node.attr)
+
+    def bound(self, attributes: Mapping[str, AttrValue]) -> dict[str, AttrValue]:
+        return {k: self._resolved(v) for k, v in attributes.items()}
 
     def _resolved(self, value: AttrValue) -> AttrValue:
         return self.attributes.get(value.placeholder, value) if value.WhichOneof("value") == "placeholder" else value
@@ -101,6 +111,7 @@ class _Importer:
         self.sink = Sink()
         self.tally = Tally(session, self.where)
         self.constants: dict[tuple[str, str], Constant] = {}
+        self.nodes = 0
 
     def function(self) -> FuncOp:
         """The graph between its inputs and its outputs as `@main`."""
@@ -110,10 +121,19 @@ class _Importer:
         for port, argument in zip(inputs, block.args, strict=True):
             argument.name_hint = port.hint
             scope.values[port.node] = [argument]
-        self._run(scope, [o.node for o in outputs])
+        self._run(scope, [Output(o.node, o.index) for o in outputs])
+        if self.interface.found:
+            self._note_more(scope, outputs)
         results = [self._result(scope, Output(o.node, o.index), f"output '{o.name}'") for o in outputs]
         described = [value_attributes(i.name) for i in inputs], [value_attributes(o.name) for o in outputs]
         return self.sink.function(block, results, described, self.namer.file)
+
+    def _note_more(self, scope: _Scope, outputs: Sequence[Result]) -> None:
+        for output in outputs:
+            results = scope.values[output.node]
+            if not isinstance(results, _Dead) and len(results) > 1:
+                reason = f"of its {len(results)} results the first is an output; --outputs={output.name}:1 names others"
+                self.tally.note("first-result", output.name, reason)
 
     def _result(self, scope: _Scope, output: Output, what: str) -> SSAValue:
         value = self._value(scope, output, self.where)
@@ -121,28 +141,40 @@ class _Importer:
             raise CompileError(f"{what} lies on a branch that is not taken", where=self.where)
         return self.sink.value(value)
 
-    def _run(self, scope: _Scope, outputs: Sequence[str]) -> None:
+    def _run(self, scope: _Scope, outputs: Sequence[Output]) -> None:
         """Import the nodes that outputs depend on."""
-        live = scope.graph.live(outputs, scope.values)
+        live = scope.graph.live([o.node for o in outputs], scope.values)
         self.tally.unused(len(scope.graph.nodes) - len(live))
-        for node in live:
-            if node.name not in scope.values:
-                scope.values[node.name] = self._node(scope, node)
+        computed = [node for node in live if node.name not in scope.values]
+        self.nodes += len(computed)
+        if self.nodes > _MOST:
+            raise CompileError(f"holds more than {_MOST} nodes, those of each call counted", where=self.where)
+        for output in chain(outputs, *map(scope.graph.inputs, computed)):
+            scope.read.setdefault(output.node, set()).add(output)
+        for node in computed:
+            scope.values[node.name] = self._node(scope, node)
 
     def _value(self, scope: _Scope, output: Output, where: str) -> _Value:
         results = scope.values[output.node]
         if isinstance(results, _Dead):
             return results
-        kind = scope.graph.nodes[output.node].op if output.node in scope.graph.nodes else ""
-        index = flat_index(output, kind)
+        index = self._index(scope, output)
         if index is None or not 0 <= index < len(results):
             which = output.argument or output.index
             raise CompileError(f"reads output {which} of '{output.node}', which has {len(results)}", where=where)
         return results[index]
 
+    def _index(self, scope: _Scope, output: Output) -> int | None:
+        """Which of all outputs of its node it is; None where there is no such."""
+        kind = scope.graph.nodes[output.node].op if output.node in scope.graph.nodes else ""
+        if not output.argument or kind not in self.library:
+            return flat_index(output, kind)
+        names = [a.name for a in self.library[kind].signature.output_arg]
+        return names.index(output.argument) if output.argument in names else None
+
     def _node(self, scope: _Scope, node: NodeDef) -> _Results:
         inputs = [self._value(scope, o, scope.where(node)) for o in scope.graph.inputs(node)]
-        dead = any(isinstance(v, _Dead) for v in inputs) and node.op != "Merge"
+        dead = any(isinstance(v, _Dead) for v in inputs) and node.op not in _MERGES
         if dead or any(isinstance(scope.values[p], _Dead) for p in scope.graph.pivots(node)):
             self.tally.removed()
             return _DEAD
@@ -182,14 +214,17 @@ class _Importer:
     # Nodes that are followed, not converted
 
     def constant(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
-        """A Const is read once, however often a function is called."""
+        """A Const is read once, however often a function is called; one that the call gives, each time."""
         self.tally.folded()
         key = scope.name, node.name
-        if key not in self.constants:
-            tensor = node.attr["value"].tensor
-            data = self.source.weights.get("/".join(filter(None, key)))
-            self.constants[key] = Constant(node.name, array_of(tensor, scope.where(node), data))
-        return [self.constants[key]]
+        if key in self.constants:
+            return [self.constants[key]]
+        value = _attribute(scope, node, "value")
+        data = self.source.weights.get("/".join(filter(None, key)))
+        constant = Constant(node.name, array_of(value.tensor, scope.where(node), data))
+        if node.attr["value"].WhichOneof("value") == "tensor":
+            self.constants[key] = constant
+        return [constant]
 
     def variable(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         """A variable, or the handle of one, is its value: nothing is written at inference."""
@@ -235,19 +270,18 @@ class _Importer:
     def if_(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         """An If whose condition is known is a call of the branch that it takes."""
         taken = "then_branch" if self._known(scope, node, inputs[:1]).any() else "else_branch"
-        function = scope.resolved(node)[taken].func
-        return self._call(scope, node, function.name, _alive(inputs[1:]), function.attr)
+        return self._call_of(scope, node, _attribute(scope, node, taken).func, inputs[1:])
 
     def case(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         """As `if_`, by number; one out of range is the last branch."""
-        branches = scope.resolved(node)["branches"].list.func
+        branches = _attribute(scope, node, "branches").list.func
         index = int(self._known(scope, node, inputs[:1]).reshape(-1)[0])
-        function = branches[index if 0 <= index < len(branches) else -1]
-        return self._call(scope, node, function.name, _alive(inputs[1:]), function.attr)
+        if not branches:
+            raise _error(scope, node, "has no branches")
+        return self._call_of(scope, node, branches[index if 0 <= index < len(branches) else -1], inputs[1:])
 
     def partitioned_call(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
-        function = scope.resolved(node)["f"].func
-        return self._call(scope, node, function.name, _alive(inputs), function.attr)
+        return self._call_of(scope, node, _attribute(scope, node, "f").func, inputs)
 
     def _known(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> np.ndarray:
         if not inputs or not isinstance(inputs[0], Constant) or inputs[0].array.size != 1:
@@ -255,10 +289,14 @@ class _Importer:
             raise _error(scope, node, "branches on a value of run time: control flow is not supported", hint)
         return inputs[0].array
 
+    def _call_of(self, scope: _Scope, node: NodeDef, function: Message, inputs: Sequence[_Value]) -> _Results:
+        """A call of a function that an attribute names; so does it give the attributes."""
+        return self._call(scope, node, function.name, _alive(inputs), scope.bound(function.attr))
+
     def _call(
         self, scope: _Scope, node: NodeDef, name: str, inputs: Sequence[Binding], attributes: Mapping[str, AttrValue]
     ) -> _Results:
-        """The body of a function in the place of its call."""
+        """The body of a function in the place of its call, as far as its results are needed; the others are dead."""
         self.tally.removed()
         if (function := self.library.get(name)) is None:
             raise _error(scope, node, f"calls function '{name}', which the model does not hold")
@@ -271,10 +309,10 @@ class _Importer:
             self.bodies[name] = Graph.of(function.node_def, f"{self.where}: function '{name}'", arguments)
         values: dict[str, _Results] = {a: [v] for a, v in zip(arguments, inputs, strict=True)}
         inner = _Scope(self.bodies[name], name, attributes, scope.depth + 1, values)
-        returned = [function.ret.get(o.name, "") for o in function.signature.output_arg]
-        outputs = [inner.graph.resolved(text, "return") for text in returned]
-        self._run(inner, [o.node for o in outputs])
-        return [self._value(inner, o, inner.graph.where) for o in outputs]
+        returned = [inner.graph.resolved(function.ret.get(o.name, ""), "return") for o in function.signature.output_arg]
+        needed = {self._index(scope, o) for o in scope.read.get(node.name, ())}
+        self._run(inner, [o for i, o in enumerate(returned) if i in needed])
+        return [self._value(inner, o, inner.graph.where) if i in needed else _DEAD for i, o in enumerate(returned)]
 
 
 _Bind = Callable[[_Importer, _Scope, NodeDef, Sequence[_Value]], _Results]
@@ -301,6 +339,12 @@ _BOUND = dict(_table())
 def _alive(values: Sequence[_Value]) -> list[Binding]:
     """The values of a node that is not dead."""
     return [v for v in values if not isinstance(v, _Dead)]
+
+
+def _attribute(scope: _Scope, node: NodeDef, name: str) -> AttrValue:
+    if (value := scope.resolved(node).get(name)) is None:
+        raise _error(scope, node, f"has no attribute '{name}'")
+    return value
 
 
 def _error(scope: _Scope, node: NodeDef, message: str, hint: str = "") -> CompileError:
