@@ -128,6 +128,12 @@ def _ceil_is_floor(pool: AveragePoolOp) -> bool:
     return DYNAMIC_INDEX not in spatial and pool.window_output(spatial, ceil=True) == pool.window_output(spatial)
 
 
+@rule("global-pooling-false")
+def pools_locally(site: Site) -> str | None:
+    """the layer does not pool over all of space (AMCT)"""
+    return "it pools over all of space"
+
+
 @rule("tensor-only")
 def tensor_only(site: Site) -> str | None:
     """AMCT quantizes this layer's input tensor only when asked to by tensor_quantize"""
@@ -171,10 +177,34 @@ def transpose_dilation(site: Site) -> str | None:
     return None if set(dilations) <= {1} else f"its dilations are {list(dilations)}"
 
 
+@rule("axis-1")
+def inner_product_axis(site: Site) -> str | None:
+    """an InnerProduct has axis 1 (AMCT)"""
+    axis = _source_int(site.compute, "axis", 1)
+    return None if axis == 1 else f"its axis is {axis}"
+
+
+@rule("transpose-false")
+def inner_product_transpose(site: Site) -> str | None:
+    """an InnerProduct has transpose false (AMCT)"""
+    return "its transpose is true" if _source_int(site.compute, "transpose") else None
+
+
+@rule("not-in-table")
+def not_in_table(site: Site) -> str | None:
+    """AMCT's table has the layer's type"""
+    origin = site.compute.origin
+    return f"AMCT quantizes no {origin.op_type.data} layer" if isinstance(origin, OriginAttr) else None
+
+
 SOURCE_RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     ("onnx", "Conv"): (conv3d_dilation,),
     ("onnx", "Gemm"): (gemm_transpose,),
     ("onnx", "ConvTranspose"): (transpose_dilation,),
+    ("caffe", "Convolution"): (kernel_rank_two,),
+    ("caffe", "Deconvolution"): (kernel_rank_two, dilation_one),
+    ("caffe", "InnerProduct"): (inner_product_axis, inner_product_transpose),
+    **{("caffe", name): (not_in_table,) for name in ("Bias", "LRN", "Log", "Exp", "Power", "Scale")},
 }
 """Constraints on the source layer, by framework and operator type (AMCT's table of uniform quantization)."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...diagnostics import CompileError
-from ...dialects.nn import AddOp, AveragePoolOp, ConvOp, ConvTransposeOp, MatMulOp, MaxPoolOp, NNOp
+from ...dialects.nn import AddOp, AveragePoolOp, ConvOp, ConvTransposeOp, GlobalAveragePoolOp, MatMulOp, MaxPoolOp, NNOp
 from .legality import (
     Rule,
     average_count_constant,
@@ -15,6 +15,7 @@ from .legality import (
     input_is_float32,
     kernel_rank_two,
     matrix_weight,
+    pools_locally,
     rank_supported,
     tensor_only,
     weight_constant,
@@ -56,6 +57,7 @@ ASCEND = Profile(
         ),
         MatMulOp: Row(1, 2, rules=(weight_constant, matrix_weight, bias_constant)),
         AveragePoolOp: Row(rules=(input_is_float32, average_count_constant)),
+        GlobalAveragePoolOp: Row(rules=(pools_locally,)),
         MaxPoolOp: Row(rules=(tensor_only,)),
         AddOp: Row(rules=(tensor_only,)),
     },

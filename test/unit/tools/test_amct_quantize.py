@@ -50,7 +50,8 @@ def test_summary(out):
         *(("fuse-activation", f"relu{i}") for i in range(1, 6)),
     }
     assert [row["layer"] for row in layers["quantized"]] == QUANTIZED
-    assert [(row["layer"], row["rule"]) for row in layers["left_in_float"]] == [("add1", "tensor-only")]
+    left = [(row["layer"], row["rule"]) for row in layers["left_in_float"]]
+    assert left == [("add1", "tensor-only"), ("mean1", "global-pooling-false")]
     assert layers["not_fused"] == layers["not_lowered"] == []
     assert layers["others"]["nn.relu"] == 5
     assert summary["imported"].startswith("20 nodes: 20 mapped")
