@@ -45,7 +45,7 @@ def read(path: Path, session: Session) -> ModuleOp:
     take_only(session.imports, ("inputs", "outputs", "shapes", "weights"), str(path))
     importer = _Importer(load(path, session.imports.weights), session)
     module = ModuleOp([importer.function()])
-    entries = {"framework": "caffe", "source": path.name, "producer": "caffe", "name": importer.source.name}
+    entries = {"framework": "caffe", "source": path.name, "name": importer.source.name}
     module.attributes["nn.metadata"] = DictionaryAttr({key: StringAttr(text) for key, text in entries.items() if text})
     importer.tally.report()
     return module
