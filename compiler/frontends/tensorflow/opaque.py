@@ -72,10 +72,14 @@ def result_types(
 ) -> list[Tensor]:
     """The types of an operator's results for inputs of these types, or of these values where they are known.
 
+    Results of unknown rank at the end are left out: scratch space like that of FusedBatchNormV3, which only training reads.
     Raises CompileError, located at `where`, as `carry`.
     """
+    results = inferred(op_type, _own(attributes), inputs, where)
+    while len(results) > 1 and results[-1][1] is None:
+        results.pop()
     types: list[Tensor] = []
-    for i, (code, sizes) in enumerate(inferred(op_type, _own(attributes), inputs, where)):
+    for i, (code, sizes) in enumerate(results):
         if sizes is None:
             hint = "run it outside of the model, or give inputs a known shape"
             raise CompileError(f"{op_type} has a result {i} of unknown rank", where=where, hint=hint)

@@ -12,7 +12,7 @@ from . import Array, Kernel
 
 
 def reference(op: nn.OpaqueOp) -> Kernel:
-    """A graph of the one node. Results are held against the declared types."""
+    """A graph of the one node. Results are held against the declared types, which may leave out the last ones."""
     from ...frontends.tensorflow.opaque import attr_value
     from ...frontends.tensorflow.single import runner
 
@@ -24,6 +24,6 @@ def reference(op: nn.OpaqueOp) -> Kernel:
     dtypes = [numpy_dtype(r.type.element_type) for r in op.outputs]
 
     def run(*inputs: Array) -> Sequence[Array]:
-        return [r.astype(d, copy=False) for r, d in zip(compute(*inputs), dtypes, strict=True)]
+        return [r.astype(d, copy=False) for r, d in zip(compute(*inputs)[: len(dtypes)], dtypes, strict=True)]
 
     return run
