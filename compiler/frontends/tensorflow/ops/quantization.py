@@ -43,10 +43,9 @@ class _Grid:
         return np.asarray((q - self.zero_point).astype(np.float32) * self.scale)
 
     def integers(self, x: Array) -> Array:
-        """The integers nearest to x, halves rounded up, as the operators define it."""
-        least, greatest = self.bounds
-        steps = np.floor((np.clip(x, least, greatest) - least) * (np.float32(1) / self.scale) + np.float32(0.5))
-        return (steps + self.low).astype(numpy_dtype(self.storage))
+        """The integers nearest to x, halves rounded up."""
+        steps = np.clip(x, *self.bounds) * (np.float32(1) / self.scale) + self.zero_point.astype(np.float32)
+        return np.floor(steps + np.float32(0.5)).astype(numpy_dtype(self.storage))
 
     def parameters(self, axis: int | None, key: str) -> nn.QParamsAttr:
         points = self.zero_point.reshape(-1).tolist()
