@@ -104,6 +104,12 @@ def _reduce(op: nn.ReduceOp, perm: Perm) -> Moved:
     return Moved((perm,), {"axes": sorted(perm.index(a) for a in axes)}, (result,))
 
 
+def _arg(op: nn.ArgMaxOp | nn.ArgMinOp, perm: Perm) -> Moved:
+    axis = axis_of(op.axis.value.data, len(perm))
+    result = perm if op.keepdims is not None else _without(perm, [axis])
+    return Moved((perm,), {"axis": perm.index(axis)}, (result,))
+
+
 def _squeeze(op: nn.SqueezeOp, perm: Perm) -> Moved:
     shape = shape_of(op.input)
     axes = axes_of(nn.ints(op.axes, [i for i, d in enumerate(shape) if d == 1]), len(shape))
@@ -162,6 +168,7 @@ RULES: Mapping[type[Operation], Rule] = {
     **dict.fromkeys(_BY_ELEMENT, _elementwise),
     **dict.fromkeys((nn.ConcatOp, nn.SplitOp, nn.SoftmaxOp, nn.LogSoftmaxOp), _along_axis),
     **{op: _reduce for op in nn.OPERATIONS if issubclass(op, nn.ReduceOp)},
+    **dict.fromkeys((nn.ArgMaxOp, nn.ArgMinOp), _arg),
     **dict.fromkeys((nn.ObserveOp, nn.QuantizeOp, nn.DequantizeOp), _quantization),
     **dict.fromkeys((nn.ReshapeOp, nn.FlattenOp), _reshape),
     nn.PadOp: _pad,

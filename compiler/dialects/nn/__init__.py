@@ -47,6 +47,7 @@ from .elementwise import (
     CeilOp,
     ClipOp,
     CompareOp,
+    CosOp,
     DivOp,
     EluOp,
     ErfOp,
@@ -73,6 +74,7 @@ from .elementwise import (
     RsqrtOp,
     SeluOp,
     SigmoidOp,
+    SinOp,
     SoftplusOp,
     SoftsignOp,
     SqrtOp,
@@ -88,7 +90,17 @@ from .opaque import RANDOM, OpaqueOp
 from .pooling import AveragePoolOp, GlobalAveragePoolOp, GlobalMaxPoolOp, GlobalPoolOp, MaxPoolOp, PoolOp
 from .qparams import QParams, QParamsAttr, weights_of
 from .quantization import DequantizeOp, ObserveOp, QuantizeOp
-from .reduction import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceOp, ReduceProdOp, ReduceSumOp
+from .reduction import (
+    ArgMaxOp,
+    ArgMinOp,
+    ArgOp,
+    ReduceMaxOp,
+    ReduceMeanOp,
+    ReduceMinOp,
+    ReduceOp,
+    ReduceProdOp,
+    ReduceSumOp,
+)
 from .shape import (
     BatchToSpaceOp,
     ConcatOp,
@@ -139,6 +151,8 @@ OPERATIONS: tuple[type[Operation], ...] = (
     MishOp,
     ErfOp,
     ExpOp,
+    SinOp,
+    CosOp,
     LogOp,
     SqrtOp,
     RsqrtOp,
@@ -188,6 +202,8 @@ OPERATIONS: tuple[type[Operation], ...] = (
     ReduceMaxOp,
     ReduceMinOp,
     ReduceProdOp,
+    ArgMaxOp,
+    ArgMinOp,
     ObserveOp,
     QuantizeOp,
     DequantizeOp,
@@ -207,6 +223,9 @@ __all__ = [
     "AbsOp",
     "AddOp",
     "AndOp",
+    "ArgMaxOp",
+    "ArgMinOp",
+    "ArgOp",
     "AutoPad",
     "AutoPadAttr",
     "AveragePoolOp",
@@ -225,6 +244,7 @@ __all__ = [
     "ConvolutionOp",
     "Coordinates",
     "CoordinatesAttr",
+    "CosOp",
     "DepthMode",
     "DepthModeAttr",
     "DepthToSpaceOp",
@@ -305,6 +325,7 @@ __all__ = [
     "ShapeAttr",
     "ShapeOp",
     "SigmoidOp",
+    "SinOp",
     "SliceOp",
     "SoftmaxOp",
     "SoftplusOp",

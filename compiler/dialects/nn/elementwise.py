@@ -167,6 +167,20 @@ class LogOp(UnaryOp):
 
 
 @irdl_op_definition
+class SinOp(UnaryOp):
+    """Sine of radians (ONNX Sin). Any float shape."""
+
+    name = "nn.sin"
+
+
+@irdl_op_definition
+class CosOp(UnaryOp):
+    """Cosine of radians (ONNX Cos). Any float shape."""
+
+    name = "nn.cos"
+
+
+@irdl_op_definition
 class SqrtOp(UnaryOp):
     """Square root (ONNX Sqrt). Any float shape."""
 

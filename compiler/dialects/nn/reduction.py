@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
+from xdsl.dialects.builtin import i64
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from .base import ANY_TENSOR, FLAG, INTS, NNOp, ints
-from .shapes import axes_of, element_of, shape_of, tensor
+from .base import ANY_TENSOR, FLAG, INT, INTS, NNOp, integer, ints
+from .shapes import Shape, axes_of, axis_of, element_of, shape_of, tensor
 
 
 class ReduceOp(NNOp):
@@ -24,10 +26,14 @@ class ReduceOp(NNOp):
         return axes_of(ints(self.axes, range(rank)), rank)
 
     def infer(self) -> Sequence[Tensor]:
-        x, axes = shape_of(self.input), self.axis_list()
-        if self.keepdims is not None:
-            return [tensor(element_of(self.input), [1 if i in axes else d for i, d in enumerate(x)])]
-        return [tensor(element_of(self.input), [d for i, d in enumerate(x) if i not in axes])]
+        shape = _reduced(shape_of(self.input), self.axis_list(), self.keepdims is not None)
+        return [tensor(element_of(self.input), shape)]
+
+
+def _reduced(shape: Shape, axes: Sequence[int], keepdims: bool) -> list[int]:
+    if keepdims:
+        return [1 if i in axes else d for i, d in enumerate(shape)]
+    return [d for i, d in enumerate(shape) if i not in axes]
 
 
 @irdl_op_definition
@@ -63,3 +69,34 @@ class ReduceProdOp(ReduceOp):
     """The product over axes (ONNX ReduceProd). Shapes as reduce_mean."""
 
     name = "nn.reduce_prod"
+
+
+class ArgOp(NNOp):
+    """Where along one axis an element stands; of equal ones the first, or with `last` the last."""
+
+    input = operand_def(ANY_TENSOR)
+    axis = prop_def(INT, default_value=integer(0))
+    keepdims = opt_prop_def(FLAG)
+    last = opt_prop_def(FLAG)
+    result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        x = shape_of(self.input)
+        axis = axis_of(self.axis.value.data, len(x))
+        if x[axis] == 0:
+            raise VerifyException(f"axis {axis} has no elements")
+        return [tensor(i64, _reduced(x, [axis], self.keepdims is not None))]
+
+
+@irdl_op_definition
+class ArgMaxOp(ArgOp):
+    """The index of the largest element along an axis (ONNX ArgMax). Shapes as reduce_mean, result of i64."""
+
+    name = "nn.arg_max"
+
+
+@irdl_op_definition
+class ArgMinOp(ArgOp):
+    """The index of the smallest element along an axis (ONNX ArgMin). Shapes as reduce_mean, result of i64."""
+
+    name = "nn.arg_min"

@@ -103,6 +103,8 @@ _PLAIN: dict[type[nn.UnaryOp], Function] = {
     nn.MishOp: _mish,
     nn.ErfOp: erf,
     nn.ExpOp: np.exp,
+    nn.SinOp: np.sin,
+    nn.CosOp: np.cos,
     nn.LogOp: np.log,
     nn.SqrtOp: np.sqrt,
     nn.RsqrtOp: _rsqrt,

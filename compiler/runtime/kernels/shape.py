@@ -316,3 +316,15 @@ def reduce(op: nn.ReduceOp) -> Kernel:
         return np.asarray(function(x, axes, keepdims)).astype(x.dtype, copy=False)
 
     return run
+
+
+@kernel(nn.ArgMaxOp, nn.ArgMinOp)
+def arg(op: nn.ArgMaxOp | nn.ArgMinOp) -> Kernel:
+    find = np.argmax if isinstance(op, nn.ArgMaxOp) else np.argmin
+    axis, keepdims, last = op.axis.value.data, op.keepdims is not None, op.last is not None
+
+    def run(x: Array) -> Array:
+        found = find(np.flip(x, axis) if last else x, axis=axis, keepdims=keepdims)
+        return np.asarray(x.shape[axis] - 1 - found if last else found, np.int64)
+
+    return run

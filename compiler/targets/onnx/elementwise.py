@@ -25,6 +25,8 @@ _SAME: dict[type[nn.NNOp], tuple[str, tuple[str, ...]]] = {
     nn.SoftsignOp: ("Softsign", ()),
     nn.ErfOp: ("Erf", ()),
     nn.ExpOp: ("Exp", ()),
+    nn.SinOp: ("Sin", ()),
+    nn.CosOp: ("Cos", ()),
     nn.LogOp: ("Log", ()),
     nn.SqrtOp: ("Sqrt", ()),
     nn.ReciprocalOp: ("Reciprocal", ()),

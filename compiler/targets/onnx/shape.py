@@ -177,6 +177,15 @@ def _reduction(
     return op_type, [x], {"axes": list(axes), "keepdims": keepdims}
 
 
+@converter(nn.ArgMaxOp, nn.ArgMinOp)
+def arg(op: nn.ArgMaxOp | nn.ArgMinOp, layer: Layer) -> str:
+    op_type = "ArgMax" if isinstance(op, nn.ArgMaxOp) else "ArgMin"
+    keepdims, last = op.keepdims is not None, op.last is not None
+    return layer.node(
+        op_type, op.input, axis=op.axis.value.data, keepdims=int(keepdims), select_last_index=1 if last else None
+    )
+
+
 @converter(nn.DepthToSpaceOp)
 def depth_to_space(op: nn.DepthToSpaceOp, layer: Layer) -> str:
     attributes = {"blocksize": op.block.value.data, "mode": op.mode.data.value.upper()}

@@ -39,6 +39,22 @@ func.func @across(%x: tensor<2x3x4xf32>) -> tensor<2x1x1xf32> {
 
 // -----
 
+// Places along an axis follow it, too.
+// CHECK-LABEL: @places
+// CHECK-NEXT:  [[A:%.*]] = nn.arg_max %x axis 1 : (tensor<2x3x4xf32>) -> tensor<2x4xi64>
+// CHECK-NEXT:  [[B:%.*]] = nn.arg_min %x keepdims last : (tensor<2x3x4xf32>) -> tensor<1x3x4xi64>
+// CHECK-NEXT:  func.return [[A]], [[B]]
+func.func @places(%x: tensor<2x3x4xf32>) -> (tensor<2x4xi64>, tensor<1x3x4xi64>) {
+  %t = nn.transpose %x perm [1, 2, 0] : (tensor<2x3x4xf32>) -> tensor<3x4x2xf32>
+  %a = nn.arg_max %t : (tensor<3x4x2xf32>) -> tensor<4x2xi64>
+  %b = nn.arg_min %t axis -1 keepdims last : (tensor<3x4x2xf32>) -> tensor<3x4x1xi64>
+  %c = nn.transpose %a perm [1, 0] : (tensor<4x2xi64>) -> tensor<2x4xi64>
+  %d = nn.transpose %b perm [2, 0, 1] : (tensor<3x4x1xi64>) -> tensor<1x3x4xi64>
+  func.return %c, %d : tensor<2x4xi64>, tensor<1x3x4xi64>
+}
+
+// -----
+
 // Parameters along an axis follow it.
 // CHECK-LABEL: @quantized
 // CHECK-NEXT:  nn.quantize %x by <i8, scale = [0.5, 0.25], axis = 0>

@@ -30,6 +30,8 @@ FORMULAS: list[tuple[type[nn.UnaryOp], dict[str, Any], Callable[[float], float]]
     (nn.MishOp, {}, lambda v: v * math.tanh(softplus(v))),
     (nn.ErfOp, {}, math.erf),
     (nn.ExpOp, {}, math.exp),
+    (nn.SinOp, {}, math.sin),
+    (nn.CosOp, {}, math.cos),
     (nn.GeluOp, {}, lambda v: v * 0.5 * math.erfc(-v / math.sqrt(2))),
     (
         nn.GeluOp,

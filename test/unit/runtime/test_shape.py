@@ -160,6 +160,19 @@ def test_reductions_of_nothing_and_of_booleans(run) -> None:
     assert run(nn.ReduceMinOp, flags[:0], axes=[0]).tolist() == [True, True]
 
 
+@pytest.mark.parametrize("op", [nn.ArgMaxOp, nn.ArgMinOp])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32, np.uint8])
+def test_the_place_of_an_element(run, reference, rng, op, axis, keepdims, last, dtype) -> None:
+    x = rng.integers(0, 3, (4, 6, 5)).astype(dtype)  # three values for at least four places: some are equal
+    op_type = op.name.replace("nn.arg_m", "ArgM")
+    expected = reference(op_type, x, axis=axis, keepdims=keepdims, select_last_index=last)
+    y = run(op, x, dynamic=True, axis=axis, keepdims=keepdims, last=last)
+    np.testing.assert_array_equal(y, expected)
+
+
 def test_sums_of_float16_are_wider_inside(run) -> None:
     x = np.ones(4096, np.float16)
     assert float(run(nn.ReduceSumOp, x)) == 4096

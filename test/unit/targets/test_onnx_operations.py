@@ -80,6 +80,8 @@ UNARY: dict[str, Case] = {
     "mish": Case(nn.MishOp.make, (real(4, 5),)),
     "erf": Case(nn.ErfOp.make, (real(4, 5),)),
     "exp": Case(nn.ExpOp.make, (real(4, 5),)),
+    "sin": Case(nn.SinOp.make, (real(4, 5),)),
+    "cos": Case(nn.CosOp.make, (real(4, 5),)),
     "log": Case(nn.LogOp.make, (positive(4, 5),)),
     "sqrt": Case(nn.SqrtOp.make, (positive(4, 5),)),
     "rsqrt": Case(nn.RsqrtOp.make, (positive(4, 5),)),
@@ -380,7 +382,14 @@ REDUCTIONS: dict[str, Case] = {
             "all": {},
             "none": {"axes": ()},
         }.items()
-    }
+    },
+    **{
+        f"{op.name[3:]}-{key}": Case(
+            lambda x, op=op, properties=properties: op.make(x, **properties), (whole(2, 30, 4),)
+        )
+        for op in (nn.ArgMaxOp, nn.ArgMinOp)
+        for key, properties in {"first": {"axis": 1}, "last": {"axis": -2, "keepdims": True, "last": True}}.items()
+    },
 }
 
 IMAGE = real(1, 2, 4, 5)
@@ -394,7 +403,9 @@ RESIZE: dict[str, Case] = {
     "nearest": resize(scales=(1, 1, 2, 3), coordinates="asymmetric", nearest="floor"),
     "nearest-sizes": resize(sizes=(1, 2, 7, 3), nearest="round_prefer_ceil"),
     "sizes-kept": resize(sizes=(0, 2, 7, 3), mode="linear"),
-    "sizes-kept-dynamic": Case(lambda x: nn.ResizeOp.make(x, sizes=(0, 0, 7, 3), mode="linear"), (IMAGE,), dynamic=True),
+    "sizes-kept-dynamic": Case(
+        lambda x: nn.ResizeOp.make(x, sizes=(0, 0, 7, 3), mode="linear"), (IMAGE,), dynamic=True
+    ),
     "linear": resize(scales=(1, 1, 1.5, 0.6), mode="linear"),
     "linear-align": resize(sizes=(1, 2, 9, 7), mode="linear", coordinates="align_corners"),
     "linear-pytorch": resize(sizes=(1, 2, 9, 1), mode="linear", coordinates="pytorch_half_pixel"),

@@ -16,6 +16,7 @@ from ..tensors import dtype_of
 _UNARY: dict[str, type[nn.UnaryOp]] = {
     "Abs": nn.AbsOp,
     "Ceil": nn.CeilOp,
+    "Cos": nn.CosOp,
     "Erf": nn.ErfOp,
     "Exp": nn.ExpOp,
     "Floor": nn.FloorOp,
@@ -28,6 +29,7 @@ _UNARY: dict[str, type[nn.UnaryOp]] = {
     "Relu": nn.ReluOp,
     "Round": nn.RoundOp,
     "Sigmoid": nn.SigmoidOp,
+    "Sin": nn.SinOp,
     "Softplus": nn.SoftplusOp,
     "Softsign": nn.SoftsignOp,
     "Sqrt": nn.SqrtOp,

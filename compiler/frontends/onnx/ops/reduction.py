@@ -23,3 +23,11 @@ def reduce(node: Node) -> Converted:
     if not axes and node.int("noop_with_empty_axes", 0):
         return node.binding(0)
     return node.emit(op, node.value(0), axes=axes or None, keepdims=bool(node.int("keepdims", 1))).result
+
+
+@converter("ArgMax", "ArgMin")
+def arg(node: Node) -> Converted:
+    """Of equal elements the first, or with `select_last_index` the last."""
+    op = nn.ArgMaxOp if node.op_type == "ArgMax" else nn.ArgMinOp
+    keepdims, last = bool(node.int("keepdims", 1)), bool(node.int("select_last_index", 0))
+    return node.emit(op, node.value(0), axis=node.int("axis", 0), keepdims=keepdims, last=last).result

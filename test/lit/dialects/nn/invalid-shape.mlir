@@ -439,3 +439,19 @@ func.func @main(%x: tensor<2x6xf32>) {
   nn.reduce_max %x axes [1] keepdims : (tensor<2x6xf32>) -> tensor<2xf32>
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<2x0xf32>) {
+  // CHECK: invalid-shape.mlir:447:3: error: 'nn.arg_max' op axis 1 has no elements
+  nn.arg_max %x axis -1 : (tensor<2x0xf32>) -> tensor<2xi64>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x6xf32>) {
+  // CHECK: invalid-shape.mlir:455:3: error: 'nn.arg_min' op axis 2 is out of range for rank 2
+  nn.arg_min %x axis 2 : (tensor<2x6xf32>) -> tensor<2xi64>
+  func.return
+}

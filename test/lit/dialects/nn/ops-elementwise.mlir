@@ -48,6 +48,10 @@ func.func @activations(%x: tensor<?x3xf32>, %s: tensor<3xf32>) {
 
 // CHECK-LABEL: func.func @unary(
 func.func @unary(%x: tensor<2xbf16>, %b: tensor<2xi1>) {
+  // CHECK-NEXT: %sin = nn.sin %x : tensor<2xbf16>
+  %sin = nn.sin %x : tensor<2xbf16>
+  // CHECK-NEXT: %cos = nn.cos %x : tensor<2xbf16>
+  %cos = nn.cos %x : tensor<2xbf16>
   // CHECK-NEXT: %erf = nn.erf %x : tensor<2xbf16>
   %erf = nn.erf %x : tensor<2xbf16>
   // CHECK-NEXT: %exp = nn.exp %x : tensor<2xbf16>

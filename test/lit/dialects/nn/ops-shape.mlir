@@ -128,6 +128,12 @@ func.func @reductions(%x: tensor<2x?x5xf32>) {
   %min = nn.reduce_min %x keepdims : (tensor<2x?x5xf32>) -> tensor<1x1x1xf32>
   // CHECK-NEXT: %mins = nn.reduce_min %x axes [2] : (tensor<2x?x5xf32>) -> tensor<2x?xf32>
   %mins = nn.reduce_min %x axes [2] : (tensor<2x?x5xf32>) -> tensor<2x?xf32>
+  // CHECK-NEXT: %argmax = nn.arg_max %x : (tensor<2x?x5xf32>) -> tensor<?x5xi64>
+  %argmax = nn.arg_max %x : (tensor<2x?x5xf32>) -> tensor<?x5xi64>
+  // CHECK-NEXT: %argmaxes = nn.arg_max %x axis 2 keepdims last : (tensor<2x?x5xf32>) -> tensor<2x?x1xi64>
+  %argmaxes = nn.arg_max %x axis 2 keepdims last : (tensor<2x?x5xf32>) -> tensor<2x?x1xi64>
+  // CHECK-NEXT: %argmin = nn.arg_min %x axis -2 keepdims last : (tensor<2x?x5xf32>) -> tensor<2x1x5xi64>
+  %argmin = nn.arg_min %x axis -2 keepdims last : (tensor<2x?x5xf32>) -> tensor<2x1x5xi64>
   // CHECK-NEXT: %prod = nn.reduce_prod %x axes [] : tensor<2x?x5xf32>
   %prod = nn.reduce_prod %x axes [] : tensor<2x?x5xf32>
   // CHECK-NEXT: %prods = nn.reduce_prod %x axes [-3] keepdims : (tensor<2x?x5xf32>) -> tensor<1x?x5xf32>
