@@ -376,6 +376,9 @@ def small_batch_norm() -> Iterator[Case]:
                         build = after(OPS[op].write, *[biased] * bias, norm)
                         slow = rule == "extended" and bias
                         yield Case(name, OPS[op].shape, build, SMALL.format(RULES[rule]), "conv", slow=slow)
+            large = after(conv2d, partial(small_norm, center=center, scale=scale))
+            name = f"small BN to large BN, center={center}, scale={scale}"
+            yield Case(name, OPS["Conv2D"].shape, large, "--fuse-small-bn=rules=tf1.15", "conv batch_norm")
     norm = partial(small_norm, center=True, scale=True)
     for op in ("Conv2D", "Conv3D"):
         name, build = f"{op}+small BN, channels first", partial(OPS[op].write, layout="first")
@@ -562,6 +565,8 @@ def refusals() -> Iterator[Case]:
     yield small_bn("rank 3 under tf2.6", "tf2.6", after(batch_matmul, small), "input-rank", (2, 5, 6))
     yield small_bn("behind Relu under tf1.15", "tf1.15", after(conv2d, relu, small), "behind-convolution")
     yield small_bn("behind Relu under tf2.6", "tf2.6", after(conv2d, relu, small), "behind-convolution")
+    folded = after(conv2d, partial(reshaped, shape=(2, 2, 2, 4, 4)), small)
+    yield small_bn("of rank 5 behind Conv2D", "tf2.6", folded, "behind-convolution")
     trained = after(fake_quant, conv2d, small)
     yield small_bn("trained with quantization", "extended", trained, "not-trained-with-quantization")
     yield small_bn("an inner result is an output", "extended", after(conv2d, product_also), "inner-used-once")
