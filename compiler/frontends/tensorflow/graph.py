@@ -17,7 +17,8 @@ LOOPS = frozenset(
     | {"While", "StatelessWhile", "For"}
 )
 
-_PIVOTS = frozenset({"Switch", "RefSwitch", "Identity"})
+_SWITCHES = frozenset({"Switch", "RefSwitch"})
+_PIVOTS = _SWITCHES | {"Identity"}
 """What a branch hangs on by control edges, so that it is dead when the branch is not taken."""
 
 
@@ -81,6 +82,11 @@ class Graph:
         """The nodes that this one waits for by control edges and whose being dead makes it dead, too."""
         names = [text[1:] for text in node.input if text.startswith("^")]
         return [n for n in names if n in self.nodes and self.nodes[n].op in _PIVOTS]
+
+    def marks_branch(self, node: NodeDef) -> bool:
+        """Whether a node says only that a branch is taken: the truth value of a condition, switched by itself."""
+        switches = [self.nodes.get(o.node) for o in self.inputs(node)] if node.op == "Identity" else []
+        return any(s is not None and s.op in _SWITCHES and len(set(self.inputs(s))) == 1 for s in switches)
 
     def live(self, outputs: Iterable[str], fed: Collection[str]) -> list[NodeDef]:
         """The nodes that outputs depend on, in an order in which each comes after what it reads: the file's where that is one.

@@ -84,8 +84,8 @@ class Interface:
             results = [self._result(key, info.name) for key, info in self._signature.outputs.items()]
         else:
             read = consumers(self._graph)
-            ends = [n for n in self._graph.nodes.values() if n.name not in read and n.op not in _NO_OUTPUTS]
-            results = [Result(n.name, n.name, 0) for n in ends]
+            ends = (n for n in self._graph.nodes.values() if n.name not in read and n.op not in _NO_OUTPUTS)
+            results = [Result(n.name, n.name, 0) for n in ends if not self._graph.marks_branch(n)]
         if not results:
             raise CompileError("has no outputs", where=self._where, hint="--outputs names them")
         self._unique([r.name for r in results], "output")
