@@ -33,7 +33,19 @@ def floats(*operators: Callable[..., Any], x: np.ndarray = REAL) -> dict[str, Ca
 
 UNARY: dict[str, Case] = {
     **floats(tf.nn.relu, tf.nn.relu6, tf.nn.elu, tf.nn.selu, tf.nn.softplus, tf.nn.softsign, tf.sigmoid, tf.tanh),
-    **floats(tf.math.erf, tf.math.erfc, tf.exp, tf.math.expm1, tf.square, tf.negative, tf.abs, tf.floor, tf.math.ceil),
+    **floats(
+        tf.math.erf,
+        tf.math.erfc,
+        tf.exp,
+        tf.sin,
+        tf.cos,
+        tf.math.expm1,
+        tf.square,
+        tf.negative,
+        tf.abs,
+        tf.floor,
+        tf.math.ceil,
+    ),
     **floats(tf.round, tf.math.rint, tf.math.reciprocal, tf.sign),
     **floats(tf.math.log, tf.math.log1p, tf.sqrt, tf.math.rsqrt, x=POSITIVE),
     "leaky_relu": (tf.nn.leaky_relu, [REAL]),

@@ -53,6 +53,13 @@ def test_float16(agrees: Agrees) -> None:
     agrees(lambda x: tf.reduce_mean(x, [1, 2]), REAL.astype(np.float16), rtol=2**-9, atol=2**-12)
 
 
+@pytest.mark.parametrize("x", [REAL, WHOLE, WHOLE[..., :1]])
+def test_places(x: np.ndarray, agrees: Agrees) -> None:
+    """Of equal elements the first; along every axis."""
+    module = agrees(lambda v: [tf.argmax(v, a) for a in range(4)] + [tf.argmin(v, -1, tf.int32)], x)
+    assert not any(op.name == "nn.opaque" for op in module.walk())
+
+
 def test_places_of_constants(agrees: Agrees) -> None:
     """What is largest in a constant is known."""
     table = np.array([[3, 9, 4], [7, 1, 7]], np.float32)

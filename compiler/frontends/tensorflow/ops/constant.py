@@ -68,12 +68,10 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "Asin": np.arcsin,
     "Atan": np.arctan,
     "BroadcastArgs": _broadcast,
-    "Cos": np.cos,
     "Cosh": np.cosh,
     "InvertPermutation": _inverse,
     "IsFinite": np.isfinite,
     "IsInf": np.isinf,
-    "Sin": np.sin,
     "Sinh": np.sinh,
     "Tan": np.tan,
 }
@@ -84,15 +82,6 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
 def computed(node: Node) -> Converted:
     """Raises Unmapped where an input is computed at run time."""
     return _result(node, _FUNCTIONS[node.op_type], *(node.known(i) for i in range(len(node.inputs))))
-
-
-@converter("ArgMax", "ArgMin")
-def arg(node: Node) -> Converted:
-    """The place of the first largest or smallest element along the axis that input 1 is."""
-    find = np.argmax if node.op_type == "ArgMax" else np.argmin
-    dtype = node.type("output_type") if "output_type" in node.attributes else np.dtype(np.int64)
-    x, axis = node.known(0), int(node.number(1))
-    return _result(node, lambda: np.asarray(find(x, axis=axis)).astype(dtype))
 
 
 @converter("Cumsum", "Cumprod")

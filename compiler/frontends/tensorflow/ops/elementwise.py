@@ -13,6 +13,7 @@ from ..node import Converted, Node, Unmapped, converter
 _UNARY: dict[str, type[nn.UnaryOp]] = {
     "Abs": nn.AbsOp,
     "Ceil": nn.CeilOp,
+    "Cos": nn.CosOp,
     "Elu": nn.EluOp,
     "Erf": nn.ErfOp,
     "Exp": nn.ExpOp,
@@ -27,6 +28,7 @@ _UNARY: dict[str, type[nn.UnaryOp]] = {
     "Rsqrt": nn.RsqrtOp,
     "Selu": nn.SeluOp,
     "Sigmoid": nn.SigmoidOp,
+    "Sin": nn.SinOp,
     "Softplus": nn.SoftplusOp,
     "Softsign": nn.SoftsignOp,
     "Sqrt": nn.SqrtOp,

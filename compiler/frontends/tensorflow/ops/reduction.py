@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import TensorType, i64
+
 from ....dialects import nn
+from ....dialects.nn.shapes import shape_of
+from ....dtypes import element_type
 from ..node import Converted, Node, Unmapped, converter
 
 _REDUCTIONS: dict[str, type[nn.ReduceOp]] = {
@@ -25,3 +29,14 @@ def reduce(node: Node) -> Converted:
     if node.op_type == "Mean" and node.dtype(0).kind in "iu":
         raise Unmapped("the mean of integers is rounded")
     return node.emit(_REDUCTIONS[node.op_type], node.value(0), axes=axes, keepdims=node.flag("keep_dims")).result
+
+
+@converter("ArgMax", "ArgMin")
+def arg(node: Node) -> Converted:
+    """The place of the first largest or smallest element along the axis that input 1 is, in `output_type`."""
+    op = nn.ArgMaxOp if node.op_type == "ArgMax" else nn.ArgMinOp
+    places = node.emit(op, node.value(0), axis=int(node.number(1))).result
+    element = element_type(node.type("output_type")) if "output_type" in node.attributes else i64
+    if element == i64:
+        return places
+    return node.emit(nn.CastOp, places, result_types=[TensorType(element, shape_of(places))]).result
