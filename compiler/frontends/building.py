@@ -13,7 +13,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ..dialects import nn
 from ..dialects.nn.shapes import element_of, shape_of, size
-from ..dtypes import numpy_dtype
+from ..dtypes import Tensor, numpy_dtype
 from ..rewriting import QUANTIZATION_OPS
 from ..runtime.kernels import kernel_for
 from ..transforms.dead_code import erase_dead
@@ -62,7 +62,14 @@ Converted = Binding | Sequence[Binding]
 
 
 class Unmapped(Exception):
-    """This form of an operator has no equivalent in `nn`; the message says why. The node is then carried."""
+    """This form of an operator has no equivalent in `nn`; the message says why. The node is then carried.
+
+    `types` are those of its results, where the converter knows them.
+    """
+
+    def __init__(self, reason: str, types: Sequence[Tensor] | None = None):
+        super().__init__(reason)
+        self.types = types
 
 
 class Sink:

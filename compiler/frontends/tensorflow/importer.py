@@ -19,6 +19,7 @@ from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...diagnostics import CompileError
+from ...dtypes import Tensor
 from ...functions import value_attributes
 from ...session import Session
 from ..building import Binding, Constant, Sink, Unmapped
@@ -196,7 +197,7 @@ class _Importer:
         except VerifyException as e:
             raise node.misfit(e) from None
         except Unmapped as e:
-            return self._carry(node, str(e))
+            return self._carry(node, str(e), e.types)
         if emitted:
             self.tally.emitted(emitted)
         elif node.inputs:
@@ -206,8 +207,8 @@ class _Importer:
         known = self.sink.folded(emitted, node.layer.name)
         return [known.get(r, r) if isinstance(r, SSAValue) else r for r in results]
 
-    def _carry(self, node: Node, reason: str) -> list[Binding]:
-        op = carry(node)
+    def _carry(self, node: Node, reason: str, types: Sequence[Tensor] | None = None) -> list[Binding]:
+        op = carry(node, types)
         self.tally.carried(op, reason)
         return list(op.outputs)
 

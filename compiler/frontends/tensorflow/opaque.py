@@ -35,15 +35,16 @@ _VALUES_LIMIT = 1024
 """Constants of up to this many elements are shown to shape inference, which reads shapes, axes and the like from them."""
 
 
-def carry(node: Node) -> nn.OpaqueOp:
-    """The node as `nn.opaque`. Needs TensorFlow, which alone knows the types of its results.
+def carry(node: Node, types: Sequence[Tensor] | None = None) -> nn.OpaqueOp:
+    """The node as `nn.opaque`, its results of these types. Without them TensorFlow is needed, which knows what they are.
 
     Raises CompileError when it is not installed, for operators with a state, for attributes that hold functions, and where the
     element type or the rank of a result is not to be found out.
     """
     where = node.layer.where
     attributes = {name: mlir_of(name, value, where) for name, value in _own(node.attributes).items()}
-    types = result_types(node.op_type, [_shown(b) for b in node.inputs if b is not None], node.attributes, where)
+    if types is None:
+        types = result_types(node.op_type, [_shown(b) for b in node.inputs if b is not None], node.attributes, where)
     return node.emit(
         nn.OpaqueOp,
         [node.sink.value(b) for b in node.inputs if b is not None],

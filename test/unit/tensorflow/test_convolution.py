@@ -276,31 +276,60 @@ def test_conv3d_transpose(agrees: Agrees, padding: str, layout: str) -> None:
 
 # Dilation by blocks
 
-CONVOLVED = {
-    "depthwise": lambda x, w, padding: tf.nn.depthwise_conv2d(x, w, [1] * 4, padding, dilations=[2, 2]),
-    "depthwise-3x2": lambda x, w, padding: tf.nn.depthwise_conv2d(x, w, [1] * 4, padding, dilations=[3, 2]),
-    "atrous": lambda x, w, padding: tf.compat.v1.nn.convolution(x, w, padding, dilation_rate=[2, 2]),
-    "pair": lambda x, w, padding: blocks(tf.nn.conv2d, x, w, padding),
-}
+
+def in_blocks(x: Any, w: Any, padding: str, **_: Any) -> Any:
+    """How releases without dilations wrote them."""
+    convolved = lambda x, *_: tf.nn.conv2d(x, w, 1, "VALID")  # noqa: E731
+    return tf.nn.with_space_to_batch(x, [2, 2], padding, convolved, filter_shape=w.shape)
 
 
-def blocks(convolve: Callable[..., Any], x: Any, w: Any, padding: str) -> Any:
-    """How releases before dilations wrote them."""
-    return tf.nn.with_space_to_batch(x, [2, 2], padding, lambda x, *_: convolve(x, w, 1, "VALID"), filter_shape=w.shape)
+def depthwise(x: Any, w: Any, padding: str, data_format: str = "NHWC") -> Any:
+    return tf.nn.depthwise_conv2d(x, w, [1] * 4, padding, data_format, dilations=[3, 2])
 
 
+def atrous(x: Any, w: Any, padding: str, data_format: str = "NHWC") -> Any:
+    return tf.nn.atrous_conv2d(x, w, 2, padding)
+
+
+DILATED = [(depthwise, "last"), (depthwise, "first"), (atrous, "last"), (in_blocks, "last")]
 SIZES = {"known": None, "batch": {"space": False}, "all": {}}
 
 
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
-@pytest.mark.parametrize("how", CONVOLVED)
-def test_dilated_is_one_convolution(agrees: Agrees, equivalence: Any, how: str, padding: str, sizes: str) -> None:
-    """Behind --canonicalize, whatever sizes are known; 9 and 8 elements fill no whole number of blocks."""
-    x, w = normal(2, 9, 8, 4), normal(3, 2, 4, 2)
-    signature = None if SIZES[sizes] is None else unknown(x, "last", **SIZES[sizes])
-    module = agrees(lambda x, w: CONVOLVED[how](x, w, padding), x, variables=[w], signature=signature, **SUMS)
+@pytest.mark.parametrize(("convolve", "layout"), DILATED)
+def test_dilated_is_one_convolution(
+    agrees: Agrees, equivalence: Any, convolve: Callable[..., Any], layout: str, padding: str, sizes: str
+) -> None:
+    """Behind --canonicalize, whatever sizes are known; 10 and 9 elements fill no whole number of blocks."""
+    x, w = arranged(normal(2, 10, 9, 4), layout), normal(3, 2, 4, 2)
+    signature = None if SIZES[sizes] is None else unknown(x, layout, **SIZES[sizes])
+
+    def built(x: Any, w: Any) -> Any:
+        return convolve(x, w, padding, data_format=LAYOUTS[layout][4])
+
+    module = agrees(built, x, variables=[w], signature=signature, **SUMS)
     after = equivalence.after(module, "canonicalize")
-    op = only(after, nn.ConvOp)
-    assert set(op.dilation_list) <= {2, 3}
+    assert set(only(after, nn.ConvOp).dilation_list) <= {2, 3}
     equivalence.assert_equivalent(module, after, {"x0": x}, rtol=1e-5, atol=1e-5)
+
+
+def test_padding_of_run_time_without_a_convolution_is_carried(frozen: Callable[..., Any]) -> None:
+    """Blocks of an axis that is padded as its size asks for."""
+
+    def spread(x: Any) -> Any:
+        missing = -tf.shape(x)[1] % 2
+        return tf.space_to_batch(x, [2], [[0, missing]])
+
+    x = normal(2, 5, 4)
+    graph = frozen(spread, x, signature=unknown(x, "last"))
+    assert "opaque" in kinds(graph.read())
+
+
+def test_old_blocks(agrees: Agrees) -> None:
+    def there_and_back(x: Any) -> Any:
+        y = raw.SpaceToBatch(input=x, paddings=[[1, 0], [0, 1]], block_size=2)
+        return [y, raw.BatchToSpace(input=tf.nn.relu(y), crops=[[0, 1], [1, 0]], block_size=2)]
+
+    module = agrees(there_and_back, normal(2, 5, 7, 3))
+    assert kinds(module) == ["space_to_batch", "relu", "batch_to_space"]

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
-from ....dialects.nn.shapes import shape_of
+from ....dialects.nn.shapes import DYNAMIC, element_of, shape_of, tensor
+from ....dtypes import Tensor
 from ....rewriting import fused_location
 from ....transforms.partial_shapes import Linear
 from ....transforms.rebuild import rebuilt
@@ -42,8 +43,15 @@ class _Blocks(NamedTuple):
 def space_to_batch(node: Node) -> Converted:
     blocks = _blocks(node)
     if (pads := blocks.numbers) is None:
-        raise Unmapped("its padding is computed at run time")
+        raise Unmapped("its padding is computed at run time", [_spread(node, blocks)])
     return node.emit(nn.SpaceToBatchOp, node.value(0), block=blocks.block, pads=pads, layout=blocks.layout).result
+
+
+def _spread(node: Node, blocks: _Blocks) -> Tensor:
+    """The type of the input, the sizes of its batch and of space unknown."""
+    first = 2 if blocks.layout == "nchw" else 1
+    changed = {0, *range(first, first + len(blocks.block))}
+    return tensor(element_of(node.value(0)), [DYNAMIC if i in changed else d for i, d in enumerate(node.shape(0))])
 
 
 @converter("BatchToSpace", "BatchToSpaceND")

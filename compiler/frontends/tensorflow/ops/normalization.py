@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ....dialects import nn
+from ....dialects.nn.shapes import DYNAMIC, tensor, tensor_of
+from ....dtypes import Tensor
 from ..node import Converted, Node, Unmapped, converter
 
 
@@ -10,11 +12,18 @@ from ..node import Converted, Node, Unmapped, converter
 def fused_batch_norm(node: Node) -> Converted:
     """Inference only; batch mean and variance are then those that were given."""
     if node.flag("is_training", True):
-        raise Unmapped("it computes the statistics of training")
+        raise Unmapped("it computes the statistics of training", _training_types(node))
     x, scale, offset, mean, variance = (node.value(i) for i in range(5))
     epsilon = node.float("epsilon", 1e-4)
     norm = node.emit(nn.BatchNormOp, x, scale, offset, mean, variance, epsilon=epsilon, layout=node.layout)
     return norm.result, node.binding(3), node.binding(4)
+
+
+def _training_types(node: Node) -> list[Tensor]:
+    """Of the results in training: one more than TensorFlow knows the rank of."""
+    x, statistics = tensor_of(node.value(0)), tensor_of(node.value(1))
+    reserved = [tensor(statistics.element_type, [DYNAMIC])] if node.op_type == "FusedBatchNormV3" else []
+    return [x, *[statistics] * 4, *reserved]
 
 
 @converter("LRN")
