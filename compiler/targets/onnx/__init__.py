@@ -14,15 +14,16 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
-from ...diagnostics import CompileError, describe
+from ...diagnostics import CompileError
 from ...dialects import nn
 from ...functions import body, dimension_names, input_names, main_function, output_names, return_op
 from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
+from ..graph import check_names, flat, source
 from . import blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
 from .file import INLINE, external_file, packed, write_model
-from .graph import Graph, Initializer, flat, source, value_info
+from .graph import Graph, Initializer, value_info
 from .layer import write_operation
 from .schema import OPSETS
 
@@ -90,7 +91,7 @@ def _graph(function: FuncOp, opset: int, remarks: Remarks) -> tuple[Graph, Graph
     graph = Graph(opset, remarks)
     block, inputs, outputs = body(function), input_names(function), output_names(function)
     results = [source(v) for v in return_op(function).operands]
-    _check_names(function, inputs, outputs, results)
+    check_names(function, inputs, outputs, results)
     for name in dict.fromkeys((*inputs, *outputs)):
         graph.values.unique(name)
     for argument, name in zip(block.args, inputs, strict=True):
@@ -117,20 +118,6 @@ def _infos(attributes: object, values: Sequence[SSAValue], names: Sequence[str])
     given = cast("Sequence[DictionaryAttr]", () if attributes is None else attributes)
     dims = [dimension_names(a) for a in given] or [[] for _ in names]
     return [value_info(v, n, d) for v, n, d in zip(values, names, dims, strict=True)]
-
-
-def _check_names(function: FuncOp, inputs: list[str], outputs: list[str], results: list[SSAValue]) -> None:
-    """Inputs and outputs need a name each; an output may bear an input's only where it is that input."""
-    where = describe(function.location)
-    for kind, names in (("inputs", inputs), ("outputs", outputs)):
-        if twice := next((n for n in names if names.count(n) > 1), None):
-            raise CompileError(f"two {kind} are called '{twice}'", where=where)
-        if "" in names:
-            raise CompileError(f"one of the {kind} has an empty name", where=where)
-    arguments = dict(zip(inputs, body(function).args, strict=True))
-    for name, value in zip(outputs, results, strict=True):
-        if name in arguments and arguments[name] is not value:
-            raise CompileError(f"an input and another value, an output, are both called '{name}'", where=where)
 
 
 def _skeleton(model: ModelProto, graph: GraphProto, initializers: Sequence[Initializer]) -> ModelProto:

@@ -14,12 +14,11 @@ import numpy as np
 from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, helper
 
 from ...files import replacing
+from ..protobuf import LIMIT, varint
 from .graph import Initializer
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-LIMIT = 2**31 - 1
-"""The largest file that protobuf can read, in bytes. Models that would be larger keep their weights beside them."""
 INLINE = 1024
 """Arrays of up to this many bytes stay in the model: runtimes read shapes and axes there."""
 _ALIGNMENT = 4096
@@ -65,9 +64,9 @@ class _Inline:
     def __init__(self, initializer: Initializer):
         self.array = initializer.array
         head = _tensor(initializer).SerializeToString()
-        data = _FIELD["tensor.raw_data"] + _varint(_stored_size(self.array))
+        data = _FIELD["tensor.raw_data"] + varint(_stored_size(self.array))
         length = len(head) + len(data) + _stored_size(self.array)
-        self.head = _FIELD["graph.initializer"] + _varint(length) + head + data
+        self.head = _FIELD["graph.initializer"] + varint(length) + head + data
 
     @property
     def size(self) -> int:
@@ -80,20 +79,11 @@ def _graph_size(graph: GraphProto, inline: Sequence[_Inline]) -> int:
 
 def _write(stream: IO[bytes], model: ModelProto, graph: GraphProto, inline: Sequence[_Inline]) -> None:
     stream.write(model.SerializeToString(deterministic=True))
-    stream.write(_FIELD["model.graph"] + _varint(_graph_size(graph, inline)))
+    stream.write(_FIELD["model.graph"] + varint(_graph_size(graph, inline)))
     stream.write(graph.SerializeToString(deterministic=True))
     for each in inline:
         stream.write(each.head)
         stream.write(packed(each.array).data)
-
-
-def _varint(value: int) -> bytes:
-    """Seven bits per byte, lowest first, the high bit set on all but the last."""
-    data = bytearray()
-    while value > 0x7F:
-        data.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*data, value])
 
 
 def _tensor(initializer: Initializer) -> TensorProto:

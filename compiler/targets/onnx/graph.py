@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from onnx import GraphProto, NodeProto, ValueInfoProto, helper
 from xdsl.dialects.builtin import DYNAMIC_INDEX
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, SSAValue
 
 from ...diagnostics import op_error
 from ...dialects import nn
 from ...dtypes import Tensor, numpy_dtype
 from ...rewriting import Remarks
 from ...weights import WeightError
+from ..graph import Names, flat, identity_of, source
 from .schema import element_name
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -26,24 +27,6 @@ SHARED = 1024
 class Initializer(NamedTuple):
     name: str
     array: Array
-
-
-class Names:
-    """Hands out names that are each given once."""
-
-    def __init__(self) -> None:
-        self._taken: dict[str, int] = {}
-
-    def unique(self, wanted: str) -> str:
-        """`wanted`, or `wanted_1`, `wanted_2`, ... where it is taken. An empty name would mean an absent value."""
-        wanted = wanted or "unnamed"
-        name, count = wanted, self._taken.get(wanted, 0)
-        while name in self._taken:
-            count += 1
-            name = f"{wanted}_{count}"
-        self._taken[wanted] = count
-        self._taken.setdefault(name, 0)
-        return name
 
 
 class Graph:
@@ -87,11 +70,11 @@ class Graph:
             operands += block.last_op.operands
         for operand in operands:
             constant = nn.constant_of(source(operand))
-            if constant is not None and _identity(constant) not in self._reserved:
-                self._reserved[_identity(constant)] = self.values.unique(constant.key)
+            if constant is not None and identity_of(constant) not in self._reserved:
+                self._reserved[identity_of(constant)] = self.values.unique(constant.key)
 
     def _weight(self, constant: nn.ConstantOp) -> str:
-        identity = _identity(constant)
+        identity = identity_of(constant)
         if identity not in self._constants:
             try:
                 self._constants[identity] = self._add(constant.array, self._reserved[identity])
@@ -120,37 +103,6 @@ class Graph:
         ends = {v.name for v in (*inputs, *outputs)}
         info = [v for v in self.value_info if v.name not in ends]
         return helper.make_graph(self.nodes, name, inputs, outputs, value_info=info)
-
-
-def _identity(constant: nn.ConstantOp) -> object:
-    """Equal for constants that are the same array of the same file, or the same operation."""
-    return constant.value if isinstance(constant.value, nn.ExternalAttr) else constant
-
-
-def flat(block: Block) -> Iterator[Operation]:
-    """The operations that compute, regions of nn.fused taken apart, without observers, constants and terminators."""
-    for op in block.ops:
-        if isinstance(op, nn.FusedOp):
-            yield from flat(op.body.block)
-        elif op is not block.last_op and not isinstance(op, nn.ConstantOp | nn.ObserveOp):
-            yield op
-
-
-def source(value: SSAValue) -> SSAValue:
-    """The value behind observers and the borders of fused regions."""
-    while True:
-        owner = value.owner
-        if isinstance(value, BlockArgument):
-            parent = value.block.parent_op()
-            if not isinstance(parent, nn.FusedOp):
-                return value
-            value = parent.inputs[value.index]
-        elif isinstance(owner, nn.FusedOp):
-            value = owner.terminator.value
-        elif isinstance(owner, nn.ObserveOp):
-            value = owner.input
-        else:
-            return value
 
 
 def element_of(value: SSAValue) -> str:

@@ -11,9 +11,9 @@ from onnx import NodeProto, helper
 from xdsl.ir import Operation, SSAValue
 
 from ...diagnostics import CompileError, op_error
-from ...dialects import nn
 from ...dtypes import Tensor, numpy_dtype
 from ...weights import WeightError
+from ..graph import ELSEWHERE, OTHERWISE, label_of
 from .graph import Array, Graph, element_of, value_info
 from .schema import first_opset_taking, rejected_output, result_elements, schema_of, type_mismatch
 
@@ -29,17 +29,9 @@ class Layer:
     op: Operation
 
     def __post_init__(self) -> None:
-        self.label = self._label()
+        self.label = label_of(self.op)
         self._nodes: list[NodeProto] = []
         self._outputs: list[str] = []
-
-    def _label(self) -> str:
-        """The source layer's name, else the result's, else the kind of operation."""
-        origin = self.op.properties.get("origin")
-        if isinstance(origin, nn.OriginAttr) and origin.layer.data:
-            return origin.layer.data
-        hints = (r.name_hint for r in self.op.results if r.name_hint)
-        return next(hints, self.op.name.partition(".")[2])
 
     @property
     def opset(self) -> int:
@@ -180,15 +172,9 @@ def write_operation(op: Operation, graph: Graph) -> None:
     """The nodes of one operation. Raises CompileError, located, for what the opset, or ONNX, cannot hold."""
     layer = Layer(graph, op)
     if (convert := CONVERTERS.get(type(op))) is None:
-        raise layer.error(
-            "has no form in ONNX", _ELSEWHERE.get(op.name.partition(".")[0], "-t mlir holds every dialect")
-        )
+        raise layer.error("has no form in ONNX", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
     try:
         results = convert(op, layer)
     except WeightError as e:
         raise layer.error(f"cannot be written: {e}") from None
     layer.finish([results] if isinstance(results, str) else results)
-
-
-_ELSEWHERE = {"ascend": "write the module before --lower-to-ascend, or this one with -t mlir"}
-"""What to do with operations of other dialects."""

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
 
 from ...dialects import nn
-from ...dialects.nn.shapes import element_of, known, shape_of, static
+from ...dialects.nn.shapes import axis_of, element_of, known, shape_of, static
 from .layer import Layer, Operand, converter
 from .layout import with_channels_second
 
@@ -40,10 +40,32 @@ def slice_(op: nn.SliceOp, layer: Layer) -> str:
 
 @converter(nn.GatherOp)
 def gather(op: nn.GatherOp, layer: Layer) -> str:
+    if op.batch_count:
+        return _gather_batches(op, layer)
     indices: Operand = op.indices
     if element_of(op.indices) not in (i32, i64):
         indices = layer.helper("Cast", op.indices, to=TensorProto.INT64)
     return layer.node("Gather", op.input, indices, axis=op.axis.value.data)
+
+
+def _gather_batches(op: nn.GatherOp, layer: Layer) -> str:
+    """GatherND looks up in the axis behind the batches, with indices that have an axis of their own."""
+    n, rank = op.batch_count, len(shape_of(op.input))
+    axis, added = axis_of(op.axis.value.data, rank), len(shape_of(op.indices)) - n
+    between = axis - n
+    x: Operand = op.input
+    if between:
+        x = layer.helper("Transpose", x, perm=[*range(n), axis, *range(n, axis), *range(axis + 1, rank)])
+    indices: Operand = op.indices
+    if element_of(op.indices) != i64:
+        indices = layer.helper("Cast", op.indices, to=TensorProto.INT64)
+    indices = layer.helper("Unsqueeze", indices, layer.ints([n + added], "axes"))
+    if not between or not added:
+        return layer.node("GatherND", x, indices, batch_dims=n)
+    picked = layer.helper("GatherND", x, indices, batch_dims=n)
+    behind = n + added
+    back = [*range(n), *range(behind, behind + between), *range(n, behind), *range(behind + between, rank + added - 1)]
+    return layer.node("Transpose", picked, perm=back)
 
 
 @converter(nn.ReshapeOp)

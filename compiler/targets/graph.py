@@ -1,0 +1,89 @@
+"""What formats of graphs share: which operations are written, and the names of inputs, outputs, layers and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from ..diagnostics import CompileError, describe
+from ..dialects import nn
+from ..functions import body
+
+
+class Names:
+    """Hands out names that are each given once."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+
+    def unique(self, wanted: str) -> str:
+        """`wanted`, or `wanted_1`, `wanted_2`, ... where it is taken. An empty name would mean an absent value."""
+        wanted = wanted or "unnamed"
+        name, count = wanted, self._taken.get(wanted, 0)
+        while name in self._taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._taken[wanted] = count
+        self._taken.setdefault(name, 0)
+        return name
+
+
+def flat(block: Block) -> Iterator[Operation]:
+    """The operations that compute, regions of nn.fused taken apart, without observers, constants and terminators."""
+    for op in block.ops:
+        if isinstance(op, nn.FusedOp):
+            yield from flat(op.body.block)
+        elif op is not block.last_op and not isinstance(op, nn.ConstantOp | nn.ObserveOp):
+            yield op
+
+
+def source(value: SSAValue) -> SSAValue:
+    """The value behind observers and the borders of fused regions."""
+    while True:
+        owner = value.owner
+        if isinstance(value, BlockArgument):
+            parent = value.block.parent_op()
+            if not isinstance(parent, nn.FusedOp):
+                return value
+            value = parent.inputs[value.index]
+        elif isinstance(owner, nn.FusedOp):
+            value = owner.terminator.value
+        elif isinstance(owner, nn.ObserveOp):
+            value = owner.input
+        else:
+            return value
+
+
+def label_of(op: Operation) -> str:
+    """The source layer's name, else the result's, else the kind of operation."""
+    origin = op.properties.get("origin")
+    if isinstance(origin, nn.OriginAttr) and origin.layer.data:
+        return origin.layer.data
+    hints = (r.name_hint for r in op.results if r.name_hint)
+    return next(hints, op.name.partition(".")[2])
+
+
+def identity_of(constant: nn.ConstantOp) -> object:
+    """Equal for constants that are the same array of the same file, or the same operation."""
+    return constant.value if isinstance(constant.value, nn.ExternalAttr) else constant
+
+
+def check_names(function: FuncOp, inputs: list[str], outputs: list[str], results: Sequence[SSAValue]) -> None:
+    """Inputs and outputs need a name each; an output may bear an input's only where it is that input. Raises CompileError."""
+    where = describe(function.location)
+    for kind, names in (("inputs", inputs), ("outputs", outputs)):
+        if twice := next((n for n in names if names.count(n) > 1), None):
+            raise CompileError(f"two {kind} are called '{twice}'", where=where)
+        if "" in names:
+            raise CompileError(f"one of the {kind} has an empty name", where=where)
+    arguments = dict(zip(inputs, body(function).args, strict=True))
+    for name, value in zip(outputs, results, strict=True):
+        if name in arguments and arguments[name] is not value:
+            raise CompileError(f"an input and another value, an output, are both called '{name}'", where=where)
+
+
+ELSEWHERE = {"ascend": "write the module before --lower-to-ascend, or this one with -t mlir"}
+"""What to do with operations of other dialects."""
+OTHERWISE = "-t mlir holds every dialect"
