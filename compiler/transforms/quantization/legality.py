@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
 from ...dialects.nn import AveragePoolOp, ConvTransposeOp, NNOp, OriginAttr, array_of
@@ -159,6 +159,9 @@ def _source_ints(op: NNOp, name: str) -> tuple[int, ...]:
 def conv3d_dilation(site: Site) -> str | None:
     """a convolution with a filter of rank 5 has dilation_d 1 (AMCT)"""
     dilations = _source_ints(site.compute, "dilations")
+    if len(dilations) == 5:  # TensorFlow's have an entry for every axis
+        depth = 2 if source_attribute(site.compute, "data_format") == StringAttr("NCDHW") else 1
+        dilations = dilations[depth : depth + 3]
     if len(dilations) == 3 and dilations[0] != 1:
         return f"its dilation_d is {dilations[0]}"
     return None
@@ -168,6 +171,25 @@ def conv3d_dilation(site: Site) -> str | None:
 def gemm_transpose(site: Site) -> str | None:
     """transpose_a is false (AMCT)"""
     return "its transA is 1" if _source_int(site.compute, "transA") else None
+
+
+@rule("transpose-false")
+def matmul_transpose(site: Site) -> str | None:
+    """transpose_a and transpose_b are false (AMCT)"""
+    flags = [name for name in ("transpose_a", "transpose_b") if _source_int(site.compute, name)]
+    return f"its {' and '.join(flags)} {'are' if len(flags) > 1 else 'is'} true" if flags else None
+
+
+@rule("adj-x-false")
+def batch_matmul_adjoint(site: Site) -> str | None:
+    """adj_x is false (AMCT)"""
+    return "its adj_x is true" if _source_int(site.compute, "adj_x") else None
+
+
+@rule("two-axes")
+def pooling_rank_two(site: Site) -> str | None:
+    """pooling is over two axes (AMCT lists AvgPool, not AvgPool3D)"""
+    return None if cast(AveragePoolOp, site.compute).spatial_rank == 2 else "it pools over three axes"
 
 
 @rule("dilation-1")
@@ -201,6 +223,13 @@ SOURCE_RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     ("onnx", "Conv"): (conv3d_dilation,),
     ("onnx", "Gemm"): (gemm_transpose,),
     ("onnx", "ConvTranspose"): (transpose_dilation,),
+    ("tensorflow", "AvgPool3D"): (pooling_rank_two,),
+    ("tensorflow", "BatchMatMul"): (batch_matmul_adjoint,),
+    ("tensorflow", "BatchMatMulV2"): (batch_matmul_adjoint,),
+    ("tensorflow", "BatchMatMulV3"): (batch_matmul_adjoint,),
+    ("tensorflow", "Conv2DBackpropInput"): (transpose_dilation,),
+    ("tensorflow", "Conv3D"): (conv3d_dilation,),
+    ("tensorflow", "MatMul"): (matmul_transpose,),
     ("caffe", "Convolution"): (kernel_rank_two,),
     ("caffe", "Deconvolution"): (kernel_rank_two, dilation_one),
     ("caffe", "InnerProduct"): (inner_product_axis, inner_product_transpose),
