@@ -5,31 +5,46 @@ An observer's state is bounded whatever the amount of data, and states made apar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, Self
+from collections.abc import Mapping
 
-import numpy as np
-
+from ...diagnostics import CompileError
+from ...options import build
+from .entropy import EntropyObserver
+from .hfmg import HfmgObserver
+from .ifmr import IfmrObserver
+from .isotone import IsotoneObserver
 from .minmax import MinMaxObserver
+from .moving_average import MovingAverageObserver
+from .mse import MseObserver
+from .observer import Observer
+from .percentile import PercentileObserver
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
-
-class Observer(Protocol):
-    def update(self, array: Array) -> None:
-        """Take one array of values in. Raises ValueError for NaN or Inf."""
-        ...
-
-    def merge(self, other: Self) -> None:
-        """Take another state in, as if its data had been seen here."""
-        ...
-
-    def finish(self) -> tuple[float, float]:
-        """The range (low, high) to quantize. Raises ValueError when nothing was seen."""
-        ...
-
-
-OBSERVERS: Mapping[str, Callable[[], Observer]] = {
+OBSERVERS: Mapping[str, type[Observer]] = {
     "minmax": MinMaxObserver,
+    "moving-average": MovingAverageObserver,
+    "percentile": PercentileObserver,
+    "kl": EntropyObserver,
+    "mse": MseObserver,
+    "isotone": IsotoneObserver,
+    "ifmr": IfmrObserver,
+    "hfmg": HfmgObserver,
 }
 """By the name that `--insert-observers=observer=` takes."""
+
+
+def make_observer(text: str, bits: int, *, symmetric: bool) -> Observer:
+    """The observer that `text` names, with its options: `ifmr`, `percentile{percentile=0.999}`.
+
+    Raises CompileError for an unknown name and for bad options.
+    """
+    name, brace, options = text.partition("{")
+    if name not in OBSERVERS:
+        raise CompileError(f"no observer is called '{name}'", hint=f"observers are {', '.join(OBSERVERS)}")
+    if brace and not options.endswith("}"):
+        raise CompileError(f"observer {text}: the options do not end in }}")
+    observer = build(OBSERVERS[name], options.removesuffix("}"), f"observer {name}")
+    observer.bits, observer.symmetric = bits, symmetric
+    return observer
+
+
+__all__ = ["OBSERVERS", "Observer", "make_observer"]

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Self
 
-import numpy as np
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from .observer import Array, Observer, seen
 
 
-class MinMaxObserver:
-    def __init__(self) -> None:
-        self.low = float("inf")
-        self.high = float("-inf")
+@dataclass
+class MinMaxObserver(Observer):
+    """Nothing is clipped."""
 
-    def update(self, array: Array) -> None:
-        if not array.size:
-            return
-        low, high = float(array.min()), float(array.max())
-        if not (np.isfinite(low) and np.isfinite(high)):  # NaN wins in both min and max
-            raise ValueError("NaN or Inf among the values")
+    low: float = field(default=float("inf"), init=False)
+    high: float = field(default=float("-inf"), init=False)
+
+    def take(self, array: Array, low: float, high: float) -> None:
         self.low, self.high = min(self.low, low), max(self.high, high)
 
-    def merge(self, other: MinMaxObserver) -> None:
+    def merge(self, other: Self) -> None:
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
 
     def finish(self) -> tuple[float, float]:
-        if self.low > self.high:
-            raise ValueError("no values were seen")
-        return self.low, self.high
+        return seen(self.low, self.high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from ...metadata import add_metadata, tool_version
 from ...rewriting import Array
 from ...runtime.data import Samples, load_samples, synthetic_samples
 from ...runtime.executor import Executable
-from ...runtime.observers import OBSERVERS, Observer
+from ...runtime.observers import Observer, make_observer
 from ...session import Session, session_of
 from .parameters import activation_params
 
@@ -57,26 +58,17 @@ def calibrate(module: ModuleOp, points: list[ObserveOp], samples: Samples, sessi
 
     Raises CompileError, located at the point, for NaN or Inf among its values.
     """
-    observers: dict[SSAValue, dict[str, Observer]] = {}
+    observers: _Observers = {}
     for point in points:
-        observers.setdefault(point.input, {}).setdefault(point.observer.data, OBSERVERS[point.observer.data]())
-
-    def watch(value: SSAValue, array: Array) -> None:
-        for observer in observers[value].values():
-            try:
-                observer.update(array)
-            except ValueError as e:
-                raise op_error(
-                    _point_of(value, points), str(e), "look for an overflow in the model or its data"
-                ) from None
-
-    executable = Executable(module, list(observers))
-    for i, batch in enumerate(samples.batches()):
-        executable.run(batch, watch)
-        session.progress("calibrate", i + 1, samples.runs)
+        spec = _spec(point)
+        observers.setdefault(point.input, {}).setdefault(spec, make_observer(*spec[:2], symmetric=spec[2]))
+    passes = max(o.passes for each in observers.values() for o in each.values())
+    for done in range(passes):
+        again = {v: [o for o in each.values() if o.passes > done] for v, each in observers.items()}
+        _observe(module, {v: each for v, each in again.items() if each}, samples, session, (done, passes))
     source = ParamsSource.SYNTHETIC if samples.synthetic else ParamsSource.DATA
     for point in points:
-        low, high = observers[point.input][point.observer.data].finish()
+        low, high = observers[point.input][_spec(point)].finish()
         point.range = RangeAttr((low, high))
         point.qparams = activation_params(low, high, point.bits.value.data, point.symmetric is not None)
         point.source = ParamsSourceAttr(source)
@@ -91,5 +83,37 @@ def calibrate(module: ModuleOp, points: list[ObserveOp], samples: Samples, sessi
     )
 
 
-def _point_of(value: SSAValue, points: list[ObserveOp]) -> ObserveOp:
-    return next(p for p in points if p.input is value)
+_Spec = tuple[str, int, bool]
+"""Algorithm, bits and symmetry: points on one value that agree in these share an observer."""
+_Observers = dict[SSAValue, dict[_Spec, Observer]]
+
+
+def _spec(point: ObserveOp) -> _Spec:
+    return point.observer.data, point.bits.value.data, point.symmetric is not None
+
+
+def _observe(
+    module: ModuleOp,
+    observers: Mapping[SSAValue, Sequence[Observer]],
+    samples: Samples,
+    session: Session,
+    turn: tuple[int, int],
+) -> None:
+    """Show all samples to observers; `turn` is how often they were shown before, and how often they will be in all."""
+    done, passes = turn
+
+    def watch(value: SSAValue, array: Array) -> None:
+        try:
+            for observer in observers[value]:
+                observer.update(array)
+        except ValueError as e:
+            point = next(use.operation for use in value.uses if isinstance(use.operation, ObserveOp))
+            raise op_error(point, str(e), "look for an overflow in the model or its data") from None
+
+    if done:
+        for observer in (o for each in observers.values() for o in each):
+            observer.next_pass()
+    executable = Executable(module, list(observers))
+    for i, batch in enumerate(samples.batches()):
+        executable.run(batch, watch)
+        session.progress("calibrate", done * samples.runs + i + 1, passes * samples.runs)

@@ -25,8 +25,9 @@ from ...dialects.nn import (
     constant_of,
 )
 from ...rewriting import Remarks, erase_dead_constants
+from ...runtime.affine import symmetric_scales
 from ...session import session_of
-from .parameters import quantized, quantized_bias, symmetric_scales, widened_for_bias
+from .parameters import quantized, quantized_bias, widened_for_bias
 from .profiles import Row, profile_named
 from .sites import Site, sites
 

@@ -13,6 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...diagnostics import CompileError
 from ...dialects.nn import DequantizeOp, ObserveOp
 from ...rewriting import Remarks, layer_of
+from ...runtime.observers import make_observer
 from ...session import session_of
 from .legality import first_broken
 from .profiles import Profile, Row, profile_named
@@ -29,7 +30,7 @@ class InsertObserversPass(ModulePass):
     skip_layers: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        _check_observer(self.observer)
+        make_observer(self.observer, 8, symmetric=False)  # raises where there is no such
         remarks = Remarks(ctx, self.name)
         profile = profile_named(session_of(ctx).profile)
         candidates = sites(op, profile.rows)
@@ -76,13 +77,6 @@ def _report_half_quantized(site: Site, row: Row, remarks: Remarks) -> None:
     """A layer that came quantized is left as it is; where only its input did, that is said."""
     if row.weight is not None and not isinstance(_producer(site.operand(row.weight)), DequantizeOp):
         remarks.missed(site.compute, "weight-quantized", "its input came quantized, its weight did not: it is left so")
-
-
-def _check_observer(name: str) -> None:
-    from ...runtime.observers import OBSERVERS
-
-    if name not in OBSERVERS:
-        raise CompileError(f"no observer is called '{name}'", hint=f"observers are {', '.join(OBSERVERS)}")
 
 
 def _check_layers(names: tuple[str, ...], candidates: list[Site]) -> None:

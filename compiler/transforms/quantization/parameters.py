@@ -1,4 +1,4 @@
-"""From ranges to scales and zero points, and from floats to integers. AMCT's min-max formulas, halves to even."""
+"""From ranges to parameters, and from floats to integers, halves to even."""
 
 from __future__ import annotations
 
@@ -8,45 +8,14 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerType
 
 from ...dialects.nn import QParamsAttr
+from ...runtime.affine import affine
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-SMALLEST_SCALE = 1.1920929e-07
-"""Scales below float32's epsilon mean "no signal" and become 1 (AMCT)."""
-
 
 def activation_params(low: float, high: float, bits: int, symmetric: bool) -> QParamsAttr:
-    """Per-tensor parameters of signed integers for values in [low, high], a range that is widened to hold 0.
-
-    Asymmetric: `scale = (high - low) / (2^bits - 1)`, `zero_point = round(-2^(bits-1) - low/scale)`.
-    Symmetric: `scale = high / (2^(bits-1) - 1)` or `-low / 2^(bits-1)`, whichever side is larger; zero point 0.
-    """
-    low, high = min(low, 0.0), max(high, 0.0)
-    least = -(2 ** (bits - 1))
-    storage = IntegerType(bits)
-    if symmetric:
-        return QParamsAttr.of(storage, float(symmetric_scales(np.array([low, high]), bits)))
-    scale = np.float32((high - low) / (2**bits - 1))
-    if not scale >= SMALLEST_SCALE:
-        return QParamsAttr.of(storage, 1.0, least)
-    zero_point = int(np.clip(np.rint(least - low / float(scale)), least, -least - 1))
-    return QParamsAttr.of(storage, float(scale), zero_point)
-
-
-def symmetric_scales(values: Array, bits: int, axis: int | None = None) -> Array:
-    """float32 scales of symmetric signed integers for `values`: shape [] or, along `axis`, [channels] (AMCT's ARQ).
-
-    The positive side decides where it is the larger one or both are equal.
-    """
-    if axis is None:
-        low, high = values.min(initial=0.0), values.max(initial=0.0)
-    else:
-        others = tuple(i for i in range(values.ndim) if i != axis)
-        low, high = values.min(axis=others, initial=0.0), values.max(axis=others, initial=0.0)
-    up = np.asarray(high, np.float64) / (2 ** (bits - 1) - 1)
-    down = -np.asarray(low, np.float64) / 2 ** (bits - 1)
-    scales = np.asarray(np.where(np.greater_equal(high, -low), up, down), np.float32)
-    return np.asarray(np.where(scales < SMALLEST_SCALE, 1, scales), np.float32)
+    """Per-tensor parameters of signed integers for values in [low, high], a range that is widened to hold 0."""
+    return QParamsAttr.of(IntegerType(bits), *affine(low, high, bits, symmetric=symmetric))
 
 
 def quantized(values: Array, scales: Array, bits: int, axis: int | None = None) -> Array:

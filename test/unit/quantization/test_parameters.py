@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from compiler.runtime.affine import symmetric_scales
 from compiler.transforms.quantization.parameters import (
     activation_params,
     quantized,
     quantized_bias,
-    symmetric_scales,
     widened_for_bias,
 )
 

@@ -1,0 +1,50 @@
+"""From ranges to scale and zero point of signed integers. AMCT's min-max formulas, in float64, scales rounded to float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+SMALLEST_SCALE = 1.1920929e-07
+"""Scales below float32's epsilon mean "no signal" and become 1 (AMCT)."""
+
+
+def affine(low: float, high: float, bits: int, *, symmetric: bool) -> tuple[float, int]:
+    """Scale and zero point for values in [low, high], a range that is widened to hold 0.
+
+    Asymmetric: `scale = (high - low) / (2^bits - 1)`, `zero_point = round(-2^(bits-1) - low/scale)`.
+    Symmetric: `scale = high / (2^(bits-1) - 1)` or `-low / 2^(bits-1)`, whichever side is larger; zero point 0.
+    """
+    low, high = min(low, 0.0), max(high, 0.0)
+    if symmetric:
+        return float(symmetric_scales(np.array([low, high]), bits)), 0
+    least = -(2 ** (bits - 1))
+    scale = np.float32((high - low) / (2**bits - 1))
+    if not scale >= SMALLEST_SCALE:
+        return 1.0, least
+    return float(scale), int(np.clip(np.rint(least - low / float(scale)), least, -least - 1))
+
+
+def symmetric_scales(values: Array, bits: int, axis: int | None = None) -> Array:
+    """float32 scales of symmetric signed integers for `values`: shape [] or, along `axis`, [channels] (AMCT's ARQ).
+
+    The positive side decides where it is the larger one or both are equal.
+    """
+    if axis is None:
+        low, high = values.min(initial=0.0), values.max(initial=0.0)
+    else:
+        others = tuple(i for i in range(values.ndim) if i != axis)
+        low, high = values.min(axis=others, initial=0.0), values.max(axis=others, initial=0.0)
+    up = np.asarray(high, np.float64) / (2 ** (bits - 1) - 1)
+    down = -np.asarray(low, np.float64) / 2 ** (bits - 1)
+    scales = np.asarray(np.where(np.greater_equal(high, -low), up, down), np.float32)
+    return np.asarray(np.where(scales < SMALLEST_SCALE, 1, scales), np.float32)
+
+
+def rounded(values: Array, scale: float, zero_point: int, bits: int) -> Array:
+    """What the integers that stand for `values` stand for, float64."""
+    least = -(2 ** (bits - 1))
+    return (np.clip(np.rint(values / scale) + zero_point, least, -least - 1) - zero_point) * scale

@@ -1,0 +1,132 @@
+"""AMCT's histogram method: a histogram that grows, and ranges of its bins, outer ones dropped step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Literal, Self
+
+import numpy as np
+
+from .observer import Array, Observer
+
+_EPSILON = 1.1920929e-07
+
+
+@dataclass
+class HfmgObserver(Observer):
+    """Ranges that hold all but the thinnest outer bins, down to a quarter of them; the one whose 2^bits equal steps lie nearest
+    to the values, which are taken to be spread evenly over their bins.
+
+    New batches widen the range to the union of both; counts of a bin that straddles two new ones are split in proportion. The
+    untrimmed range, which AMCT leaves out, is the first candidate.
+    """
+
+    num_of_bins: Literal[1024, 2048, 4096, 8192] = 4096
+
+    low: float = field(default=0.0, init=False)
+    high: float = field(default=0.0, init=False)
+    counts: Array = field(default_factory=lambda: np.zeros(0, np.int64), init=False)
+
+    def take(self, array: Array, low: float, high: float) -> None:
+        if not self.counts.size:
+            self.low, self.high = low, high
+            self.counts = np.zeros(self.num_of_bins, np.int64)
+        self._widen(min(low, self.low), max(high, self.high))
+        if self.high - self.low < _EPSILON:
+            self.counts[self.num_of_bins // 2] += array.size
+        else:
+            self.counts += np.histogram(array, self.num_of_bins, (self.low, self.high))[0]
+
+    def merge(self, other: Self) -> None:
+        if not other.counts.size:
+            return
+        if not self.counts.size:
+            self.low, self.high, self.counts = other.low, other.high, other.counts.copy()
+            return
+        low, high = min(self.low, other.low), max(self.high, other.high)
+        self._widen(low, high)
+        self.counts = self.counts + rebinned(other.counts, other.low, other.high, low, high)
+
+    def _widen(self, low: float, high: float) -> None:
+        if abs(low - self.low) >= _EPSILON or abs(high - self.high) >= _EPSILON:
+            self.counts = rebinned(self.counts, self.low, self.high, low, high)
+            self.low, self.high = low, high
+
+    def finish(self) -> tuple[float, float]:
+        if not self.counts.size:
+            raise ValueError("no values were seen")
+        if self.high - self.low < _EPSILON:
+            return self.low, self.high
+        ranges = [(0, self.num_of_bins - 1), *trimmed(self.counts)]
+        left, right = ranges[int(np.argmin(step_losses(self.counts, ranges, 2**self.bits)))]
+        width = (self.high - self.low) / self.num_of_bins
+        return self.low + left * width, self.low + (right + 1) * width
+
+
+def rebinned(counts: Array, low: float, high: float, new_low: float, new_high: float) -> Array:
+    """Counts over [low, high] as counts over a range around it, in as many bins."""
+    bins = counts.size
+    width, new_width = (high - low) / bins, (new_high - new_low) / bins
+    if width * bins < _EPSILON:  # all equal
+        result = np.zeros(bins, np.int64)
+        place = int((low - new_low) / new_width) if new_width else bins // 2
+        result[min(place, bins - 1)] = counts.sum()
+        return result
+    begins = (low + np.arange(bins) * width - new_low) / new_width
+    ends = begins + width / new_width
+    lower = np.clip(np.floor(begins), 0, bins - 1).astype(np.int64)
+    upper = np.clip(np.ceil(ends) - 1, lower, bins - 1).astype(np.int64)
+    part = np.where(upper > lower, np.floor(counts * (lower + 1 - begins) / (ends - begins)), counts).astype(np.int64)
+    result = np.zeros(bins, np.int64)
+    np.add.at(result, lower, part)
+    np.add.at(result, upper, counts - part)
+    return result
+
+
+def trimmed(counts: Array) -> list[tuple[int, int]]:
+    """First and last bin of ranges that grow narrower: each time the side goes whose next few samples span more bins."""
+    bins = counts.size
+    step = max(1, ceil(int(counts.sum()) / 100000))
+    from_left, from_right = np.cumsum(counts), np.cumsum(counts[::-1])
+    left, right = 0, bins - 1
+    dropped_left = dropped_right = 0
+    ranges: list[tuple[int, int]] = []
+    while right - left > ceil(bins / 4):
+        next_left = int(np.searchsorted(from_left, dropped_left + step)) + 1
+        next_right = bins - 2 - int(np.searchsorted(from_right, dropped_right + step))
+        if next_left - left > right - next_right:
+            left, dropped_left = next_left, int(from_left[next_left - 1])
+        else:
+            right, dropped_right = next_right, int(from_right[bins - 2 - next_right])
+        if left < right:
+            ranges.append((left, right))
+    return ranges
+
+
+def step_losses(counts: Array, ranges: Sequence[tuple[int, int]], levels: int) -> Array:
+    """For each range of bins, the squared distance, in bins, of all counts to the middles of `levels` equal steps over it.
+
+    Integrals of density, of its product with x and with x squared, up to each edge of a step, give each step's share; what lies
+    outside a range belongs to its end steps.
+    """
+    left, right = np.array(ranges, np.float64).T[..., None]
+    step = (right + 1 - left) / levels
+    numbers = np.arange(levels)
+    edges = left + np.append(numbers, levels) * step
+    edges[:, 0], edges[:, -1] = 0, counts.size
+    middles = left + (numbers + 0.5) * step
+    mass, first, second = (np.diff(integral, axis=1) for integral in _integrals(counts, edges))
+    return np.sum(second - 2 * middles * first + middles**2 * mass, axis=1)
+
+
+def _integrals(counts: Array, edges: Array) -> list[Array]:
+    """From 0 to each edge: of the counts, spread evenly over bins of width 1, times 1, x and x^2."""
+    bins = np.arange(counts.size + 1, dtype=np.float64)
+    place = np.minimum(np.floor(edges), counts.size - 1).astype(np.int64)
+    results: list[Array] = []
+    for power in (1, 2, 3):
+        whole = np.append(0, np.cumsum(counts * np.diff(bins**power))) / power
+        results.append(whole[place] + counts[place] * (edges**power - bins[place] ** power) / power)
+    return results

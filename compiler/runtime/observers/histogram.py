@@ -1,0 +1,102 @@
+"""Counts of values in bins that widen as the range grows: one pass, bounded, and the same in whatever order data comes.
+
+Bins are a power of two wide and begin at multiples of their width. So the bins of one state are those of another, or halves,
+quarters, ... of them, and adding the finer ones together makes them the same: nothing is split, nothing lost but resolution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .observer import Array
+
+_BLOCK = 1 << 16
+"""Elements at a time: what fits into the cache."""
+_NARROWEST = -148
+"""Binary exponent of the narrowest bins: float32 has no smaller numbers."""
+_PRECISION = 24
+"""Bits of a float32: narrower bins than the largest value's last bit would be empty, and numbered past int32."""
+
+
+def _no_counts() -> Array:
+    return np.zeros(0, np.int64)
+
+
+@dataclass
+class Histogram:
+    """Of at most `bins` bins; the values seen span more than half of them, unless all are equal."""
+
+    bins: int = 8192
+    exponent: int = _NARROWEST
+    """Of the bins' width, to the base of two."""
+    first: int = 0
+    """The number of the first bin: it begins at `first * width`."""
+    counts: Array = field(default_factory=_no_counts)
+    low: float = float("inf")
+    high: float = float("-inf")
+
+    @property
+    def width(self) -> float:
+        return 2.0**self.exponent
+
+    @property
+    def centres(self) -> Array:
+        """The middle of each bin, float64."""
+        return (np.arange(self.first, self.first + self.counts.size) + 0.5) * self.width
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    def add(self, array: Array, low: float, high: float) -> None:
+        """Count the values of an array whose minimum and maximum are these."""
+        self._widen(low, high)
+        # powers of two scale exactly; beyond float32's range of them, float64 does it
+        inverse = (np.float32 if abs(self.exponent) <= 126 else np.float64)(2.0**-self.exponent)
+        flat = array.reshape(-1)
+        for begin in range(0, flat.size, _BLOCK):
+            numbers = np.floor(flat[begin : begin + _BLOCK] * inverse).astype(np.int32)
+            self.counts += np.bincount(numbers - self.first, minlength=self.counts.size)
+
+    def merge(self, other: Histogram) -> None:
+        if not other.counts.size:
+            return
+        self._widen(other.low, other.high, other.exponent)
+        shift = self.exponent - other.exponent
+        numbers = (np.arange(other.first, other.first + other.counts.size) >> shift) - self.first
+        inside = other.counts > 0
+        np.add.at(self.counts, numbers[inside], other.counts[inside])
+
+    def _widen(self, low: float, high: float, exponent: int = _NARROWEST) -> None:
+        """Make room for values between these, with bins no narrower than 2^exponent."""
+        low, high = min(low, self.low), max(high, self.high)
+        wider = max(self.exponent, exponent, int(np.frexp(max(-low, high))[1]) - _PRECISION)
+        while np.floor(high / 2.0**wider) - np.floor(low / 2.0**wider) >= self.bins:
+            wider += max(1, int(np.log2((high - low) / 2.0**wider / self.bins)))
+        first, last = int(np.floor(low / 2.0**wider)), int(np.floor(high / 2.0**wider))
+        counts = np.zeros(last - first + 1, np.int64)
+        if self.counts.size:
+            numbers = (np.arange(self.first, self.first + self.counts.size) >> (wider - self.exponent)) - first
+            np.add.at(counts, numbers, self.counts)
+        self.low, self.high = low, high
+        self.exponent, self.first, self.counts = wider, first, counts
+
+    def magnitudes(self) -> Array:
+        """Counts of absolute values, from 0 in bins of the same width; the bin below 0 is taken for -width to 0."""
+        size = max(self.first + self.counts.size, -self.first, 1)
+        result = np.zeros(size, np.int64)
+        numbers = np.arange(self.first, self.first + self.counts.size)
+        np.add.at(result, np.where(numbers >= 0, numbers, -1 - numbers), self.counts)
+        return result
+
+    def kth(self, k: int, *, largest: bool) -> float:
+        """The k-th largest (or smallest) value, to within a bin; the first one exactly."""
+        if k <= 1:
+            return self.high if largest else self.low
+        order = self.counts[::-1] if largest else self.counts
+        place = int(np.searchsorted(np.cumsum(order), k))
+        bin_ = self.counts.size - 1 - place if largest else place
+        edge = (self.first + bin_ + (1 if largest else 0)) * self.width
+        return min(max(edge, self.low), self.high)
