@@ -125,7 +125,7 @@ def _resize(op: nn.ResizeOp, perm: Perm) -> Moved:
 def _gather(op: nn.GatherOp, perm: Perm) -> Moved | None:
     axis = axis_of(op.axis.value.data, len(perm))
     rank = len(shape_of(op.indices))
-    if rank > 1:
+    if rank > 1 or op.batch_count:
         return None
     return Moved((perm, None), {"axis": perm.index(axis)}, (perm if rank else _without(perm, [axis]),))
 

@@ -46,6 +46,7 @@ from .shapes import (
     element_of,
     known,
     merge_dim,
+    merge_shape,
     require_rank,
     same_element,
     shape_of,
@@ -155,7 +156,8 @@ class SliceOp(NNOp):
 class GatherOp(NNOp):
     """Picks slices of `axis` by index, negative ones from the end (ONNX Gather).
 
-    input `[..., A, ...]`, indices of any integer shape, result: the indices' shape in place of the axis.
+    input `[..., A, ...]`, indices of any integer shape, result: the indices' shape in place of the axis. The first `batch_dims`
+    axes of input and indices are the same: each batch is looked up in on its own (TensorFlow GatherV2).
     """
 
     name = "nn.gather"
@@ -163,14 +165,22 @@ class GatherOp(NNOp):
     input = operand_def(ANY_TENSOR)
     indices = operand_def(ANY_TENSOR)
     axis = prop_def(INT, default_value=integer(0))
+    batch_dims = prop_def(INT, default_value=integer(0))
     result = result_def(ANY_TENSOR)
 
+    @property
+    def batch_count(self) -> int:
+        return self.batch_dims.value.data
+
     def infer(self) -> Sequence[Tensor]:
-        x = shape_of(self.input)
+        x, indices, n = shape_of(self.input), shape_of(self.indices), self.batch_count
         axis = axis_of(self.axis.value.data, len(x))
         if not isinstance(element_of(self.indices), IntegerType):
             raise VerifyException(f"indices must be integers, not {element_of(self.indices)}")
-        return [tensor(element_of(self.input), (*x[:axis], *shape_of(self.indices), *x[axis + 1 :]))]
+        if not 0 <= n <= min(axis, len(indices)):
+            raise VerifyException(f"batch_dims {n} must not exceed axis {axis} and the {len(indices)} axes of indices")
+        batch = merge_shape(x[:n], indices[:n], "batches of input and indices")
+        return [tensor(element_of(self.input), (*batch, *x[n:axis], *indices[n:], *x[axis + 1 :]))]
 
 
 @irdl_op_definition

@@ -56,12 +56,20 @@ def slice_axes(op: nn.SliceOp) -> Kernel:
 
 @kernel(nn.GatherOp)
 def gather(op: nn.GatherOp) -> Kernel:
-    axis = op.axis.value.data
+    axis, n = op.axis.value.data, op.batch_count
 
     def run(x: Array, indices: Array) -> Array:
-        return np.take(x, indices, axis=axis)
+        return _gather_batches(x, indices, axis % x.ndim, n) if n else np.take(x, indices, axis=axis)
 
     return run
+
+
+def _gather_batches(x: Array, indices: Array, axis: int, n: int) -> Array:
+    """`[batch, between, A, rest]` and `[batch, indices]` to `[batch, between, indices, rest]`."""
+    batch = np.ogrid[tuple(map(slice, indices.shape[:n]))]
+    added = indices.ndim - n
+    picked = np.moveaxis(x, axis, n)[(*(b.reshape(*b.shape, *(1,) * added) for b in batch), indices)]
+    return np.moveaxis(picked, range(n, n + added), range(axis, axis + added))
 
 
 @kernel(nn.ReshapeOp)

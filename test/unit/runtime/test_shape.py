@@ -50,6 +50,17 @@ def test_gather(run, reference) -> None:
         run(nn.GatherOp, X, np.array([3], np.int64), axis=1)
 
 
+@pytest.mark.parametrize(
+    ("axis", "n", "places"), [(1, 1, (2, 5)), (2, 1, (2, 3, 2)), (2, 2, (2, 3)), (-1, 2, (2, 3, 1)), (1, 1, (2,))]
+)
+def test_gather_of_each_batch(run, rng, axis, n, places) -> None:
+    """As that of each batch alone."""
+    i = rng.integers(-X.shape[axis], X.shape[axis], places)
+    y = run(nn.GatherOp, X, i, axis=axis, batch_dims=n, dynamic=True)
+    for at in np.ndindex(*places[:n]):
+        np.testing.assert_array_equal(y[at], np.take(X[at], i[at], axis=axis % X.ndim - n))
+
+
 def test_reshape(run) -> None:
     assert run(nn.ReshapeOp, X, to=[0, -1], dynamic=True).shape == (2, 60)
     assert run(nn.ReshapeOp, X, np.array([-1, 6], np.int64)).shape == (20, 6)

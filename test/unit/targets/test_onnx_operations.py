@@ -310,6 +310,17 @@ MOVEMENT: dict[str, Case] = {
     "slice-first": Case(lambda x: nn.SliceOp.make(x, starts=(1,), ends=(2,)), (real(3, 2),), dynamic=True),
     "slice-steps-only": Case(lambda x: nn.SliceOp.make(x, starts=(0,), ends=(3,), steps=(2,)), (real(3, 2),)),
     "gather": Case(lambda x, i: nn.GatherOp.make(x, i, axis=1), (real(2, 5), np.array([[0, -1], [3, 2]], np.int64))),
+    "gather-batches": Case(
+        lambda x, i: nn.GatherOp.make(x, i, axis=1, batch_dims=1),
+        (real(2, 5, 3), np.array([[0, -1], [3, 2]], np.int64)),
+    ),
+    "gather-batches-behind": Case(
+        lambda x, i: nn.GatherOp.make(x, i, axis=-2, batch_dims=1),
+        (real(2, 5, 3, 4), np.array([[[0, -1]], [[1, 2]]], np.int32)),
+    ),
+    "gather-batches-one": Case(
+        lambda x, i: nn.GatherOp.make(x, i, axis=2, batch_dims=1), (real(2, 5, 3), np.array([1, -1], np.int64))
+    ),
     "gather-int8": Case(lambda x, i: nn.GatherOp.make(x, i), (real(4, 5), np.array([3, -1], np.int8))),
     "reshape": Case(lambda x: nn.ReshapeOp.make(x, to=(0, -1, 2)), (real(2, 3, 4),)),
     "reshape-dynamic": Case(lambda x: nn.ReshapeOp.make(x, to=(0, -1, 2)), (real(2, 3, 4),), dynamic=True),

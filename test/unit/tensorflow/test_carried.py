@@ -15,14 +15,12 @@ from compiler.diagnostics import CompileError
 X = np.random.default_rng(0).normal(size=(2, 4, 6, 3)).astype(np.float32)
 SMALL = X[:, :2, :3]
 WHOLE = np.arange(24, dtype=np.int32).reshape(2, 12)
-PLACES = np.array([[0, 2, 1], [3, 3, 0]], np.int32)
 
 CASES: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray], str]] = {
     "tangent": (tf.tan, [X], "input 0 is computed at run time"),
     "sums so far": (lambda x: tf.cumsum(x, 1), [X], "input 0 is computed at run time"),
     "remainder of floats": (tf.math.floormod, [X, X + 1], "the remainder of floats is exact"),
     "mean of integers": (lambda x: tf.reduce_mean(x, 1), [WHOLE], "the mean of integers is rounded"),
-    "lookup for each batch": (lambda x, i: tf.gather(x, i, batch_dims=1), [X, PLACES], "each batch on its own"),
     "indices of two axes": (lambda x: tf.gather_nd(x, [[0, 1], [1, 2]]), [X], "its indices are of several axes"),
     "crop to another": (
         lambda x, y: x[:, : tf.shape(y)[1], : tf.shape(y)[2]],

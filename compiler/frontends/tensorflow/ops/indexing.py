@@ -194,9 +194,10 @@ def gather_v2(node: Node) -> Converted:
 
 
 def _gathered(node: Node, axis: int) -> Converted:
-    if node.int("batch_dims", 0):
-        raise Unmapped("it looks up each batch on its own")
-    return node.emit(nn.GatherOp, node.value(0), node.value(1), axis=axis).result
+    """A negative number of batch axes counts from the rank of the indices."""
+    batches = node.int("batch_dims", 0)
+    batches += len(node.shape(1)) if batches < 0 else 0
+    return node.emit(nn.GatherOp, node.value(0), node.value(1), axis=axis, batch_dims=batches).result
 
 
 @converter("GatherNd")

@@ -455,3 +455,19 @@ func.func @main(%x: tensor<2x6xf32>) {
   nn.arg_min %x axis 2 : (tensor<2x6xf32>) -> tensor<2xi64>
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<2x6xf32>, %i: tensor<3x1xi64>) {
+  // CHECK: invalid-shape.mlir:463:3: error: 'nn.gather' op batches of input and indices differ: 2 and 3
+  nn.gather %x, %i axis 1 batch_dims 1 : (tensor<2x6xf32>, tensor<3x1xi64>) -> tensor<2x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x6xf32>, %i: tensor<2x1xi64>) {
+  // CHECK: invalid-shape.mlir:471:3: error: 'nn.gather' op batch_dims 1 must not exceed axis 0 and the 2 axes of indices
+  nn.gather %x, %i batch_dims 1 : (tensor<2x6xf32>, tensor<2x1xi64>) -> tensor<2x1xf32>
+  func.return
+}

@@ -21,9 +21,11 @@ func.func @joins_and_cuts(%x: tensor<2x?x5xf32>, %y: tensor<2x3x5xf32>, %z: tens
 }
 
 // CHECK-LABEL: func.func @gather(
-func.func @gather(%x: tensor<7x?x3xf32>, %i: tensor<2x4xi32>, %s: tensor<i64>) {
+func.func @gather(%x: tensor<7x?x3xf32>, %i: tensor<2x4xi32>, %b: tensor<?x5xi32>, %s: tensor<i64>) {
   // CHECK-NEXT: %rows = nn.gather %x, %i : (tensor<7x?x3xf32>, tensor<2x4xi32>) -> tensor<2x4x?x3xf32>
   %rows = nn.gather %x, %i : (tensor<7x?x3xf32>, tensor<2x4xi32>) -> tensor<2x4x?x3xf32>
+  // CHECK-NEXT: %each = nn.gather %x, %b axis 2 batch_dims 1 : (tensor<7x?x3xf32>, tensor<?x5xi32>) -> tensor<7x?x5xf32>
+  %each = nn.gather %x, %b axis 2 batch_dims 1 : (tensor<7x?x3xf32>, tensor<?x5xi32>) -> tensor<7x?x5xf32>
   // CHECK-NEXT: %column = nn.gather %x, %s axis -1 : (tensor<7x?x3xf32>, tensor<i64>) -> tensor<7x?xf32>
   %column = nn.gather %x, %s axis -1 : (tensor<7x?x3xf32>, tensor<i64>) -> tensor<7x?xf32>
   // CHECK-NEXT: func.return

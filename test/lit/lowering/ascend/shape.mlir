@@ -109,6 +109,17 @@ func.func @known_sizes(%x: tensor<?x?x4xf32>) -> tensor<?x?x2x2xf32> {
 
 // -----
 
+// A table for each batch.
+// CHECK-LABEL: @one_table
+// CHECK-NEXT:    %y = nn.gather %x, %i axis 1 batch_dims 1
+// REMARK:      [lower-to-ascend missed one-table] "y": GatherV2 looks up in one table for all batches
+func.func @one_table(%x: tensor<?x3x4xf32>, %i: tensor<?x2xi64>) -> tensor<?x2x4xf32> {
+  %y = nn.gather %x, %i axis 1 batch_dims 1 : (tensor<?x3x4xf32>, tensor<?x2xi64>) -> tensor<?x2x4xf32>
+  func.return %y : tensor<?x2x4xf32>
+}
+
+// -----
+
 // A way to pad that PadV3 has not.
 // CHECK-LABEL: @pad_mode
 // CHECK:         %y = nn.
