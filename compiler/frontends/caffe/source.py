@@ -50,7 +50,7 @@ def load(path: Path, weights: Path | None) -> Source:
         text_format.Merge(text, net, allow_unknown_field=True)
         tree = entries(text)
     except text_format.ParseError as e:
-        raise _parse_error(e, where) from None
+        raise _parse_error(e, text, where) from None
     except (RecursionError, DecodeError):
         raise CompileError("is nested too deep", where=where) from None
     layers = [*_inputs(net, tree, where), *_layers(net, tree, where)]
@@ -67,13 +67,14 @@ def load(path: Path, weights: Path | None) -> Source:
     return Source(path, net.name, net.state, layers, {**own, **model}, weights, strange)
 
 
-def _parse_error(error: text_format.ParseError, where: str) -> CompileError:
+def _parse_error(error: text_format.ParseError, text: str, where: str) -> CompileError:
     line, column = error.GetLine(), error.GetColumn()
-    place = f"{where}:{line}:{column}" if line and column else where
+    if not line or not column:
+        return CompileError(f"is no prototxt of Caffe: {first_line(str(error))}", where=where)
+    reason = str(error).partition(" : ")[2].removeprefix(f"'{text.split(chr(10))[line - 1]}': ")
+    hint = "a .caffemodel goes to --weights" if "\0" in text else ""
     return CompileError(
-        f"is no prototxt of Caffe: {first_line(str(error).rpartition(' : ')[2]).rstrip('.')}",
-        where=place,
-        hint="a .caffemodel goes to --weights" if line == 1 else "",
+        f"is no prototxt of Caffe: {first_line(reason).rstrip('.')}", where=f"{where}:{line}:{column}", hint=hint
     )
 
 
