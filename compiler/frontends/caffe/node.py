@@ -117,6 +117,8 @@ class Node(SourceNode):
         if blobs is not None and len(blobs) != len(shapes):
             wanted = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
             raise self.error(f"has {len(blobs)} blobs, it needs {len(shapes)}: {wanted}")
+        if blobs is not None and self.layer.name != self.proto.name:
+            raise self.error(f"has the name '{self.proto.name}' as others have; weights are found by the layer's name")
         rows = enumerate(zip(owned, shapes.items(), strict=True))
         return [owner or self._parameter(i, name, shape) for i, (owner, (name, shape)) in rows]
 

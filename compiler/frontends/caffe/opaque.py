@@ -41,10 +41,10 @@ def carry(node: Node, text: Entry, shapes: Mapping[str, Sequence[int]]) -> nn.Op
     """
     blobs = node.blobs or []
     constants = [Constant(f"{node.layer.name}.{i}", b.shaped(b.dims)) for i, b in enumerate(blobs)]
-    rest = [e.text for e in text.entries if e.name not in _STRUCTURE and e.name not in _TRAINING]
+    rest = [e for e in text.entries if e.name not in _STRUCTURE and e.name not in _TRAINING]
     attributes: dict[str, Any] = {"blobs": IntegerAttr(len(blobs), i64)} if blobs else {}
     if rest:
-        attributes["text"] = StringAttr("\n".join(rest))
+        attributes["text"] = StringAttr("\n".join({(e.line, e.column): e.text for e in rest}.values()))
     return node.emit(
         nn.OpaqueOp,
         [node.sink.value(b) for b in (*node.inputs, *constants) if b is not None],

@@ -45,7 +45,9 @@ class Blob:
         return self.dims == ((1,) * (4 - len(shape)) + tuple(shape) if self.legacy else tuple(shape))
 
     def shaped(self, shape: Sequence[int]) -> Array:
-        return self.numbers.astype(np.float32, copy=False).reshape(tuple(shape))
+        """The numbers as float32, which is what Caffe computes in; without a copy where they are."""
+        with np.errstate(over="ignore"):
+            return self.numbers.astype(np.float32, copy=False).reshape(tuple(shape))
 
 
 def blob_of(proto: Message, numbers: Array | None, where: str) -> Blob:

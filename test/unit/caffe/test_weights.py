@@ -179,6 +179,20 @@ def test_number_of_blobs(caffe: Any, new_net: Any) -> None:
         caffe.load(net)
 
 
+def test_two_layers_of_one_name(caffe: Any) -> None:
+    text = FC % PARAM + FC.partition("\n")[2].replace('"y"', '"z"') % PARAM
+    with pytest.raises(CompileError, match="has the name 'fc' as others have; weights are found by the layer's name"):
+        caffe.load_text(text, weights=caffe.save("", model(("fc", PACKED)))[1])
+
+
+def test_numbers_that_are_too_large(caffe: Any) -> None:
+    """As Caffe converts them: to infinity."""
+    text = 'input: "data" input_shape { dim: [1, 1] }' + FC.partition("\n")[2] % PARAM.replace("40", "1")
+    blob = shape(1, 1) + delimited(8, np.float64(1e300).tobytes())
+    block = main_function(caffe.load_text(text, weights=caffe.save("", model(("fc", blob)))[1])).body.block
+    assert [op.array.item() for op in block.ops if isinstance(op, nn.ConstantOp)] == [np.inf]
+
+
 def test_missing_file(caffe: Any) -> None:
     with pytest.raises(CompileError, match=r"no\.caffemodel: error: cannot be read: No such file"):
         caffe.load_text(FC % PARAM, weights=caffe.folder / "no.caffemodel")

@@ -30,7 +30,8 @@ def batch_norm(node: Node) -> Converted:
 
 
 def _times(constant: Constant, factor: float) -> Constant:
-    return Constant(constant.key, (constant.array * np.float64(factor)).astype(np.float32))
+    with np.errstate(over="ignore"):
+        return Constant(constant.key, (constant.array * np.float64(factor)).astype(np.float32))
 
 
 @converter("Scale", bottoms=(1, 2))

@@ -26,6 +26,8 @@ def reduction(node: Node) -> Converted:
 
 _MOST = 64
 """Each of the largest elements takes some operations."""
+_LONGEST = 1 << 24
+"""Up to here floats hold indices exactly."""
 
 
 @converter("ArgMax")
@@ -42,10 +44,10 @@ def argmax(node: Node) -> Converted:
     if not along:
         x = node.emit(nn.FlattenOp, x, axis=1).result
     size = shape_of(x)[axis]
-    if size < 1 or p.top_k > _MOST:
-        raise Unmapped(
-            "it searches an axis of unknown size" if size < 1 else f"it takes the {p.top_k} largest elements"
-        )
+    if not 0 < size <= _LONGEST:
+        raise Unmapped("it searches an axis of unknown size, or of more than 2^24 elements")
+    if p.top_k > _MOST:
+        raise Unmapped(f"it takes the {p.top_k} largest elements")
     if not 1 <= p.top_k <= size:
         raise node.error(f"has top_k {p.top_k}, there are {size} elements")
     indices, elements = _largest(node, x, axis, p.top_k)
