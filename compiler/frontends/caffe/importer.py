@@ -20,11 +20,11 @@ from ..building import Binding, Unmapped
 from ..naming import Namer
 from ..options import take_only
 from ..tally import Tally
-from .net import NetLayer, Port, Ref, net_of
+from .graph import NetLayer, Ref, graph_of
+from .interface import Port, brings_data, interface_of
 from .node import Conversion, Node, Shared
 from .opaque import carry
 from .ops import CONVERTERS
-from .phases import DATA
 from .prototxt import unknown
 from .schema import NetParameter
 from .source import Source, load
@@ -55,7 +55,8 @@ class _Importer:
     def __init__(self, source: Source, session: Session):
         self.source = source
         self.where = str(source.path)
-        self.net = net_of(source, session.imports)
+        self.graph = graph_of(source)
+        self.interface = interface_of(self.graph, session.imports)
         self.given = session.imports.shapes
         self.shared = Shared(source.weights, "" if source.weights_path is None else str(source.weights_path))
         self.tally = Tally(session, self.where)
@@ -65,14 +66,14 @@ class _Importer:
     def function(self) -> FuncOp:
         """The net between its inputs and its outputs as `@main`."""
         self._tell()
-        inputs, outputs = self.net.inputs, self.net.outputs
+        inputs, outputs = self.interface.inputs, self.interface.outputs
         self.shapes = self._shapes()
         block = Block(arg_types=[self._type(port) for port in inputs])
         for port, argument in zip(inputs, block.args, strict=True):
             argument.name_hint = nn.name_hint(port.name)
             self.values[port.ref] = argument
-        for index in sorted(self.net.live):
-            self._layer(index, self.net.layers[index])
+        for index in sorted(self.interface.live):
+            self._layer(index, self.graph.layers[index])
         results = [self.shared.sink.value(self.values[o.ref]) for o in outputs]
         described = [value_attributes(p.name) for p in inputs], [value_attributes(p.name) for p in outputs]
         return self.shared.sink.function(block, results, described, Namer(self.where, ()).file)
@@ -88,14 +89,14 @@ class _Importer:
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes that the user gives: of inputs, and of what layers make that can only be carried."""
-        made = {top for i in self.net.live for top in self.net.layers[i].proto.top}
+        made = {top for i in self.interface.live for top in self.graph.layers[i].proto.top}
         carried = {name: shape for name, shape in self.given.items() if name in made}
         rest = {name: shape for name, shape in self.given.items() if name not in made}
-        return {**carried, **shapes_of([port.name for port in self.net.inputs], rest, self.where)}
+        return {**carried, **shapes_of([port.name for port in self.interface.inputs], rest, self.where)}
 
     def _tell(self) -> None:
         """What of the files has no part in the module."""
-        for name, reason in self.net.left_out:
+        for name, reason in self.graph.left_out:
             self.tally.removed()
             self.tally.note("training-only", name, f"left out: {reason}")
         names = {each.proto.name for each in self.source.layers}
@@ -106,13 +107,13 @@ class _Importer:
                 )
         for name in self.source.unknown:
             self.tally.note("unknown-field", name, f"the net's field '{name}' is not known, and is ignored")
-        unused = len(self.net.layers) - len(self.net.live) - len({p.ref[0] for p in self.net.inputs})
-        self.tally.unused(max(unused, 0))
+        used = self.interface.live | {port.ref[0] for port in self.interface.inputs}
+        self.tally.unused(len(self.graph.layers) - len(used))
 
     def _layer(self, index: int, layer: NetLayer) -> None:
         proto = layer.proto
         node = Node(proto, layer.layer, [self.values[ref] for ref in layer.reads], self.shared)
-        if proto.type in DATA and not layer.reads:
+        if brings_data(layer):
             raise node.error("brings data that an output depends on, and is not among the inputs")
         if (conversion := CONVERTERS.get(proto.type)) is None:
             results = self._carry(node, layer, f"nn has no equivalent of {proto.type}")

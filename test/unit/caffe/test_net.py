@@ -247,6 +247,8 @@ def test_inputs_in_the_middle(caffe: Any) -> None:
     [
         ({"outputs": ("no",)}, "no blob or layer is called 'no', which is to be an output", "blobs are data, a, b"),
         ({"inputs": ("no",)}, "no blob is called 'no', which is to be an input", "blobs are data, a, b"),
+        ({"outputs": ("a", "a")}, "output 'a' is named twice", ""),
+        ({"inputs": ("a", "a"), "shapes": {"a": (1,)}}, "input 'a' is named twice", ""),
         ({"shapes": {"no": (1,)}}, "the model has no input no", "the inputs are data"),
         ({"signature": "s"}, "--signature has no meaning for a model of this kind", ""),
     ],

@@ -1,0 +1,134 @@
+"""The net of inference as a graph: which layers are kept, and what each reads.
+
+Blobs may be overwritten, so layers run in the order of the file, and a name stands for what was last written under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
+
+from ...diagnostics import CompileError
+from ..naming import Layer, Namer
+from ..ordering import CycleError, in_order
+from .phases import included, is_measure
+from .prototxt import Entry
+from .schema import Message
+from .source import Source, SourceLayer
+
+Ref = tuple[int, int]
+"""A value: the index of the layer that makes it, and which of its tops it is."""
+
+
+@dataclass(frozen=True)
+class NetLayer:
+    """A layer of the net of inference."""
+
+    proto: Message
+    text: Entry
+    layer: Layer
+    reads: tuple[Ref, ...] = ()
+
+
+@dataclass
+class Graph:
+    where: str
+    layers: list[NetLayer] = field(default_factory=list[NetLayer])
+    first: dict[str, Ref] = field(default_factory=dict[str, Ref])
+    """What is first written under a blob's name."""
+    last: dict[str, Ref] = field(default_factory=dict[str, Ref])
+    """What is last written under it."""
+    judged: set[Ref] = field(default_factory=set[Ref])
+    """What losses and the like read."""
+    left_out: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Layers that are not part of it, and why."""
+
+    def live(self, outputs: Iterable[Ref], inputs: Collection[Ref]) -> set[int]:
+        """The layers, by index, that make the outputs from the inputs."""
+        live: set[int] = set()
+        pending = list(outputs)
+        while pending:
+            ref = pending.pop()
+            if ref not in inputs and ref[0] not in live:
+                live.add(ref[0])
+                pending.extend(self.layers[ref[0]].reads)
+        return live
+
+
+def graph_of(source: Source) -> Graph:
+    """The graph of a net. Raises CompileError, located at the line, for blobs that nothing makes, or that two layers make."""
+    graph = Graph(str(source.path))
+    kept = list(_kept(source, graph))
+    measured: dict[str, str] = {}
+    for at, each in enumerate(kept):
+        proto = each.proto
+        if is_measure(proto.type):
+            graph.left_out.append((each.layer.name, f"{proto.type} is for training and tests only"))
+            graph.judged.update(graph.last[name] for name in proto.bottom if name in graph.last)
+            measured.update(dict.fromkeys(proto.top, each.layer.name))
+            continue
+        for name in proto.bottom:
+            if name in measured:
+                message = f"reads blob '{name}' of layer '{measured[name]}', which is of training only"
+                raise CompileError(message, where=each.layer.where)
+            if name not in graph.last:
+                raise _undefined(kept, at, name)
+        reads = tuple(graph.last[name] for name in proto.bottom)
+        graph.layers.append(NetLayer(proto, each.text, each.layer, reads))
+        _define(graph, graph.layers[-1])
+    return graph
+
+
+def _kept(source: Source, graph: Graph) -> Iterator[NetLayer]:
+    """The layers of the phase TEST, losses and the like among them, with their names and places."""
+    kept: list[SourceLayer] = []
+    for each in source.layers:
+        place = f"{graph.where}:{each.text.line}:{each.text.column}: node '{each.proto.name}'"
+        if included(each.proto, source.state, place):
+            kept.append(each)
+        else:
+            graph.left_out.append((each.proto.name, "its rules exclude it from the phase TEST"))
+    namer = Namer(graph.where, (each.proto.name for each in kept))
+    for i, each in enumerate(kept):
+        name = namer.layer(each.proto.name, each.proto.type, i).name
+        place = FileLineColLoc(StringAttr(graph.where), IntAttr(each.text.line), IntAttr(each.text.column))
+        yield NetLayer(each.proto, each.text, Layer(name, NameLoc(StringAttr(name), place)))
+
+
+def _define(graph: Graph, made: NetLayer) -> None:
+    """Write the tops of the last layer under their names; over another blob's only where the layer works in place."""
+    for i, top in enumerate(made.proto.top):
+        if top in graph.last and top not in made.proto.bottom:
+            maker = graph.layers[graph.last[top][0]].layer.name
+            message = f"writes blob '{top}', which layer '{maker}' makes and this one does not read"
+            raise CompileError(message, where=made.layer.where)
+        ref = len(graph.layers) - 1, i
+        graph.first.setdefault(top, ref)
+        graph.last[top] = ref
+
+
+def _undefined(kept: Sequence[NetLayer], at: int, name: str) -> CompileError:
+    """Why layer `at` cannot read a blob that is not made before it: it never is, or later, or needs what it makes itself."""
+    where = kept[at].layer.where
+    later = [each.layer.name for each in kept[at:] if name in each.proto.top]
+    if not later:
+        hint = "layers that make it may be excluded from the phase TEST"
+        return CompileError(f"reads blob '{name}', which no layer makes", where=where, hint=hint)
+    try:
+        in_order([*_needs(kept)])
+    except CycleError as e:
+        return CompileError(e.text([each.layer.name for each in kept]), where=kept[e.cycle[-1]].layer.where)
+    hint = "Caffe runs layers in the order of the file"
+    return CompileError(f"reads blob '{name}' before layer '{later[0]}' makes it", where=where, hint=hint)
+
+
+def _needs(kept: Sequence[NetLayer]) -> Iterator[set[int]]:
+    """For each layer the makers of what it reads: the last one before it, else the first one from it on."""
+    for at, each in enumerate(kept):
+        needed: set[int] = set()
+        for name in each.proto.bottom:
+            makers = [i for i, other in enumerate(kept) if name in other.proto.top]
+            needed.update([i for i in makers if i < at][-1:] or makers[:1])
+        yield needed
