@@ -14,7 +14,7 @@ from ..diagnostics import CompileError
 from ..dialects import nn
 from ..dialects.nn.shapes import Shape, element_of, shape_of
 from ..dtypes import numpy_dtype
-from ..transforms.partial_shapes import Dimension
+from ..transforms.partial_shapes import Dimension, root
 from .building import Array, Binding, Constant, Sink, Size, Unmapped
 from .naming import Layer
 
@@ -85,7 +85,7 @@ class SourceNode:
 
     def same(self, a: Dimension, b: Dimension) -> bool:
         """Whether two unknown sizes are known to be equal."""
-        return a == b
+        return root(a) == root(b)
 
     def shape(self, index: int) -> Shape:
         found = self.binding(index)

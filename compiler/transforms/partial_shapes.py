@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects import nn
-from ..dialects.nn.shapes import DYNAMIC, Shape, element_of, known, shape_of, size
+from ..dialects.nn.shapes import DYNAMIC, Shape, axes_of, element_of, known, shape_of, size
 from ..dtypes import integer_range
 from ..runtime.kernels import Array, kernel_for
 
@@ -32,6 +32,37 @@ class Dimension(NamedTuple):
 
     value: SSAValue
     axis: int
+
+
+_KEEPING = (nn.UnaryOp, nn.BatchNormOp, nn.BiasAddOp, nn.SoftmaxOp, nn.LogSoftmaxOp)
+"""Operations with the shape of their first operand."""
+
+
+def root(dimension: Dimension) -> Dimension:
+    """The size it was before operations that keep it or move its axis: sizes of one root are equal."""
+    value, axis = dimension
+    while isinstance(op := value.owner, Operation) and (before := _axis_before(op, axis)) is not None:
+        value, axis = op.operands[0], before
+    return Dimension(value, axis)
+
+
+def _axis_before(op: Operation, axis: int) -> int | None:
+    """Which axis of the first operand this one of the result is; None where sizes may differ."""
+    if isinstance(op, _KEEPING):
+        return axis
+    if isinstance(op, nn.TransposeOp):
+        return nn.ints(op.perm)[axis]
+    if isinstance(op, nn.UnsqueezeOp):
+        others = _axes_but(shape_of(op.result), nn.ints(op.axes))
+        return others.index(axis) if axis in others else None
+    if isinstance(op, nn.SqueezeOp) and op.axes is not None:
+        return _axes_but(shape_of(op.input), nn.ints(op.axes))[axis]
+    return None
+
+
+def _axes_but(shape: Shape, axes: tuple[int, ...]) -> list[int]:
+    others = axes_of(axes, len(shape))
+    return [i for i in range(len(shape)) if i not in others]
 
 
 class Multiple(NamedTuple):

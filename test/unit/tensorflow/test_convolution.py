@@ -249,6 +249,19 @@ def test_sizes_computed_from_unknown_ones(agrees: Agrees, padding: str, stride: 
     only(agrees(convolved, x, variables=[w], signature=unknown(x, "last"), **SUMS), nn.ConvTransposeOp)
 
 
+def test_sizes_of_what_came_before(agrees: Agrees) -> None:
+    """Unknown ones that a norm, an activation and an axis more leave as they are."""
+    x, w = normal(2, 5, 4), normal(1, 3, 3, 4)
+
+    def convolved(x: Any, w: Any) -> Any:
+        sizes = tf.shape(x)
+        y = tf.expand_dims(tf.nn.relu(tf.nn.bias_add(x, np.ones(4, np.float32))), 1)
+        return tf.nn.conv2d_transpose(y, w, tf.stack([sizes[0], 1, sizes[1] * 2, 3]), [1, 2], "SAME")
+
+    module = agrees(convolved, x, variables=[w], signature=unknown(x, "last"), **SUMS)
+    assert "conv_transpose" in kinds(module)
+
+
 def test_conv2d_transpose_in_groups(agrees: Agrees) -> None:
     def convolved(x: Any, w: Any) -> Any:
         return raw.Conv2DBackpropInput(

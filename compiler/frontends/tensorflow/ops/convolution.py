@@ -136,6 +136,7 @@ def _surplus(node: Node, axis: _Axis, size: int | Linear) -> int:
         if known(given) and given != count:
             raise node.error(f"does not fit together: {count} windows on {size} elements, an input of {given}")
         return axis.stride * (count - 1) + axis.reach - size
-    if size.base != Dimension(node.value(2), axis.axis) or size.factor != axis.stride:
+    given = isinstance(size.base, Dimension) and node.same(size.base, Dimension(node.value(2), axis.axis))
+    if not given or size.factor != axis.stride:
         raise Unmapped("its size is computed at run time")
     return axis.reach - axis.stride - size.offset
