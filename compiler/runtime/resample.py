@@ -17,8 +17,9 @@ class Sampling(NamedTuple):
     mode: ResizeMode
     coordinates: Coordinates
     nearest: Nearest
-    cubic_coeff: float
-    exclude_outside: bool
+    cubic_coeff: float = -0.75
+    exclude_outside: bool = False
+    cubic_steps: int | None = None
 
 
 class Taps(NamedTuple):
@@ -39,6 +40,8 @@ def taps_of(sampling: Sampling, size: int, out: int, scale: float) -> Taps:
     if sampling.mode is ResizeMode.LINEAR:
         indices, weights = start[:, None] + np.arange(2), np.concatenate([1 - fraction, fraction], axis=1)
         return Taps(np.clip(indices, 0, size - 1), weights)
+    if sampling.cubic_steps is not None:
+        fraction = np.rint(fraction * sampling.cubic_steps) / sampling.cubic_steps
     indices, weights = start[:, None] + np.arange(-1, 3), _cubic(fraction, sampling.cubic_coeff)
     if sampling.exclude_outside:
         weights = np.where((indices >= 0) & (indices < size), weights, 0)

@@ -396,7 +396,8 @@ class ResizeOp(NNOp):
 
     Either `sizes` (of all axes, 0 where an axis keeps its size) or `scales` (`output = floor(input * scale)`). `coordinates`
     says where output elements lie, `nearest` how positions round, `cubic_coeff` and `exclude_outside` how cubic weights are
-    made.
+    made. With `cubic_steps` these are for positions between two elements rounded to one of that many (TensorFlow
+    ResizeBicubic: 1024).
     """
 
     name = "nn.resize"
@@ -409,6 +410,7 @@ class ResizeOp(NNOp):
     nearest = prop_def(NearestAttr, default_value=NearestAttr(Nearest.ROUND_PREFER_FLOOR))
     cubic_coeff = prop_def(REAL, default_value=real(-0.75))
     exclude_outside = opt_prop_def(FLAG)
+    cubic_steps = opt_prop_def(INT)
     result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
@@ -420,6 +422,8 @@ class ResizeOp(NNOp):
             raise VerifyException(f"{len(entries)} entries for {len(x)} axes")
         if any(not (e > 0 or (e == 0 and self.scales is None)) for e in entries):
             raise VerifyException("scales must be positive, sizes not negative")
+        if self.cubic_steps is not None and self.cubic_steps.value.data < 1:
+            raise VerifyException(f"cubic_steps must be at least 1, not {self.cubic_steps.value.data}")
         return [tensor(element_of(self.input), self.output_sizes(x))]
 
     def output_sizes(self, shape: Shape) -> Shape:

@@ -166,7 +166,12 @@ def pad(op: nn.PadOp) -> Kernel:
 @kernel(nn.ResizeOp)
 def resize(op: nn.ResizeOp) -> Kernel:
     sampling = Sampling(
-        op.mode.data, op.coordinates.data, op.nearest.data, op.cubic_coeff.value.data, op.exclude_outside is not None
+        op.mode.data,
+        op.coordinates.data,
+        op.nearest.data,
+        op.cubic_coeff.value.data,
+        op.exclude_outside is not None,
+        None if op.cubic_steps is None else op.cubic_steps.value.data,
     )
     scales = None if op.scales is None else op.scales.data
 

@@ -126,6 +126,8 @@ def resize(op: nn.ResizeOp, layer: Layer) -> str:
         layer.require(19, "Resize with half_pixel_symmetric")
     mode = op.mode.data
     cubic = mode is nn.ResizeMode.CUBIC
+    if cubic and op.cubic_steps is not None:
+        layer.note("cubic-steps", "ONNX computes cubic weights where elements lie, not at the nearest of some steps")
     return layer.node(
         "Resize",
         op.input,

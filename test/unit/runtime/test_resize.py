@@ -46,6 +46,20 @@ def test_interpolation(run, reference, rng, target, coordinates, mode, outside) 
     )
 
 
+def test_cubic_weights_of_steps(run, rng) -> None:
+    """At half the size positions lie at 0.5, which is a step of 2 and none of 3, where 0.5 * 3 rounds to 2."""
+    x = rng.normal(size=(1, 1, 1, 16))
+    keys = {"mode": "cubic", "sizes": (1, 1, 1, 8)}
+    exact, two, three = (run(nn.ResizeOp, x, cubic_steps=steps, **keys)[0, 0, 0, 1:-1] for steps in (None, 2, 3))
+    np.testing.assert_array_equal(two, exact)
+    t, a = 2 / 3, -0.75
+    near = [(a + 2) * d**3 - (a + 3) * d**2 + 1 for d in (t, 1 - t)]
+    far = [a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a for d in (1 + t, 2 - t)]
+    line = x[0, 0, 0]
+    expected = [line[2 * i - 1 : 2 * i + 3] @ [far[0], near[0], near[1], far[1]] for i in range(1, 7)]
+    np.testing.assert_allclose(three, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_linear_weights_outside_make_no_difference(run, rng) -> None:
     """What is left of the two weights is 1 when one is excluded: the same as repeating the edge."""
     x = rng.normal(size=(1, 2, 4, 6)).astype(np.float32)

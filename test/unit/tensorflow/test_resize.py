@@ -18,9 +18,9 @@ IMAGE = np.random.default_rng(0).normal(size=(2, 6, 7, 3)).astype(np.float32)
 OPERATORS: dict[str, tuple[Callable[..., Any], float]] = {
     "nearest": (raw.ResizeNearestNeighbor, 0.0),
     "bilinear": (raw.ResizeBilinear, 1e-6),
-    "bicubic": (raw.ResizeBicubic, 4e-3),
+    "bicubic": (raw.ResizeBicubic, 4e-6),
 }
-"""The operator, and how far results may lie apart: TensorFlow rounds positions of bicubic weights to 1/1024."""
+"""The operator, and how far results may lie apart."""
 
 COORDINATES: dict[str, dict[str, bool]] = {
     "legacy": {},
@@ -52,6 +52,26 @@ def test_unknown_sizes(operator: str, coordinates: str, unknown: int, agrees: Ag
     signature = [tf.TensorSpec([None] * unknown + list(IMAGE.shape[unknown:]), tf.float32)]
     module = agrees(resized, IMAGE, signature=signature, atol=atol, rtol=1e-5)
     assert not [op for op in module.walk() if op.name in ("nn.opaque", "nn.shape")]
+
+
+@pytest.mark.parametrize(
+    ("coordinates", "size", "out"), [("legacy", 14, 18), ("corners", 54, 27), ("corners", 7, 29), ("centres", 2, 41)]
+)
+def test_positions_that_float32_does_not_hold(coordinates: str, size: int, out: int, agrees: Agrees) -> None:
+    """TensorFlow takes another element than the one at the exact position."""
+    x = np.arange(3 * size, dtype=np.float32).reshape(1, size, 3, 1)
+    how = COORDINATES[coordinates]
+    module = agrees(lambda x: raw.ResizeNearestNeighbor(images=x, size=[out, 5], **how), x)
+    assert [op.name for op in module.walk() if op.name in ("nn.gather", "nn.resize")] == ["nn.gather", "nn.resize"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("coordinates", COORDINATES)
+def test_nearest_of_many_sizes(coordinates: str, agrees: Agrees) -> None:
+    how = COORDINATES[coordinates]
+    for size in range(1, 65, 7):
+        x = np.arange(size, dtype=np.float32).reshape(1, size, 1, 1)
+        agrees(lambda x: [raw.ResizeNearestNeighbor(images=x, size=[o, 1], **how) for o in range(1, 90)], x)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.uint8, np.int32])

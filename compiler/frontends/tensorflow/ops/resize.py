@@ -4,22 +4,48 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
 from ....dialects.nn.shapes import element_of, known, shape_of
+from ....runtime.resample import Sampling, taps_of
 from ....transforms.partial_shapes import Dimension, Multiple
 from ...building import Size
 from ...shapes import kept_sizes
-from ..node import Converted, Node, converter
+from ..node import Array, Converted, Node, converter
 
 
 @converter("ResizeNearestNeighbor")
 def nearest(node: Node) -> Converted:
-    """Positions round down; with `align_corners` to the nearest, with `half_pixel_centers` those of ONNX less a half do."""
-    rounding = "floor" if _coordinates(node) == "asymmetric" else "round_prefer_ceil"
-    return _resized(node, node.value(0), mode="nearest", nearest=rounding)
+    """Positions round down; with `align_corners` to the nearest, with `half_pixel_centers` those of ONNX less a half do.
+
+    TensorFlow computes them in float32. Where that gives other elements than exact positions do, those are looked up.
+    """
+    coordinates, extent, x = _coordinates(node), _extent(node), node.value(0)
+    rounding = "floor" if coordinates == "asymmetric" else "round_prefer_ceil"
+    sampling = Sampling(nn.ResizeMode.NEAREST, nn.Coordinates(coordinates), nn.Nearest(rounding))
+    for axis in (1, 2):
+        size, out = shape_of(x)[axis], extent["sizes"][axis] if "sizes" in extent else 0
+        if not known(size) or out in (0, size):
+            continue
+        places = _places(coordinates, size, out)
+        if not np.array_equal(places, taps_of(sampling, size, out, out / size).indices[:, 0]):
+            x = node.emit(nn.GatherOp, x, node.constant(places, f".places{axis}"), axis=axis).result
+            extent["sizes"][axis] = 0
+    return node.emit(nn.ResizeOp, x, **extent, coordinates=coordinates, nearest=rounding).result
+
+
+def _places(coordinates: str, size: int, out: int) -> Array:
+    """The elements of an axis that ResizeNearestNeighbor takes, for `out` ones, as its kernel computes them."""
+    corners = coordinates == "align_corners" and out > 1
+    scale = np.float32(size - corners) / np.float32(out - corners)
+    shift = np.float32(0.5 if coordinates == "half_pixel" else 0)
+    positions = (np.arange(out, dtype=np.float32) + shift) * scale
+    # halves round away from 0; adding a half could round up what lies just below it
+    up = coordinates == "align_corners" and positions - np.floor(positions) >= 0.5
+    return np.minimum(np.floor(positions) + up, size - 1).astype(np.int64)
 
 
 @converter("ResizeBilinear")
@@ -30,10 +56,9 @@ def bilinear(node: Node) -> Converted:
 
 @converter("ResizeBicubic")
 def bicubic(node: Node) -> Converted:
-    """With half-pixel centres Keys' weights (a = -0.5), without what lies outside. TensorFlow rounds positions to 1/1024."""
-    if _coordinates(node) == "half_pixel":
-        return _resized(node, _float32(node), mode="cubic", cubic_coeff=-0.5, exclude_outside=True)
-    return _resized(node, _float32(node), mode="cubic")
+    """With half-pixel centres Keys' weights (a = -0.5), without what lies outside. They come from a table of 1024 steps."""
+    how = {"cubic_coeff": -0.5, "exclude_outside": True} if _coordinates(node) == "half_pixel" else {}
+    return _resized(node, _float32(node), mode="cubic", cubic_steps=1024, **how)
 
 
 def _resized(node: Node, x: SSAValue, **properties: Any) -> SSAValue:

@@ -471,3 +471,11 @@ func.func @main(%x: tensor<2x6xf32>, %i: tensor<2x1xi64>) {
   nn.gather %x, %i batch_dims 1 : (tensor<2x6xf32>, tensor<2x1xi64>) -> tensor<2x1xf32>
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<2xf32>) {
+  // CHECK: invalid-shape.mlir:479:3: error: 'nn.resize' op cubic_steps must be at least 1, not 0
+  nn.resize %x sizes [3] mode cubic cubic_steps 0 : (tensor<2xf32>) -> tensor<3xf32>
+  func.return
+}

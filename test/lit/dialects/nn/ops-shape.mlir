@@ -86,8 +86,8 @@ func.func @resize(%x: tensor<1x?x5x7xf32>) {
   %double = nn.resize %x scales [1.0, 1.0, 2.0, 1.9] : (tensor<1x?x5x7xf32>) -> tensor<1x?x10x13xf32>
   // CHECK-NEXT: %to = nn.resize %x sizes [1, 3, 4, 4] mode linear coordinates align_corners : (tensor<1x?x5x7xf32>) -> tensor<1x3x4x4xf32>
   %to = nn.resize %x sizes [1, 3, 4, 4] mode linear coordinates align_corners : (tensor<1x?x5x7xf32>) -> tensor<1x3x4x4xf32>
-  // CHECK-NEXT: %cubic = nn.resize %x sizes [1, 3, 4, 4] mode cubic coordinates half_pixel_symmetric cubic_coeff -0.5 exclude_outside : (tensor<1x?x5x7xf32>) -> tensor<1x3x4x4xf32>
-  %cubic = nn.resize %x sizes [1, 3, 4, 4] mode cubic coordinates half_pixel_symmetric cubic_coeff -0.5 exclude_outside : (tensor<1x?x5x7xf32>) -> tensor<1x3x4x4xf32>
+  // CHECK-NEXT: %cubic = nn.resize %x sizes [1, 3, 4, 4] mode cubic coordinates half_pixel_symmetric cubic_coeff -0.5 exclude_outside cubic_steps 1024 : (tensor<1x?x5x7xf32>) -> tensor<1x3x4x4xf32>
+  %cubic = nn.resize %x sizes [1, 3, 4, 4] mode cubic coordinates half_pixel_symmetric cubic_coeff -0.5 exclude_outside cubic_steps 1024 : (tensor<1x?x5x7xf32>) -> tensor<1x3x4x4xf32>
   // CHECK-NEXT: %near = nn.resize %x scales [1.0, 1.0, 0.5, 0.5] coordinates asymmetric nearest floor : (tensor<1x?x5x7xf32>) -> tensor<1x?x2x3xf32>
   %near = nn.resize %x scales [1.0, 1.0, 0.5, 0.5] coordinates asymmetric nearest floor : (tensor<1x?x5x7xf32>) -> tensor<1x?x2x3xf32>
   // CHECK-NEXT: %nearer = nn.resize %x scales [1.0, 1.0, 0.5, 0.5] coordinates pytorch_half_pixel nearest ceil : (tensor<1x?x5x7xf32>) -> tensor<1x?x2x3xf32>
