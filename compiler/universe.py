@@ -75,8 +75,8 @@ SAVED_MODEL = ".pb"
 FRONTENDS = {
     ".mlir": ".frontends.mlir:read",
     ".onnx": ".frontends.onnx:read",
-    SAVED_MODEL: ".frontends.tensorflow.importer:read",
-    ".pbtxt": ".frontends.tensorflow.importer:read",
+    SAVED_MODEL: ".frontends.tensorflow:read",
+    ".pbtxt": ".frontends.tensorflow:read",
     ".keras": ".frontends.tensorflow.keras:read",
     ".h5": ".frontends.tensorflow.keras:read",
     ".hdf5": ".frontends.tensorflow.keras:read",

@@ -5,3 +5,8 @@
 (the converters, a module per family), `opaque` (what `nn` has no word for), `keras` (Keras files, and objects of a running
 program). Only `keras` and carried operators import TensorFlow.
 """
+
+from .importer import read
+from .keras import from_function, from_graph, from_keras
+
+__all__ = ["from_function", "from_graph", "from_keras", "read"]

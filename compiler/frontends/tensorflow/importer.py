@@ -37,7 +37,7 @@ from .tensors import array_of
 
 _DEEPEST = 100
 """Calls inside calls; more is a function that calls itself."""
-_MOST = 1 << 22
+_MOST = 1 << 20
 """Nodes of a model whose functions stand in the places of their calls."""
 
 

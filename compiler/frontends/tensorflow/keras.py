@@ -60,7 +60,7 @@ def from_function(function: Any, session: Session, *signature: Any) -> ModuleOp:
     called as the arguments, outputs as the keys of a dictionary that is returned, else `output_0` and so on. Raises CompileError
     for what cannot be traced or represented.
     """
-    name = getattr(function, "name", "") or getattr(function, "__name__", "function")
+    name = getattr(function, "__name__", "function")
     tf = tensorflow("a function", name)
     if not hasattr(function, "captured_inputs"):
         traced = function if hasattr(function, "get_concrete_function") else tf.function(function)

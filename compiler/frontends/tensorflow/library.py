@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ...diagnostics import CompileError
@@ -16,18 +16,17 @@ def tensorflow(what: str, where: str) -> Any:
 
     Raises CompileError, located at `where` and with `what` as that which needs it, when it is not installed.
     """
-    if "tensorflow" in sys.modules:
-        return sys.modules["tensorflow"]
+    first = "tensorflow" not in sys.modules
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        with _silence():
+        with _silence() if first else nullcontext():
             import tensorflow  # pyright: ignore[reportMissingTypeStubs]
     except ImportError:
-        raise CompileError(
-            f"{what} needs TensorFlow, which is not installed: pip install 'amct-opt[tensorflow]'", where=where
-        ) from None
+        hint = "pip install 'amct-opt[tensorflow]'"
+        raise CompileError(f"{what} needs TensorFlow", where=where, hint=hint) from None
     library: Any = tensorflow
-    library.config.set_visible_devices([], "GPU")
+    if first:
+        library.config.set_visible_devices([], "GPU")
     return library
 
 

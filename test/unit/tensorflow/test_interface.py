@@ -275,7 +275,7 @@ def test_a_branch_that_data_decides(save: Save, control_flow: str) -> None:
         x = tf1.placeholder(tf.float32, [2], "x")
         tf1.cond(tf.reduce_sum(x) > 0, lambda: x * 2.0, lambda: x - 1.0, name="cond")
 
-    with pytest.raises(CompileError, match="node 'cond.*: error: .* branches on a value of run time"):
+    with pytest.raises(CompileError, match=r"node 'cond.*: error: .* branches on a value of run time"):
         read(save(build))
 
 
@@ -285,7 +285,7 @@ def test_loops(save: Save, control_flow: str) -> None:
         _, y = tf1.while_loop(lambda i, _: i < 3, lambda i, v: (i + 1, v * 2.0), (0, x), name="loop")
         tf.identity(y, "y")
 
-    with pytest.raises(CompileError, match="node 'loop.*: error: .*is part of a loop: loops are not supported"):
+    with pytest.raises(CompileError, match=r"node 'loop.*: error: .*is part of a loop: loops are not supported"):
         read(save(build))
 
 
