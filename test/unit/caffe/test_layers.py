@@ -366,16 +366,32 @@ def test_pad_along_one_axis(caffe: Any, new_net: Any) -> None:
     np.testing.assert_array_equal(*results)
 
 
-def test_deconvolution_with_dilation(caffe: Any, new_net: Any, assert_close: Any) -> None:
-    """OpenCV leaves the dilation out; onnxruntime has the same weights and does not."""
+ONNXRUNTIME = {
+    "Deconvolution": ("ConvTranspose", (4, 3, 3, 2), 6, 2),  # OpenCV leaves the dilation out
+    "Convolution": ("Conv", (4, 1, 3, 3), 4, 4),  # and is wrong where a depthwise one pads by less than the dilation
+}
+
+
+@pytest.mark.parametrize("kind", ONNXRUNTIME)
+def test_dilation(caffe: Any, new_net: Any, assert_close: Any, kind: str) -> None:
+    """onnxruntime has weights of the same layout."""
     ort = pytest.importorskip("onnxruntime")
     from onnx import helper
 
-    w, b, x = f(4, 3, 3, 2), f(6), f(1, 4, 5, 6)
+    op_type, shape, outputs, group = ONNXRUNTIME[kind]
+    w, b, x = f(*shape), f(outputs), f(1, 4, 5, 6)
     net = new_net(x.shape)
-    conv((w, b), "Deconvolution", num_output=6, group=2, kernel_size=[3, 2], stride=[2], pad=[1], dilation=[2])(net)
-    attributes = {"group": 2, "strides": [2, 2], "pads": [1] * 4, "dilations": [2, 2]}
-    nodes = [helper.make_node("ConvTranspose", ["x", "w", "b"], ["y"], **attributes)]
+    params = {
+        "num_output": outputs,
+        "group": group,
+        "kernel_size": shape[2:],
+        "stride": [2],
+        "pad": [1],
+        "dilation": [2],
+    }
+    conv((w, b), kind, **params)(net)
+    attributes = {"group": group, "strides": [2, 2], "pads": [1] * 4, "dilations": [2, 2]}
+    nodes = [helper.make_node(op_type, ["x", "w", "b"], ["y"], **attributes)]
     values = [helper.make_tensor_value_info(n, 1, a.shape) for n, a in (("x", x), ("w", w), ("b", b))]
     graph = helper.make_graph(nodes, "g", values, [helper.make_tensor_value_info("y", 1, None)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
