@@ -27,8 +27,10 @@ from compiler.dialects.nn.shapes import DYNAMIC
 from compiler.dtypes import element_type
 from compiler.frontends.tensorflow.opaque import attr_value, mlir_of, result_types
 from compiler.frontends.tensorflow.schema import MESSAGES
+from compiler.functions import main_function
 from compiler.runtime.kernels import kernel_for
 from compiler.text import module_text, parse_module
+from compiler.transforms.constant_folding import FoldConstantsPass
 from compiler.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -245,6 +247,28 @@ def test_random_numbers_are_drawn_anew(carried) -> None:
     (x,), (y,) = (carried("RandomUniform", [shape], made, **types_) for _ in range(2))
     assert 0.4 < x.mean() < 0.6
     assert not np.array_equal(x, y)
+
+
+def test_random_numbers_are_constants_where_they_have_a_seed() -> None:
+    module = parse_module(
+        new_session(),
+        """
+        func.func @main() -> (tensor<3xf32>, tensor<3xf32>) {
+          %shape = nn.constant dense<3> : tensor<1xi32>
+          %seed = nn.constant dense<[1, 2]> : tensor<2xi32>
+          %y = nn.opaque %shape, %seed framework "tensorflow" op_type "StatelessRandomUniform"
+            attrs {T = i32, Tseed = i32, dtype = f32} : (tensor<1xi32>, tensor<2xi32>) -> tensor<3xf32>
+          %z = nn.opaque %shape framework "tensorflow" op_type "RandomUniform" attrs {T = i32, dtype = f32}
+            : (tensor<1xi32>) -> tensor<3xf32>
+          func.return %y, %z : tensor<3xf32>, tensor<3xf32>
+        }""",
+    )
+    FoldConstantsPass().apply(new_session(), module)
+    function = main_function(module)
+    y, z = function.body.block.last_op.operands
+    expected = tf.raw_ops.StatelessRandomUniform(shape=[3], seed=[1, 2])
+    np.testing.assert_array_equal(nn.array_of(y), expected.numpy())
+    assert z.owner.op_type.data == "RandomUniform"
 
 
 def test_a_failure_names_the_operator(carried) -> None:
