@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -442,3 +443,12 @@ def test_operations(caffe: Any, new_net: Any, build: Build, kinds: list[str]) ->
     build(net)
     block = main_function(caffe.load(net)).body.block
     assert [op.name for op in block.ops if isinstance(op, nn.NNOp)] == kinds
+
+
+def test_the_documentation_lists_every_layer() -> None:
+    from compiler.frontends.caffe.ops import CONVERTERS
+
+    text = (Path(__file__).parents[3] / "docs" / "caffe.md").read_text("utf-8")
+    rows = text.partition("## Layers")[2].partition("**Pooling.**")[0].splitlines()[4:]
+    listed = [name for row in rows if row.startswith("|") for name in row.split("|")[1].strip().split(", ")]
+    assert sorted(listed) == sorted(CONVERTERS)
