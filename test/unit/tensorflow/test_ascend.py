@@ -18,12 +18,10 @@ from compiler.universe import new_session
 
 Frozen = Callable[..., Any]
 
-_rng = np.random.default_rng(0)
-
 
 def weight(*shape: int) -> np.ndarray:
     """Such that sums of products keep the size of the data."""
-    return (_rng.normal(size=shape) / np.sqrt(np.prod(shape[:-1]))).astype(np.float32)
+    return (np.random.default_rng(shape).normal(size=shape) / np.sqrt(np.prod(shape[:-1]))).astype(np.float32)
 
 
 def norm(x: Any, layout: str) -> Any:
@@ -59,7 +57,7 @@ def lowered(path: Path, out: Path, *flags: str) -> ModuleOp:
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 def test_quantized_network(frozen: Frozen, tmp_path: Path, layout: str) -> None:
     shape = (2, 8, 8, 3) if layout == "NHWC" else (2, 3, 8, 8)
-    x = _rng.normal(size=shape).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     graph = frozen(lambda x, *w: network(x, *w, layout=layout), x, variables=WEIGHTS)
     module = lowered(graph.path, tmp_path / "out.mlir", "--fuse-all", "--quantize", "--lower-to-ascend")
     names = {op.name.removeprefix("ascend.") for op in module.walk() if op.name.startswith("ascend.")}
@@ -85,7 +83,7 @@ def trained(x: Any, w: Any, depthwise: Any) -> Any:
 
 def test_a_network_trained_with_quantization(frozen: Frozen, tmp_path: Path) -> None:
     """Its grids are kept: both layers compute in int8. A few numbers fall on the other side of a half: one step."""
-    x = _rng.normal(size=(2, 8, 8, 3)).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype(np.float32)
     graph = frozen(trained, x, variables=WEIGHTS[:2])
     module = lowered(graph.path, tmp_path / "out.mlir", "--fuse-all", "--lower-to-ascend")
     names = [op.name.removeprefix("ascend.") for op in module.walk() if op.name.startswith("ascend.")]

@@ -20,7 +20,6 @@ from compiler.dialects import nn
 Agrees = Callable[..., ModuleOp]
 q = tf.quantization
 
-_rng = np.random.default_rng(0)
 RANGES = {
     "symmetric": (-6.0, 6.0),
     "positive": (0.0, 6.0),
@@ -41,7 +40,7 @@ def kinds(module: ModuleOp) -> list[str]:
 def off_the_middle(least: float, greatest: float, bits: int, narrow: bool, count: int = 400) -> np.ndarray:
     """Numbers in and around a range, none within a hundredth of a step of the middle of two."""
     step = (greatest - least) / ((1 << bits) - 1 - narrow) or 1.0
-    x = _rng.uniform(least - 2 * step - 1e-3, greatest + 2 * step + 1e-3, 4 * count)
+    x = np.random.default_rng(7).uniform(least - 2 * step - 1e-3, greatest + 2 * step + 1e-3, 4 * count)
     place = x / step
     return x[np.abs(place - np.floor(place) - 0.5) > 0.01][:count].astype(np.float32).reshape(-1, 4)
 
@@ -108,13 +107,13 @@ def test_per_channel(agrees: Agrees, shape: tuple[int, ...], bits: int, narrow: 
 @pytest.mark.parametrize(("bits", "narrow"), BITS)
 def test_weights_are_integers(agrees: Agrees, bits: int, narrow: bool) -> None:
     """The filter is turned as integers, so that it stays a constant."""
-    w = _rng.normal(size=(3, 3, 2, 4)).astype(np.float32)
+    w = np.random.default_rng(7).normal(size=(3, 3, 2, 4)).astype(np.float32)
     function = q.fake_quant_with_min_max_vars_per_channel
 
     def convolved(x: Any, w: Any, a: Any, b: Any) -> Any:
         return tf.nn.conv2d(x, function(w, a, b, bits, narrow), 1, "SAME")
 
-    x = _rng.normal(size=(1, 5, 5, 2)).astype(np.float32)
+    x = np.random.default_rng(7).normal(size=(1, 5, 5, 2)).astype(np.float32)
     module = agrees(convolved, x, variables=[w, *CHANNELS], atol=1e-4)
     assert kinds(module) == ["dequantize", "conv"]
     dequantize = next(op for op in module.walk() if isinstance(op, nn.DequantizeOp))
@@ -124,8 +123,8 @@ def test_weights_are_integers(agrees: Agrees, bits: int, narrow: bool) -> None:
 
 def test_depthwise_weights_are_integers(agrees: Agrees) -> None:
     """Per tensor, and per index of the last axis, which each channel has."""
-    w = _rng.normal(size=(3, 3, 2, 4)).astype(np.float32)
-    x = _rng.normal(size=(1, 5, 5, 2)).astype(np.float32)
+    w = np.random.default_rng(7).normal(size=(3, 3, 2, 4)).astype(np.float32)
+    x = np.random.default_rng(7).normal(size=(1, 5, 5, 2)).astype(np.float32)
     for quantized in (
         lambda w, a, b: q.fake_quant_with_min_max_vars(w, -2.0, 2.0, narrow_range=True),
         lambda w, a, b: q.fake_quant_with_min_max_vars_per_channel(w, a, b, narrow_range=True),
@@ -140,8 +139,8 @@ def test_depthwise_weights_are_integers(agrees: Agrees) -> None:
 
 
 def test_symmetric_weights_have_zero_points_of_0(agrees: Agrees) -> None:
-    w = _rng.normal(size=(5, 4)).astype(np.float32)
-    x = _rng.normal(size=(2, 5)).astype(np.float32)
+    w = np.random.default_rng(7).normal(size=(5, 4)).astype(np.float32)
+    x = np.random.default_rng(7).normal(size=(2, 5)).astype(np.float32)
     module = agrees(
         lambda x, w: x @ q.fake_quant_with_min_max_vars(w, -3.0, 3.0, narrow_range=True), x, variables=[w], atol=1e-5
     )

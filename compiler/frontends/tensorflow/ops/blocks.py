@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from ....dialects import nn
-from ....dialects.nn.shapes import DYNAMIC, element_of, shape_of, tensor
+from ....dialects.nn.shapes import DYNAMIC, axes_of, element_of, shape_of, tensor
 from ....dtypes import Tensor
 from ....rewriting import fused_location
 from ....transforms.partial_shapes import Linear
 from ....transforms.rebuild import rebuilt
+from ...window import normalized
 from ..node import Converted, Node, Unmapped, converter
 
 
@@ -31,6 +32,16 @@ class _Blocks(NamedTuple):
         if len(block) == rank - 1 and (block[0], begins[0], ends[0]) == (1, 0, 0):
             return _Blocks("nchw", tuple(block[1:]), begins[1:], ends[1:])
         return _Blocks("nhwc", tuple(block), begins, ends)
+
+    @staticmethod
+    def padded(op: nn.SpaceToBatchOp) -> _Blocks:
+        pads, n = nn.ints(op.pads), len(nn.ints(op.block))
+        return _Blocks(op.layout.data.value, nn.ints(op.block), pads[:n], pads[n:])
+
+    def widened(self, place: int) -> _Blocks:
+        """With one more axis of space, at this place, that is left alone."""
+        begins, ends = ((*row[:place], 0, *row[place:]) for row in (self.begins, self.ends))
+        return _Blocks(self.layout, (*self.block[:place], 1, *self.block[place:]), begins, ends)
 
     @property
     def numbers(self) -> list[int] | None:
@@ -57,8 +68,10 @@ def _spread(node: Node, blocks: _Blocks) -> Tensor:
 @converter("BatchToSpace", "BatchToSpaceND")
 def batch_to_space(node: Node) -> Converted:
     blocks = _blocks(node)
+    if (dilated := _dilated(node, blocks)) is not None:
+        return dilated
     if (crops := blocks.numbers) is None:
-        return _dilated(node, blocks)
+        raise Unmapped("its crops are computed at run time")
     return node.emit(nn.BatchToSpaceOp, node.value(0), block=blocks.block, crops=crops, layout=blocks.layout).result
 
 
@@ -77,27 +90,57 @@ def _pairs(node: Node, value: SSAValue) -> list[int] | list[int | Linear] | None
     return node.sink.shapes.linear(value) if array is None else [int(n) for n in array.reshape(-1)]
 
 
-def _dilated(node: Node, crops: _Blocks) -> Converted:
-    """The convolution between blocks, dilated: padding that fills up the last block is cropped again, whatever its size."""
-    conv = node.value(0).owner
-    into = conv.input.owner if isinstance(conv, nn.ConvOp) else None
-    if not isinstance(conv, nn.ConvOp) or not isinstance(into, nn.OpaqueOp):
-        raise Unmapped("its crops are computed at run time")
-    pads = _difference(_carried_blocks(node, into), crops)
+class _Between(NamedTuple):
+    """A convolution, what makes its input, and the axis that is added around it where it is over fewer."""
+
+    conv: nn.ConvOp
+    into: Operation | Block
+    axis: int | None
+
+    @staticmethod
+    def before(value: SSAValue) -> _Between | None:
+        op = value.owner
+        if isinstance(op, nn.ConvOp):
+            return _Between(op, op.input.owner, None)
+        conv = op.input.owner if isinstance(op, nn.SqueezeOp) and op.axes is not None else None
+        added = conv.input.owner if isinstance(conv, nn.ConvOp) else None
+        if not isinstance(op, nn.SqueezeOp) or not isinstance(conv, nn.ConvOp) or not isinstance(added, nn.UnsqueezeOp):
+            return None
+        dropped, inserted = (axes_of(nn.ints(a), conv.spatial_rank + 2) for a in (op.axes, added.axes))
+        return _Between(conv, added.input.owner, dropped[0]) if dropped == inserted and len(dropped) == 1 else None
+
+
+def _dilated(node: Node, crops: _Blocks) -> SSAValue | None:
+    """The convolution between blocks, dilated: padding that fills up the last block is cropped again, whatever its size.
+
+    None where that is not what it is, and where --canonicalize sees it: the padding is known and no axis is added.
+    """
+    if (between := _Between.before(node.value(0))) is None:
+        return None
+    conv, into, axis = between
+    known_pads = _Blocks.padded(into) if isinstance(into, nn.SpaceToBatchOp) and axis is not None else None
+    pads = _carried_blocks(node, into) if isinstance(into, nn.OpaqueOp) else known_pads
+    if pads is None or not isinstance(into, Operation):
+        return None
+    if axis is not None:
+        place = axis - (2 if crops.layout == "nchw" else 1)
+        pads, crops = pads.widened(place), crops.widened(place)
     plain = set(conv.stride_list) == {1} and conv.auto_pad is None and conv.layout.data.value == crops.layout
-    if pads is None or not plain or conv.spatial_rank != len(crops.block):
-        raise Unmapped("its crops are computed at run time")
+    more = _difference(pads, crops)
+    if more is None or not plain or conv.spatial_rank != len(crops.block):
+        return None
+    x = into.operands[0] if axis is None else node.emit(nn.UnsqueezeOp, into.operands[0], axes=[axis]).result
     dilated = rebuilt(
         conv,
-        [into.operands[0], *conv.operands[1:]],
+        [x, *conv.operands[1:]],
         [conv.result.type],
-        pads=[p + s * q for p, s, q in zip(pads, crops.block * 2, conv.pad_list, strict=True)],
+        pads=[p + s * q for p, s, q in zip(more, crops.block * 2, conv.pad_list, strict=True)],
         dilations=[s * d for s, d in zip(crops.block, conv.dilation_list, strict=True)],
     )
     nn.set_type(dilated.result, dilated.infer()[0])
     dilated.location = fused_location(into, conv)
-    node.sink.body.append(dilated)
-    return dilated.result
+    node.sink.body.append(normalized(dilated))
+    return dilated.result if axis is None else node.emit(nn.SqueezeOp, dilated.result, axes=[axis]).result
 
 
 def _carried_blocks(node: Node, op: nn.OpaqueOp) -> _Blocks | None:
@@ -109,9 +152,9 @@ def _carried_blocks(node: Node, op: nn.OpaqueOp) -> _Blocks | None:
     return None if sizes is None or pairs is None else _Blocks.of(len(shape_of(x)), [*map(int, sizes)], pairs)
 
 
-def _difference(pads: _Blocks | None, crops: _Blocks) -> list[int] | None:
+def _difference(pads: _Blocks, crops: _Blocks) -> list[int] | None:
     """How much more is padded than cropped, where that is known and nowhere negative."""
-    if pads is None or (pads.layout, pads.block) != (crops.layout, crops.block):
+    if (pads.layout, pads.block) != (crops.layout, crops.block):
         return None
     result: list[int] = []
     for pad, crop in zip((*pads.begins, *pads.ends), (*crops.begins, *crops.ends), strict=True):
