@@ -71,6 +71,9 @@ _DECISIONS = """\
 * AMCT describes constants of OP+Add by their sizes alone. Here a constant must meet the output channels under numpy's
   broadcasting and vary along them only: `[C]` behind an NCHW convolution adds to the columns and is no bias.
 * AMCT's OP+Mul wants a scalar of empty shape; one number per channel is as exact, and is what grappler leaves of a batch norm.
+* Frontends compute what depends on constants only: of a Keras batch norm in small operations a product and a sum arrive, which
+  `affine-batch-norm` takes under the same rules as `keras-batch-norm` takes the whole.
+* Data formats must agree: behind an NHWC convolution, a BiasAdd or batch norm of NCHW works on the rows, and stays.
 * Batch norm in front of a convolution with padding stays: the zeros of the padding are not shifted.
 * Two convolutions that share a weight keep it where only one of them is folded into: the other gets a copy.
 * The result of an operation that is a graph output has that as one more use: nothing behind it is folded into it.
