@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr, TensorType, f32
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block
+from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...diagnostics import CompileError
 from ...dialects import nn
-from ...dialects.nn.shapes import DYNAMIC
+from ...dialects.nn.shapes import DYNAMIC, shape_of, size
 from ...dtypes import Tensor
 from ...functions import value_attributes
 from ...options import shapes_of
@@ -51,6 +52,10 @@ def read(path: Path, session: Session) -> ModuleOp:
     return module
 
 
+_MOST_ELEMENTS = (1 << 31) - 1
+"""Of a blob, in Caffe."""
+
+
 class _Importer:
     def __init__(self, source: Source, session: Session):
         self.source = source
@@ -83,7 +88,7 @@ class _Importer:
         hint = f"--input-shape '{port.name}:1,3,224,224' gives one"
         if shape is None:
             raise CompileError(f"the shape of input '{port.name}' is not known", where=port.where, hint=hint)
-        if port.name not in self.shapes and min((1, *shape)) < 1:
+        if (port.name not in self.shapes and min((1, *shape)) < 1) or prod(shape) > _MOST_ELEMENTS:
             raise CompileError(f"input '{port.name}' is of shape {list(shape)}", where=port.where, hint=hint)
         return TensorType(f32, [d if d >= 0 else DYNAMIC for d in shape])
 
@@ -120,7 +125,10 @@ class _Importer:
         else:
             _check_arity(node, conversion)
             results = self._convert(node, layer, conversion)
-        self.values.update({(index, i): result for i, result in enumerate(results)})
+        for i, result in enumerate(results):
+            if isinstance(result, SSAValue) and size(shape_of(result)) > _MOST_ELEMENTS:
+                raise node.error(f"makes a blob of shape {list(shape_of(result))}, which is larger than Caffe's can be")
+            self.values[index, i] = result
 
     def _convert(self, node: Node, layer: NetLayer, conversion: Conversion) -> list[Binding]:
         for path, entry in unknown((layer.text,), NetParameter.DESCRIPTOR):

@@ -217,6 +217,16 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "clip": (DATA + layer("Clip"), HERE, "Clip needs min and max"),
     "log-base": (DATA + layer("Log", "log_param { base: 1 }"), HERE, "Log has base 1, to which there is no logarithm"),
+    "large-input": (
+        'input: "data" input_shape { dim: [65536, 32768] }\n' + layer("ReLU"),
+        f"{NET}:1:1: node 'data'",
+        "input 'data' is of shape [65536, 32768]",
+    ),
+    "large-result": (
+        DATA + layer("Interp", "interp_param { zoom_factor: 2147483647 }"),
+        HERE,
+        "Interp makes a blob of shape [1, 4, 10737418236, 10737418236], which is larger than Caffe's can be",
+    ),
     "interp": (DATA + layer("Interp"), HERE, "Interp has neither height and width nor a factor"),
 }
 
