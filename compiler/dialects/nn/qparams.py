@@ -72,6 +72,14 @@ class QParams:
         points = np.array(self.zero_point, np.int32)
         return points[0] if len(self.zero_point) == 1 else points
 
+    def broadcastable(self, rank: int) -> tuple[Array, Array]:
+        """Scales and zero points in shapes that broadcast to a tensor of this rank. Raises WeightError as `scales`."""
+        scales, points = self.scales(), self.zero_points()
+        if self.axis is None:
+            return scales, points
+        shape = (-1, *(1,) * (rank - 1 - self.axis % rank))
+        return scales.reshape(shape), points if points.ndim == 0 else points.reshape(shape)
+
 
 @irdl_attr_definition
 class QParamsAttr(Data[QParams]):

@@ -69,9 +69,5 @@ def _once(run: Callable[[Array], Array]) -> Kernel:
 
 def _broadcastable(op: nn.QuantizeOp | nn.DequantizeOp) -> tuple[Array, Array]:
     """Scales and zero points, float32, in shapes that broadcast to the operand."""
-    params, rank = op.qparams.data, len(shape_of(op.input))
-    scales, points = params.scales(), params.zero_points().astype(np.float32)
-    if params.axis is None:
-        return scales, points
-    shape = (-1, *(1,) * (rank - 1 - params.axis % rank))
-    return scales.reshape(shape), points if points.ndim == 0 else points.reshape(shape)
+    scales, points = op.qparams.data.broadcastable(len(shape_of(op.input)))
+    return scales, points.astype(np.float32)

@@ -1,0 +1,114 @@
+"""TensorFlow graphs: the `nn` module as it stands, float or with the arithmetic of quantization written out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument, SSAValue
+
+from ...diagnostics import CompileError
+from ...dialects import nn
+from ...dialects.nn.shapes import shape_of
+from ...dtypes import dtype_named
+from ...frontends.tensorflow.single import shape_proto
+from ...functions import body, input_names, main_function, output_names, return_op
+from ...rewriting import Remarks
+from ...session import Session
+from .. import Target
+from ..graph import check_names, flat, source
+from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, shape
+from .file import write_graph
+from .graph import Graph, attribute, element_of, legal_name, stored_quantized
+from .layer import Layer, write_operation
+
+FAMILIES = (convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, shape)
+"""The modules that register the converters."""
+
+_PLAIN, _FAKE_QUANT = "plain", "fakequant"
+
+
+@dataclass(frozen=True)
+class TfFakequantTarget(Target):
+    """Writes `nn` to a frozen GraphDef that TensorFlow runs on a CPU; regions of nn.fused are taken apart.
+
+    With `nodes=plain` quantization is written in operators that compute what the interpreter computes, to the bit, weights as
+    integers; with `nodes=fakequant` in FakeQuantWithMinMaxVars where it can be, which rounds halves up instead of to even.
+    """
+
+    name = "tf-fakequant"
+    ending = ".pb"
+
+    nodes: str = _PLAIN
+
+    def __post_init__(self) -> None:
+        if self.nodes not in (_PLAIN, _FAKE_QUANT):
+            hint = f"nodes are {_PLAIN} or {_FAKE_QUANT}"
+            raise CompileError(f"target {self.name} does not write nodes '{self.nodes}'", hint=hint)
+
+    def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
+        remarks = Remarks(session, self.name)
+        graph = Graph(remarks, fake_quant=self.nodes == _FAKE_QUANT)
+        _fill(graph, main_function(module))
+        write_graph(graph.nodes, path)
+        remarks.flush()
+        return [path]
+
+
+def _fill(graph: Graph, function: FuncOp) -> None:
+    """The nodes of a function: placeholders, operations, and an Identity where an output is not known by its name yet."""
+    block, inputs, outputs = body(function), input_names(function), output_names(function)
+    results = [source(v) for v in return_op(function).operands]
+    check_names(function, inputs, outputs, results)
+    for argument, name in zip(block.args, inputs, strict=True):
+        _placeholder(graph, argument, _written(graph, function, "input", name))
+    names = [
+        _same_input(graph, value, name) or _written(graph, function, "output", name)
+        for value, name in zip(results, outputs, strict=True)
+    ]
+    for value, name in zip(results, names, strict=True):
+        if not isinstance(value, BlockArgument) and nn.constant_of(value) is None:
+            graph.declare_output(value, name)
+    for op in flat(block):
+        if stored_quantized(op) is None:  # weights are written as their consumers want them
+            write_operation(op, graph)
+    for value, name in zip(results, names, strict=True):
+        _output(graph, function, value, name)
+    for op in block.walk():
+        if isinstance(op, nn.ObserveOp):
+            graph.remarks.note(op, "observer", "is not quantized yet: written as the identity that it is")
+
+
+def _placeholder(graph: Graph, argument: BlockArgument, name: str) -> None:
+    graph.elements[name] = element_of(argument)
+    attributes = {
+        "dtype": attribute(dtype_named(element_of(argument))),
+        "shape": attribute(shape_proto(shape_of(argument))),
+    }
+    graph.add("Placeholder", [], attributes, name)
+    graph.bind(argument, name)
+
+
+def _written(graph: Graph, function: FuncOp, kind: str, name: str) -> str:
+    """The name under which an input or output is found, with a remark where it is not its own."""
+    written = graph.unique(name)
+    if written != name:
+        graph.remarks.note(function, f"{kind}-{name}", f"{kind} '{name}' is written as '{written}'")
+    return written
+
+
+def _same_input(graph: Graph, value: SSAValue, name: str) -> str | None:
+    """The placeholder of an output that is an input of the same name."""
+    if not isinstance(value, BlockArgument):
+        return None
+    placeholder = graph.bound(value)
+    return placeholder if placeholder == legal_name(name) else None
+
+
+def _output(graph: Graph, function: FuncOp, value: SSAValue, name: str) -> None:
+    """An Identity of this name behind the value, unless the value bears it."""
+    tensor = Layer(graph, return_op(function)).value(value)
+    if tensor != name:
+        graph.add("Identity", [tensor], {"T": attribute(dtype_named(graph.elements[tensor]))}, name)

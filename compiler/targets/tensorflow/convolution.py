@@ -1,0 +1,189 @@
+"""Convolutions. TensorFlow stores weights as `[*kernel, in/groups, out]`, transposed ones as `[*kernel, out/groups, in]`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import SSAValue
+
+from ...dialects import nn
+from ...dialects.nn.shapes import DYNAMIC, Shape, known, shape_of, static
+from .layer import Layer, converter
+from .layout import with_channels_last
+from .movement import pad_all, weight
+from .window import Window, lifted, padded
+
+_AXES = 3
+"""Spatial axes that convolutions have at most."""
+
+
+@converter(nn.ConvOp)
+def conv(op: nn.ConvOp, layer: Layer) -> str:
+    _check_rank(op, layer)
+    depthwise = op.spatial_rank < _AXES and _is_depthwise(op)
+    kernel = _kernel(op, layer, depthwise)
+
+    def write(x: str, window: Window) -> str:
+        if window.rank == _AXES:
+            return _by_group(layer, op, x, kernel, lambda a, w: _slide(layer, "Conv3D", a, w, window))
+        return _slide(layer, "DepthwiseConv2dNative" if depthwise else "Conv2D", x, kernel, window)
+
+    def biased(x: str) -> str:
+        return _biased(layer, lifted(layer, Window.of(op), x, write), op.bias)
+
+    return with_channels_last(op, layer, biased)
+
+
+def _check_rank(op: nn.ConvolutionOp, layer: Layer) -> None:
+    if op.spatial_rank > _AXES:
+        raise layer.error(f"has {op.spatial_rank} spatial axes, TensorFlow's convolutions have {_AXES} at most")
+
+
+def _kernel(op: nn.ConvolutionOp, layer: Layer, depthwise: bool) -> str:
+    """The weight in TensorFlow's order, with an axis of 1 before a single spatial axis."""
+    shape, to = shape_of(op.weight), _kernel_shape(op, depthwise)
+    perm = (*range(2, len(shape)), 1, 0)
+    return weight(layer, op.weight, perm, None if to == tuple(shape[p] for p in perm) else to)
+
+
+def _kernel_shape(op: nn.ConvolutionOp, depthwise: bool) -> Shape:
+    """`[*kernel, in/groups, out]`, of transposed ones `[*kernel, out/groups, in]`, depthwise `[*kernel, groups, rest]`."""
+    shape, n = shape_of(op.weight), op.group_count
+    space = (1, *shape[2:]) if len(shape) == 3 else shape[2:]
+    if not depthwise:
+        return (*space, shape[1], shape[0])
+    return (*space, n, shape[0] // n if known(shape[0]) else DYNAMIC)
+
+
+def _slide(layer: Layer, op_type: str, x: str, kernel: str, window: Window) -> str:
+    """A convolution; with padding before it where it does not pad by itself."""
+    padding = window.padding(explicit=window.rank < _AXES)
+    if padding is None:
+        x, padding = padded(layer, x, window, 0), {"padding": "VALID"}
+    return layer.node(op_type, x, kernel, **window.sliding(), **padding)
+
+
+def _by_group(layer: Layer, op: nn.ConvolutionOp, x: str, kernel: str, write: Callable[[str, str], str]) -> str:
+    """Where there are no groups on a CPU: the channels apart, and together again."""
+    n = op.group_count
+    if n == 1:
+        return write(x, kernel)
+    inputs, outputs = op.input_channels, op.output_channels
+    if not known(inputs) or not known(outputs):
+        raise layer.error("needs a known number of channels", "--infer-shapes sets the sizes of inputs")
+    transposed = isinstance(op, nn.ConvTransposeOp)
+    last = op.spatial_rank + 1
+    xs = _split(layer, x, last, [inputs // n] * n)
+    kernels = _split(layer, kernel, last, [(inputs if transposed else outputs) // n] * n)
+    return layer.helper("ConcatV2", *map(write, xs, kernels), layer.int(last, "axis"))
+
+
+def _split(layer: Layer, x: str, axis: int, sizes: Sequence[int]) -> list[str]:
+    inputs = [x, layer.ints(sizes, "sizes"), layer.int(axis, "axis")]
+    return layer.emit("SplitV", inputs, {"num_split": len(sizes)}, f"{layer.label}/SplitV", outputs=len(sizes))
+
+
+def _biased(layer: Layer, x: str, bias: SSAValue | None) -> str:
+    return x if bias is None else layer.helper("BiasAdd", x, bias)
+
+
+@converter(nn.ConvTransposeOp)
+def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> str:
+    """The gradient of a convolution with regard to its input: what the windows cover, then cut or filled to the output's size."""
+    _check_rank(op, layer)
+    if not static(op.kernel_shape):
+        raise layer.error("needs a weight of known shape", "--infer-shapes sets the sizes of inputs")
+    depthwise = op.spatial_rank < _AXES and _is_depthwise(op)
+    kernel = _kernel(op, layer, depthwise)
+    if set(op.dilation_list) != {1}:
+        kernel = _with_holes(op, layer, kernel, depthwise)
+
+    def write(x: str, window: Window) -> str:
+        if depthwise:
+            full = _spread(layer, "DepthwiseConv2dNativeBackpropInput", x, kernel, window, op.output_channels)
+        else:
+            op_type = "Conv3DBackpropInputV2" if window.rank == _AXES else "Conv2DBackpropInput"
+            channels = op.output_channels // op.group_count
+            full = _by_group(layer, op, x, kernel, lambda a, w: _spread(layer, op_type, a, w, window, channels))
+        if _own_padding(window) is not None:
+            return full
+        return pad_all(layer, full, [0, *(-b for b in window.begins), 0], [0, *(-e for e in window.ends), 0], 0)
+
+    def biased(x: str) -> str:
+        return _biased(layer, lifted(layer, _covered(op, layer), x, write), op.bias)
+
+    return with_channels_last(op, layer, biased)
+
+
+def _is_depthwise(op: nn.ConvolutionOp) -> bool:
+    """Of a convolution: one input channel in each group; of a transposed one, one output channel."""
+    return op.group_count > 1 and shape_of(op.weight)[1] == 1
+
+
+def _covered(op: nn.ConvTransposeOp, layer: Layer) -> Window:
+    """The window, its pads what is to be cut off of the covered sizes; negative ones add zeros."""
+    shape = shape_of(op.input)
+    begins, cuts = _cuts(op, layer, op.spatial(shape))
+    extents = tuple(d * (k - 1) + 1 for k, d in zip(op.kernel_shape, op.dilation_list, strict=True))
+    ones = (1,) * op.spatial_rank
+    return Window(shape[0], op.spatial(shape), extents, op.stride_list, ones, (*begins, *cuts), upper=True, ceil=False)
+
+
+def _with_holes(op: nn.ConvTransposeOp, layer: Layer, kernel: str, depthwise: bool) -> str:
+    """On a CPU a gradient has no dilation: zeros stand between the elements of the kernel, each with those behind it in a row."""
+    shape = _kernel_shape(op, depthwise)
+    channels, dilations = shape[-2:], (1, *op.dilation_list)[-len(shape) + 2 :]
+    if not static(channels):
+        raise layer.error("needs a weight of known shape", "--infer-shapes sets the sizes of inputs")
+    rows = [size for k in shape[:-2] for size in (k, 1)]
+    kernel = layer.helper("Reshape", kernel, layer.ints([*rows, *channels], "rows"))
+    holes = [hole for d in dilations for hole in (0, d - 1)]
+    kernel = pad_all(layer, kernel, [0] * (len(rows) + 2), [*holes, 0, 0], 0)
+    wide = [k * d for k, d in zip(shape[:-2], dilations, strict=True)]
+    kernel = layer.helper("Reshape", kernel, layer.ints([*wide, *channels], "wide"))
+    return pad_all(layer, kernel, [0] * len(shape), [*(1 - d for d in dilations), 0, 0], 0)
+
+
+def _cuts(op: nn.ConvTransposeOp, layer: Layer, spatial: Shape) -> tuple[Shape, Shape]:
+    """What is cut off at the begin and at the end of each axis, where the output starts with the first window's first element."""
+    n = op.spatial_rank
+    pads = op.resolved_pads(spatial)
+    if op.auto_pad is not None and op.output_shape is None:
+        # the output is a stride per input element, whatever the size is
+        pads = op.resolved_pads((1,) * n)
+        assert pads is not None
+        rows = zip(op.full_sizes((1,) * n), op.stride_list, pads[:n], op.output_padding_list, strict=True)
+        return pads[:n], tuple(full - extra - stride - begin for full, stride, begin, extra in rows)
+    if pads is None:
+        raise layer.error("needs its input's size for output_shape", "--infer-shapes sets the sizes of inputs")
+    return pads[:n], tuple(e - extra for e, extra in zip(pads[n:], op.output_padding_list, strict=True))
+
+
+def _own_padding(window: Window) -> dict[str, object] | None:
+    """The attributes with which a transposed convolution pads by itself; None where it does not.
+
+    The convolution that it is the gradient of may leave up to a stride less one of its input over: a negative end.
+    """
+    rows = zip(window.begins, window.ends, window.strides, strict=True)
+    if window.rank == _AXES or any(b < 0 or e <= -stride for b, e, stride in rows):
+        return None
+    ends = [max(e, 0) for e in window.ends]
+    if not any((*window.begins, *ends)):
+        return {"padding": "VALID"}
+    pairs = [p for pair in zip(window.begins, ends, strict=True) for p in pair]
+    return {"padding": "EXPLICIT", "explicit_paddings": [0, 0, *pairs, 0, 0]}
+
+
+def _spread(layer: Layer, op_type: str, x: str, kernel: str, window: Window, channels: int) -> str:
+    """The gradient, of the size that is covered, less the padding that it has by itself."""
+    padding = _own_padding(window)
+    cuts = [0 if padding is None else b + e for b, e in zip(window.begins, window.ends, strict=True)]
+    rows = zip(window.strides, window.extents, cuts, strict=True)
+    factors, summands = [1, *window.strides, 0], [0, *(k - s - c for s, k, c in rows), channels]
+    if known(window.batch) and static(window.spatial):
+        sizes = [window.batch, *window.spatial, 0]
+        vector = layer.ints([s * f + c for s, f, c in zip(sizes, factors, summands, strict=True)], "sizes")
+    else:
+        scaled = layer.helper("Mul", layer.sizes(x), layer.ints(factors, "factors"))
+        vector = layer.helper("AddV2", scaled, layer.ints(summands, "summands"))
+    return layer.node(op_type, vector, kernel, x, **window.sliding(), **(padding or {"padding": "VALID"}))

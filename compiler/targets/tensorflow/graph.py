@@ -1,0 +1,164 @@
+"""A GraphDef under construction: its nodes, and the names that the module's values have in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from ...diagnostics import op_error
+from ...dialects import nn
+from ...dialects.nn.shapes import element_of as mlir_element_of
+from ...dtypes import as_stored, has_numpy_dtype, numpy_dtype
+from ...frontends.tensorflow.schema import MESSAGES
+from ...frontends.tensorflow.tensors import code_of
+from ...rewriting import Remarks
+from ...weights import WeightError
+from ..graph import Names, identity_of, source
+
+Array = np.ndarray[Any, np.dtype[Any]]
+NodeDef = Any
+"""The message."""
+
+SHARED = 1024
+"""Arrays of up to this many bytes that converters need (axes, scales) are written once where they are equal."""
+
+_HALF_BYTES = {"int4": "int8", "uint4": "uint8"}
+"""TensorFlow computes nothing in 4 bits: such integers take a byte each."""
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_.\\/>-]")
+_NO_START = "_\\/>-"
+
+
+class Const(NamedTuple):
+    """A node that holds an array, apart from the messages: its bytes go into the file as they are."""
+
+    name: str
+    array: Array
+
+
+def legal_name(name: str) -> str:
+    """A name as TensorFlow wants it, `[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*`: other characters become `_`, none of these leads."""
+    return _ILLEGAL.sub("_", name.removesuffix(":0")).lstrip(_NO_START) or "unnamed"
+
+
+class Graph:
+    """Nodes of one GraphDef in topological order, and the names that the module's values have in it."""
+
+    def __init__(self, remarks: Remarks, fake_quant: bool):
+        self.remarks = remarks
+        self.fake_quant = fake_quant
+        """Whether grids are written as FakeQuant nodes where these can express them."""
+        self.names = Names()
+        self.nodes: list[NodeDef | Const] = []
+        self.elements: dict[str, str] = {}
+        self.on_grid: dict[SSAValue, str] = {}
+        """Integers that are not written: the node whose numbers they stand for."""
+        self.weights: dict[object, str] = {}
+        """The reals of constants of integers, by operation and order of axes."""
+        self._names: dict[SSAValue, str] = {}
+        self._outputs: dict[SSAValue, str] = {}
+        self._stored: dict[object, str] = {}
+
+    def unique(self, wanted: str) -> str:
+        return self.names.unique(legal_name(wanted))
+
+    def declare_output(self, value: SSAValue, name: str) -> None:
+        """A value that is to be found under this name, which is not given to anything else."""
+        self._outputs.setdefault(value, name)
+
+    def output(self, value: SSAValue) -> str | None:
+        return self._outputs.get(value)
+
+    def bind(self, value: SSAValue, name: str) -> None:
+        self._names[value] = name
+
+    def bound(self, value: SSAValue) -> str | None:
+        """The name of a value that is written; a constant is written when first asked for."""
+        value = source(value)
+        if value not in self._names and (constant := nn.constant_of(value)) is not None:
+            self._names[value] = self.stored(constant)
+        return self._names.get(value)
+
+    def stored(self, constant: nn.ConstantOp, perm: tuple[int, ...] = (), shape: tuple[int, ...] | None = None) -> str:
+        """A constant, its axes in another order and then in another shape. Raises CompileError where its array is missing."""
+        identity = identity_of(constant), perm, shape
+        if identity not in self._stored:
+            array = array_of(constant)
+            array = array.transpose(perm) if perm else array
+            self._stored[identity] = self.add_constant(array if shape is None else array.reshape(shape), constant.key)
+        return self._stored[identity]
+
+    def add(self, op_type: str, inputs: Sequence[str], attributes: Mapping[str, Any], name: str) -> None:
+        """A node of its own, under a name that is its already."""
+        self.nodes.append(make_node(op_type, inputs, attributes, name))
+
+    def constant(self, array: Array, name: str, role: str) -> str:
+        """An array that a converter needs. Small ones of one role that are equal are written once."""
+        identity = (role, array.dtype.name, array.shape, array.tobytes()) if array.nbytes <= SHARED else object()
+        if identity not in self._stored:
+            self._stored[identity] = self.add_constant(array, f"{name}/{role}")
+        return self._stored[identity]
+
+    def add_constant(self, array: Array, name: str) -> str:
+        name, array = self.unique(name), as_stored(array)
+        self.elements[name] = _HALF_BYTES.get(array.dtype.name, array.dtype.name)
+        self.nodes.append(Const(name, array))
+        return name
+
+
+def make_node(op_type: str, inputs: Sequence[str], attributes: Mapping[str, Any], name: str) -> NodeDef:
+    """A NodeDef; attributes are AttrValues."""
+    node = MESSAGES["NodeDef"](name=name, op=op_type, input=inputs)
+    for key, value in attributes.items():
+        node.attr[key].CopyFrom(value)
+    return node
+
+
+def attribute(value: Any) -> Any:
+    """An AttrValue of a number, a text, a list of integers, an element type or a TensorShapeProto."""
+    kinds: dict[type, str] = {bool: "b", int: "i", float: "f"}
+    make = MESSAGES["AttrValue"]
+    match value:
+        case bool() | int() | float():
+            return make(**{kinds[type(value)]: value})
+        case str():
+            return make(s=value.encode())
+        case np.dtype():
+            return make(type=code_of(cast("np.dtype[Any]", value)))
+        case list() | tuple():
+            return make(list=MESSAGES["AttrValue.ListValue"](i=cast("Sequence[int]", value)))
+        case _:
+            return make(shape=value)
+
+
+def array_of(constant: nn.ConstantOp) -> Array:
+    """The numbers of a constant. Raises CompileError, located, where they are missing."""
+    try:
+        return constant.array
+    except WeightError as e:
+        raise op_error(constant, f"cannot be written: {e}") from None
+
+
+def element_of(value: SSAValue) -> str:
+    """The element type of a value as numpy calls it, as TensorFlow holds it."""
+    name = numpy_dtype(mlir_element_of(value)).name
+    return _HALF_BYTES.get(name, name)
+
+
+def is_half_byte(value: SSAValue) -> bool:
+    element = mlir_element_of(value)
+    return has_numpy_dtype(element) and numpy_dtype(element).name in _HALF_BYTES
+
+
+def stored_quantized(op: Operation) -> nn.ConstantOp | None:
+    """The integers of a weight: the constant that an nn.dequantize turns into reals."""
+    return nn.constant_of(source(op.input)) if isinstance(op, nn.DequantizeOp) else None
+
+
+def quantized_weight(value: SSAValue) -> nn.DequantizeOp | None:
+    """The nn.dequantize of a constant that gives a value."""
+    op = source(value).owner
+    return cast(nn.DequantizeOp, op) if isinstance(op, Operation) and stored_quantized(op) is not None else None

@@ -1,0 +1,192 @@
+"""The nodes that one operation becomes, and the table of how each operation is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from ...diagnostics import CompileError, op_error
+from ...dialects import nn
+from ...dtypes import dtype_named
+from ...weights import WeightError
+from ..graph import ELSEWHERE, OTHERWISE, label_of
+from .graph import Array, Graph, NodeDef, attribute, element_of, is_half_byte, legal_name, make_node, quantized_weight
+from .schema import OPERATORS
+
+Operand = SSAValue | str
+"""A value of the module, or the name of a tensor already written."""
+
+_INT32 = np.iinfo(np.int32)
+
+
+@dataclass
+class Layer:
+    """The nodes that one operation becomes. The one that computes bears the layer's name, others stand below it."""
+
+    graph: Graph
+    op: Operation
+
+    def __post_init__(self) -> None:
+        self.label = label_of(self.op)
+        self._nodes: list[NodeDef] = []
+
+    def node(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
+        """A node that bears the layer's name, and its one output. Attributes that are None are left out."""
+        return self.emit(op_type, inputs, attributes, self.label)[0]
+
+    def helper(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
+        """A node beside the one that bears the layer's name."""
+        return self.emit(op_type, inputs, attributes, f"{self.label}/{op_type}")[0]
+
+    def emit(
+        self, op_type: str, inputs: Sequence[Operand], attributes: Mapping[str, Any], name: str, outputs: int = 1
+    ) -> list[str]:
+        """A node with its type attributes. Raises CompileError, located, for element types that it does not compute."""
+        operator = OPERATORS[op_type]
+        names = [self.value(v) for v in inputs]
+        try:
+            bound = operator.bound([self.graph.elements[n] for n in names])
+        except TypeError as e:
+            raise self.error(f"becomes TensorFlow's {op_type}, which {e}") from None
+        given = {**{k: dtype_named(element) for k, element in bound.items()}, **attributes}
+        if operator.counted:
+            given["N"] = len(names) - len(operator.inputs) + 1
+        result = given.get(operator.output)
+        elements = [operator.output if result is None else result.name] * outputs
+        present = {k: attribute(v) for k, v in given.items() if v is not None}
+        return self.add(op_type, names, present, name, elements)
+
+    def add(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        attributes: Mapping[str, Any],
+        name: str,
+        elements: Sequence[str],
+    ) -> list[str]:
+        """A node as it is; gives the names of its outputs, which are of these element types."""
+        node = make_node(op_type, inputs, attributes, self.graph.unique(name))
+        self._nodes.append(node)
+        outputs = [node.name if i == 0 else f"{node.name}:{i}" for i in range(len(elements))]
+        self.graph.elements.update(zip(outputs, elements, strict=True))
+        return outputs
+
+    def value(self, operand: Operand) -> str:
+        """The tensor of an operand; a quantized weight is written when first asked for."""
+        if isinstance(operand, str):
+            return operand
+        if (name := self.graph.bound(operand)) is not None:
+            return name
+        weight = quantized_weight(operand)
+        assert weight is not None, f"{operand} is used before it is written"
+        write_operation(weight, self.graph)
+        return self.value(operand)
+
+    def constant(self, array: Array, role: str) -> str:
+        """A constant; small ones of one role that are equal are shared."""
+        return self.graph.constant(array, self.label, role)
+
+    def ints(self, values: Sequence[int], role: str) -> str:
+        """A vector of int32, as shapes and axes are; where a bound is meant, numbers that are too large stay bounds."""
+        return self.constant(np.clip(np.array(values, np.int64), -_INT32.max, _INT32.max).astype(np.int32), role)
+
+    def pairs(self, values: Sequence[tuple[int, int]], role: str) -> str:
+        """A matrix of two columns, as paddings are."""
+        return self.constant(np.array(values, np.int32).reshape(-1, 2), role)
+
+    def int(self, value: int, role: str) -> str:
+        return self.constant(np.array(value, np.int32), role)
+
+    def sizes(self, x: Operand) -> str:
+        """The shape of a tensor at run time."""
+        return self.helper("Shape", x, out_type=np.dtype(np.int32))
+
+    def scalar(self, number: float, like: Operand, role: str) -> str:
+        """A number of the element type of `like`. Raises CompileError where that type cannot hold it."""
+        element = self.graph.elements[like] if isinstance(like, str) else element_of(like)
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = np.array(number).astype(dtype_named(element))
+        if array.dtype.kind in "iub" and array.item() != number:
+            raise self.error(f"has the {role} {number}, which {element} cannot hold")
+        return self.constant(array, role)
+
+    def cast(self, x: Operand, element: str) -> str:
+        """A tensor in another element type; as it is where it has that already."""
+        name = self.value(x)
+        return name if self.graph.elements[name] == element else self.helper("Cast", name, DstT=dtype_named(element))
+
+    def error(self, message: str, hint: str = "") -> CompileError:
+        return op_error(self.op, message, hint)
+
+    def note(self, rule: str, reason: str) -> None:
+        self.graph.remarks.note(self.op, rule, reason)
+
+    def finish(self, results: Sequence[str]) -> None:
+        """Bind the operation's results, and hand the nodes to the graph. An output that is called as its layer is that node."""
+        for value, made in zip(self.op.results, results, strict=True):
+            output = self.graph.output(value)
+            if output is not None and output == legal_name(self.label):
+                made = self._renamed(made, output)
+            self.graph.bind(value, made)
+        self.flush()
+
+    def flush(self) -> None:
+        """Hand the nodes to the graph."""
+        self.graph.nodes.extend(self._nodes)
+        self._nodes.clear()
+
+    def _renamed(self, made: str, output: str) -> str:
+        """The name of a tensor, after the node of this layer that makes it took the name of the output."""
+        node = next((n for n in self._nodes if n.name == made), None)
+        if node is None or any(i.partition(":")[0] == made for n in self._nodes for i in n.input):
+            return made
+        node.name = output
+        self.graph.elements[output] = self.graph.elements[made]
+        return output
+
+
+_Op = TypeVar("_Op", bound=Operation)
+
+Convert = Callable[[Any, Layer], "str | Sequence[str]"]
+"""Writes the nodes of an operation into a layer; gives the name of its result, or one name per result."""
+
+CONVERTERS: dict[type[Operation], Convert] = {}
+"""How each operation is written; filled by the modules of the families."""
+
+
+def converter(
+    *ops: type[_Op],
+) -> Callable[[Callable[[_Op, Layer], str | Sequence[str]]], Callable[[_Op, Layer], str | Sequence[str]]]:
+    """Registers a converter for these operation classes."""
+
+    def register(convert: Callable[[_Op, Layer], str | Sequence[str]]) -> Callable[[_Op, Layer], str | Sequence[str]]:
+        for op in ops:
+            CONVERTERS[op] = cast(Convert, convert)
+        return convert
+
+    return register
+
+
+_TAKE_HALF_BYTES = (
+    nn.QuantizeOp, nn.DequantizeOp, nn.ConcatOp, nn.SplitOp, nn.SliceOp, nn.GatherOp, nn.ReshapeOp, nn.ExpandOp, nn.TransposeOp,
+    nn.FlattenOp, nn.SqueezeOp, nn.UnsqueezeOp, nn.PadOp, nn.WhereOp, nn.CompareOp, nn.MaxPoolOp, nn.ReluOp, nn.MinOp, nn.MaxOp,
+)  # fmt: skip
+"""What gives the same of 4-bit integers where these are held in bytes."""
+
+
+def write_operation(op: Operation, graph: Graph) -> None:
+    """The nodes of one operation. Raises CompileError, located, for what TensorFlow cannot hold."""
+    layer = Layer(graph, op)
+    if (convert := CONVERTERS.get(type(op))) is None:
+        raise layer.error("has no form in TensorFlow", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
+    if not isinstance(op, _TAKE_HALF_BYTES) and any(map(is_half_byte, (*op.operands, *op.results))):
+        raise layer.error("computes with 4-bit integers, which TensorFlow does not")
+    try:
+        results = convert(op, layer)
+    except WeightError as e:
+        raise layer.error(f"cannot be written: {e}") from None
+    layer.finish([results] if isinstance(results, str) else results)

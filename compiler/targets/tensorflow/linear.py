@@ -1,0 +1,35 @@
+"""Matrix multiplication and bias."""
+
+from __future__ import annotations
+
+from ...dialects import nn
+from ...dialects.nn.shapes import shape_of
+from .layer import Layer, converter
+from .layout import per_channel
+
+
+@converter(nn.MatMulOp)
+def matmul(op: nn.MatMulOp, layer: Layer) -> str:
+    """MatMul of two matrices, else BatchMatMulV2. A vector is a matrix of one row or column, which the result does not have."""
+    ranks = len(shape_of(op.lhs)), len(shape_of(op.rhs))
+    flags = op.transpose_a is not None or None, op.transpose_b is not None or None
+    if ranks == (2, 2):
+        y = layer.node("MatMul", op.lhs, op.rhs, transpose_a=flags[0], transpose_b=flags[1])
+    else:
+        lhs = layer.helper("ExpandDims", op.lhs, layer.int(0, "axis")) if ranks[0] == 1 else layer.value(op.lhs)
+        rhs = layer.helper("ExpandDims", op.rhs, layer.int(1, "axis")) if ranks[1] == 1 else layer.value(op.rhs)
+        y = layer.node("BatchMatMulV2", lhs, rhs, adj_x=flags[0], adj_y=flags[1])
+    if dropped := [axis for axis, rank in zip((-2, -1), ranks, strict=True) if rank == 1]:
+        y = layer.helper("Squeeze", y, squeeze_dims=dropped)
+    if op.bias is None:
+        return y
+    return layer.helper("BiasAdd" if len(shape_of(op.result)) > 1 else "AddV2", y, op.bias)
+
+
+@converter(nn.BiasAddOp)
+def bias_add(op: nn.BiasAddOp, layer: Layer) -> str:
+    """BiasAdd where the channels are last, else a sum with the bias in a shape that broadcasts."""
+    rank = len(shape_of(op.input))
+    if op.channel_axis(rank) == rank - 1:
+        return layer.node("BiasAdd", op.input, op.bias)
+    return layer.node("AddV2", op.input, per_channel(op, layer, layer.value(op.bias), rank))

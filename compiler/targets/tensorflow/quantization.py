@@ -1,0 +1,129 @@
+"""Quantization, written out so that TensorFlow computes what `nn.quantize` and `nn.dequantize` say, to the bit.
+
+A division by a constant would not do: TensorFlow's optimizer (Grappler) turns it into a product with the reciprocal, which puts
+many numbers that lie half-way between two integers on the other side. In float64 that reciprocal is close enough that rounding
+to float32 gives the quotient itself: two float32 numbers have none nearer than 2^-49 to a point half-way between two others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...dialects import nn
+from ...dialects.nn.shapes import shape_of
+from ...dtypes import integer_range
+from ..graph import source
+from .graph import Array, Graph, array_of, element_of, stored_quantized
+from .layer import Layer, converter
+
+_BITS = range(2, 17)
+"""What FakeQuant has."""
+
+
+@converter(nn.QuantizeOp)
+def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
+    p, x = op.qparams.data, layer.cast(op.input, "float32")
+    if layer.graph.fake_quant:
+        if (reason := _not_fake(op)) is None:
+            layer.graph.on_grid[op.result] = _fake(layer, x, p)
+            return layer.graph.on_grid[op.result]
+        layer.note("plain", f"is no FakeQuant: {reason}")
+    scales, points = p.broadcastable(len(shape_of(op.input)))
+    quotient = layer.helper("RealDiv", layer.cast(x, "float64"), layer.constant(scales.astype(np.float64), "scale"))
+    y = layer.helper("Round", layer.cast(quotient, "float32"))
+    # float32 holds every integer of up to 16 bits and its neighbours, but not the ends of int32
+    y = layer.cast(y, "float32" if p.storage.width.data <= 16 else "float64")
+    if np.any(points):
+        y = layer.helper("AddV2", y, layer.constant(points.astype(layer.graph.elements[y]), "zero_point"))
+    low, high = integer_range(p.storage)
+    y = layer.helper("Maximum", y, layer.scalar(low, y, "low"))
+    y = layer.helper("Minimum", y, layer.scalar(high, y, "high"))
+    return layer.cast(y, element_of(op.result))
+
+
+@converter(nn.DequantizeOp)
+def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
+    """Of integers that a FakeQuant stands for, its numbers."""
+    if stored_quantized(op) is not None:
+        return write_weight(op, layer.graph)
+    if (grid := layer.graph.on_grid.get(source(op.input))) is not None:
+        return layer.cast(grid, element_of(op.result))
+    return _reals(layer, layer.value(op.input), op.qparams.data, op)
+
+
+def write_weight(op: nn.DequantizeOp, graph: Graph, perm: tuple[int, ...] = ()) -> str:
+    """The reals of a constant of integers, its axes in another order; written once for each order."""
+    key = op, perm
+    if key not in graph.weights:
+        layer = Layer(graph, op)
+        graph.weights[key] = _weight(op, layer, perm)
+        layer.flush()
+    return graph.weights[key]
+
+
+def _weight(op: nn.DequantizeOp, layer: Layer, perm: tuple[int, ...]) -> str:
+    constant, p = stored_quantized(op), op.qparams.data
+    assert constant is not None
+    if perm and p.axis is not None:
+        p = replace(p, axis=perm.index(p.axis % len(perm)))
+    if layer.graph.fake_quant:
+        if (reason := _no_grid(p, op)) is None:
+            integers = array_of(constant)
+            scales, points = p.broadcastable(integers.ndim)
+            integers = integers.transpose(perm) if perm else integers
+            reals = (integers.astype(np.float32) - points) * scales
+            return layer.cast(
+                _fake(layer, layer.graph.add_constant(reals.astype(np.float32), constant.key), p), element_of(op.result)
+            )
+        layer.note("plain", f"is no FakeQuant: {reason}")
+    return _reals(layer, layer.graph.stored(constant, perm), p, op)
+
+
+def _reals(layer: Layer, q: str, p: nn.QParams, op: nn.DequantizeOp) -> str:
+    scales, points = p.broadcastable(len(shape_of(op.input)))
+    y = layer.cast(q, "float32")
+    if np.any(points):
+        y = layer.helper("Sub", y, layer.constant(points.astype(np.float32), "zero_point"))
+    return layer.cast(layer.helper("Mul", y, layer.constant(scales, "scale")), element_of(op.result))
+
+
+# FakeQuant
+
+
+def _not_fake(op: nn.QuantizeOp) -> str | None:
+    """Why a FakeQuant cannot stand for this and what follows; None where it can."""
+    consumers = [use.operation for use in op.result.uses]
+    if not all(isinstance(c, nn.DequantizeOp) and c.qparams == op.qparams for c in consumers):
+        return "its integers are used"
+    return _no_grid(op.qparams.data, op)
+
+
+def _no_grid(p: nn.QParams, op: nn.QuantizeOp | nn.DequantizeOp) -> str | None:
+    """Why the numbers of these parameters are none that a FakeQuant gives."""
+    if p.storage.width.data not in _BITS:
+        return f"it has {_BITS[0]} to {_BITS[-1]} bits, not {p.storage.width.data}"
+    rank = len(shape_of(op.input))
+    if p.axis is not None and p.axis % rank != rank - 1:
+        return "it has a range for each index of the last axis only"
+    return None
+
+
+def _fake(layer: Layer, x: str, p: nn.QParams) -> str:
+    """A FakeQuant whose range gives these scales and zero points."""
+    bits = p.storage.width.data
+    least, greatest = (layer.constant(end, role) for end, role in zip(_range(p), ("min", "max"), strict=True))
+    op_type = "FakeQuantWithMinMaxVars" if p.axis is None else "FakeQuantWithMinMaxVarsPerChannel"
+    return layer.helper(op_type, x, least, greatest, num_bits=None if bits == 8 else bits)
+
+
+def _range(p: nn.QParams) -> tuple[Array, Array]:
+    """The least and the greatest number, float32; where it can be, those of which TensorFlow takes just this scale."""
+    scales, points = np.float64(p.scales()), p.zero_points()
+    low, high = integer_range(p.storage)
+    least = np.asarray((low - points) * scales, np.float32)
+    middle = np.asarray((high - points) * scales, np.float32)
+    nearest = [middle, np.nextafter(middle, np.float32(np.inf)), np.nextafter(middle, np.float32(-np.inf))]
+    exact = [(g - least) / np.float32(high - low) == p.scales() for g in nearest]
+    return least, np.select(exact, nearest, middle)

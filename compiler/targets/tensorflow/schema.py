@@ -1,0 +1,110 @@
+"""The operators that are written: what they take and give, and the element types that TensorFlow computes them in on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+_REALS = frozenset({"float16", "bfloat16", "float32", "float64"})
+_SIGNED = frozenset({"int8", "int16", "int32", "int64"})
+_UNSIGNED = frozenset({"uint8", "uint16", "uint32", "uint64"})
+_NUMBERS = _REALS | _SIGNED | _UNSIGNED
+_ANY = _NUMBERS | {"bool"}
+_NARROW = frozenset({"bfloat16", "float32"})
+_IMAGES = _NUMBERS - {"uint32", "uint64"}
+
+
+@dataclass(frozen=True)
+class Operator:
+    """`inputs -> outputs`, each a type attribute (`T`) or an element type; `T*` is any number of inputs, counted in `N`."""
+
+    signature: str
+    types: frozenset[str]
+    """The element types of the first attribute."""
+
+    @cached_property
+    def inputs(self) -> Sequence[str]:
+        return self.signature.partition("->")[0].split()
+
+    @cached_property
+    def output(self) -> str:
+        return self.signature.partition("->")[2].strip()
+
+    def bound(self, elements: Sequence[str]) -> dict[str, str]:
+        """The element type of each type attribute, for inputs of these. Raises TypeError, with the reason, if they do not fit."""
+        wanted = [self.inputs[0].rstrip("*")] * len(elements) if "*" in self.inputs[0] else list(self.inputs)
+        if self.inputs and "*" in self.inputs[0]:
+            wanted[len(elements) - len(self.inputs) + 1 :] = self.inputs[1:]
+        bound: dict[str, str] = {}
+        for attribute, element in zip(wanted, elements, strict=True):
+            if bound.setdefault(attribute, element if _is_attribute(attribute) else attribute) != element:
+                raise TypeError(f"takes {bound[attribute]}, not {element}")
+        if wanted and _is_attribute(wanted[0]) and bound[wanted[0]] not in self.types:
+            raise TypeError(f"does not compute {bound[wanted[0]]}")
+        return {name: element for name, element in bound.items() if _is_attribute(name)}
+
+    @property
+    def counted(self) -> bool:
+        return "*" in self.signature
+
+
+def _is_attribute(name: str) -> bool:
+    return name[0].isupper() or name == "out_type"
+
+
+def _operators(signature: str, types: Iterable[str], names: str) -> dict[str, Operator]:
+    return {name: Operator(signature, frozenset(types)) for name in names.split()}
+
+
+OPERATORS: Mapping[str, Operator] = {
+    **_operators("T -> T", _ANY, "DepthToSpace Identity OnesLike SpaceToDepth Squeeze"),
+    **_operators("T -> T", _NUMBERS, "Relu Relu6 Square"),
+    **_operators("T -> T", _REALS | _SIGNED, "Abs Neg"),
+    **_operators("T -> T", _REALS | {"int32", "int64"}, "Round"),
+    **_operators(
+        "T -> T",
+        _REALS,
+        "AvgPool Ceil Cos Elu Erf Exp Expm1 Floor LeakyRelu Log LogSoftmax Reciprocal Rsqrt Selu Sigmoid Sin Softmax Softplus "
+        "Softsign Sqrt Tanh",
+    ),
+    **_operators("T -> T", _IMAGES, "MaxPool"),
+    **_operators("T -> T", _NARROW, "AvgPool3D MaxPool3D"),
+    **_operators("T -> T", {"float16", "float32"}, "LRN"),
+    **_operators("bool -> bool", (), "LogicalNot"),
+    **_operators("bool bool -> bool", (), "LogicalAnd LogicalOr"),
+    **_operators("bool T T -> T", _ANY, "SelectV2"),
+    **_operators("T T -> T", _NUMBERS, "AddV2 FloorDiv Maximum Minimum Mul Sub TruncateDiv BiasAdd"),
+    **_operators("T T -> T", _REALS, "DepthwiseConv2dNative Conv3D RealDiv"),
+    **_operators("T T -> T", _REALS | _SIGNED, "Pow"),
+    **_operators("T T -> T", _REALS | {"int32"}, "Conv2D"),
+    **_operators("T T -> T", _REALS | {"int32", "int64"}, "MatMul"),
+    **_operators("T T -> T", _REALS | {"int16", "int32", "int64"}, "BatchMatMulV2"),
+    **_operators("T T -> T", {"int32", "int64"}, "BroadcastArgs"),
+    **_operators("T T -> bool", _ANY, "Equal NotEqual"),
+    **_operators("T T -> bool", _NUMBERS, "Greater GreaterEqual Less LessEqual"),
+    **_operators("T U U U U -> T", _REALS - {"float64"}, "FusedBatchNormV3"),
+    **_operators("int32 T T -> T", _REALS | {"int32"}, "Conv2DBackpropInput"),
+    **_operators("Tshape T T -> T", {"int32"}, "Conv3DBackpropInputV2"),
+    **_operators("T* -> T", _NUMBERS, "AddN"),
+    **_operators("T* Tidx -> T", _ANY, "ConcatV2"),
+    **_operators("T Tidx -> T", _NUMBERS, "Max Mean Min Prod Sum"),
+    **_operators("T Tidx -> T", _ANY, "BroadcastTo"),
+    **_operators("T Tidx -> output_type", _ANY, "ArgMax ArgMin"),
+    **_operators("T Tdim -> T", _ANY, "ExpandDims"),
+    **_operators("T Tpaddings -> T", _ANY, "MirrorPad"),
+    **_operators("T Tpaddings T -> T", _ANY, "PadV2"),
+    **_operators("T Tperm -> T", _ANY, "Transpose"),
+    **_operators("T Tshape -> T", _ANY, "Reshape"),
+    **_operators("T Tlen int32 -> T", _ANY, "SplitV"),
+    **_operators("T Index Index Index -> T", _ANY, "StridedSlice"),
+    **_operators("T Tblock_shape Tpaddings -> T", _NUMBERS, "SpaceToBatchND"),
+    **_operators("T Tblock_shape Tcrops -> T", _NUMBERS, "BatchToSpaceND"),
+    **_operators("Tparams Tindices Taxis -> Tparams", _ANY, "GatherV2"),
+    **_operators("T -> out_type", _ANY, "Shape"),
+    **_operators("SrcT -> DstT", _ANY, "Cast"),
+    **_operators("T int32 -> float32", _IMAGES, "ResizeBilinear"),
+    **_operators("T int32 -> T", _IMAGES, "ResizeNearestNeighbor"),
+    **_operators("float32 float32 float32 -> float32", (), "FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel"),
+}
+"""As tensorflow/core/ops registers them, with the types of tensorflow/core/kernels."""
