@@ -1,4 +1,4 @@
-"""Graphs that are damaged, contradict themselves, or hold what cannot be: each is an error at its place, or means what it says."""
+"""Graphs that are damaged or contradict themselves: each is an error at its place, or means what it says."""
 
 from __future__ import annotations
 
@@ -135,6 +135,15 @@ def test_what_no_output_depends_on_may_be_anything(save: Callable[..., Path]) ->
     assert session.remarks[-1].reason.endswith("3 unused")
 
 
+def complaint(path: Path) -> str:
+    """What is wrong with a file, empty for nothing."""
+    try:
+        frontends.read(path, new_session())
+    except CompileError as e:
+        return str(e)
+    return ""
+
+
 @pytest.mark.parametrize("ending", ["pb", "pbtxt"])
 def test_every_truncation_is_an_error(ending: str, save: Callable[..., Path], tmp_path: Path) -> None:
     """Or, where it happens to end between two nodes, a smaller graph; never a crash."""
@@ -143,15 +152,12 @@ def test_every_truncation_is_an_error(ending: str, save: Callable[..., Path], tm
     if ending == "pbtxt":
         data = text_format.MessageToString(GraphDef.FromString(data)).encode()
     path = tmp_path / f"cut.{ending}"
-    failed = 0
+    complaints: list[str] = []
     for size in range(len(data)):
         path.write_bytes(data[:size])
-        try:
-            frontends.read(path, new_session())
-        except CompileError as e:
-            assert str(e).startswith(str(path))
-            failed += 1
-    assert failed > 0.9 * len(data)
+        complaints.append(complaint(path))
+    assert all(c.startswith(str(path)) for c in complaints if c)
+    assert complaints.count("") < len(data) / 10
 
 
 def test_damaged_bytes(save: Callable[..., Path], tmp_path: Path) -> None:
@@ -175,7 +181,5 @@ def test_damaged_bytes(save: Callable[..., Path], tmp_path: Path) -> None:
             damaged = bytearray(data)
             damaged[place] = value
             path.write_bytes(damaged)
-            try:
-                frontends.read(path, new_session())
-            except CompileError as e:
-                assert str(e).startswith(str(path)), (place, value)
+            said = complaint(path)
+            assert not said or said.startswith(str(path)), (place, value)
