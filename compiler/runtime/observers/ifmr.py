@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from math import floor
 from typing import Self
 
@@ -128,8 +129,9 @@ def _check(options: IfmrObserver) -> None:
     start, end, step = options.search_range_start, options.search_range_end, options.search_step
     if not 0 < start < end:
         raise CompileError(f"search-range-start {start} and search-range-end {end} must be positive and in order")
-    if not 0 < step <= end - start:
-        raise CompileError(f"search-step must lie in (0, {end - start}], not {step}")
+    span = float(Decimal(str(end)) - Decimal(str(start)))
+    if not 0 < step <= span:
+        raise CompileError(f"search-step must lie in (0, {span}], not {step}")
     for name in ("max_percentile", "min_percentile"):
         if not 0.5 < getattr(options, name) <= 1:
             raise CompileError(f"{name.replace('_', '-')} must lie in (0.5, 1], not {getattr(options, name)}")

@@ -1,0 +1,31 @@
+"""Checks of values, by the name of their setting. Each raises CompileError."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ..diagnostics import CompileError
+
+
+def no_repetition(setting: str, names: Iterable[str]) -> None:
+    """Raises CompileError for a name that stands twice."""
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise CompileError(f"{setting} names '{repeated[0]}' twice")
+
+
+def one_of(setting: str, value: int, choices: Iterable[int]) -> None:
+    if value not in choices:
+        raise CompileError(f"{setting} must be one of {', '.join(map(str, choices))}, not {value}")
+
+
+def at_least(setting: str, value: int, least: int) -> None:
+    if value < least:
+        raise CompileError(f"{setting} must be at least {least}, not {value}")
+
+
+def within(setting: str, value: float, low: float, high: float, *, closed: bool = False) -> None:
+    """`low < value < high`, the ends included where `closed`. NaN lies nowhere."""
+    if not (low < value < high or (closed and value in (low, high))):
+        left, right = "[]" if closed else "()"
+        raise CompileError(f"{setting} must lie in {left}{low:g}, {high:g}{right}, not {value:g}")

@@ -1,0 +1,343 @@
+"""What is quantized, and how: AMCT's settings as dataclasses, and which of them hold for a layer.
+
+Values are checked where a dataclass is made. Errors name the setting; readers of files add the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Literal
+
+from ..diagnostics import CompileError
+from ..runtime.observers import make_observer
+from .ranges import at_least, no_repetition, one_of, within
+
+IFMR, HFMG = "ifmr", "hfmg"
+"""AMCT's observers, the first by default. Settings made in Python or by options may name any other."""
+
+
+@dataclass(frozen=True)
+class Activation:
+    """How the input of a layer is quantized."""
+
+    observer: str = IFMR
+    """With its parameters, as `make_observer` takes it: `ifmr{search-step=0.02}`."""
+    bits: int = 8
+    asymmetric: bool | None = None
+    """None: as the settings for the layer's type, for all layers, and `activation_offset` have it."""
+
+    def __post_init__(self) -> None:
+        make_observer(self.observer, self.bits, symmetric=False)
+        one_of("bits of activations", self.bits, (4, 8, 16))
+
+    @property
+    def algorithm(self) -> str:
+        return self.observer.partition("{")[0]
+
+
+@dataclass(frozen=True)
+class Arq:
+    """Weights from their smallest to their largest value, all of a tensor or each output channel for itself."""
+
+    channel_wise: bool | None = None
+    """None: where the layer's type can."""
+    bits: int = 8
+    asymmetric: bool | None = None
+    """Only where nothing but the weight is quantized."""
+
+    def __post_init__(self) -> None:
+        one_of("quant_bits", self.bits, (4, 6, 7, 8))
+
+
+@dataclass(frozen=True)
+class Ada:
+    """Weights rounded up or down, whichever leaves the layer's output nearer."""
+
+    num_iteration: int = 10000
+    reg_param: float = 0.01
+    beta_range_start: float = 20.0
+    beta_range_end: float = 2.0
+    warm_start: float = 0.2
+    channel_wise: bool | None = None
+
+    bits = 8
+
+    def __post_init__(self) -> None:
+        at_least("num_iteration", self.num_iteration, 0)
+        within("reg_param", self.reg_param, 0, 1)
+        within("warm_start", self.warm_start, 0, 1)
+        within("beta_range_end", self.beta_range_end, 0, inf)
+        within("beta_range_start", self.beta_range_start, self.beta_range_end, inf)
+
+
+@dataclass(frozen=True)
+class Nuq:
+    """Weights of few distinct integers, at most `num_steps` of the 256."""
+
+    num_steps: int = 32
+    num_of_iteration: int = 1
+    channel_wise: bool | None = None
+
+    bits = 8
+
+    def __post_init__(self) -> None:
+        one_of("num_steps", self.num_steps, (16, 32))
+        one_of("num_of_iteration", self.num_of_iteration, range(6))
+
+
+Weighting = Arq | Ada | Nuq
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How a layer is quantized. Where several speak of one layer the nearest holds as a whole; they are not merged."""
+
+    activation: Activation = Activation()
+    weight: Weighting = Arq()
+    migration_strength: float | None = None
+    """How much of the spread of activations DMQ moves into the weights; None for no DMQ."""
+    weight_compress_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.migration_strength is not None:
+            within("migration_strength", self.migration_strength, 0.2, 0.8, closed=True)
+        if isinstance(self.weight, Arq) and self.weight.asymmetric and not self.weight_compress_only:
+            raise CompileError(
+                "asymmetric weights need weight_compress_only: with quantized inputs weights are symmetric"
+            )
+
+
+@dataclass(frozen=True)
+class TensorQuantize:
+    """An input of a layer that is quantized for its own sake, to move less data."""
+
+    layer_name: str
+    input_index: int
+    activation: Activation = Activation()
+
+    def __post_init__(self) -> None:
+        at_least("input_index", self.input_index, 0)
+
+
+@dataclass(frozen=True)
+class NuqConfig:
+    """Which layers are quantized non-uniformly: those that ATC's listing of the uniformly quantized model marks."""
+
+    mapping_file: str
+    nuq_quantize: Nuq = Nuq()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings. Fields are called as in AMCT's simplified configuration, and have its defaults."""
+
+    batch_num: int | None = None
+    """How many batches of the data calibrate; None for all of them (AMCT: 1)."""
+    activation_offset: bool = True
+    joint_quant: bool = False
+    weight_offset: bool = False
+    skip_layers: tuple[str, ...] = ()
+    skip_layer_types: tuple[str, ...] = ()
+    fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None = None
+    nuq_config: NuqConfig | None = None
+    enable_auto_nuq: bool = False
+    version: int = 1
+    tensor_quantize: tuple[TensorQuantize, ...] = ()
+    skip_approximation_layers: tuple[str, ...] = ()
+    do_fusion: bool = True
+    skip_fusion_layers: tuple[str, ...] = ()
+    common: Calibration | None = None
+    by_type: Mapping[str, Calibration] = field(default_factory=dict[str, Calibration])
+    by_layer: Mapping[str, Calibration] = field(default_factory=dict[str, Calibration])
+    enabled: frozenset[str] | None = None
+    """The only layers that are quantized; None for all that can be."""
+    where: str = field(default="", compare=False)
+    """The file that they were read from, for messages."""
+
+    def __post_init__(self) -> None:
+        if self.batch_num is not None:
+            at_least("batch_num", self.batch_num, 1)
+        if self.version != 1:
+            raise CompileError(f"version must be 1, not {self.version}")
+        for name in ("skip_layers", "skip_layer_types", "skip_fusion_layers", "skip_approximation_layers"):
+            no_repetition(name, getattr(self, name))
+        no_repetition("tensor_quantize", [f"{t.layer_name}:{t.input_index}" for t in self.tensor_quantize])
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What settings must know of a layer that could be quantized."""
+
+    name: str
+    type: str
+    """As the source framework calls it."""
+    weighted: bool = True
+    channel_wise: bool = False
+    """Its weights may have a scale for each output channel."""
+    low_bits: bool = False
+    """Its weights may have fewer than 8 bits."""
+    symmetric_only: bool = False
+    """Its input has no zero point."""
+
+
+@dataclass(frozen=True)
+class LayerSettings:
+    """What holds for one layer; nothing is left open."""
+
+    skipped: str | None
+    """Why it is not quantized: the name of the setting; None where it is."""
+    observer: str
+    bits: int
+    symmetric: bool
+    weight: Weighting | None
+    """None for layers without one. Its `channel_wise`, and `asymmetric`, is never None."""
+    migration_strength: float | None
+    weight_compress_only: bool
+    remarks: tuple[str, ...] = ()
+    """What was asked of all layers, and this one cannot have."""
+
+    @property
+    def quantize(self) -> bool:
+        return self.skipped is None
+
+
+def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
+    """What holds for a layer: its own settings, else those of its type, else those of all; then the defaults.
+
+    Only asymmetry is looked up by itself: the layer's, its type's, that of all layers if the algorithm is the same, and
+    `activation_offset`. Raises CompileError where the layer, or its type, is given what it cannot have.
+    """
+    levels = (settings.by_layer.get(layer.name), settings.by_type.get(layer.type), settings.common)
+    chosen = next((c for c in levels if c is not None), Calibration())
+    asymmetric = _asymmetric(levels, chosen)
+    impossible = list(_impossible(layer, chosen, asymmetric))
+    if impossible and chosen in levels[:2]:
+        raise CompileError(f"layer '{layer.name}' ({layer.type}) {impossible[0]}", where=settings.where)
+    if asymmetric is None:
+        asymmetric = settings.activation_offset
+    return LayerSettings(
+        skipped=_skipped(settings, layer),
+        observer=chosen.activation.observer,
+        bits=chosen.activation.bits,
+        symmetric=layer.symmetric_only or not asymmetric,
+        weight=_weight(levels, chosen, layer) if layer.weighted else None,
+        migration_strength=chosen.migration_strength if layer.weighted else None,
+        weight_compress_only=chosen.weight_compress_only and layer.weighted,
+        remarks=tuple(impossible) if layer.weighted else (),
+    )
+
+
+_Levels = Sequence[Calibration | None]
+"""Of the layer, of its type, of all."""
+
+
+def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
+    """What is said of a layer's asymmetry, the nearest first."""
+    own, of_type, common = levels
+    if common is not None and common.activation.algorithm != chosen.activation.algorithm:
+        common = None
+    said = (c.activation.asymmetric for c in (own, of_type, common) if c is not None)
+    return next((each for each in said if each is not None), None)
+
+
+def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> Iterator[str]:
+    """What is asked for, and this layer cannot have."""
+    weight = chosen.weight
+    if weight.channel_wise and not layer.channel_wise and not chosen.weight_compress_only:
+        yield "takes no channel_wise: its weight has one scale"
+    if weight.bits < 8 and not layer.low_bits:
+        yield f"takes no weight of {weight.bits} bits: only two-dimensional convolutions do"
+    if asymmetric and layer.symmetric_only:
+        yield "takes no asymmetric input"
+    if chosen.weight_compress_only and not layer.weighted:
+        yield "has no weight to be compressed alone"
+
+
+def _weight(levels: _Levels, chosen: Calibration, layer: Layer) -> Weighting:
+    """The weight's settings, with what the layer cannot have replaced by its default."""
+    weight = chosen.weight
+    possible = layer.channel_wise or chosen.weight_compress_only
+    channel_wise = layer.channel_wise if weight.channel_wise is None else weight.channel_wise and possible
+    if not isinstance(weight, Arq):
+        return replace(weight, channel_wise=channel_wise)
+    said = (c.weight.asymmetric for c in levels if c is not None and isinstance(c.weight, Arq))
+    asymmetric = next((each for each in said if each is not None), False) and chosen.weight_compress_only
+    bits = weight.bits if layer.low_bits else 8
+    return Arq(channel_wise, bits, asymmetric)
+
+
+def _skipped(settings: Settings, layer: Layer) -> str | None:
+    if layer.name in settings.skip_layers:
+        return "skip-layers"
+    if layer.type in settings.skip_layer_types:
+        return "skip-layer-types"
+    if settings.enabled is not None and layer.name not in settings.enabled:
+        return "quant-enable"
+    return None
+
+
+QUANTIZABLE_TYPES: Mapping[str, frozenset[str]] = {
+    "caffe": frozenset({"Convolution", "Deconvolution", "Eltwise", "InnerProduct", "Pooling"}),
+    "onnx": frozenset({"Add", "AveragePool", "Conv", "ConvTranspose", "Gemm", "MatMul", "MaxPool"}),
+    "tensorflow": frozenset(
+        {
+            "Add",
+            "AvgPool",
+            "BatchMatMulV2",
+            "Conv2D",
+            "Conv2DBackpropInput",
+            "Conv3D",
+            "DepthwiseConv2dNative",
+            "MatMul",
+            "MaxPool",
+        }
+    ),
+}
+"""By framework, the types that AMCT's table of uniform quantization lists."""
+
+
+def check_names(settings: Settings, layers: Iterable[Layer], framework: str, others: Iterable[str] = ()) -> None:
+    """Every layer and type that settings name is there. `layers` are those that could be quantized, `others` the rest.
+
+    Raises CompileError, located in the settings' file, that names the layer.
+    """
+    quantizable = {layer.name: layer.type for layer in layers}
+    types = QUANTIZABLE_TYPES.get(framework, frozenset()) | set(quantizable.values())
+    wanted = {
+        "skip_layers": settings.skip_layers,
+        "override_layer_configs": settings.by_layer,
+        "quant_enable": sorted(settings.enabled or ()),
+    }
+    rest = set(others)
+    for setting, names in wanted.items():
+        for name in names:
+            if name not in quantizable:
+                reason = "a layer that cannot be quantized" if name in rest else "which is no layer of the model"
+                hint = f"layers that can are {_some(quantizable)}"
+                raise CompileError(f"{setting} names '{name}', {reason}", where=settings.where, hint=hint)
+    for setting, names in (
+        ("skip_layer_types", settings.skip_layer_types),
+        ("override_layer_types", settings.by_type),
+    ):
+        for name in names:
+            if name not in types:
+                hint = f"types are {', '.join(sorted(types))}"
+                raise CompileError(
+                    f"{setting} names '{name}', no type that is quantized", where=settings.where, hint=hint
+                )
+    known = {*quantizable, *rest}
+    listed = {
+        "skip_fusion_layers": settings.skip_fusion_layers,
+        "tensor_quantize": [t.layer_name for t in settings.tensor_quantize],
+    }
+    for setting, names in listed.items():
+        if missing := [name for name in names if name not in known]:
+            raise CompileError(f"{setting} names '{missing[0]}', which is no layer of the model", where=settings.where)
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first few of some names."""
+    listed = sorted(names)
+    return f"{', '.join(listed[:8]) or 'none'}{', ...' if len(listed) > 8 else ''}"

@@ -1,0 +1,179 @@
+"""Which settings hold for a layer: precedence, defaults, and what a layer cannot have."""
+
+import pytest
+
+from compiler.configuration.settings import (
+    Activation,
+    Ada,
+    Arq,
+    Calibration,
+    Layer,
+    LayerSettings,
+    Nuq,
+    Settings,
+    TensorQuantize,
+    check_names,
+    settings_for,
+)
+from compiler.diagnostics import CompileError
+
+CONV = Layer("conv1", "Conv", channel_wise=True, low_bits=True)
+CONV3D = Layer("conv3", "Conv", channel_wise=True, symmetric_only=True)
+FC = Layer("fc", "Gemm")
+POOL = Layer("pool", "AveragePool", weighted=False)
+
+
+def holds(layer: Layer, **settings: object) -> LayerSettings:
+    return settings_for(Settings(**settings), layer)
+
+
+def test_defaults() -> None:
+    conv, fc, pool = (settings_for(Settings(), layer) for layer in (CONV, FC, POOL))
+    assert conv == LayerSettings(None, "ifmr", 8, False, Arq(True, 8, False), None, False)
+    assert fc.weight == Arq(False, 8, False)
+    assert pool.weight is None
+    assert conv.quantize
+
+
+A, B, C = Activation("ifmr{search-step=0.02}"), Activation("hfmg"), Activation("ifmr{search-step=0.03}", 16)
+
+
+@pytest.mark.parametrize(
+    ("settings", "observer"),
+    [
+        ({}, "ifmr"),
+        ({"common": Calibration(A)}, A.observer),
+        ({"common": Calibration(A), "by_type": {"Conv": Calibration(B)}}, "hfmg"),
+        ({"common": Calibration(A), "by_type": {"Gemm": Calibration(B)}}, A.observer),
+        ({"by_type": {"Conv": Calibration(B)}, "by_layer": {"conv1": Calibration(C)}}, C.observer),
+        ({"by_type": {"Conv": Calibration(B)}, "by_layer": {"fc": Calibration(C)}}, "hfmg"),
+    ],
+)
+def test_the_nearest_holds(settings: dict[str, object], observer: str) -> None:
+    assert holds(CONV, **settings).observer == observer
+
+
+def test_it_holds_as_a_whole() -> None:
+    """A layer's own settings say nothing of the activation: the default holds, not that of all layers."""
+    common = Calibration(C, Arq(bits=7), migration_strength=0.3)
+    own = Calibration(weight=Arq(bits=6))
+    conv = holds(CONV, common=common, by_layer={"conv1": own})
+    assert (conv.observer, conv.bits, conv.migration_strength) == ("ifmr", 8, None)
+    assert conv.weight == Arq(True, 6, False)
+    assert holds(CONV, common=common).migration_strength == 0.3
+
+
+def said(asymmetric: bool | None, observer: str = "ifmr") -> Calibration:
+    return Calibration(Activation(observer, asymmetric=asymmetric))
+
+
+@pytest.mark.parametrize(
+    ("settings", "symmetric"),
+    [
+        ({"activation_offset": True}, False),
+        ({"activation_offset": False}, True),
+        ({"activation_offset": False, "common": said(True)}, False),
+        ({"common": said(False)}, True),
+        ({"common": said(False), "by_type": {"Conv": said(True)}}, False),
+        ({"common": said(False), "by_type": {"Conv": said(None)}}, True),
+        ({"common": said(False), "by_type": {"Conv": said(None, "hfmg")}}, False),
+        ({"common": said(False, "hfmg"), "by_layer": {"conv1": said(None, "hfmg")}}, True),
+        ({"common": said(False, "hfmg"), "by_layer": {"conv1": said(None)}}, False),
+        ({"by_type": {"Conv": said(False)}, "by_layer": {"conv1": said(True)}}, False),
+        ({"by_type": {"Conv": said(False)}, "by_layer": {"conv1": said(None)}}, True),
+        ({"by_type": {"Conv": said(False)}, "by_layer": {"conv1": said(None, "hfmg")}}, True),
+        ({"common": said(False), "by_type": {"Conv": said(True)}, "by_layer": {"conv1": said(None)}}, False),
+    ],
+)
+def test_asymmetry_is_looked_up_by_itself(settings: dict[str, object], symmetric: bool) -> None:
+    """Layer, type, all layers if their algorithm is the same, `activation_offset`."""
+    assert holds(CONV, **settings).symmetric is symmetric
+
+
+def test_asymmetry_of_weights_is_looked_up_by_itself() -> None:
+    only = {"weight_compress_only": True}
+    common = Calibration(weight=Arq(asymmetric=True), **only)
+    settings = {"common": common, "by_layer": {"fc": Calibration(weight=Arq(channel_wise=True), **only)}}
+    assert holds(FC, **settings).weight == Arq(True, 8, True)
+    assert holds(FC, common=common, by_layer={"fc": Calibration()}).weight == Arq(False, 8, False)
+
+
+@pytest.mark.parametrize("weight", [Ada(channel_wise=True), Nuq(channel_wise=True)])
+def test_other_algorithms_of_weights(weight: Ada | Nuq) -> None:
+    assert holds(CONV, common=Calibration(weight=type(weight)())).weight == weight
+
+
+IMPOSSIBLE = {
+    "channel_wise": (FC, Calibration(weight=Arq(channel_wise=True)), "takes no channel_wise"),
+    "channel_wise of a pool": (POOL, Calibration(weight=Arq(channel_wise=True)), "takes no channel_wise"),
+    "bits": (FC, Calibration(weight=Arq(bits=6)), "takes no weight of 6 bits"),
+    "asymmetric": (CONV3D, said(True), "takes no asymmetric input"),
+    "weight only": (POOL, Calibration(weight_compress_only=True), "has no weight to be compressed alone"),
+}
+
+
+@pytest.mark.parametrize(("layer", "wish", "reason"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_what_a_layer_cannot_have(layer: Layer, wish: Calibration, reason: str) -> None:
+    """Asked of the layer or its type it is an error; asked of all layers the default holds, and it is remarked."""
+    for settings in ({"by_layer": {layer.name: wish}}, {"by_type": {layer.type: wish}}):
+        with pytest.raises(CompileError, match=f"'{layer.name}' .{layer.type}. {reason}"):
+            holds(layer, **settings)
+    result = holds(layer, common=wish)
+    assert result.symmetric == (layer is CONV3D)
+    if layer.weighted:
+        assert reason in result.remarks[0]
+        assert result.weight == Arq(layer.channel_wise, 8, False)
+
+
+def test_three_dimensional_convolutions_are_symmetric() -> None:
+    result = holds(CONV3D)
+    assert result.symmetric
+    assert not result.remarks
+
+
+@pytest.mark.parametrize(
+    ("settings", "skipped"),
+    [
+        ({"skip_layers": ("conv1",)}, "skip-layers"),
+        ({"skip_layer_types": ("Conv",)}, "skip-layer-types"),
+        ({"enabled": frozenset({"fc"})}, "quant-enable"),
+        ({"enabled": frozenset({"conv1"})}, None),
+    ],
+)
+def test_skipped(settings: dict[str, object], skipped: str | None) -> None:
+    assert holds(CONV, **settings).skipped == skipped
+    assert holds(FC, skip_layers=("conv1",)).quantize
+
+
+LAYERS = (CONV, FC, POOL)
+UNKNOWN = {
+    "skip_layers": ({"skip_layers": ("conv9",)}, "skip_layers names 'conv9', which is no layer of the model"),
+    "not quantizable": ({"skip_layers": ("relu",)}, "skip_layers names 'relu', a layer that cannot be quantized"),
+    "by_layer": ({"by_layer": {"conv9": Calibration()}}, "override_layer_configs names 'conv9'"),
+    "enabled": ({"enabled": frozenset({"conv9"})}, "quant_enable names 'conv9'"),
+    "skip_layer_types": ({"skip_layer_types": ("Relu",)}, "skip_layer_types names 'Relu', no type that is quantized"),
+    "by_type": ({"by_type": {"Relu": Calibration()}}, "override_layer_types names 'Relu'"),
+    "skip_fusion_layers": ({"skip_fusion_layers": ("conv9",)}, "skip_fusion_layers names 'conv9'"),
+    "tensor_quantize": ({"tensor_quantize": (TensorQuantize("p", 0),)}, "tensor_quantize names 'p'"),
+}
+
+
+@pytest.mark.parametrize(("settings", "message"), UNKNOWN.values(), ids=UNKNOWN)
+def test_unknown_names(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(CompileError, match=message) as error:
+        check_names(Settings(**settings, where="simple.cfg"), LAYERS, "onnx", ["relu"])
+    assert error.value.where == "simple.cfg"
+
+
+def test_known_names() -> None:
+    """Types need no layer in the model; fusion and tensors may name any layer."""
+    settings = Settings(
+        skip_layers=("fc",),
+        skip_layer_types=("ConvTranspose",),
+        skip_fusion_layers=("relu",),
+        tensor_quantize=(TensorQuantize("relu", 0),),
+        by_layer={"conv1": Calibration()},
+        by_type={"Gemm": Calibration()},
+        enabled=frozenset({"pool"}),
+    )
+    check_names(settings, LAYERS, "onnx", ["relu"])
