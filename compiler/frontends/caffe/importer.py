@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 
@@ -62,17 +63,15 @@ class _Importer:
         self.where = str(source.path)
         self.graph = graph_of(source)
         self.interface = interface_of(self.graph, session.imports)
-        self.given = session.imports.shapes
+        self.shapes = self._shapes(session.imports.shapes)
         self.shared = Shared(source.weights, "" if source.weights_path is None else str(source.weights_path))
         self.tally = Tally(session, self.where)
-        self.shapes: dict[str, tuple[int, ...]] = {}
         self.values: dict[Ref, Binding] = {}
 
     def function(self) -> FuncOp:
         """The net between its inputs and its outputs as `@main`."""
         self._tell()
         inputs, outputs = self.interface.inputs, self.interface.outputs
-        self.shapes = self._shapes()
         block = Block(arg_types=[self._type(port) for port in inputs])
         for port, argument in zip(inputs, block.args, strict=True):
             argument.name_hint = nn.name_hint(port.name)
@@ -92,11 +91,11 @@ class _Importer:
             raise CompileError(f"input '{port.name}' is of shape {list(shape)}", where=port.where, hint=hint)
         return TensorType(f32, [d if d >= 0 else DYNAMIC for d in shape])
 
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
+    def _shapes(self, given: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         """The shapes that the user gives: of inputs, and of what layers make that can only be carried."""
         made = {top for i in self.interface.live for top in self.graph.layers[i].proto.top}
-        carried = {name: shape for name, shape in self.given.items() if name in made}
-        rest = {name: shape for name, shape in self.given.items() if name not in made}
+        carried = {name: shape for name, shape in given.items() if name in made}
+        rest = {name: shape for name, shape in given.items() if name not in made}
         return {**carried, **shapes_of([port.name for port in self.interface.inputs], rest, self.where)}
 
     def _tell(self) -> None:
@@ -135,6 +134,7 @@ class _Importer:
             self.tally.note("unknown-field", node.layer.name, f"field '{path}' in line {entry.line} is ignored")
         try:
             results, emitted = self.shared.sink.attempt(lambda: conversion.convert(node))
+            self._check_ungiven(node)
         except VerifyException as e:
             raise node.misfit(e) from None
         except Unmapped as e:
@@ -144,6 +144,13 @@ class _Importer:
         else:
             self.tally.removed()
         return results
+
+    def _check_ungiven(self, node: Node) -> None:
+        """A shape that is given for what a layer makes would say nothing, where that is known."""
+        inputs = {port.name for port in self.interface.inputs}
+        if given := next((top for top in node.proto.top if top in self.shapes and top not in inputs), None):
+            message = f"makes '{given}', whose shape follows: --input-shape is for inputs and for what is carried"
+            raise node.error(message, hint=f"--inputs={given} makes it an input")
 
     def _carry(self, node: Node, layer: NetLayer, reason: str) -> list[Binding]:
         op = carry(node, layer.text, self.shapes)

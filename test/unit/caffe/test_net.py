@@ -260,6 +260,11 @@ def test_wrong_options(caffe: Any, options: dict[str, Any], message: str, hint: 
     assert e.value.where == f"{caffe.folder}/net.prototxt"
 
 
+def test_shape_that_follows(caffe: Any) -> None:
+    with pytest.raises(CompileError, match=r"net.prototxt:2:1: node 'l_a': .* makes 'a', whose shape follows"):
+        caffe.load_text(chain("a", "b"), shapes={"a": (1, 3)})
+
+
 def test_needed_input_that_is_not_chosen(caffe: Any) -> None:
     text = 'input: "a" input: "b" input_dim: [1, 2, 3, 4, 1, 2, 3, 4]\n' + (
         'layer { name: "e" type: "Eltwise" bottom: "a" bottom: "b" top: "e" }'
