@@ -110,7 +110,7 @@ class Node(SourceNode):
         """
         if not all(map(static, shapes.values())):
             raise self.error("needs to know the sizes of its input, which its weights depend on")
-        owned = [self._owner(i) for i in range(len(shapes))]
+        owned = [self._owner(i, name, shape) for i, (name, shape) in enumerate(shapes.items())]
         blobs = self.blobs
         if blobs is None and None in owned:
             raise self._without_weights()
@@ -122,8 +122,14 @@ class Node(SourceNode):
         rows = enumerate(zip(owned, shapes.items(), strict=True))
         return [owner or self._parameter(i, name, shape) for i, (owner, (name, shape)) in rows]
 
-    def _owner(self, index: int) -> Constant | None:
-        return self.shared.parameters.get(self._shared_name(index))
+    def _owner(self, index: int, name: str, shape: Sequence[int]) -> Constant | None:
+        """The parameter that a layer before has under the same name."""
+        shared = self._shared_name(index)
+        constant = self.shared.parameters.get(shared)
+        if constant is not None and constant.array.shape != tuple(shape):
+            given = list(constant.array.shape)
+            raise self.error(f"shares '{shared}' of shape {given} as its {name}, it needs {list(shape)}")
+        return constant
 
     def _shared_name(self, index: int) -> str:
         return self.proto.param[index].name if index < len(self.proto.param) else ""

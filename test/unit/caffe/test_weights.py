@@ -235,6 +235,24 @@ def test_shared_parameters(caffe: Any, new_net: Any, copies: int) -> None:
     assert first.rhs is second.rhs
 
 
+def test_shared_parameter_of_another_shape(caffe: Any, new_net: Any) -> None:
+    net = new_net((1, 40))
+    for name, bottom, outputs in (("a", "data", 40), ("b", "a", 20)):
+        weight = NUMBERS[:outputs, :40].copy()
+        net.add(
+            name,
+            "InnerProduct",
+            bottom,
+            blobs=[weight],
+            inner_product_param={"num_output": outputs, "bias_term": False},
+        )
+        net.proto.layer[-1].param.add(name="w")
+    with pytest.raises(
+        CompileError, match=r"node 'b': .* shares 'w' of shape \[40, 40\] as its weight, it needs \[20, 40\]"
+    ):
+        caffe.load(net)
+
+
 def test_a_net_is_read_without_its_weights_being_copied(
     caffe: Any, new_net: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
