@@ -53,7 +53,13 @@ def graph(op_type: str, *inputs: Any, **attributes: Any) -> bytes:
     return model.SerializeToString()
 
 
+def f32(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
+
+
 i32 = np.int32
+STEPS: dict[str, Any] = {"strides": [1] * 4, "padding": "VALID"}
+EXPLICIT: dict[str, Any] = {"strides": [1] * 4, "padding": "EXPLICIT"}
 CASES: dict[str, tuple[bytes, str]] = {
     "no input": (graph("Relu"), "has no input 0"),
     "range by 0": (graph("Range", i32(0), i32(5), i32(0)), "goes from 0 to 5 by 0"),
@@ -106,6 +112,48 @@ CASES: dict[str, tuple[bytes, str]] = {
     "kind of attribute": (graph("LeakyRelu", X, alpha=1), "attribute 'alpha' must be a number"),
     "types": (graph("AddV2", X, i32(1)), "does not fit together: element types differ"),
     "shapes": (graph("AddV2", X, np.ones(7, np.float32)), "does not fit together: shapes do not broadcast"),
+    "rank of a filter": (graph("Conv2D", X, f32(3, 3, 5)), "an input of rank 4, a filter of rank 3"),
+    "no padding": (graph("Conv2D", X, f32(1, 1, 5, 2), strides=[1] * 4), "unknown padding ''"),
+    "no strides": (graph("Conv2D", X, f32(1, 1, 5, 2), padding="SAME"), "needs 4 strides"),
+    "channels": (graph("Conv2D", X, f32(1, 1, 3, 2), **STEPS), "5 channels, a filter for 3"),
+    "no channels": (graph("Conv2D", X, f32(1, 1, 0, 2), **STEPS), "5 channels, a filter for 0"),
+    "large window": (graph("Conv2D", X, f32(9, 1, 5, 2), **STEPS), "does not fit together: window of 9 exceeds"),
+    "short strides": (
+        graph("MaxPool", X, ksize=[1], strides=[1], padding="SAME", data_format="NCHW"),
+        "needs 4 window",
+    ),
+    "explicit": (graph("Conv2D", X, f32(1, 1, 5, 2), **EXPLICIT, explicit_paddings=[1, 1]), "2 numbers in explicit"),
+    "explicit rest": (
+        graph("Conv2D", X, f32(1, 1, 5, 2), **EXPLICIT, explicit_paddings=[0] * 10),
+        "pads has 6 entries",
+    ),
+    "explicit back": (
+        graph("Conv2DBackpropInput", i32([2, 3, 4, 3]), f32(1, 1, 3, 5), X, **EXPLICIT, explicit_paddings=[0] * 10),
+        "explicit_paddings for 3 axes of space, not 2",
+    ),
+    "windows": (
+        graph("Conv2DBackpropInput", i32([2, 9, 4, 3]), f32(1, 1, 3, 5), X, **STEPS),
+        "9 windows on 9 elements",
+    ),
+    "rank of a result": (
+        graph("Conv2DBackpropInput", i32([2, 9, 4]), f32(1, 1, 3, 5), X, **STEPS),
+        "a result of rank 3",
+    ),
+    "depthwise in 3-D": (
+        graph("DepthwiseConv2dNative", f32(1, 2, 2, 2, 3), f32(1, 1, 1, 3, 1), **STEPS),
+        "needs an input of rank 4",
+    ),
+    "product": (graph("MatMul", f32(2, 3), f32(4, 5)), "does not fit together"),
+    "scalars": (graph("MatMul", f32(), f32()), "does not fit together"),
+    "bias": (graph("BiasAdd", X, f32(4)), "does not fit together"),
+    "equation": (graph("Einsum", X, equation="abcd"), "has 1 inputs and the equation 'abcd'"),
+    "letters": (graph("Einsum", X, equation="abc->a"), "has 'abc' in its equation for rank 4"),
+    "new letter": (graph("Einsum", X, equation="abcd->e"), "whose result does not follow"),
+    "blocks": (graph("SpaceToBatchND", X, i32([2, 2]), i32([[0, 0], [0, 0]])), "does not fit together: padded size 3"),
+    "no blocks": (graph("SpaceToBatchND", f32(3), i32([]), np.zeros((0, 2), i32)), "does not fit together"),
+    "bits": (graph("FakeQuantWithMinMaxArgs", X, num_bits=17), "has num_bits 17"),
+    "ranges": (graph("FakeQuantWithMinMaxVarsPerChannel", X, f32(4), f32(4)), r"ranges of shape \[4\]"),
+    "ends": (graph("FakeQuantWithMinMaxVarsPerChannel", X, f32(5), f32(4)), r"range from \[5\] to \[4\] numbers"),
 }
 
 

@@ -29,7 +29,7 @@ class _Blocks(NamedTuple):
     def of(rank: int, block: Sequence[int], pairs: Sequence[int | Linear]) -> _Blocks:
         """Of all axes behind the batch but the last, or of all of them where the first is left alone: then it holds channels."""
         begins, ends = tuple(pairs[::2]), tuple(pairs[1::2])
-        if len(block) == rank - 1 and (block[0], begins[0], ends[0]) == (1, 0, 0):
+        if 0 < len(block) == rank - 1 and (block[0], begins[0], ends[0]) == (1, 0, 0):
             return _Blocks("nchw", tuple(block[1:]), begins[1:], ends[1:])
         return _Blocks("nhwc", tuple(block), begins, ends)
 

@@ -26,7 +26,8 @@ def conv(node: Node) -> Converted:
 @converter("DepthwiseConv2dNative")
 def depthwise(node: Node) -> Converted:
     """Filter `[h, w, C, M]`; channel c of the input makes channels c*M to c*M + M - 1 of the output."""
-    _rank(node, 0)
+    if (rank := _rank(node, 0)) != 4:
+        raise node.error(f"needs an input of rank 4, not {rank}")
     groups = node.shape(1)[2] if known(node.shape(1)[2]) else _channels(node)
     if not known(groups):
         raise Unmapped("its number of channels is not known")
@@ -122,7 +123,9 @@ def _axes(node: Node) -> Iterator[_Axis]:
     if not static(kernel):
         raise Unmapped("the sizes of its filter are not known")
     n, first = len(kernel), 2 if node.layout == "nchw" else 1
-    dilations, pads = window["dilations"] or [1] * n, window["pads"] or [0] * 2 * n
+    dilations, pads = window["dilations"], window["pads"] or [0] * 2 * n
+    if len(pads) != 2 * n:
+        raise node.error(f"has explicit_paddings for {len(pads) // 2} axes of space, not {n}")
     for i, (k, d, stride, *pair) in enumerate(
         zip(kernel, dilations, window["strides"], pads[:n], pads[n:], strict=True)
     ):

@@ -8,7 +8,7 @@ from typing import Any
 from ....dialects import nn
 from ...window import with_pads
 from ..node import Converted, Node, converter
-from .window import padding, strides_of
+from .window import padding, spatial
 
 _POOLS: dict[str, type[nn.PoolOp]] = {
     "AvgPool": nn.AveragePoolOp,
@@ -21,9 +21,7 @@ _POOLS: dict[str, type[nn.PoolOp]] = {
 @converter(*_POOLS)
 def pool(node: Node) -> Converted:
     """Averages leave the padding out."""
-    if (kernel := node.ints("ksize")) is None:
-        raise node.error("has no attribute 'ksize'")
-    return _pool(node, _POOLS[node.op_type], kernel, strides_of(node))
+    return _pool(node, _POOLS[node.op_type], node.ints("ksize"), node.ints("strides"))
 
 
 @converter("MaxPoolV2")
@@ -32,6 +30,11 @@ def max_pool_v2(node: Node) -> Converted:
     return _pool(node, nn.MaxPoolOp, node.known_ints(1), node.known_ints(2))
 
 
-def _pool(node: Node, op: type[nn.PoolOp], kernel: Sequence[int], strides: Sequence[int]) -> Converted:
-    window: dict[str, Any] = {"kernel": node.spatial(kernel), "strides": node.spatial(strides), "layout": node.layout}
+def _pool(node: Node, op: type[nn.PoolOp], kernel: Sequence[int] | None, strides: Sequence[int] | None) -> Converted:
+    rank = len(node.shape(0))
+    window: dict[str, Any] = {
+        "kernel": spatial(node, "window sizes", kernel, rank),
+        "strides": spatial(node, "strides", strides, rank),
+        "layout": node.layout,
+    }
     return with_pads(node.emit(op, node.value(0), **window, **padding(node))).result

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
+from ....dialects.nn.shapes import known
 from ....dtypes import integer_range, numpy_dtype
 from ..node import Array, Constant, Converted, Node, Unmapped, converter
 
@@ -57,6 +58,8 @@ def _grid(node: Node, least: Array, greatest: Array) -> _Grid:
     bits = node.int("num_bits", 8)
     if not 2 <= bits <= 16:
         raise node.error(f"has num_bits {bits}, not 2 to 16")
+    if least.shape != greatest.shape:
+        raise node.error(f"has a range from {list(least.shape)} to {list(greatest.shape)} numbers")
     zeros = (least == 0) & (greatest == 0)
     if not np.all(np.isfinite(least) & np.isfinite(greatest) & ((least < greatest) | zeros)):
         raise Unmapped("its range is empty or not finite")
@@ -86,6 +89,12 @@ def fake_quant_vars(node: Node) -> Converted:
 @converter("FakeQuantWithMinMaxVarsPerChannel")
 def fake_quant_per_channel(node: Node) -> Converted:
     """A range for each index of the last axis."""
+    if (
+        not node.shape(0)
+        or len(node.shape(1)) != 1
+        or (known(node.shape(0)[-1]) and node.shape(1) != node.shape(0)[-1:])
+    ):
+        raise node.error(f"has ranges of shape {list(node.shape(1))} for numbers of shape {list(node.shape(0))}")
     return _fake_quantized(node, _grid(node, node.known(1), node.known(2)), len(node.shape(0)) - 1)
 
 

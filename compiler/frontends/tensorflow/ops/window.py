@@ -11,20 +11,21 @@ _PADDINGS = ("SAME", "VALID", "EXPLICIT")
 
 
 def geometry(node: Node) -> dict[str, Any]:
-    """layout, strides, dilations and padding of a node, as properties. SAME is `auto_pad`."""
+    """layout, strides, dilations and padding of a node with a filter as input 1, as properties. SAME is `auto_pad`."""
+    rank = len(node.shape(1))
     return {
         "layout": node.layout,
-        "strides": node.spatial(strides_of(node)),
-        "dilations": node.spatial(node.ints("dilations")),
+        "strides": spatial(node, "strides", node.ints("strides"), rank),
+        "dilations": spatial(node, "dilations", node.ints("dilations") or [1] * rank, rank),
         **padding(node),
     }
 
 
-def strides_of(node: Node) -> list[int]:
-    """An entry for each axis. Raises CompileError when the node has none."""
-    if (strides := node.ints("strides")) is None:
-        raise node.error("has no attribute 'strides'")
-    return strides
+def spatial(node: Node, name: str, values: Sequence[int] | None, rank: int) -> list[int]:
+    """The spatial ones of a list with an entry for each axis. Raises CompileError for any other list."""
+    if values is None or len(values) != rank or rank < 3:
+        raise node.error(f"needs {rank} {name} for an input of rank {rank}, not {values}")
+    return node.spatial(values) or []
 
 
 def padding(node: Node) -> dict[str, Any]:
@@ -37,14 +38,14 @@ def padding(node: Node) -> dict[str, Any]:
 def explicit_pads(node: Node) -> list[int]:
     """All begins, then all ends, of the spatial axes; the attribute has a pair for each axis."""
     pairs = node.ints("explicit_paddings") or []
+    if len(pairs) < 6 or len(pairs) % 2:
+        raise node.error(f"has {len(pairs)} numbers in explicit_paddings")
     begins, ends = (_spatial(node, pairs[i::2]) for i in (0, 1))
     return [*begins, *ends]
 
 
 def _spatial(node: Node, pads: Sequence[int]) -> list[int]:
     channel = 1 if node.layout == "nchw" else len(pads) - 1
-    if len(pads) < 3:
-        raise node.error(f"has {len(pads)} pairs in explicit_paddings")
     if pads[0] or pads[channel]:
         raise Unmapped("it pads batch or channels")
     return [p for i, p in enumerate(pads) if i not in (0, channel)]
