@@ -1,4 +1,4 @@
-"""Options of import on ONNX models: other inputs, other outputs, other shapes; what is cut computes what the whole computes there."""
+"""Options of import on ONNX models: other inputs, outputs and shapes; a part computes what the whole computes there."""
 
 from __future__ import annotations
 
