@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,57 +13,17 @@ import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.dialects.builtin import ModuleOp
 
 from compiler.diagnostics import verify
-from compiler.dialects.nn.shapes import DYNAMIC
-from compiler.dtypes import element_type
-from compiler.functions import value_attributes
 from compiler.session import Session
 from compiler.targets.onnx import OnnxTarget
 from compiler.text import parse_module
 from compiler.universe import new_session
 
+from .operations import module_of
+
 Array = np.ndarray[Any, np.dtype[Any]]
-Build = Callable[..., Any]
-
-
-def module_of(build: Build, arrays: Sequence[Array], dynamic: bool = False) -> ModuleOp:
-    """`@main` with inputs x0, x1, ... like `arrays` (all sizes unknown if `dynamic`), its body and results from `build`.
-
-    Operations that `build` makes on the way are found through operands, so it may nest calls.
-    """
-    shapes = [[DYNAMIC] * a.ndim if dynamic else a.shape for a in arrays]
-    types = [TensorType(element_type(a.dtype), s) for a, s in zip(arrays, shapes, strict=True)]
-    block = Block(arg_types=types)
-    made = build(*block.args)
-    results = [r for v in (made if isinstance(made, tuple) else (made,)) for r in _values(v)]
-    for value in results:
-        _place(value, block)
-    block.add_op(ReturnOp(*results))
-    names = [f"x{i}" for i in range(len(arrays))], [f"y{i}" for i in range(len(results))]
-    attributes = [ArrayAttr([value_attributes(n) for n in group]) for group in names]
-    function = FuncOp("main", (types, [r.type for r in results]), Region(block))
-    function.arg_attrs, function.res_attrs = attributes
-    module = ModuleOp([function])
-    verify(module)
-    return module
-
-
-def _values(made: Operation | SSAValue) -> Sequence[SSAValue]:
-    return made.results if isinstance(made, Operation) else (made,)
-
-
-def _place(value: SSAValue, block: Block) -> None:
-    """Put the operation behind a value into the block, after those it depends on."""
-    op = value.owner
-    if not isinstance(op, Operation) or op.parent is not None:
-        return
-    for operand in op.operands:
-        _place(operand, block)
-    block.add_op(op)
 
 
 @dataclass
