@@ -161,6 +161,10 @@ class Settings:
             at_least("batch_num", self.batch_num, 1)
         if self.version != 1:
             raise CompileError(f"version must be 1, not {self.version}")
+        if self.fakequant_precision_mode not in (None, "FORCE_FP16_QUANT"):
+            raise CompileError(
+                f"fakequant_precision_mode must be FORCE_FP16_QUANT, not {self.fakequant_precision_mode}"
+            )
         for name in ("skip_layers", "skip_layer_types", "skip_fusion_layers", "skip_approximation_layers"):
             no_repetition(name, getattr(self, name))
         no_repetition("tensor_quantize", [f"{t.layer_name}:{t.input_index}" for t in self.tensor_quantize])

@@ -17,6 +17,7 @@ from .observer import Array, Observer
 _EPSILON = 1.1920929e-07
 """float32's. A percentile as near to 1 takes the extreme itself."""
 _BLOCK = 1 << 16
+_MOST_STEPS = 100_000
 
 
 @dataclass
@@ -132,6 +133,8 @@ def _check(options: IfmrObserver) -> None:
     span = float(Decimal(str(end)) - Decimal(str(start)))
     if not 0 < step <= span:
         raise CompileError(f"search-step must lie in (0, {span}], not {step}")
+    if span / step > _MOST_STEPS:
+        raise CompileError(f"search-step {step} gives more than {_MOST_STEPS} steps over a range of {span}")
     for name in ("max_percentile", "min_percentile"):
         if not 0.5 < getattr(options, name) <= 1:
             raise CompileError(f"{name.replace('_', '-')} must lie in (0.5, 1], not {getattr(options, name)}")

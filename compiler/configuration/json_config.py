@@ -1,0 +1,207 @@
+"""AMCT's JSON configuration: what holds for every layer, by its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..diagnostics import CompileError
+from .json_object import Json, JsonObject, read_object
+from .observer_text import PARAMETERS, default_parameters, observer_text, parameters_of
+from .settings import (
+    IFMR,
+    Activation,
+    Ada,
+    Arq,
+    Calibration,
+    Layer,
+    LayerSettings,
+    Nuq,
+    Settings,
+    TensorQuantize,
+    Weighting,
+    settings_for,
+)
+
+_WEIGHTS: dict[str, type[Weighting]] = {"arq_quantize": Arq, "ada_quantize": Ada, "nuq_quantize": Nuq}
+
+
+def read_json(path: Path) -> Settings:
+    """The settings in a file. Layers that it does not list, or does not enable, are not quantized; other defaults are as ever.
+
+    Raises CompileError, located in the file, that names the layer, for unknown keys, wrong types, values out of range, and keys
+    that stand twice.
+    """
+    top = read_object(path)
+    settings = top.make(
+        Settings,
+        version=top.take("version", int, 1),
+        batch_num=top.take("batch_num", int),
+        activation_offset=top.take("activation_offset", bool, True),
+        joint_quant=top.take("joint_quant", bool, False),
+        weight_offset=top.take("weight_offset", bool, False),
+        do_fusion=top.take("do_fusion", bool, True),
+        fakequant_precision_mode=top.take("fakequant_precision_mode", str),
+        skip_fusion_layers=tuple(top.take_list("skip_fusion_layers", str)),
+        tensor_quantize=tuple(map(_read_tensor, top.take_objects("tensor_quantize"))),
+        where=top.where,
+    )
+    layers = {name: top.take_object(name, f"layer '{name}'") for name in list(top.values)}
+    enabled = {name for name, layer in layers.items() if layer.take("quant_enable", bool, True)}
+    if not enabled and not settings.tensor_quantize:
+        raise top.error("no layer is enabled")
+    return replace(
+        settings,
+        by_layer={name: _read_layer(layer) for name, layer in layers.items()},
+        enabled=frozenset(enabled),
+    )
+
+
+def _read_layer(layer: JsonObject) -> Calibration:
+    strength = layer.take("dmq_balancer_param", float)
+    activation = _read_activation(
+        layer.take_object("activation_quant_params", f"{layer.path}: activation_quant_params")
+    )
+    weight = _read_weight(layer.take_object("weight_quant_params", f"{layer.path}: weight_quant_params"))
+    layer.done()
+    return layer.make(Calibration, activation, weight, strength)
+
+
+def _read_activation(activation: JsonObject) -> Activation:
+    algorithm = activation.take("act_algo", str, IFMR)
+    if algorithm not in PARAMETERS:
+        raise activation.error(f"act_algo '{algorithm}' is none of {', '.join(PARAMETERS)}")
+    bits, asymmetric = activation.take("num_bits", int, 8), activation.take("asymmetric", bool)
+    parameters = default_parameters(algorithm)
+    if algorithm == IFMR:
+        parameters.update(_ends(activation, "search_range"))
+    for name in parameters:
+        if not name.startswith("search_range"):
+            parameters[name] = activation.take(name, type(parameters[name]), parameters[name])
+    activation.done()
+    return activation.make(Activation, observer_text(algorithm, parameters), bits, asymmetric)
+
+
+def _read_weight(weight: JsonObject) -> Weighting:
+    algorithm = weight.take("wts_algo", str, "arq_quantize")
+    if algorithm not in _WEIGHTS:
+        raise weight.error(f"wts_algo '{algorithm}' is none of {', '.join(_WEIGHTS)}")
+    bits = weight.take("num_bits", int, 8)
+    values: dict[str, Any] = {"channel_wise": weight.take("channel_wise", bool)}
+    if algorithm == "arq_quantize":
+        values["bits"] = bits
+    elif bits != 8:
+        raise weight.error(f"num_bits must be 8 with {algorithm}, not {bits}")
+    if algorithm == "ada_quantize":
+        default = Ada()
+        values["num_iteration"] = weight.take("num_iteration", int, default.num_iteration)
+        values["reg_param"] = weight.take("reg_param", float, default.reg_param)
+        values["warm_start"] = weight.take("warm_start", float, default.warm_start)
+        values.update(_ends(weight, "beta_range"))
+    if algorithm == "nuq_quantize":
+        values["num_steps"] = weight.take("num_steps", int, Nuq().num_steps)
+        values["num_of_iteration"] = weight.take("num_of_iteration", int, Nuq().num_of_iteration)
+    weight.done()
+    return weight.make(_WEIGHTS[algorithm], **values)
+
+
+def _ends(values: JsonObject, key: str) -> dict[str, float]:
+    """The two numbers of a list, where there is one, as `key_start` and `key_end`."""
+    if key not in values.values:
+        return {}
+    ends = values.take_list(key, float)
+    if len(ends) != 2:
+        raise values.error(f"{key} must be two numbers, not {len(ends)}")
+    return {f"{key}_start": ends[0], f"{key}_end": ends[1]}
+
+
+def _read_tensor(tensor: JsonObject) -> TensorQuantize:
+    name, index = tensor.take("layer_name", str), tensor.take("input_index", int)
+    if name is None or index is None:
+        raise tensor.error(f"has no {'layer_name' if name is None else 'input_index'}")
+    activation = _read_activation(
+        tensor.take_object("activation_quant_params", f"{tensor.path}: activation_quant_params")
+    )
+    tensor.done()
+    return tensor.make(TensorQuantize, name, index, activation)
+
+
+def json_text(settings: Settings, layers: Iterable[Layer]) -> str:
+    """What settings say of all layers that could be quantized, in AMCT's order, layers by name.
+
+    Raises CompileError for what the format cannot hold: observers that AMCT does not have, weights without quantized inputs.
+    """
+    if settings.nuq_config is not None or settings.enable_auto_nuq or settings.skip_approximation_layers:
+        raise CompileError("a JSON configuration holds no nuq_config, enable_auto_nuq or skip_approximation_layers")
+    values: Json = {
+        "version": 1,
+        "batch_num": settings.batch_num or 1,
+        "activation_offset": settings.activation_offset,
+    }
+    if settings.joint_quant:
+        values["joint_quant"] = True
+    if settings.weight_offset:
+        values["weight_offset"] = True
+    values["do_fusion"] = settings.do_fusion
+    if settings.fakequant_precision_mode is not None:
+        values["fakequant_precision_mode"] = settings.fakequant_precision_mode
+    values["skip_fusion_layers"] = list(settings.skip_fusion_layers)
+    if settings.tensor_quantize:
+        values["tensor_quantize"] = [_tensor(t, settings) for t in settings.tensor_quantize]
+    for layer in sorted(layers, key=lambda each: each.name):
+        if layer.name in values:
+            raise CompileError(f"layer '{layer.name}' is called as a setting of a JSON configuration is")
+        values[layer.name] = _layer(layer, settings_for(settings, layer))
+    return json.dumps(values, indent=4, separators=(",", ":"), ensure_ascii=False) + "\n"
+
+
+def _layer(layer: Layer, settings: LayerSettings) -> Json:
+    if settings.weight_compress_only:
+        raise CompileError(f"a JSON configuration cannot hold weight_compress_only of layer '{layer.name}'")
+    values: Json = {"quant_enable": settings.quantize}
+    if settings.migration_strength is not None:
+        values["dmq_balancer_param"] = settings.migration_strength
+    values["activation_quant_params"] = _activation(settings.observer, settings.bits, not settings.symmetric)
+    if settings.weight is not None:
+        values["weight_quant_params"] = _weight(settings.weight)
+    return values
+
+
+def _activation(observer: str, bits: int, asymmetric: bool) -> Json:
+    algorithm, parameters = parameters_of(observer, every=True)
+    if algorithm == IFMR:
+        return {
+            "num_bits": bits,
+            "max_percentile": parameters["max_percentile"],
+            "min_percentile": parameters["min_percentile"],
+            "search_range": [parameters["search_range_start"], parameters["search_range_end"]],
+            "search_step": parameters["search_step"],
+            "act_algo": algorithm,
+            "asymmetric": asymmetric,
+        }
+    return {"num_bits": bits, "act_algo": algorithm, **parameters, "asymmetric": asymmetric}
+
+
+def _weight(weight: Weighting) -> Json:
+    values: Json = {"num_bits": weight.bits}
+    if isinstance(weight, Ada):
+        values["num_iteration"] = weight.num_iteration
+        values["reg_param"] = weight.reg_param
+        values["warm_start"] = weight.warm_start
+        values["beta_range"] = [weight.beta_range_start, weight.beta_range_end]
+    if isinstance(weight, Nuq):
+        values["num_steps"] = weight.num_steps
+        values["num_of_iteration"] = weight.num_of_iteration
+    values["channel_wise"] = weight.channel_wise
+    values["wts_algo"] = next(name for name, kind in _WEIGHTS.items() if isinstance(weight, kind))
+    return values
+
+
+def _tensor(tensor: TensorQuantize, settings: Settings) -> Json:
+    said = tensor.activation.asymmetric
+    asymmetric = settings.activation_offset if said is None else said
+    activation = _activation(tensor.activation.observer, tensor.activation.bits, asymmetric)
+    return {"layer_name": tensor.layer_name, "input_index": tensor.input_index, "activation_quant_params": activation}

@@ -1,0 +1,101 @@
+"""JSON objects whose keys are taken one by one, with errors that say where."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from ..diagnostics import CompileError
+from ..text import read_text
+
+_T = TypeVar("_T")
+Json = dict[str, Any]
+
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    dict: "an object",
+}
+
+
+def read_object(path: Path) -> JsonObject:
+    """The object in a file. Raises CompileError, located, for anything else, and for keys that stand twice."""
+    where = str(path)
+    try:
+        values = json.loads(read_text(path), object_pairs_hook=_without_repetition, parse_constant=_no_constant)
+    except json.JSONDecodeError as e:
+        raise CompileError(f"is no JSON: {e.msg}", where=f"{where}:{e.lineno}:{e.colno}") from None
+    except RecursionError:
+        raise CompileError("is nested too deep", where=where) from None
+    except CompileError as e:
+        raise CompileError(e.message, where=e.where or where) from None
+    except ValueError as e:  # an integer of more digits than Python converts
+        raise CompileError(f"is no JSON: {e}", where=where) from None
+    if not isinstance(values, dict):
+        raise CompileError("holds no object", where=where)
+    return JsonObject(cast(Json, values), where)
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> Json:
+    values: Json = {}
+    for key, value in pairs:
+        if key in values:
+            raise CompileError(f"key '{key}' stands twice in one object")
+        values[key] = value
+    return values
+
+
+def _no_constant(text: str) -> None:
+    raise CompileError(f"{text} is no number of JSON")
+
+
+class JsonObject:
+    """An object whose keys are taken one by one; what is left at the end is unknown."""
+
+    def __init__(self, values: Json, where: str, path: str = ""):
+        self.values = values
+        self.where = where
+        self.path = path
+
+    def error(self, reason: str, hint: str = "") -> CompileError:
+        return CompileError(f"{self.path}: {reason}" if self.path else reason, where=self.where, hint=hint)
+
+    def take(self, key: str, kind: type[_T], default: _T | None = None) -> Any:
+        """The value of a key, which is of this type; `default` where there is none. Integers count as floats."""
+        return self._checked(key, self.values.pop(key), kind) if key in self.values else default
+
+    def take_list(self, key: str, kind: type[_T]) -> list[_T]:
+        """The values of a list, empty where there is none."""
+        values = self.values.pop(key, [])
+        if not isinstance(values, list):
+            raise self.error(f"{key} must be a list")
+        return [self._checked(key, each, kind) for each in cast("list[Any]", values)]
+
+    def take_object(self, key: str, path: str) -> JsonObject:
+        """The object of a key, empty where there is none. `path` is what it is called in errors."""
+        return JsonObject(self._checked(path, self.values.pop(key, {}), cast("type[Json]", dict)), self.where, path)
+
+    def take_objects(self, key: str) -> list[JsonObject]:
+        objects = self.take_list(key, cast("type[Json]", dict))
+        return [JsonObject(each, self.where, f"{key}[{i}]") for i, each in enumerate(objects)]
+
+    def done(self) -> None:
+        if self.values:
+            raise self.error(f"unknown key '{next(iter(self.values))}'")
+
+    def make(self, function: Callable[..., _T], *arguments: Any, **values: Any) -> _T:
+        """What the function returns; the CompileError that it raises is placed here."""
+        try:
+            return function(*arguments, **values)
+        except CompileError as e:
+            raise self.error(e.message, e.hint) from None
+
+    def _checked(self, key: str, value: Any, kind: type[_T]) -> _T:
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        if not fits or (isinstance(value, bool) and kind is not bool):
+            raise self.error(f"{key} must be {_KINDS[kind]}, not {json.dumps(value)[:40]}")
+        return cast(_T, value)
