@@ -1,0 +1,30 @@
+"""DMQ: hardness moved from activations to weights, channel by channel, by a factor that cancels out (AMCT)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+SMALLEST = 1.1920929e-07
+"""float32's epsilon. Peaks below it count as zero, and factors lie between it and its reciprocal."""
+
+
+def balance_factors(activations: Array, weights: Array, strength: float = 0.5) -> Array:
+    """What each input channel of an activation is divided by and of the weight multiplied with: float32 [channels].
+
+    `activations` and `weights` are the largest magnitudes per input channel. `f = a^strength / w^(1 - strength)`; where one of
+    the two is zero, f brings the other's peak to the largest of the balanced ones; where both are, it is 1.
+    """
+    a, w = activations.astype(np.float64), weights.astype(np.float64)
+    no_a, no_w = a < SMALLEST, w < SMALLEST
+    both = ~no_a & ~no_w
+    factors = np.ones_like(a)
+    factors[both] = a[both] ** strength / w[both] ** (1 - strength)
+    if both.any():
+        only_w, only_a = no_a & ~no_w, ~no_a & no_w
+        factors[only_w] = np.max(w[both] * factors[both]) / w[only_w]
+        factors[only_a] = a[only_a] / np.max(a[both] / factors[both])
+    return np.clip(factors, SMALLEST, 1 / SMALLEST).astype(np.float32)
