@@ -12,6 +12,7 @@ from ...diagnostics import CompileError, first_line
 from ...dialects.nn import RANDOM
 from ...dialects.nn.shapes import DYNAMIC, Shape, known
 from ...dtypes import Tensor, numpy_dtype
+from .library import tensorflow
 from .schema import MESSAGES, GraphDef, Message
 from .tensors import Array, code_of, tensor_proto
 
@@ -33,7 +34,7 @@ def inferred(
     `inputs` are arrays where they are known, else types. Raises CompileError, located at `where`, when TensorFlow is not
     installed, for operators that it does not have, that have a state or no result, and for what does not fit together.
     """
-    tf = _tensorflow(where)
+    tf = tensorflow("what nn has no equivalent for", where)
     with tf.Graph().as_default() as graph:
         try:
             tf.graph_util.import_graph_def(_loaded(tf, _single(op_type, attributes, inputs)), name="")
@@ -50,7 +51,7 @@ def runner(
 ) -> Callable[..., list[Array]]:
     """A function that runs an operator on arrays of these types. Raises CompileError as `inferred` does, it ValueError."""
     count = len(inferred(op_type, attributes, inputs, where))
-    tf = _tensorflow(where)
+    tf = tensorflow("what nn has no equivalent for", where)
     graph = _loaded(tf, _single(op_type, attributes, inputs))
     names, results = [_INPUT.format(i) for i in range(len(inputs))], [f"{_NODE}:{i}" for i in range(count)]
 
@@ -67,15 +68,6 @@ def runner(
             raise ValueError(f"TensorFlow failed on '{op_type}': {_reason(e.message)}") from None
 
     return run
-
-
-def _tensorflow(where: str) -> Any:
-    try:
-        import tensorflow  # pyright: ignore[reportMissingTypeStubs]
-    except ImportError:
-        hint = "pip install 'amct-opt[tensorflow]'"
-        raise CompileError("what nn has no equivalent for needs TensorFlow", where=where, hint=hint) from None
-    return tensorflow
 
 
 def _reason(message: str) -> str:
