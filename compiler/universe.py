@@ -88,6 +88,7 @@ FRONTENDS = {
 TARGETS = {
     "mlir": ".targets.mlir:MlirTarget",
     "onnx": ".targets.onnx:OnnxTarget",
+    "caffe": ".targets.caffe:CaffeTarget",
     "tf-fakequant": ".targets.tensorflow:TfFakequantTarget",
 }
 

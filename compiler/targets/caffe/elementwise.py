@@ -1,0 +1,294 @@
+"""Activations and arithmetic."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import SSAValue
+
+from ...dialects import nn
+from ...dialects.nn.shapes import known, shape_of, static
+from ..graph import source
+from .layer import Layer, Written, constant_array, converter
+from .net import Array
+
+_SAME: dict[type[nn.UnaryOp], str] = {
+    nn.ReluOp: "ReLU",
+    nn.Relu6Op: "ReLU6",
+    nn.SigmoidOp: "Sigmoid",
+    nn.TanhOp: "TanH",
+    nn.AbsOp: "AbsVal",
+    nn.ExpOp: "Exp",
+    nn.LogOp: "Log",
+    nn.SoftplusOp: "BNLL",
+}
+"""What is a layer of its own without parameters."""
+
+
+@converter(*_SAME)
+def same(op: nn.UnaryOp, layer: Layer) -> Written:
+    return layer.layer(_SAME[type(op)], op.input)
+
+
+def _number(attribute: FloatAttr[Any]) -> float:
+    return attribute.value.data
+
+
+@converter(nn.LeakyReluOp)
+def leaky_relu(op: nn.LeakyReluOp, layer: Layer) -> Written:
+    return layer.layer("ReLU", op.input, relu_param={"negative_slope": _number(op.alpha)})
+
+
+@converter(nn.EluOp)
+def elu(op: nn.EluOp, layer: Layer) -> Written:
+    return layer.layer("ELU", op.input, elu_param={"alpha": _number(op.alpha)})
+
+
+@converter(nn.SeluOp)
+def selu(op: nn.SeluOp, layer: Layer) -> Written:
+    bent = layer.helper("ELU", op.input, elu_param={"alpha": _number(op.alpha)})
+    return layer.layer("Power", bent, power_param={"scale": _number(op.gamma)})
+
+
+@converter(nn.PReluOp)
+def prelu(op: nn.PReluOp, layer: Layer) -> Written:
+    """One slope for all, or one for each channel of axis 1."""
+    slope, rank = layer.array(op.slope, "slope"), len(shape_of(op.input))
+    full = slope.reshape((1,) * (rank - slope.ndim) + slope.shape)
+    if slope.size == 1:
+        return layer.layer("PReLU", op.input, blobs=[slope.reshape(())], prelu_param={"channel_shared": True})
+    if any(size != 1 for axis, size in enumerate(full.shape) if axis != 1):
+        layer.fail(f"has slopes of shape {list(slope.shape)}, PReLU has one for each channel of axis 1")
+    return layer.layer("PReLU", op.input, blobs=[slope.reshape(-1)])
+
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@converter(nn.ClipOp)
+def clip(op: nn.ClipOp, layer: Layer) -> Written:
+    """Clip, which OpenCV lacks, needs both bounds; where it can be, a ReLU instead."""
+    low, high = op.bounds
+    if low == 0.0 and high in (6.0, inf):
+        return layer.layer("ReLU6" if high == 6.0 else "ReLU", op.input)
+    return layer.layer("Clip", op.input, clip_param=_bounds(low, high))
+
+
+def _bounds(low: float, high: float) -> dict[str, object]:
+    return {"min": max(low, -_LARGEST), "max": min(high, _LARGEST)}
+
+
+@converter(nn.HardSigmoidOp)
+def hard_sigmoid(op: nn.HardSigmoidOp, layer: Layer) -> Written:
+    return layer.layer("Clip", _gate(op, layer, _number(op.alpha), _number(op.beta)), clip_param=_bounds(0.0, 1.0))
+
+
+@converter(nn.HardSwishOp)
+def hard_swish(op: nn.HardSwishOp, layer: Layer) -> Written:
+    gate = layer.helper("Clip", _gate(op, layer, 1 / 6, 0.5), clip_param=_bounds(0.0, 1.0))
+    return _eltwise(layer, "PROD", op.input, gate)
+
+
+def _gate(op: nn.UnaryOp, layer: Layer, slope: float, shift: float) -> str:
+    return layer.helper("Power", op.input, power_param={"scale": slope, "shift": shift})
+
+
+@converter(nn.MishOp)
+def mish(op: nn.MishOp, layer: Layer) -> Written:
+    return _eltwise(layer, "PROD", op.input, layer.helper("TanH", layer.helper("BNLL", op.input)))
+
+
+@converter(nn.SoftsignOp)
+def softsign(op: nn.SoftsignOp, layer: Layer) -> Written:
+    inverse = layer.helper("Power", layer.helper("AbsVal", op.input), power_param={"power": -1.0, "shift": 1.0})
+    return _eltwise(layer, "PROD", op.input, inverse)
+
+
+_POWERS: dict[type[nn.UnaryOp], dict[str, object]] = {
+    nn.NegOp: {"scale": -1.0},
+    nn.ReciprocalOp: {"power": -1.0},
+    nn.SqrtOp: {"power": 0.5},
+    nn.RsqrtOp: {"power": -0.5},
+}
+"""What is `(shift + scale * x)^power`."""
+
+
+@converter(*_POWERS)
+def power(op: nn.UnaryOp, layer: Layer) -> Written:
+    return layer.layer("Power", op.input, power_param=_POWERS[type(op)])
+
+
+@converter(nn.PowOp)
+def pow_(op: nn.PowOp, layer: Layer) -> Written:
+    exponent = layer.array(op.rhs, "exponent")
+    if exponent.size != 1 or exponent.ndim > len(shape_of(op.lhs)):
+        layer.fail(f"has exponents of shape {list(exponent.shape)}, Power has one")
+    return layer.layer("Power", op.lhs, power_param={"power": float(exponent.reshape(()))})
+
+
+# Sums and products with constants
+
+
+@converter(nn.MulOp)
+def mul(op: nn.MulOp, layer: Layer) -> Written:
+    if _addition_behind(op) is not None:
+        return None
+    if (parts := _with_constant(op)) is not None:
+        return affine(layer, parts[0], parts[1], None)
+    return _two(op, layer, "PROD", "Scale")
+
+
+@converter(nn.AddOp)
+def add(op: nn.AddOp, layer: Layer) -> Written:
+    """With a constant a Scale, or a Power where it is one number: Bias, which would do, is not known to OpenCV."""
+    if (parts := _with_constant(op)) is None:
+        return _two(op, layer, "SUM", "Bias")
+    product = source(parts[0]).owner
+    if isinstance(product, nn.MulOp) and _addition_behind(product) is op:
+        inner = _with_constant(product)
+        assert inner is not None
+        return affine(layer, inner[0], inner[1], parts[1])
+    return affine(layer, parts[0], None, parts[1])
+
+
+@converter(nn.BiasAddOp)
+def bias_add(op: nn.BiasAddOp, layer: Layer) -> Written:
+    rank = len(shape_of(op.input))
+    bias = layer.array(op.bias, "bias")
+    return affine(layer, op.input, None, bias.reshape(-1, *(1,) * (rank - 1 - op.channel_axis(rank))))
+
+
+@converter(nn.SubOp)
+def sub(op: nn.SubOp, layer: Layer) -> Written:
+    """Adding the negative changes no bit."""
+    if (subtrahend := constant_array(source(op.rhs))) is not None:
+        return affine(layer, op.lhs, None, -subtrahend)
+    if (minuend := constant_array(source(op.lhs))) is not None:
+        return affine(layer, op.rhs, np.array(-1, np.float32), minuend)
+    if shape_of(op.lhs) != shape_of(op.rhs):
+        layer.fail(_differ(op))
+    return layer.layer("Eltwise", op.lhs, op.rhs, eltwise_param={"operation": "SUM", "coeff": [1.0, -1.0]})
+
+
+@converter(nn.DivOp)
+def div(op: nn.DivOp, layer: Layer) -> Written:
+    """A product with the reciprocal, rounded once more."""
+    if (divisor := constant_array(source(op.rhs))) is not None:
+        return affine(layer, op.lhs, (1.0 / divisor.astype(np.float64)).astype(np.float32), None)
+    if shape_of(op.lhs) != shape_of(op.rhs):
+        layer.fail(_differ(op))
+    return _eltwise(layer, "PROD", op.lhs, layer.helper("Power", op.rhs, power_param={"power": -1.0}))
+
+
+@converter(nn.MaxOp)
+def maximum(op: nn.MaxOp, layer: Layer) -> Written:
+    return _two(op, layer, "MAX", "")
+
+
+@converter(nn.MinOp)
+def minimum(op: nn.MinOp, layer: Layer) -> Written:
+    """The negative of the larger negative."""
+    if shape_of(op.lhs) != shape_of(op.rhs):
+        layer.fail(_differ(op))
+    negatives = [layer.helper("Power", v, power_param={"scale": -1.0}) for v in (op.lhs, op.rhs)]
+    larger = layer.helper("Eltwise", *negatives, eltwise_param={"operation": "MAX"})
+    return layer.layer("Power", larger, power_param={"scale": -1.0})
+
+
+def _with_constant(op: nn.BinaryOp) -> tuple[SSAValue, Array] | None:
+    """The operand that is computed and the numbers of the other one."""
+    for x, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        if (array := constant_array(source(other))) is not None:
+            return x, array
+    return None
+
+
+def _addition_behind(op: nn.MulOp) -> nn.AddOp | None:
+    """The sum with a constant that is the only use of a product with one: both are one layer."""
+    uses = list(op.result.uses)
+    if len(uses) != 1 or not isinstance(behind := uses[0].operation, nn.AddOp) or _with_constant(op) is None:
+        return None
+    parts = _with_constant(behind)
+    return behind if parts is not None and parts[0] is op.result else None
+
+
+def affine(layer: Layer, x: SSAValue, factor: Array | None, addend: Array | None) -> str:
+    """`x * factor + addend`: a Power for single numbers, else a Scale along the axes on which they differ."""
+    shape = shape_of(x)
+    arrays = [a for a in (factor, addend) if a is not None]
+    if any(a.ndim > len(shape) for a in arrays):
+        layer.fail("broadcasts its input to more axes, which Caffe does not")
+    if all(a.size == 1 for a in arrays):
+        numbers = {"scale": factor, "shift": addend}
+        return layer.layer(
+            "Power", x, power_param={n: float(a.reshape(())) for n, a in numbers.items() if a is not None}
+        )
+    full = [a.reshape((1,) * (len(shape) - a.ndim) + a.shape) for a in arrays]
+    axes = [i for i in range(len(shape)) if any(a.shape[i] != 1 for a in full)]
+    first, last = axes[0], axes[-1] + 1
+    span = shape[first:last]
+    if not static(span) or any(a.shape[i] not in (1, shape[i]) for a in full for i in axes):
+        layer.fail(f"has constants of shape {[list(a.shape) for a in arrays]} for an input of shape {list(shape)}")
+
+    def blob(array: Array | None, default: float) -> Array:
+        if array is None:
+            return np.full(span, default, np.float32)
+        padded = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+        return np.broadcast_to(padded.reshape(padded.shape[first:last]), span)
+
+    biased = addend is not None
+    blobs = [blob(factor, 1.0), *([blob(addend, 0.0)] if biased else [])]
+    parameters: dict[str, object] = {
+        "axis": first,
+        "num_axes": last - first,
+        "bias_term": biased,
+    }
+    return layer.layer("Scale", x, blobs=blobs, scale_param=parameters)
+
+
+# Sums and products of two blobs
+
+
+def _two(op: nn.BinaryOp, layer: Layer, operation: str, broadcasting: str) -> str:
+    """Eltwise for two of one shape; with one that broadcasts, the layer that does so, where there is one."""
+    if shape_of(op.lhs) == shape_of(op.rhs):
+        return _eltwise(layer, operation, op.lhs, op.rhs)
+    if not broadcasting:
+        layer.fail(_differ(op))
+    result = shape_of(op.result)
+    large, small = (op.lhs, op.rhs) if shape_of(op.lhs) == result else (op.rhs, op.lhs)
+    return _broadcast(op, layer, broadcasting, large, small)
+
+
+def _eltwise(layer: Layer, operation: str, a: SSAValue, b: SSAValue | str) -> str:
+    return layer.layer("Eltwise", a, b, eltwise_param={"operation": operation})
+
+
+def _differ(op: nn.BinaryOp) -> str:
+    return (
+        f"has operands of shapes {list(shape_of(op.lhs))} and {list(shape_of(op.rhs))}, Caffe's layer takes one shape"
+    )
+
+
+def _broadcast(op: nn.BinaryOp, layer: Layer, kind: str, large: SSAValue, small: SSAValue) -> str:
+    """Scale and Bias read a second bottom of the sizes of axes `axis` to `axis + rank` of the first."""
+    shape, other = shape_of(large), shape_of(small)
+    padded = (1,) * (len(shape) - len(other)) + other
+    axes = [i for i, d in enumerate(padded) if d != 1]
+    if shape != shape_of(op.result) or not axes or any(padded[i] != shape[i] for i in range(axes[0], axes[-1] + 1)):
+        layer.fail(_differ(op))
+    first = 0 if other == padded and padded[: axes[0]] == shape[: axes[0]] else axes[0]
+    sizes = padded[first : axes[-1] + 1]
+    if other != sizes:
+        dims = [0, *(-1 if not known(d) else d for d in sizes[1:])] if first == 0 else list(sizes)
+        if dims.count(-1) > 1 or not all(known(d) for d in dims):
+            layer.fail("broadcasts along axes of unknown sizes")
+        small_blob = layer.helper("Reshape", small, reshape_param={"shape": {"dim": dims}})
+    else:
+        small_blob = layer.net.blob(small) or layer.fail("reads a constant")
+    parameters: dict[str, object] = {"axis": first}
+    param = {"scale_param": parameters} if kind == "Scale" else {"bias_param": parameters}
+    return layer.layer(kind, large, small_blob, **cast("dict[str, Any]", param))

@@ -1,0 +1,177 @@
+"""The layers that one operation becomes, and the table of how each operation is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar, cast
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Operation, SSAValue
+
+from ...diagnostics import CompileError, op_error
+from ...dialects import nn
+from ...dialects.nn.shapes import element_of
+from ...runtime.kernels.quantization import dequantize
+from ...weights import WeightError
+from ..graph import ELSEWHERE, OTHERWISE, source
+from .net import Array, Net, NetLayer, layer_proto
+
+Bottom = SSAValue | str
+"""A value of the module, or the name of a blob already written."""
+
+Written = str | Sequence[str] | None
+"""What a converter gives: the blob of the result, one for each result, or None where the layer of the consumer holds it."""
+
+
+class Layer:
+    """The layers that one operation becomes. Blobs are provisional until `finish` gives them their names."""
+
+    def __init__(self, net: Net, op: Operation):
+        self.net = net
+        self.op = op
+        self.label = net.label(op)
+        self._layers: list[NetLayer] = []
+        self._made = 0
+
+    def layer(self, kind: str, *bottoms: Bottom, blobs: Sequence[Array] = (), **params: dict[str, object]) -> str:
+        """A layer that bears the operation's name, and its one top."""
+        return self._add(self.label, kind, bottoms, blobs, 1, params)[0]
+
+    def helper(self, kind: str, *bottoms: Bottom, blobs: Sequence[Array] = (), **params: dict[str, object]) -> str:
+        """A layer beside the one that bears the operation's name."""
+        return self._add(f"{self.label}/{kind.lower()}", kind, bottoms, blobs, 1, params)[0]
+
+    def several(self, kind: str, bottom: Bottom, tops: int, **params: dict[str, object]) -> list[str]:
+        """A layer of the operation's name with several tops."""
+        return self._add(self.label, kind, [bottom], (), tops, params)
+
+    def named(
+        self, name: str, kind: str, bottom: Bottom, blobs: Sequence[Array] = (), **params: dict[str, object]
+    ) -> str:
+        """A layer with a name of its own."""
+        return self._add(name, kind, [bottom], blobs, 1, params)[0]
+
+    def carried(
+        self, kind: str, bottoms: Sequence[SSAValue], blobs: Sequence[Array], tops: int, text: str
+    ) -> list[str]:
+        """A layer whose parameters are given as text."""
+        made = self._add(self.label, kind, bottoms, blobs, tops, {})
+        last = self._layers.pop()
+        self._layers.append(NetLayer(last.proto, last.blobs, text))
+        return made
+
+    def cut(self, blob: Bottom, axis: int, begin: int, end: int, size: int) -> str:
+        """The part of a blob from `begin` to `end` along an axis of that size; what is left over goes to Silence."""
+        points = [p for p in (begin, end) if 0 < p < size]
+        if not points:
+            return self._name(blob)
+        bounds = [0, *points, size]
+        tops = self._add(f"{self.label}/slice", "Slice", [blob], (), len(bounds) - 1, _slice(axis, points))
+        kept = tops[bounds.index(begin)]
+        rest = [t for t in tops if t != kept]
+        self._add(f"{self.label}/silence", "Silence", rest, (), 0, {})
+        return kept
+
+    def silence(self, blobs: Sequence[str]) -> None:
+        """Tell Caffe that these are no outputs."""
+        if blobs:
+            self._add(f"{self.label}/silence", "Silence", blobs, (), 0, {})
+
+    def _add(
+        self,
+        name: str,
+        kind: str,
+        bottoms: Sequence[Bottom],
+        blobs: Sequence[Array],
+        tops: int,
+        params: dict[str, dict[str, object]],
+    ) -> list[str]:
+        made = [f"\0{self._made + i}" for i in range(tops)]
+        self._made += tops
+        names = [self._name(b) for b in bottoms]
+        self._layers.append(NetLayer(layer_proto(self.net.names.unique(name), kind, names, made, **params), blobs))
+        return made
+
+    def _name(self, bottom: Bottom) -> str:
+        if isinstance(bottom, str):
+            return bottom
+        if (blob := self.net.blob(bottom)) is None:
+            self.fail("reads a constant where Caffe's layer reads a blob", "--fold-constants computes what can be")
+        return blob
+
+    def array(self, value: SSAValue | None, what: str) -> Array:
+        """The numbers of an operand that Caffe keeps in a blob, a quantized weight as reals. Raises CompileError for others."""
+        if value is None or (array := constant_array(source(value))) is None:
+            self.fail(f"computes its {what} at run time, Caffe's layer keeps it as a blob")
+        return array
+
+    def error(self, message: str, hint: str = "") -> CompileError:
+        return op_error(self.op, message, hint)
+
+    def fail(self, message: str, hint: str = "") -> NoReturn:
+        raise self.error(message, hint)
+
+    def note(self, rule: str, reason: str) -> None:
+        self.net.remarks.note(self.op, rule, reason)
+
+    def finish(self, results: Sequence[str]) -> None:
+        """Name what the operation's results became, then every blob in between, and hand the layers to the net."""
+        net, final = self.net, dict[str, str]()
+        for value, made in zip(self.op.results, results, strict=True):
+            if made.startswith("\0") and made not in final:
+                final[made] = net.declared(value) or net.blobs.unique(self.label)
+            net.bind(value, final.get(made, made))
+        for layer in self._layers:
+            proto = layer.proto
+            for top in proto.top:
+                if top not in final:
+                    own = proto.name if proto.name != self.label else f"{self.label}/{proto.type.lower()}"
+                    final[top] = net.blobs.unique(own)
+            bottoms, tops = [final.get(b, b) for b in proto.bottom], [final[t] for t in proto.top]
+            proto.bottom[:], proto.top[:] = bottoms, tops
+            net.layers.append(layer)
+
+
+def _slice(axis: int, points: Sequence[int]) -> dict[str, dict[str, object]]:
+    return {"slice_param": {"axis": axis, "slice_point": list(points)}}
+
+
+def constant_array(value: SSAValue) -> Array | None:
+    """The numbers of a constant, or of the dequantized integers of one; None of anything else."""
+    if isinstance(op := value.owner, nn.DequantizeOp):
+        integers = constant_array(source(op.input))
+        return None if integers is None else cast(Array, dequantize(op)(integers))
+    return nn.array_of(value)
+
+
+_Op = TypeVar("_Op", bound=Operation)
+
+Convert = Callable[[Any, Layer], Written]
+
+CONVERTERS: dict[type[Operation], Convert] = {}
+"""How each operation is written; filled by the modules of the families."""
+
+
+def converter(*ops: type[_Op]) -> Callable[[Callable[[_Op, Layer], Written]], Callable[[_Op, Layer], Written]]:
+    """Registers a converter for these operation classes."""
+
+    def register(convert: Callable[[_Op, Layer], Written]) -> Callable[[_Op, Layer], Written]:
+        CONVERTERS.update({op: cast(Convert, convert) for op in ops})
+        return convert
+
+    return register
+
+
+def write_operation(op: Operation, net: Net) -> None:
+    """The layers of one operation. Raises CompileError, located, for what Caffe cannot hold."""
+    layer = Layer(net, op)
+    if (convert := CONVERTERS.get(type(op))) is None:
+        raise layer.error("has no form in Caffe", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
+    if not isinstance(op, nn.QuantizeOp) and any(element_of(r) != f32 for r in op.results):
+        raise layer.error(f"is of {element_of(op.results[0])}, Caffe computes in float32")
+    try:
+        results = convert(op, layer)
+    except WeightError as e:
+        raise layer.error(f"cannot be written: {e}") from None
+    if results is not None:
+        layer.finish([results] if isinstance(results, str) else results)

@@ -1,0 +1,89 @@
+"""A net under construction: its layers, and the names of the blobs that the module's values become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from xdsl.ir import Block, Operation, SSAValue
+
+from ...dialects import nn
+from ...rewriting import Remarks
+from ..graph import Names, flat, label_of, source
+from .schema import LayerParameter, Message, fill
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+Form = Literal["float", "fake-quant", "deploy"]
+
+
+@dataclass(frozen=True)
+class NetLayer:
+    """A layer, its blobs apart."""
+
+    proto: Message
+    blobs: Sequence[Array] = ()
+    """float32, int8, int32 or uint64."""
+    text: str = ""
+    """What the prototxt says of it beside `proto`."""
+
+
+def layer_proto(
+    name: str, kind: str, bottoms: Sequence[str], tops: Sequence[str], **params: dict[str, object]
+) -> Message:
+    """A LayerParameter; `params` are its messages `..._param` by name."""
+    proto = LayerParameter(name=name, type=kind, bottom=bottoms, top=tops)
+    fill(proto, dict(params))
+    return proto
+
+
+class Net:
+    """Layers in the order in which they run. A blob bears the name of the layer that makes it, an output its own."""
+
+    def __init__(self, form: Form, remarks: Remarks, block: Block, outputs: Sequence[SSAValue]):
+        self.form = form
+        self.remarks = remarks
+        self.outputs = frozenset(outputs)
+        self.consumers: dict[SSAValue, list[Operation]] = {}
+        """The operations that compute with a value, in order."""
+        self.quantized: dict[tuple[SSAValue, nn.QParamsAttr], SSAValue] = {}
+        """By value and parameters: the first quantization, which stands for all."""
+        self._last: dict[str, Operation] = {}
+        for op in flat(block):
+            self._last[label_of(op)] = op
+            for value in dict.fromkeys(map(source, op.operands)):
+                self.consumers.setdefault(value, []).append(op)
+        self.names = Names()
+        self.blobs = Names()
+        self.layers: list[NetLayer] = []
+        self._blobs: dict[SSAValue, str] = {}
+        self._declared: dict[SSAValue, str] = {}
+
+    def label(self, op: Operation) -> str:
+        """The name of an operation's layer: of several that one layer became, the last one bears its name."""
+        label = label_of(op)
+        return label if self._last[label] is op else f"{label}/{op.name.partition('.')[2]}"
+
+    def declare(self, value: SSAValue, name: str) -> None:
+        """Fix the blob of a value that is an output, and nothing else."""
+        self._declared[value] = name
+
+    def declared(self, value: SSAValue) -> str | None:
+        return self._declared.get(source(value))
+
+    def is_read(self, value: SSAValue) -> bool:
+        """Whether a value is an output, or an operation computes with it."""
+        return value in self.outputs or bool(self.consumers.get(value))
+
+    def bind(self, value: SSAValue, blob: str) -> None:
+        self._blobs[value] = blob
+
+    def blob(self, value: SSAValue) -> str | None:
+        """The blob of a value; None of one that no layer makes: a constant."""
+        return self._blobs.get(source(value))
+
+    def identity(self, blob: str, name: str) -> None:
+        """A layer that gives a blob another name: `(0 + 1 * x)^1`, which changes no number and every Caffe has."""
+        self.layers.append(NetLayer(layer_proto(self.names.unique(name), "Power", [blob], [name])))

@@ -1,0 +1,44 @@
+"""Batch norms, local response normalization, softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import FloatAttr
+
+from ...dialects import nn
+from ...dialects.nn.shapes import axis_of, shape_of
+from .layer import Layer, Written, converter
+
+
+def _number(attribute: FloatAttr[Any]) -> float:
+    return attribute.value.data
+
+
+@converter(nn.BatchNormOp)
+def batch_norm(op: nn.BatchNormOp, layer: Layer) -> Written:
+    """BatchNorm, whose third blob divides the other two, and the Scale behind it where that changes anything."""
+    mean, variance = layer.array(op.mean, "mean"), layer.array(op.variance, "variance")
+    scale, offset = layer.array(op.scale, "scale"), layer.array(op.offset, "offset")
+    blobs = [mean, variance, np.ones(1, np.float32)]
+    parameters: dict[str, object] = {"use_global_stats": True, "eps": _number(op.epsilon)}
+    normalized = layer.layer("BatchNorm", op.input, blobs=blobs, batch_norm_param=parameters)
+    if (scale == 1).all() and not offset.any():
+        return normalized
+    return layer.helper("Scale", normalized, blobs=[scale, offset], scale_param={"bias_term": True})
+
+
+@converter(nn.LRNOp)
+def lrn(op: nn.LRNOp, layer: Layer) -> Written:
+    size = op.size.value.data
+    if size % 2 == 0:
+        layer.fail(f"has size {size}, Caffe's LRN an odd one")
+    parameters: dict[str, object] = {"local_size": size, "alpha": _number(op.alpha), "beta": _number(op.beta)}
+    return layer.layer("LRN", op.input, lrn_param={**parameters, "k": _number(op.bias)})
+
+
+@converter(nn.SoftmaxOp)
+def softmax(op: nn.SoftmaxOp, layer: Layer) -> Written:
+    axis = axis_of(op.axis.value.data, len(shape_of(op.input)))
+    return layer.layer("Softmax", op.input, softmax_param={"axis": axis})

@@ -1,0 +1,194 @@
+"""The quantized forms: what AMCT calls the fake-quant model, and the deploy model.
+
+Both have a Quant layer in front of what computes in integers, and a DeQuant layer behind it. In the fake-quant model they stand
+between floats: Quant rounds to integers and back, weights are those that integers stand for, DeQuant changes nothing (it would
+cut accumulators to 16 bits where a shift were set). In the deploy model the numbers between them are integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import i8
+from xdsl.ir import Operation, OpResult
+
+from ...dialects import nn
+from ...dialects.nn.shapes import shape_of
+from ...lowering.ascend.quantized import Activation, bias_of, dequantization_scale, dequantize_of, weight_of
+from ...lowering.ascend.rules import NotLowered, require
+from ..graph import source
+from .layer import Layer, Written, constant_array, converter
+from .net import Array, Net
+
+HINT = "-t 'caffe{form=fake-quant}' and -t 'caffe{form=deploy}' write quantized modules"
+
+
+@dataclass(frozen=True)
+class Integers:
+    """What an operation computes with integers."""
+
+    quantize: nn.QuantizeOp
+    scales: Array
+    """float32 `[1]` or `[channels]`: what an accumulator is multiplied with."""
+    weight: Array | None = None
+    bias: Array | None = None
+
+
+def integers_of(op: Operation) -> Integers | None:
+    """The integers behind the operands of an operation that computes in such; None of one whose input is not quantized.
+
+    Raises NotLowered for one that AMCT's layers cannot compute in integers.
+    """
+    if not isinstance(op, nn.ConvolutionOp | nn.MatMulOp | nn.AveragePoolOp):
+        return None
+    dequantize = dequantize_of(source(op.operands[0]))
+    if dequantize is None or not isinstance(dequantize.input, OpResult):
+        return None
+    quantize, params = dequantize.input.op, dequantize.qparams.data
+    if not isinstance(quantize, nn.QuantizeOp) or quantize.qparams != dequantize.qparams:
+        return None
+    scale = np.float32(params.scales())
+    if isinstance(op, nn.AveragePoolOp):
+        return Integers(quantize, scale.reshape(1))
+    weight = weight_of(source(op.operands[1]))
+    channels = _channel_axis(op)
+    require(weight.axis in (None, channels), "channel-scales", f"its weight has scales along axis {weight.axis}")
+    by_channel = weight.axis is None or len(shape_of(op.result)) == 4
+    require(by_channel, "channel-scales", "DeQuant has scales for the channels of a blob of rank 4 only")
+    scales = dequantization_scale(Activation(quantize.result, scale, int(params.zero_points())), weight)
+    bias = bias_of(source(op.bias), scales) if op.bias is not None else None
+    require(bias is None or bias.floats is None, "int32-bias", "its bias is not quantized")
+    integers = None if bias is None else nn.array_of(bias.integers)
+    return Integers(quantize, scales.reshape(-1), nn.array_of(weight.value), integers)
+
+
+def _channel_axis(op: nn.ConvolutionOp | nn.MatMulOp) -> int | None:
+    """The axis of the weight that counts output channels; None where no axis does."""
+    if isinstance(op, nn.MatMulOp):
+        return 0 if op.transpose_b is not None else 1
+    if isinstance(op, nn.ConvTransposeOp):
+        return 1 if op.group_count == 1 else None
+    return 0
+
+
+def _in_integers(op: Operation) -> bool:
+    try:
+        return integers_of(op) is not None
+    except NotLowered:
+        return False
+
+
+def integers_in(op: Operation, layer: Layer) -> Integers | None:
+    """As `integers_of`; what cannot be computed in integers is computed in float, with a remark."""
+    if layer.net.form == "float":
+        return None
+    try:
+        return integers_of(op)
+    except NotLowered as e:
+        layer.note("float", f"computes in float: {e.reason}")
+        return None
+
+
+def compute(
+    op: nn.ConvolutionOp | nn.MatMulOp,
+    layer: Layer,
+    kind: str,
+    message: str,
+    parameters: dict[str, object],
+    arrange: Callable[[Array], Array],
+) -> str:
+    """A layer with a weight and maybe a bias, its parameters in `message`; `arrange` gives a weight Caffe's form."""
+    integers = integers_in(op, layer)
+    parameters = {**parameters, "bias_term": op.bias is not None}
+    if integers is not None and layer.net.form == "deploy":
+        assert integers.weight is not None
+        blobs = [arrange(integers.weight), *([] if integers.bias is None else [integers.bias])]
+        accumulator = layer.layer(kind, integers.quantize.result, blobs=blobs, **{message: parameters})
+        return dequantized(layer, accumulator, integers)
+    blobs = [arrange(layer.array(op.operands[1], "weight"))]
+    if op.bias is not None:
+        blobs.append(layer.array(op.bias, "bias"))
+    result = layer.layer(kind, op.operands[0], blobs=blobs, **{message: parameters})
+    return result if integers is None else dequantized(layer, result, integers)
+
+
+def dequantized(layer: Layer, blob: str, integers: Integers) -> str:
+    """The DeQuant layer behind an operation.
+
+    Fake-quant: its blobs are scales, shifts and weight offsets. Deploy: one blob of 64-bit integers that hold a scale in their
+    low half, a shift in the next byte, a weight offset in the next.
+    """
+    name, scales = f"{layer.label}.dequant", integers.scales.astype(np.float32)
+    if layer.net.form == "deploy":
+        return layer.named(name, "DeQuant", blob, [scales.view(np.uint32).astype(np.uint64)])
+    nothing = np.zeros_like(scales)
+    return layer.named(
+        name, "DeQuant", blob, [scales, nothing, nothing], dequant_param={"channel_wise": scales.size > 1}
+    )
+
+
+@converter(nn.QuantizeOp)
+def quantize(op: nn.QuantizeOp, layer: Layer) -> Written:
+    """One Quant layer per value and parameters. It has the scale's reciprocal, and the zero point as a byte."""
+    net, params = layer.net, op.qparams.data
+    if net.form == "float":
+        layer.fail("is quantized, and Caffe's layers are not", HINT)
+    if params.storage != i8 or params.axis is not None:
+        layer.fail(f"quantizes to {params.storage} or by several scales, AMCT's Quant layer to i8 by one")
+    first = net.quantized.setdefault((source(op.input), op.qparams), op.result)
+    if first is not op.result:
+        return net.blob(first)
+    parameters = _parameters(op, layer, with_offset=net.form == "fake-quant")
+    layer.label = f"{_consumer(op, net)}.quant"
+    return layer.layer("Quant", op.input, quant_param=parameters)
+
+
+def _parameters(op: nn.QuantizeOp, layer: Layer, with_offset: bool) -> dict[str, object]:
+    params = op.qparams.data
+    with np.errstate(over="ignore"):
+        reciprocal = np.float32(1) / np.float32(params.scales())
+    if not np.isfinite(reciprocal):
+        layer.fail(f"has a scale whose reciprocal no float32 holds: {float(params.scales())}")
+    point = int(params.zero_points())
+    return {"scale": float(reciprocal), "offset": _byte(point), "with_offset": bool(point) if with_offset else None}
+
+
+def _byte(zero_point: int) -> bytes:
+    return zero_point.to_bytes(1, "big", signed=True)
+
+
+def _consumer(op: nn.QuantizeOp, net: Net) -> str:
+    """The name of the first layer that takes the quantized value, as AMCT names what is quantized."""
+    for each in net.consumers.get(op.result, ()):
+        for consumer in net.consumers.get(source(each.results[0]), ()):
+            return net.label(consumer)
+    return net.label(op)
+
+
+@converter(nn.DequantizeOp)
+def dequantize(op: nn.DequantizeOp, layer: Layer) -> Written:
+    """Of constants: nothing, their numbers are blobs. Of a Quant layer: what it gives already, or where integers are given and a
+    layer takes floats, AntiQuant. Raises CompileError for integers from elsewhere."""
+    if constant_array(op.result) is not None:
+        return None
+    producer, net = source(op.input).owner, layer.net
+    if not isinstance(producer, nn.QuantizeOp) or producer.qparams != op.qparams:
+        layer.fail("takes integers that no quantization with its own parameters gives")
+    if net.form != "deploy":
+        return net.blob(op.input)
+    if op.result not in net.outputs and all(_only_integers(t, op) for t in net.consumers.get(op.result, [])):
+        return None
+    layer.label = f"{_consumer(producer, net)}.antiquant"
+    return layer.layer("AntiQuant", op.input, quant_param=_anti_parameters(op))
+
+
+def _only_integers(op: Operation, dequantize: nn.DequantizeOp) -> bool:
+    return _in_integers(op) and sum(source(v) is dequantize.result for v in op.operands) == 1
+
+
+def _anti_parameters(op: nn.DequantizeOp) -> dict[str, object]:
+    """`(x - offset) * scale`: the scale itself, not its reciprocal."""
+    params = op.qparams.data
+    return {"scale": float(params.scales()), "offset": _byte(int(params.zero_points()))}
