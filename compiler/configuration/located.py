@@ -90,5 +90,5 @@ def _parse_error(error: text_format.ParseError, text: str, file: str, what: str)
     line = error.GetLine()
     if not line:
         return CompileError(f"is no {what}: {first_line(str(error))}", where=file)
-    reason = str(error).partition(" : ")[2].removeprefix(f"'{text.splitlines()[line - 1]}': ")
+    reason = str(error).partition(" : ")[2].removeprefix(f"'{text.split(chr(10))[line - 1]}': ")
     return CompileError(f"is no {what}: {first_line(reason).rstrip('.')}", where=f"{file}:{line}")

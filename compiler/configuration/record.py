@@ -1,0 +1,280 @@
+"""Record files: AMCT's quantization parameters by layer, in protobuf text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from math import inf
+from pathlib import Path
+from typing import Any, cast
+
+from google.protobuf import text_encoding
+
+from ..diagnostics import CompileError
+from ..dialects.nn.numbers import f32
+from ..frontends.protobuf import message_classes
+from .located import Located, parse
+
+TYPES: Mapping[str, str] = {
+    "scale_d": "float",
+    "offset_d": "int32",
+    "scale_w": "repeated float",
+    "offset_w": "repeated int32",
+    "shift_bit": "repeated uint32",
+    "tensor_balance_factor": "repeated float",
+    "channels": "uint32",
+    "height": "uint32",
+    "width": "uint32",
+    "skip_fusion": "bool",
+    "is_tensor_quantize": "bool",
+    "dst_type": "string",
+    "op_data_type": "string",
+    "act_type": "string",
+    "wts_type": "string",
+    "fakequant_precision_mode": "string",
+    "scale_h": "float",
+    "offset_h": "int32",
+    "scale_r": "repeated float",
+    "offset_r": "repeated int32",
+    "cluster": "repeated int32",
+}
+
+_SHARED = {"scale_d": 1, "offset_d": 2, "scale_w": 3, "offset_w": 4, "shift_bit": 5}
+
+NUMBERS: Mapping[str, Mapping[str, int]] = {
+    "pytorch": {
+        **_SHARED,
+        "tensor_balance_factor": 6,
+        "skip_fusion": 9,
+        "dst_type": 10,
+        "act_type": 11,
+        "wts_type": 12,
+        "fakequant_precision_mode": 13,
+        "scale_h": 21,
+        "offset_h": 22,
+        "scale_r": 23,
+        "offset_r": 24,
+    },
+    "onnx": {
+        **_SHARED,
+        "skip_fusion": 6,
+        "is_tensor_quantize": 10,
+        "tensor_balance_factor": 13,
+        "op_data_type": 15,
+        "act_type": 20,
+        "wts_type": 21,
+    },
+    "tensorflow": {**_SHARED, "skip_fusion": 9},
+    "caffe": {**_SHARED, "channels": 6, "height": 7, "width": 8, "skip_fusion": 9},
+}
+"""The fields of each flavour of AMCT, by number."""
+
+EPSILON = 1.1920929e-07
+"""float32's."""
+
+_TYPES_OF_INTEGERS = {"INT4": 4, "INT8": 8, "INT16": 16}
+_CLUSTERS = (16, 32)
+
+
+@dataclass(frozen=True)
+class LayerRecord:
+    """What is known of one layer, in AMCT's names: `_d` is of its input, `_w` of its weight. Floats are float32's.
+
+    Raises CompileError for values that no layer can have.
+    """
+
+    scale_d: float | None = None
+    offset_d: int | None = None
+    scale_w: tuple[float, ...] = ()
+    offset_w: tuple[int, ...] = ()
+    shift_bit: tuple[int, ...] = ()
+    tensor_balance_factor: tuple[float, ...] = ()
+    channels: int | None = None
+    height: int | None = None
+    width: int | None = None
+    skip_fusion: bool = False
+    is_tensor_quantize: bool = False
+    dst_type: str | None = None
+    op_data_type: str | None = None
+    act_type: str | None = None
+    wts_type: str | None = None
+    fakequant_precision_mode: str | None = None
+    scale_h: float | None = None
+    offset_h: int | None = None
+    scale_r: tuple[float, ...] = ()
+    offset_r: tuple[int, ...] = ()
+    cluster: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, kind in TYPES.items():
+            value = getattr(self, name)
+            if kind == "repeated float":
+                object.__setattr__(self, name, tuple(map(f32, value)))
+            elif kind == "float" and value is not None:
+                object.__setattr__(self, name, f32(value))
+        if broken := next(_broken(self), None):
+            raise CompileError(broken)
+
+    @property
+    def bits(self) -> int:
+        """Of the input."""
+        return _TYPES_OF_INTEGERS[self.act_type or self.dst_type or "INT8"]
+
+    @property
+    def weight_bits(self) -> int:
+        """Of the weight, as it is stored; INT6 and INT7 weights are INT8 ones."""
+        return _TYPES_OF_INTEGERS[self.wts_type or "INT8"]
+
+
+def _broken(record: LayerRecord) -> Iterator[str]:
+    """The rules of AMCT's parser that a record breaks."""
+    for name in ("dst_type", "act_type", "wts_type"):
+        if (value := getattr(record, name)) not in (None, *_TYPES_OF_INTEGERS):
+            yield f"{name} must be one of {', '.join(_TYPES_OF_INTEGERS)}, not '{value}'"
+            return
+    for name in ("scale_d", "scale_h"):
+        yield from _bad_scales(name, (getattr(record, name),) if getattr(record, name) is not None else ())
+    for name in ("scale_w", "scale_r"):
+        yield from _bad_scales(name, getattr(record, name))
+    for of in "dh":
+        if (getattr(record, f"scale_{of}") is None) != (getattr(record, f"offset_{of}") is None):
+            yield f"scale_{of} and offset_{of} belong together"
+    limit = 2 ** (record.bits - 1)
+    for name in ("offset_d", "offset_h"):
+        if (value := getattr(record, name)) is not None and not -limit <= value < limit:
+            yield f"{name} must lie in [{-limit}, {limit - 1}], not {value}"
+    for of in "wr":
+        scales, offsets = getattr(record, f"scale_{of}"), getattr(record, f"offset_{of}")
+        if len(scales) != len(offsets):
+            yield f"scale_{of} and offset_{of} must be as many, not {len(scales)} and {len(offsets)}"
+        if any(offsets):
+            yield f"offset_{of} must be 0, not {next(n for n in offsets if n)}"
+    if any(record.shift_bit) and not all(1 <= n <= 16 for n in record.shift_bit):
+        yield "shift_bit must be 0 everywhere, or lie in [1, 16] everywhere"
+    if record.cluster and len(record.cluster) not in _CLUSTERS:
+        yield f"cluster must hold 16 or 32 numbers, not {len(record.cluster)}"
+    if outside := [n for n in record.cluster if not -128 <= n <= 127]:
+        yield f"cluster must lie in [-128, 127], not {outside[0]}"
+    if outside := [x for x in record.tensor_balance_factor if not f32(EPSILON) <= x <= f32(1 / EPSILON)]:
+        yield f"tensor_balance_factor must lie in [{EPSILON:g}, {1 / EPSILON:g}], not {outside[0]:g}"
+    if record.is_tensor_quantize and record.scale_w:
+        yield "is_tensor_quantize is of inputs that are quantized alone: scale_w has no place"
+
+
+def _bad_scales(name: str, scales: Sequence[float]) -> Iterator[str]:
+    if bad := [x for x in scales if not 0 < x < inf]:
+        yield f"{name} must be positive and finite, not {bad[0]:g}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """Records by layer; of an input that is quantized alone by `layer:index`."""
+
+    layers: Mapping[str, LayerRecord] = field(default_factory=dict[str, LayerRecord])
+    where: str = field(default="", compare=False)
+    """The file that they were read from, for messages."""
+
+    def error(self, layer: str, reason: str, hint: str = "") -> CompileError:
+        return CompileError(f"layer '{layer}': {reason}", where=self.where, hint=hint)
+
+
+@cache
+def _class(flavour: str | None) -> type[Any]:
+    """The message of a whole file; without a flavour one that has every field."""
+    numbers = {name: i + 1 for i, name in enumerate(TYPES)} if flavour is None else NUMBERS[flavour]
+    table = {
+        "ScaleOffsetRecord": {"record": (1, "repeated MapFiledEntry")},
+        "MapFiledEntry": {"key": (1, "string"), "value": (2, "SingleLayerRecord")},
+        "SingleLayerRecord": {name: (number, TYPES[name]) for name, number in numbers.items()},
+    }
+    return message_classes(f"amct.record.{flavour or 'any'}", "proto2", table, {})["ScaleOffsetRecord"]
+
+
+def read_record(path: Path, flavour: str | None = None, *, joint_quant: bool = False) -> Record:
+    """The record in a file, of any flavour or of this one. `shift_bit` has a place only with `joint_quant`.
+
+    Raises CompileError, located at the line, that names the layer, for what breaks the rules of AMCT's parser.
+    """
+    file = parse(path, _class(flavour)(), "record")
+    layers: dict[str, LayerRecord] = {}
+    for entry in file.children("record"):
+        entry.need("key", "value")
+        name = entry.message.key
+        if name in layers:
+            raise entry.error(f"layer '{name}' stands twice")
+        layers[name] = _read_layer(name, entry.child("value"), joint_quant)
+    return Record(layers, str(path))
+
+
+def _read_layer(name: str, value: Located, joint_quant: bool) -> LayerRecord:
+    values: dict[str, Any] = {f.name: _plain(v) for f, v in value.message.ListFields()}
+    if "shift_bit" in values and not joint_quant:
+        raise value.error(f"layer '{name}': shift_bit is of joint_quant, which is off", field="shift_bit")
+    try:
+        return LayerRecord(**values)
+    except CompileError as e:
+        raise value.error(f"layer '{name}': {e.message}", field=e.message.partition(" ")[0]) from None
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (bool, int, float, str)) else tuple(value)
+
+
+def record_text(record: Record, flavour: str | None = None) -> str:
+    """A record as protobuf text; floats have up to 9 digits, as many as tell all float32 apart.
+
+    Raises CompileError for fields that the flavour does not have.
+    """
+    lines: list[str] = []
+    for name, layer in record.layers.items():
+        lines += ["record {", f"  key: {_text(name)}", "  value {"]
+        for each in fields(layer):
+            value = getattr(layer, each.name)
+            if value == each.default:
+                continue
+            if flavour is not None and each.name not in NUMBERS[flavour]:
+                raise CompileError(f"layer '{name}': {each.name} is no field of the record for {flavour}")
+            values: Sequence[Any] = value if TYPES[each.name].startswith("repeated") else (value,)
+            lines += [f"    {each.name}: {_text(v)}" for v in values]
+        lines += ["  }", "}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _text(value: str | float) -> str:
+    """A value in protobuf text."""
+    match value:
+        case str():
+            return f'"{text_encoding.CEscape(cast(Any, value), as_utf8=True)}"'
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:.9g}"
+        case _:
+            return str(value)
+
+
+def merged(first: Record, second: Record) -> Record:
+    """The layers of both. What both know of a layer must agree; each may lack what the other has.
+
+    Raises CompileError, located in the second file, that names the layer, where they do not agree.
+    """
+    layers = dict(first.layers)
+    for name, layer in second.layers.items():
+        layers[name] = _merged(name, layers[name], layer, second) if name in layers else layer
+    return Record(layers, second.where or first.where)
+
+
+def _merged(name: str, first: LayerRecord, second: LayerRecord, record: Record) -> LayerRecord:
+    added: dict[str, Any] = {}
+    for each in fields(second):
+        old, new = getattr(first, each.name), getattr(second, each.name)
+        if new == each.default:
+            continue
+        if old not in (each.default, new):
+            raise record.error(name, f"{each.name} is another than in the record that it is merged into")
+        added[each.name] = new
+    try:
+        return replace(first, **added)
+    except CompileError as e:
+        raise record.error(name, e.message) from None
