@@ -58,8 +58,10 @@ def runner(
     def body(*values: Any) -> Any:
         return tf.graph_util.import_graph_def(graph, dict(zip(names, values, strict=True)), results)
 
-    dtypes = [numpy_dtype(t.element_type) for t in inputs]
-    function = tf.compat.v1.wrap_function(body, [tf.TensorSpec(None, d) for d in dtypes])
+    # shape functions of some operators refuse inputs of unknown rank
+    sizes = [[d if known(d) else None for d in t.get_shape()] for t in inputs]
+    specs = [tf.TensorSpec(s, numpy_dtype(t.element_type)) for s, t in zip(sizes, inputs, strict=True)]
+    function = tf.compat.v1.wrap_function(body, specs)
 
     def run(*arrays: Array) -> list[Array]:
         try:
