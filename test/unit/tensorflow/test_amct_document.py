@@ -30,8 +30,6 @@ from compiler.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")
-from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2  # noqa: E402
-
 tf1 = tf.compat.v1
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -46,35 +44,37 @@ EPSILON = 1e-3
 
 
 class Parameters:
-    """Seeded weights as variables: of the graph in a TF1 session, of the program around a TF2 function.
-
-    A function is built twice, once without tracing, where its variables are made.
-    """
+    """Seeded weights as variables: of the graph in a TF1 session; else of the program, made once for all builds of a graph."""
 
     def __init__(self) -> None:
-        self.rng = np.random.default_rng(0)
         self.made: list[Any] = []
-        self.taken = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """The same numbers again."""
+        self.rng, self.taken = np.random.default_rng(0), 0
 
     def take(self, make: Callable[[], Any]) -> Any:
+        if not tf1.executing_eagerly_outside_functions():
+            return make()
         if self.taken == len(self.made):
             self.made.append(make())
         self.taken += 1
         return self.made[self.taken - 1]
 
-    def weight(self, *shape: int) -> Tensor:
-        return self.take(lambda: tf.Variable(self.rng.normal(size=shape).astype(np.float32), name="weight"))
+    def variable(self, values: Array) -> Tensor:
+        return self.take(lambda: tf.Variable(values.astype(np.float32)))
 
-    def bias(self, channels: int) -> Tensor:
-        return self.take(lambda: tf.Variable(self.rng.normal(size=channels).astype(np.float32), name="bias"))
+    def weight(self, *shape: int) -> Tensor:
+        return self.variable(self.rng.normal(size=shape))
 
     def statistics(self, channels: int) -> list[Tensor]:
         """Scale (of both signs), offset, mean and variance (over three decades) of a batch norm."""
-        return [self.take(partial(tf.Variable, a)) for a in self.numbers(channels)]
+        return [self.variable(a) for a in self.numbers(channels)]
 
     def numbers(self, channels: int) -> list[Array]:
         scale, offset, mean = self.rng.normal(size=(3, channels)) + np.array([[0], [0], [1]])
-        return [a.astype(np.float32) for a in (scale, offset, mean, 10.0 ** self.rng.uniform(-2, 1, channels))]
+        return [scale, offset, mean, 10.0 ** self.rng.uniform(-2, 1, channels)]
 
 
 Builder = Callable[[Tensor, Parameters], Tensor]
@@ -155,28 +155,26 @@ def norm_op(version: str) -> Callable[..., Sequence[Tensor]]:
 
 
 def biased(x: Tensor, p: Parameters, layout: str = "last") -> Tensor:
-    return tf.nn.bias_add(x, p.bias(channels_of(x, layout)), "NHWC" if layout == "last" else "NC..")
+    return tf.nn.bias_add(x, p.weight(channels_of(x, layout)), "NHWC" if layout == "last" else "NC..")
 
 
 def small_norm(x: Tensor, p: Parameters, center: bool, scale: bool, layout: str = "last") -> Tensor:
     """tf.keras.layers.BatchNormalization(fused=False), called with training=False."""
-    import tf_keras
-
+    tf_keras = pytest.importorskip("tf_keras")
     gamma, beta, mean, variance = map(tf1.constant_initializer, p.numbers(channels_of(x, layout)))
-    layer = p.take(
-        lambda: tf_keras.layers.BatchNormalization(
-            axis=-1 if layout == "last" else 1,
-            epsilon=EPSILON,
-            center=center,
-            scale=scale,
-            fused=False,
-            gamma_initializer=gamma,
-            beta_initializer=beta,
-            moving_mean_initializer=mean,
-            moving_variance_initializer=variance,
-        )
+    norm = partial(
+        tf_keras.layers.BatchNormalization,
+        axis=-1 if layout == "last" else 1,
+        epsilon=EPSILON,
+        center=center,
+        scale=scale,
+        fused=False,
+        gamma_initializer=gamma,
+        beta_initializer=beta,
+        moving_mean_initializer=mean,
+        moving_variance_initializer=variance,
     )
-    return layer(x, training=False)
+    return p.take(norm)(x, training=False)
 
 
 # The table
@@ -479,8 +477,8 @@ def joined(*builders: Builder, axis: int = -1) -> Builder:
 
 def product_also(x: Tensor, p: Parameters) -> list[Tensor]:
     """A batch norm by hand, the product inside of which is an output."""
-    product = x * p.bias(4)
-    return [product, product + p.bias(4)]
+    product = x * p.weight(4)
+    return [product, product + p.weight(4)]
 
 
 def refusals() -> Iterator[Case]:
@@ -593,71 +591,26 @@ CASES = [
     )
     for case in rows()
 ]
-OUTPUTS = ("y", "z")
 
 
-class Frozen(NamedTuple):
-    """A file, an input, and what TensorFlow makes of it."""
-
-    path: Path
-    x: Array
-    outputs: list[Array]
-
-
-def named(outputs: Tensor | list[Tensor]) -> list[Tensor]:
-    outputs = outputs if isinstance(outputs, list) else [outputs]
-    return [tf.identity(y, name) for y, name in zip(outputs, OUTPUTS, strict=False)]
-
-
-def frozen_session(build: Builder, shape: Sequence[int | None], x: Array) -> tuple[bytes, list[Array]]:
-    """In the manner of TensorFlow 1."""
-    with tf1.Graph().as_default() as graph, tf1.Session(graph=graph, config=AS_WRITTEN) as session:
-        placeholder = tf1.placeholder(tf.float32, shape, "x")
-        outputs = named(build(placeholder, Parameters()))
-        session.run(tf1.global_variables_initializer())
-        names = [y.op.name for y in outputs]
-        frozen = tf1.graph_util.convert_variables_to_constants(session, graph.as_graph_def(), names)
-        return frozen.SerializeToString(deterministic=True), session.run(outputs, {placeholder: x})
-
-
-def frozen_function(build: Builder, shape: Sequence[int | None], x: Array) -> tuple[bytes, list[Array]]:
-    """In the manner of TensorFlow 2."""
-    p = Parameters()
-    outputs = named(build(tf.constant(x), p))
-
-    def traced(x: Tensor) -> list[Tensor]:
-        p.taken = 0
-        return named(build(x, p))
-
-    signature = [tf.TensorSpec(shape, tf.float32, "x")]
-    function = tf.function(traced, input_signature=signature, autograph=False).get_concrete_function()
-    graph = convert_variables_to_constants_v2(function).graph.as_graph_def()
-    return graph.SerializeToString(deterministic=True), [y.numpy() for y in outputs]
-
-
-AS_WRITTEN = tf1.ConfigProto()
-AS_WRITTEN.graph_options.rewrite_options.disable_meta_optimizer = True
-"""TensorFlow's optimizer makes one operation of Conv2D and BiasAdd or BN even where their data formats differ, which gives other
-numbers. Eager operations have no optimizer.
-"""
-
-MAKERS = {"TF1": frozen_session, "TF2": frozen_function}
-
-
-@pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize(
     "case", [pytest.param(c, id=c.name, marks=[pytest.mark.slow] if c.slow else []) for c in CASES]
 )
-def test_row(case: Case, maker: str, tmp_path: Path) -> None:
-    x = np.random.default_rng(2).normal(size=[2 if d is None else d for d in case.shape]).astype(np.float32)
-    graph, expected = MAKERS[maker](case.build, case.shape, x)
-    path, out, remarks = tmp_path / "graph.pb", tmp_path / "out.mlir", tmp_path / "remarks.yaml"
-    path.write_bytes(graph)
+def test_row(case: Case, frozen: Callable[..., Any], tmp_path: Path) -> None:
+    p, out, remarks = Parameters(), tmp_path / "out.mlir", tmp_path / "remarks.yaml"
 
-    assert amct_opt.run([str(path), *case.flags.split(), "-o", str(out), "--remarks-output", str(remarks)]) == 0
-    before, module = (frontends.read(p, new_session()) for p in (path, out))
+    def network(x: Tensor) -> Tensor | list[Tensor]:
+        p.restart()
+        return case.build(x, p)
+
+    x = np.random.default_rng(2).normal(size=[2 if d is None else d for d in case.shape]).astype(np.float32)
+    expected = as_written(network, x)
+    graph = frozen(network, x, signature=[tf.TensorSpec(case.shape, tf.float32)])
+
+    assert amct_opt.run([str(graph.path), *case.flags.split(), "-o", str(out), "--remarks-output", str(remarks)]) == 0
+    before, module = (frontends.read(path, new_session()) for path in (graph.path, out))
     for stage in (before, module):
-        for actual, wanted in zip(run(stage, {"x": x}).values(), expected, strict=True):
+        for actual, wanted in zip(run(stage, graph.inputs).values(), expected, strict=True):
             finite = np.isfinite(wanted)  # a variance of 0 gives Inf or NaN, as the order of operations has it
             bound = TOLERANCE * np.abs(wanted[finite]).max()
             np.testing.assert_allclose(actual[finite], wanted[finite], rtol=0, atol=bound)
@@ -669,6 +622,16 @@ def test_row(case: Case, maker: str, tmp_path: Path) -> None:
     else:
         assert sorted(kinds(module)) == sorted(case.left.split())
         assert not missed
+
+
+def as_written(network: Callable[[Tensor], Any], x: Array) -> list[Array]:
+    """TensorFlow's outputs, operation by operation.
+
+    As a graph its optimizer makes one operation of Conv2D and BiasAdd or BN even where their data formats differ, which gives
+    other numbers.
+    """
+    outputs = network(tf.constant(x))
+    return [y.numpy() for y in (outputs if isinstance(outputs, list) else [outputs])]
 
 
 def kinds(module: ModuleOp) -> list[str]:
