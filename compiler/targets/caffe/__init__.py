@@ -119,6 +119,8 @@ def _input(net: Net, function: FuncOp, argument: BlockArgument, name: str) -> No
     if not all(map(known, sizes[1:])):
         message = f"input '{name}' has sizes that are not known, Caffe's Input layer has none such"
         raise CompileError(message, where=describe(function.location), hint=f"--input-shape '{name}:1,...' gives sizes")
+    if 0 in sizes:
+        raise CompileError(f"input '{name}' has no elements", where=describe(function.location))
     if sizes and not known(sizes[0]):
         net.remarks.note(function, f"batch-{name}", f"input '{name}' is written with a batch of 1, Caffe reshapes nets")
     dims = [d if known(d) else 1 for d in sizes]

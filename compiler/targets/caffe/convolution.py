@@ -18,13 +18,13 @@ from .quantization import compute
 
 
 def spatial(name: str, values: Sequence[int], default: int | None = None) -> dict[str, object]:
-    """A number for all spatial axes, `..._h` and `..._w` for two that differ, else one for each axis."""
+    """A number for both spatial axes, `..._h` and `..._w` for two that differ; for another number of axes one for each."""
     if default is not None and set(values) == {default}:
         return {}
-    if len(set(values)) == 1:
-        return {name: values[0]}
-    if len(values) != 2 or name == "dilation":
+    if len(values) != 2 or (name == "dilation" and values[0] != values[1]):
         return {name: list(values)}
+    if values[0] == values[1]:
+        return {name: values[0]}
     stem = name.removesuffix("_size")
     return {f"{stem}_h": values[0], f"{stem}_w": values[1]}
 

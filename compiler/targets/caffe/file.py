@@ -32,13 +32,13 @@ _PACKED = {"int32": "int32_data", "uint64": "uint64_data"}
 
 def write_net(name: str, layers: Sequence[NetLayer], prototxt: Path, caffemodel: Path) -> list[Path]:
     """Both files, or none. Raises CompileError when the weights are more than protobuf reads in one file."""
-    head = NetParameter(name=name).SerializeToString()
-    parts = [head, *chain.from_iterable(_layer(each) for each in layers)]
+    net = NetParameter(name=name or None)
+    parts = [net.SerializeToString(), *chain.from_iterable(_layer(each) for each in layers)]
     size = sum(len(p) for p in parts)
     if size > LIMIT:
         hint = "quantized weights take a quarter: --quantize and -t 'caffe{form=deploy}'"
         raise CompileError(f"would be of {size} bytes, Caffe reads up to {LIMIT}", where=str(caffemodel), hint=hint)
-    text = text_format.MessageToString(NetParameter(name=name), as_utf8=True) + "".join(map(_text, layers))
+    text = text_format.MessageToString(net, as_utf8=True) + "".join(map(_text, layers))
     with replacing_all(prototxt, caffemodel) as (readable, binary):
         readable.write(text.encode())
         for part in parts:
@@ -70,8 +70,10 @@ class _Blob(NamedTuple):
 def _blob(array: Array) -> _Blob:
     """A blob as what stands before its array, and the array's bytes; a view where the array is contiguous."""
     proto = BlobProto()
-    proto.shape.SetInParent()
-    proto.shape.dim.extend(array.shape)
+    if array.ndim:
+        proto.shape.dim.extend(array.shape)
+    else:  # OpenCV reads no shape without axes; what blobs had before they had shapes means the same
+        proto.num = proto.channels = proto.height = proto.width = 1
     if (field := _PACKED.get(array.dtype.name)) is not None:
         getattr(proto, field).extend(array.reshape(-1).tolist())
         return _Blob(proto.SerializeToString(), memoryview(b""))

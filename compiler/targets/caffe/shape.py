@@ -49,6 +49,23 @@ def slice_(op: nn.SliceOp, layer: Layer) -> Written:
     return layer.layer("Power", blob)
 
 
+@converter(nn.PadOp)
+def pad(op: nn.PadOp, layer: Layer) -> Written:
+    """Only what takes elements away: Caffe pads in windows."""
+    pads, shape = nn.ints(op.pads), shape_of(op.input)
+    rank = len(shape)
+    if max(pads, default=0) > 0:
+        layer.fail(
+            "adds elements, Caffe pads in windows only", "--canonicalize moves padding into convolutions and pools"
+        )
+    blob: Bottom = op.input
+    for axis, (size, begin, end) in enumerate(zip(shape, pads[:rank], pads[rank:], strict=True)):
+        if not known(size) and (begin or end):
+            layer.fail("cuts an axis of unknown size", "--input-shape gives sizes")
+        blob = layer.cut(blob, axis, -begin, size + end, size) if begin or end else blob
+    return layer.layer("Power", blob)
+
+
 @converter(nn.TransposeOp)
 def transpose(op: nn.TransposeOp, layer: Layer) -> Written:
     """Permute, which SSD's forks, OpenCV and Ascend's converter have."""
