@@ -211,14 +211,16 @@ def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
     """What holds for a layer: its own settings, else those of its type, else those of all; then the defaults.
 
     Only asymmetry is looked up by itself: the layer's, its type's, that of all layers if the algorithm is the same, and
-    `activation_offset`. Raises CompileError where the layer, or its type, is given what it cannot have.
+    `activation_offset`. What a layer cannot have is an error where it is asked of this layer, or of its type and no layer of that
+    type can; else the default holds, and `remarks` say so. Raises CompileError, located in the settings' file.
     """
     levels = (settings.by_layer.get(layer.name), settings.by_type.get(layer.type), settings.common)
     chosen = next((c for c in levels if c is not None), Calibration())
     asymmetric = _asymmetric(levels, chosen)
     impossible = list(_impossible(layer, chosen, asymmetric))
-    if impossible and chosen in levels[:2]:
-        raise CompileError(f"layer '{layer.name}' ({layer.type}) {impossible[0]}", where=settings.where)
+    for reason, of_its_type in impossible:
+        if chosen is levels[0] or (chosen is levels[1] and of_its_type):
+            raise CompileError(f"layer '{layer.name}' ({layer.type}) {reason}", where=settings.where)
     if asymmetric is None:
         asymmetric = settings.activation_offset
     return LayerSettings(
@@ -229,7 +231,7 @@ def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
         weight=_weight(levels, chosen, layer) if layer.weighted else None,
         migration_strength=chosen.migration_strength if layer.weighted else None,
         weight_compress_only=chosen.weight_compress_only and layer.weighted,
-        remarks=tuple(impossible) if layer.weighted else (),
+        remarks=tuple(reason for reason, _ in impossible) if layer.weighted else (),
     )
 
 
@@ -246,17 +248,17 @@ def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
     return next((each for each in said if each is not None), None)
 
 
-def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> Iterator[str]:
-    """What is asked for, and this layer cannot have."""
+def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> Iterator[tuple[str, bool]]:
+    """What is asked for and this layer cannot have, and whether that is so of all layers of its type."""
     weight = chosen.weight
     if weight.channel_wise and not layer.channel_wise and not chosen.weight_compress_only:
-        yield "takes no channel_wise: its weight has one scale"
-    if weight.bits < 8 and not layer.low_bits:
-        yield f"takes no weight of {weight.bits} bits: only two-dimensional convolutions do"
-    if asymmetric and layer.symmetric_only:
-        yield "takes no asymmetric input"
+        yield "takes no channel_wise: its weight has one scale", True
     if chosen.weight_compress_only and not layer.weighted:
-        yield "has no weight to be compressed alone"
+        yield "has no weight to be compressed alone", True
+    if weight.bits < 8 and not layer.low_bits:
+        yield f"takes no weight of {weight.bits} bits: only two-dimensional convolutions do", False
+    if asymmetric and layer.symmetric_only:
+        yield "takes no asymmetric input", False
 
 
 def _weight(levels: _Levels, chosen: Calibration, layer: Layer) -> Weighting:
@@ -302,43 +304,44 @@ QUANTIZABLE_TYPES: Mapping[str, frozenset[str]] = {
 """By framework, the types that AMCT's table of uniform quantization lists."""
 
 
-def check_names(settings: Settings, layers: Iterable[Layer], framework: str, others: Iterable[str] = ()) -> None:
-    """Every layer and type that settings name is there. `layers` are those that could be quantized, `others` the rest.
+def check_names(
+    settings: Settings, layers: Iterable[Layer], others: Mapping[str, str], frameworks: Iterable[str]
+) -> None:
+    """Every layer and type that settings name is there, and what is to be quantized can be.
 
-    Raises CompileError, located in the settings' file, that names the layer.
+    `layers` are those that can; `others` are the rest of the model's, with the reason why they cannot. Raises CompileError,
+    located in the settings' file, that names the layer.
     """
     quantizable = {layer.name: layer.type for layer in layers}
-    types = QUANTIZABLE_TYPES.get(framework, frozenset()) | set(quantizable.values())
-    wanted = {
+
+    def error(setting: str, name: str, reason: str, hint: str = "") -> CompileError:
+        return CompileError(f"{setting} names '{name}', {reason}", where=settings.where, hint=hint)
+
+    for setting, names in _layers_named(settings).items():
+        for name in names:
+            if name not in quantizable and name not in others:
+                hint = f"layers that can be quantized are {_some(quantizable)}"
+                raise error(setting, name, "which is no layer of the model", hint)
+    for name in sorted(settings.enabled) if settings.enabled is not None else settings.by_layer:
+        if name in others and name not in settings.skip_layers:
+            setting = "override_layer_configs" if settings.enabled is None else "quant_enable"
+            raise error(setting, name, f"which cannot be quantized: {others[name]}")
+    types = {*quantizable.values(), *(t for framework in frameworks for t in QUANTIZABLE_TYPES.get(framework, ()))}
+    wanted = {"skip_layer_types": settings.skip_layer_types, "override_layer_types": settings.by_type}
+    for setting, names in wanted.items():
+        if unknown := [name for name in names if name not in types]:
+            hint = f"types are {', '.join(sorted(types))}"
+            raise error(setting, unknown[0], "which is no type that is quantized", hint)
+
+
+def _layers_named(settings: Settings) -> Mapping[str, Iterable[str]]:
+    """The layers that each setting names."""
+    return {
         "skip_layers": settings.skip_layers,
         "override_layer_configs": settings.by_layer,
-        "quant_enable": sorted(settings.enabled or ()),
-    }
-    rest = set(others)
-    for setting, names in wanted.items():
-        for name in names:
-            if name not in quantizable:
-                reason = "a layer that cannot be quantized" if name in rest else "which is no layer of the model"
-                hint = f"layers that can are {_some(quantizable)}"
-                raise CompileError(f"{setting} names '{name}', {reason}", where=settings.where, hint=hint)
-    for setting, names in (
-        ("skip_layer_types", settings.skip_layer_types),
-        ("override_layer_types", settings.by_type),
-    ):
-        for name in names:
-            if name not in types:
-                hint = f"types are {', '.join(sorted(types))}"
-                raise CompileError(
-                    f"{setting} names '{name}', no type that is quantized", where=settings.where, hint=hint
-                )
-    known = {*quantizable, *rest}
-    listed = {
         "skip_fusion_layers": settings.skip_fusion_layers,
         "tensor_quantize": [t.layer_name for t in settings.tensor_quantize],
     }
-    for setting, names in listed.items():
-        if missing := [name for name in names if name not in known]:
-            raise CompileError(f"{setting} names '{missing[0]}', which is no layer of the model", where=settings.where)
 
 
 def _some(names: Iterable[str]) -> str:

@@ -11,7 +11,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from ...diagnostics import op_error
+from ...configuration.ranges import at_least
+from ...diagnostics import CompileError, op_error
 from ...dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
 from ...functions import main_function
 from ...metadata import add_metadata, tool_version
@@ -35,6 +36,8 @@ class CalibratePass(ModulePass):
     """How many samples to use; all when not given."""
     seed: int = 0
     """For the synthetic inputs that stand in where there is no data."""
+    batch_num: int | None = None
+    """How many runs of the model to use; all when not given."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         points = [o for o in op.walk() if isinstance(o, ObserveOp) and o.qparams is None]
@@ -50,7 +53,20 @@ class CalibratePass(ModulePass):
             )
             return synthetic_samples(function, self.seed)
         samples = load_samples(Path(self.data), function)
-        return samples if self.samples is None else samples.head(min(self.samples, samples.count))
+        if self.samples is not None:
+            samples = samples.head(min(self.samples, samples.count))
+        return samples if self.batch_num is None else self._batches(samples, self.batch_num, session)
+
+    def _batches(self, samples: Samples, count: int, session: Session) -> Samples:
+        """The samples of so many runs. Raises CompileError for none, and where there are fewer (AMCT)."""
+        at_least("batch_num", count, 1)
+        if count > samples.runs:
+            raise CompileError(
+                f"holds samples for {samples.runs} runs, batch_num asks for {count}", where=samples.source
+            )
+        if count < samples.runs:
+            session.warn(f"batch_num {count} leaves samples for {samples.runs - count} more runs unused")
+        return samples.head(min(count * samples.batch_size, samples.count))
 
 
 def calibrate(module: ModuleOp, points: list[ObserveOp], samples: Samples, session: Session) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.context import Context
@@ -12,11 +12,12 @@ from xdsl.ir import OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...configuration.record import Record
+from ...configuration.settings import Arq, Settings, settings_for
+from ...diagnostics import op_error
 from ...dialects.nn import (
     ConstantOp,
-    ConvTransposeOp,
     DequantizeOp,
-    NNOp,
     ObserveOp,
     QParams,
     QParamsAttr,
@@ -24,9 +25,12 @@ from ...dialects.nn import (
     array_of,
     constant_of,
 )
-from ...rewriting import Remarks, erase_dead_constants
+from ...dtypes import numpy_dtype
+from ...rewriting import Remarks, erase_dead_constants, layer_of
 from ...runtime.affine import symmetric_scales
-from ...session import session_of
+from ...session import Session, session_of
+from .layers import channel_axis, layer_at
+from .options import SettingsOptions
 from .parameters import quantized, quantized_bias, widened_for_bias
 from .profiles import Row, profile_named
 from .sites import Site, sites
@@ -35,27 +39,38 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class ConvertObserversPass(ModulePass):
+class ConvertObserversPass(SettingsOptions, ModulePass):
     """Turn calibrated observers into quantize and dequantize, and the weights and biases behind them into integers."""
 
     name = "convert-observers"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        remarks = Remarks(ctx, self.name)
-        profile = profile_named(session_of(ctx).profile)
-        weights: dict[tuple[SSAValue, bytes], SSAValue] = {}
-        observed = [(site, point) for site in sites(op, profile.rows) if (point := _point_of(site)) is not None]
-        for point in [o for o in op.walk() if isinstance(o, ObserveOp)]:
-            if point.qparams is None:
-                remarks.missed(point, "calibrated", "it has no parameters: run --calibrate first")
-            else:
-                _convert_point(point)
-        for site, params in observed:
-            row = profile.rows[type(site.compute)]
-            _convert_parameters(site, row, profile.bits, params, weights)
-            remarks.applied(site.compute, "quantized", _summary(site, row, params))
-        erase_dead_constants(op)
-        remarks.flush()
+        settings = self.settings()
+        convert_observers(op, settings, self.records(settings), session_of(ctx))
+
+
+def convert_observers(module: ModuleOp, settings: Settings, record: Record | None, session: Session) -> None:
+    """Quantize what is observed and calibrated; weights as the record has them, else as settings say.
+
+    Raises CompileError, located in the record's file, for scales that do not fit a weight.
+    """
+    remarks = Remarks(session, ConvertObserversPass.name)
+    profile = profile_named(session.profile)
+    weights: dict[tuple[SSAValue, bytes, int], SSAValue] = {}
+    observed = [(site, point) for site in sites(module, profile.rows) if (point := _point_of(site)) is not None]
+    for point in [o for o in module.walk() if isinstance(o, ObserveOp)]:
+        if point.qparams is None:
+            remarks.missed(point, "calibrated", "it has no parameters: run --calibrate first")
+        else:
+            _convert_point(point)
+    for site, params in observed:
+        row = profile.rows[type(site.compute)]
+        weight = _weight_of(site, row, settings, record)
+        if weight is not None:
+            _convert_parameters(site, row, weight, params, weights)
+        remarks.applied(site.compute, "quantized", _summary(params, weight))
+    erase_dead_constants(module)
+    remarks.flush()
 
 
 def _convert_point(point: ObserveOp) -> None:
@@ -87,43 +102,91 @@ def _point_of(site: Site) -> QParams | None:
     return value.op.qparams.data
 
 
+class _Weight(NamedTuple):
+    """The weight of a layer, and how it is quantized."""
+
+    value: SSAValue
+    array: Array
+    scales: Array
+    """float32, [] or along `axis`."""
+    axis: int | None
+    bits: int
+    fixed: bool = False
+    """The scales are a record's."""
+
+
+def _weight_of(site: Site, row: Row, settings: Settings, record: Record | None) -> _Weight | None:
+    """None where the layer has no constant one."""
+    if row.weight is None or (value := site.operand(row.weight)) is None or (array := array_of(value)) is None:
+        return None
+    layer = layer_at(site, row)
+    if record is not None and layer.name in record.layers:
+        return _recorded(site, value, array, record, layer.name)
+    held = settings_for(settings, layer).weight
+    assert isinstance(held, Arq), "others are refused"
+    axis = channel_axis(site.compute) if held.channel_wise else None
+    return _Weight(value, array, symmetric_scales(array, held.bits, axis), axis, held.bits)
+
+
+def _recorded(site: Site, value: SSAValue, array: Array, record: Record, name: str) -> _Weight:
+    given = record.layers[name]
+    scales = np.array(given.scale_w, np.float32)
+    if not scales.size:
+        raise record.error(name, "has no scale_w")
+    if scales.size == 1:
+        return _Weight(value, array, scales[0], None, given.weight_bits, fixed=True)
+    axis = channel_axis(site.compute)
+    channels = None if axis is None else array.shape[axis]
+    if channels != scales.size:
+        takes = "one" if channels is None else f"one or {channels}"
+        raise record.error(name, f"scale_w has {scales.size} numbers, its weight takes {takes}")
+    return _Weight(value, array, scales, axis, given.weight_bits, fixed=True)
+
+
 def _convert_parameters(
-    site: Site, row: Row, bits: int, params: QParams, weights: dict[tuple[SSAValue, bytes], SSAValue]
+    site: Site, row: Row, weight: _Weight, params: QParams, weights: dict[tuple[SSAValue, bytes, int], SSAValue]
 ) -> None:
-    if row.weight is None or (weight := site.operand(row.weight)) is None or (values := array_of(weight)) is None:
-        return
-    axis = _channel_axis(site.compute) if row.per_channel else None
-    scales = symmetric_scales(values, bits, axis)
+    scales = weight.scales
     bias = None if row.bias is None else site.operand(row.bias)
     input_scale = params.scales()
     if bias is not None and (numbers := array_of(bias)) is not None:
-        scales = widened_for_bias(scales, numbers, float(input_scale))
+        if weight.fixed:
+            _check_bias(site, numbers, scales * input_scale)
+        else:
+            scales = widened_for_bias(scales, numbers, float(input_scale))
         assert row.bias is not None
         site.set_operand(row.bias, _integer_bias(site, bias, numbers, scales * input_scale))
-    key = (weight, scales.tobytes())
+    key = (weight.value, scales.tobytes(), weight.bits)
     if key not in weights:
-        weights[key] = _integer_weight(weight, values, scales, bits, axis)
+        weights[key] = _integer_weight(weight._replace(scales=scales))
+    assert row.weight is not None
     site.set_operand(row.weight, weights[key])
 
 
-def _channel_axis(op: NNOp) -> int | None:
-    """The axis of the weight that counts output channels; None where no axis does (grouped transposed convolution)."""
-    if isinstance(op, ConvTransposeOp):
-        return 1 if op.group_count == 1 else None
-    return 0
+def _check_bias(site: Site, bias: Array, scales: Array) -> None:
+    """Raises CompileError, located at the layer, where a bias in units of given scales is no int32."""
+    if (np.abs(bias.astype(np.float64) / scales) >= 2**31).any():
+        hint = f"leave it out of the record, or give skip-layers={layer_of(site.compute)}"
+        raise op_error(site.compute, "has a bias that does not fit into int32 at the record's scales", hint)
 
 
-def _integer_weight(weight: SSAValue, values: Array, scales: Array, bits: int, axis: int | None) -> SSAValue:
-    """The dequantized integer form of a constant, placed right behind it."""
-    constant = constant_of(weight)
+def _integer_weight(weight: _Weight) -> SSAValue:
+    """The dequantized integer form of a constant, placed right behind it. Integers of 5 to 7 bits are stored in 8 (AMCT)."""
+    constant = constant_of(weight.value)
     assert constant is not None
     key = constant.key.removesuffix(".folded")
-    integers = ConstantOp.of(quantized(values, scales, bits, axis), f"{key}.i{bits}", constant.location)
-    qparams = QParamsAttr.of(IntegerType(bits), scales, axis=axis, key=f"{key}.scale")
+    integers = quantized(weight.array, weight.scales, weight.bits, weight.axis)
+    storage = IntegerType(4 if weight.bits == 4 else 8)
+    stored = ConstantOp.of(integers.astype(numpy_dtype(storage)), f"{key}.i{storage.width.data}", constant.location)
+    qparams = QParamsAttr.of(storage, weight.scales, axis=weight.axis, key=f"{key}.scale")
     back = DequantizeOp.make(
-        integers.result, qparams=qparams, result_types=[weight.type], location=constant.location, name=weight.name_hint
+        stored.result,
+        qparams=qparams,
+        result_types=[weight.value.type],
+        location=constant.location,
+        name=weight.value.name_hint,
     )
-    Rewriter.insert_op([integers, back], InsertPoint.after(constant))
+    Rewriter.insert_op([stored, back], InsertPoint.after(constant))
     return back.result
 
 
@@ -143,9 +206,9 @@ def _integer_bias(site: Site, bias: SSAValue, values: Array, scales: Array) -> S
     return back.result
 
 
-def _summary(site: Site, row: Row, params: QParams) -> str:
-    scale = f"{float(params.scales()):.6g}"
-    if row.weight is None:
-        return f"int8 input, scale {scale}, zero point {params.zero_point[0]}"
-    per = "channel" if row.per_channel and _channel_axis(site.compute) is not None else "tensor"
-    return f"int8 input, scale {scale}, zero point {params.zero_point[0]}; int8 weight per {per}"
+def _summary(params: QParams, weight: _Weight | None) -> str:
+    bits, scale = params.storage.width.data, f"{float(params.scales()):.6g}"
+    activation = f"int{bits} input, scale {scale}, zero point {params.zero_point[0]}"
+    if weight is None:
+        return activation
+    return f"{activation}; int{weight.bits} weight per {'tensor' if weight.axis is None else 'channel'}"

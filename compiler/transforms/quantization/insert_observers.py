@@ -5,84 +5,141 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...diagnostics import CompileError
-from ...dialects.nn import DequantizeOp, ObserveOp
+from ...configuration.record import LayerRecord, Record
+from ...configuration.settings import LayerSettings, Settings, settings_for
+from ...dialects.nn import DequantizeOp, ObserveOp, ParamsSource, ParamsSourceAttr, QParamsAttr
 from ...rewriting import Remarks, layer_of
-from ...runtime.observers import make_observer
-from ...session import session_of
+from ...session import Session, session_of
+from .layers import check_settings, is_quantized, layer_at, quantizable_layers
 from .legality import first_broken
-from .profiles import Profile, Row, profile_named
+from .options import SettingsOptions
+from .profiles import Row, profile_named
 from .sites import Site, sites
+from .supported import check_record
+
+_SKIPPED = {
+    "skip-layers": "it is on the list of skip-layers",
+    "skip-layer-types": "its type is on the list of skip-layer-types",
+    "quant-enable": "the configuration does not enable it",
+}
 
 
 @dataclass(frozen=True)
-class InsertObserversPass(ModulePass):
+class InsertObserversPass(SettingsOptions, ModulePass):
     """Put an observer on the input of every layer that the target profile quantizes and legality allows."""
 
     name = "insert-observers"
 
-    observer: str = "minmax"
-    skip_layers: tuple[str, ...] = ()
-
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        make_observer(self.observer, 8, symmetric=False)  # raises where there is no such
-        remarks = Remarks(ctx, self.name)
-        profile = profile_named(session_of(ctx).profile)
-        candidates = sites(op, profile.rows)
-        _check_layers(self.skip_layers, candidates)
-        points: dict[SSAValue, ObserveOp] = {}
-        for site in candidates:
-            producer = _producer(site.activation)
-            if isinstance(producer, ObserveOp):
-                continue
-            if isinstance(producer, DequantizeOp):
-                _report_half_quantized(site, profile.rows[type(site.compute)], remarks)
-                continue
-            if layer_of(site.compute) in self.skip_layers:
-                remarks.missed(site.compute, "skip-layers", "it is on the list of skip-layers")
-            elif (broken := first_broken(site, profile.rows[type(site.compute)].rules)) is not None:
-                remarks.missed(site.compute, broken[0].name, broken[1])
-            else:
-                self._observe(site, profile, points)
-                remarks.applied(site.compute, "observed", f"input observed by {self.observer}")
-        remarks.flush()
+        settings = self.settings()
+        insert_observers(op, settings, self.records(settings), session_of(ctx))
 
-    def _observe(self, site: Site, profile: Profile, points: dict[SSAValue, ObserveOp]) -> None:
-        value = site.activation
-        assert value is not None, "legality has asked for it"
-        if value not in points:
-            point = ObserveOp.make(
-                value,
-                point=f"{layer_of(site.compute)}:0",
-                observer=self.observer,
-                bits=profile.bits,
-                symmetric=profile.symmetric_activations,
-                location=site.compute.location,
-            )
-            Rewriter.insert_op(point, InsertPoint.before(site.owner))
-            points[value] = point
-        site.set_operand(0, points[value].result)
+
+def insert_observers(module: ModuleOp, settings: Settings, record: Record | None, session: Session) -> None:
+    """Observe the inputs of the layers that settings, the profile and legality allow; with a record, of those that it lists, and
+    with its parameters.
+
+    Raises CompileError, located in the file of the settings or the record, for layers and values that the module does not have.
+    """
+    profile = profile_named(session.profile)
+    check_settings(settings, module, profile)
+    if record is not None:
+        _check_layers(record, module, session)
+    remarks = Remarks(session, InsertObserversPass.name)
+    points = _Points()
+    for site in sites(module, profile.rows):
+        row = profile.rows[type(site.compute)]
+        layer, producer = layer_at(site, row), _producer(site.activation)
+        held = settings_for(settings, layer)
+        given = record.layers.get(layer.name) if record is not None else None
+        if isinstance(producer, ObserveOp):
+            if given is not None and given.scale_d is not None and producer.qparams is None:
+                points.observe(site, producer.input, held, given)
+        elif is_quantized(site):
+            _report_half_quantized(site, row, remarks)
+        elif held.skipped is not None:
+            remarks.missed(site.compute, held.skipped, _SKIPPED[held.skipped])
+        elif (broken := first_broken(site, row.rules)) is not None:
+            remarks.missed(site.compute, broken[0].name, broken[1])
+        elif record is not None and (given is None or given.scale_d is None):
+            remarks.missed(site.compute, "record", "the record does not list it")
+        else:
+            assert site.activation is not None, "legality has asked for it"
+            points.observe(site, site.activation, held, given)
+            source = f"input observed by {held.observer}" if given is None else "parameters from the record"
+            remarks.applied(site.compute, "observed", source)
+            if held.remarks and given is None:
+                remarks.note(
+                    site.compute, "configuration", f"not as the configuration has it: {'; '.join(held.remarks)}"
+                )
+    points.erase_unused()
+    remarks.flush()
 
 
 def _producer(value: SSAValue | None) -> Operation | None:
     return value.op if isinstance(value, OpResult) else None
 
 
+class _Points:
+    """The quantization points that are made: layers that ask the same of one value share one."""
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[SSAValue, str, int, bool, QParamsAttr | None], ObserveOp] = {}
+        self.replaced: set[ObserveOp] = set()
+
+    def observe(self, site: Site, value: SSAValue, held: LayerSettings, given: LayerRecord | None) -> None:
+        """Let a layer read `value` through a point; the record's parameters, where given, stand at it."""
+        bits = held.bits if given is None else given.bits
+        params = None if given is None else _params(given)
+        symmetric = held.symmetric if given is None else given.offset_d == 0
+        key = (value, held.observer, bits, symmetric, params)
+        if isinstance(old := _producer(site.activation), ObserveOp):
+            self.replaced.add(old)
+        if key not in self.made:
+            point = ObserveOp.make(
+                value,
+                point=f"{layer_of(site.compute)}:0",
+                observer=held.observer,
+                bits=bits,
+                symmetric=symmetric,
+                qparams=params,
+                source=None if params is None else ParamsSourceAttr(ParamsSource.RECORD),
+                location=site.compute.location,
+            )
+            Rewriter.insert_op(point, InsertPoint.before(site.owner))
+            self.made[key] = point
+        site.set_operand(0, self.made[key].result)
+
+    def erase_unused(self) -> None:
+        """Erase the points that the record's have taken the place of."""
+        for point in self.replaced:
+            if not point.result.uses.get_length():
+                point.detach()
+                point.erase()
+
+
+def _params(given: LayerRecord) -> QParamsAttr:
+    assert given.scale_d is not None
+    assert given.offset_d is not None
+    return QParamsAttr.of(IntegerType(given.bits), given.scale_d, given.offset_d)
+
+
+def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
+    """The record is of layers that can be quantized. Raises CompileError, located in its file."""
+    check_record(record)
+    quantizable = {layer.name for layer in quantizable_layers(module, profile_named(session.profile))}
+    layers = {layer_of(op) for op in module.walk()}
+    for name in record.layers:
+        if name not in quantizable:
+            raise record.error(name, "cannot be quantized" if name in layers else "the model has no such layer")
+
+
 def _report_half_quantized(site: Site, row: Row, remarks: Remarks) -> None:
     """A layer that came quantized is left as it is; where only its input did, that is said."""
     if row.weight is not None and not isinstance(_producer(site.operand(row.weight)), DequantizeOp):
         remarks.missed(site.compute, "weight-quantized", "its input came quantized, its weight did not: it is left so")
-
-
-def _check_layers(names: tuple[str, ...], candidates: list[Site]) -> None:
-    known = {layer_of(s.compute) for s in candidates}
-    if unknown := [n for n in names if n not in known]:
-        raise CompileError(
-            f"skip-layers names {', '.join(unknown)}, which is no layer that could be quantized",
-            hint=f"such layers are {', '.join(sorted(known)[:8])}{', ...' if len(known) > 8 else ''}",
-        )

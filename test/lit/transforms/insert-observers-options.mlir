@@ -3,8 +3,8 @@
 // RUN: not amct-opt %s --insert-observers='observer=best' 2>&1 | filecheck %s --check-prefix OBSERVER
 // RUN: not amct-opt %s --insert-observers --profile=mine 2>&1 | filecheck %s --check-prefix PROFILE
 
-// TYPO:          error: skip-layers names typo, which is no layer that could be quantized
-// TYPO-NEXT:     hint: such layers are conv1, conv2
+// TYPO:          error: skip_layers names 'typo', which is no layer of the model
+// TYPO-NEXT:     hint: layers that can be quantized are conv1, conv2
 // OBSERVER:      error: no observer is called 'best'
 // OBSERVER-NEXT: hint: observers are minmax
 // PROFILE:       error: no profile is called 'mine'

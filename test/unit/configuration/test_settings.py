@@ -112,17 +112,24 @@ IMPOSSIBLE = {
 }
 
 
-@pytest.mark.parametrize(("layer", "wish", "reason"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-def test_what_a_layer_cannot_have(layer: Layer, wish: Calibration, reason: str) -> None:
-    """Asked of the layer or its type it is an error; asked of all layers the default holds, and it is remarked."""
-    for settings in ({"by_layer": {layer.name: wish}}, {"by_type": {layer.type: wish}}):
+OF_THE_TYPE = ("channel_wise", "channel_wise of a pool", "weight only")
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_what_a_layer_cannot_have(case: str) -> None:
+    """Asked of the layer it is an error, also of a type that never has it; else the default holds, and a remark says so."""
+    layer, wish, reason = IMPOSSIBLE[case]
+    errors, remarked = [{"by_layer": {layer.name: wish}}], [{"common": wish}]
+    (errors if case in OF_THE_TYPE else remarked).append({"by_type": {layer.type: wish}})
+    for settings in errors:
         with pytest.raises(CompileError, match=f"'{layer.name}' .{layer.type}. {reason}"):
             holds(layer, **settings)
-    result = holds(layer, common=wish)
-    assert result.symmetric == (layer is CONV3D)
-    if layer.weighted:
-        assert reason in result.remarks[0]
-        assert result.weight == Arq(layer.channel_wise, 8, False)
+    for settings in remarked:
+        result = holds(layer, **settings)
+        assert result.symmetric == (layer is CONV3D)
+        if layer.weighted:
+            assert reason in result.remarks[0]
+            assert result.weight == Arq(layer.channel_wise, 8, False)
 
 
 def test_three_dimensional_convolutions_are_symmetric() -> None:
@@ -148,32 +155,36 @@ def test_skipped(settings: dict[str, object], skipped: str | None) -> None:
 LAYERS = (CONV, FC, POOL)
 UNKNOWN = {
     "skip_layers": ({"skip_layers": ("conv9",)}, "skip_layers names 'conv9', which is no layer of the model"),
-    "not quantizable": ({"skip_layers": ("relu",)}, "skip_layers names 'relu', a layer that cannot be quantized"),
-    "by_layer": ({"by_layer": {"conv9": Calibration()}}, "override_layer_configs names 'conv9'"),
-    "enabled": ({"enabled": frozenset({"conv9"})}, "quant_enable names 'conv9'"),
-    "skip_layer_types": ({"skip_layer_types": ("Relu",)}, "skip_layer_types names 'Relu', no type that is quantized"),
-    "by_type": ({"by_type": {"Relu": Calibration()}}, "override_layer_types names 'Relu'"),
+    "by_layer": ({"by_layer": {"conv9": Calibration()}}, "override_layer_configs names 'conv9', which is no layer"),
+    "not quantizable": ({"by_layer": {"relu": Calibration()}}, "names 'relu', which cannot be quantized: it is a relu"),
+    "not to be enabled": (
+        {"by_layer": {"relu": Calibration()}, "enabled": frozenset({"relu"})},
+        "quant_enable names 'relu', which cannot be quantized: it is a relu",
+    ),
+    "skip_layer_types": ({"skip_layer_types": ("Relu",)}, "skip_layer_types names 'Relu', which is no type"),
+    "by_type": ({"by_type": {"Relu": Calibration()}}, "override_layer_types names 'Relu', which is no type"),
     "skip_fusion_layers": ({"skip_fusion_layers": ("conv9",)}, "skip_fusion_layers names 'conv9'"),
     "tensor_quantize": ({"tensor_quantize": (TensorQuantize("p", 0),)}, "tensor_quantize names 'p'"),
 }
+OTHERS = {"relu": "it is a relu"}
 
 
 @pytest.mark.parametrize(("settings", "message"), UNKNOWN.values(), ids=UNKNOWN)
 def test_unknown_names(settings: dict[str, object], message: str) -> None:
     with pytest.raises(CompileError, match=message) as error:
-        check_names(Settings(**settings, where="simple.cfg"), LAYERS, "onnx", ["relu"])
+        check_names(Settings(**settings, where="simple.cfg"), LAYERS, OTHERS, ["onnx"])
     assert error.value.where == "simple.cfg"
 
 
 def test_known_names() -> None:
-    """Types need no layer in the model; fusion and tensors may name any layer."""
+    """Types need no layer in the model; what skips a layer may name any."""
     settings = Settings(
-        skip_layers=("fc",),
+        skip_layers=("fc", "relu"),
         skip_layer_types=("ConvTranspose",),
         skip_fusion_layers=("relu",),
         tensor_quantize=(TensorQuantize("relu", 0),),
-        by_layer={"conv1": Calibration()},
+        by_layer={"conv1": Calibration(), "relu": Calibration()},
         by_type={"Gemm": Calibration()},
         enabled=frozenset({"pool"}),
     )
-    check_names(settings, LAYERS, "onnx", ["relu"])
+    check_names(settings, LAYERS, OTHERS, ["onnx"])

@@ -154,7 +154,7 @@ def test_layers_can_be_left_out(amct_tool, tmp_path):
     [
         (("--observer", "magic"), "no observer is called 'magic'"),
         (("--profile", "magic"), "no profile is called 'magic'"),
-        (("--skip-layers", "magic"), "skip-layers names magic"),
+        (("--skip-layers", "magic"), "skip_layers names 'magic'"),
         (("--opset", "3"), "target onnx does not write opset 3"),
         (("--data", "nowhere.npz"), "nowhere.npz: error: there is no such file"),
         (("--data", str(MODEL)), "cannot be read"),

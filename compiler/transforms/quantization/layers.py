@@ -1,0 +1,68 @@
+"""What settings see of a module: its layers, which of them can be quantized, and why the others cannot."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import OpResult
+
+from ...configuration.settings import Layer, Settings, check_names
+from ...dialects.nn import ConvOp, ConvTransposeOp, DequantizeOp, MatMulOp, NNOp, OriginAttr
+from ...dialects.nn.shapes import shape_of
+from ...functions import main_function
+from ...rewriting import layer_of
+from .legality import first_broken
+from .profiles import Profile, Row
+from .sites import Site, sites
+from .supported import check_supported
+
+
+def layer_at(site: Site, row: Row) -> Layer:
+    """The layer as settings know it."""
+    op = site.compute
+    dimensions = op.spatial_rank if isinstance(op, ConvOp) else None
+    return Layer(
+        name=layer_of(op),
+        type=op.origin.op_type.data if isinstance(op.origin, OriginAttr) else op.name,
+        weighted=row.weight is not None,
+        channel_wise=row.per_channel,
+        low_bits=dimensions == 2,
+        symmetric_only=dimensions == 3,
+    )
+
+
+def channel_axis(op: NNOp) -> int | None:
+    """The axis of the weight that counts output channels; None where no axis does (grouped transposed convolution)."""
+    if isinstance(op, ConvTransposeOp):
+        return 1 if op.group_count == 1 else None
+    return len(shape_of(op.operands[1])) - 1 if isinstance(op, MatMulOp) else 0
+
+
+def quantizable_layers(module: ModuleOp, profile: Profile) -> list[Layer]:
+    """The layers that the profile quantizes and legality allows, those that are quantized included, in program order."""
+    found = ((site, profile.rows[type(site.compute)]) for site in sites(module, profile.rows))
+    return [layer_at(site, row) for site, row in found if is_quantized(site) or first_broken(site, row.rules) is None]
+
+
+def is_quantized(site: Site) -> bool:
+    """The layer's input is quantized already."""
+    value = site.activation
+    return isinstance(value, OpResult) and isinstance(value.op, DequantizeOp)
+
+
+def check_settings(settings: Settings, module: ModuleOp, profile: Profile) -> None:
+    """Everything that settings name is in the module, and nothing is asked for that is not done.
+
+    Raises CompileError, located in the settings' file.
+    """
+    check_supported(settings)
+    layers = quantizable_layers(module, profile)
+    operations = [op for op in main_function(module).walk() if isinstance(op, NNOp)]
+    others = {layer_of(op): f"nothing quantizes {op.name}" for op in operations}
+    for site in sites(module, profile.rows):
+        if (broken := first_broken(site, profile.rows[type(site.compute)].rules)) is not None:
+            others[layer_of(site.compute)] = broken[1]
+    origins = [op.origin for op in operations]
+    frameworks = {o.framework.data for o in origins if isinstance(o, OriginAttr)}
+    for layer in layers:
+        others.pop(layer.name, None)
+    check_names(settings, layers, others, frameworks)

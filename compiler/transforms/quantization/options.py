@@ -1,0 +1,73 @@
+"""What the passes of quantization can be told: AMCT's files, or the most used of their settings one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from ...configuration.json_config import read_json
+from ...configuration.record import Record, read_record
+from ...configuration.settings import Activation, Arq, Calibration, Settings
+from ...configuration.simplified import read_simplified
+from ...runtime.observers import make_observer
+
+DEFAULT_OBSERVER = "minmax"
+"""Where no configuration is given; AMCT's own, in a configuration that names none, is ifmr."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsOptions:
+    """Options, and the settings that they make. Beside a configuration they are added to it: lists are joined, and what is said
+    of all layers takes the place of what the file says of all layers.
+    """
+
+    config: str | None = None
+    """A configuration of AMCT: JSON in a file ending in .json, else a simplified one."""
+    record: str | None = None
+    """A record file of AMCT: its parameters are taken for the layers that it lists, the others stay float."""
+    observer: str | None = None
+    """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`."""
+    bits: Literal[4, 8, 16] | None = None
+    """Of activations."""
+    weight_bits: Literal[4, 6, 7, 8] | None = None
+    channel_wise: bool | None = None
+    """A scale for each output channel of weights; where the layer's type can, when not given."""
+    activation_offset: bool | None = None
+    """False for activations without a zero point."""
+    skip_layers: tuple[str, ...] = ()
+    skip_layer_types: tuple[str, ...] = ()
+
+    def settings(self) -> Settings:
+        """Raises CompileError for bad options, and for a bad configuration, located at its line or layer."""
+        given = self._file()
+        common = given.common or Calibration()
+        if self.observer is not None:
+            make_observer(self.observer, 8, symmetric=False)
+        weight = common.weight
+        if isinstance(weight, Arq):
+            weight = replace(weight, bits=self.weight_bits or weight.bits)
+        if self.channel_wise is not None:
+            weight = replace(weight, channel_wise=self.channel_wise)
+        activation = Activation(
+            self.observer or common.activation.observer,
+            self.bits or common.activation.bits,
+            common.activation.asymmetric if self.activation_offset is None else self.activation_offset,
+        )
+        return replace(
+            given,
+            common=replace(common, activation=activation, weight=weight),
+            activation_offset=given.activation_offset if self.activation_offset is None else self.activation_offset,
+            skip_layers=tuple(dict.fromkeys((*given.skip_layers, *self.skip_layers))),
+            skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *self.skip_layer_types))),
+        )
+
+    def _file(self) -> Settings:
+        if self.config is None:
+            return Settings(common=Calibration(Activation(DEFAULT_OBSERVER)))
+        path = Path(self.config)
+        return (read_json if path.suffix.lower() == ".json" else read_simplified)(path)
+
+    def records(self, settings: Settings) -> Record | None:
+        """Raises CompileError for a bad record, located at its line."""
+        return None if self.record is None else read_record(Path(self.record), joint_quant=settings.joint_quant)

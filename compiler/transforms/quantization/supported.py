@@ -1,0 +1,51 @@
+"""What AMCT's settings and records can ask for, and is not done: an error, never left out in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...configuration.record import Record
+from ...configuration.settings import Arq, Settings
+from ...diagnostics import CompileError
+
+
+def check_supported(settings: Settings) -> None:
+    """Raises CompileError, located in the settings' file, that names the first setting that nothing does."""
+    if (setting := next(_unsupported(settings), None)) is not None:
+        raise CompileError(f"{setting} is not supported", where=settings.where)
+
+
+def _unsupported(settings: Settings) -> Iterator[str]:
+    for name in (
+        "joint_quant",
+        "weight_offset",
+        "fakequant_precision_mode",
+        "nuq_config",
+        "enable_auto_nuq",
+        "tensor_quantize",
+        "skip_approximation_layers",
+    ):
+        if getattr(settings, name):
+            yield name
+    named = [("common_config", settings.common), *settings.by_type.items(), *settings.by_layer.items()]
+    for name, calibration in named:
+        if calibration is None:
+            continue
+        if not isinstance(calibration.weight, Arq):
+            yield f"{type(calibration.weight).__name__.lower()}_quantize of {name}"
+        if calibration.migration_strength is not None:
+            yield f"dmq_balancer of {name}"
+        if calibration.weight_compress_only:
+            yield f"weight_compress_only of {name}"
+
+
+def check_record(record: Record) -> None:
+    """Raises CompileError, located in the record's file, that names the first layer with a field that nothing does."""
+    for name, layer in record.layers.items():
+        for field in ("tensor_balance_factor", "is_tensor_quantize", "cluster", "scale_h", "scale_r"):
+            if getattr(layer, field):
+                raise record.error(name, f"{field} is not supported")
+        if any(layer.shift_bit):
+            raise record.error(name, "shift_bit is not supported")
+        if layer.fakequant_precision_mode not in (None, "DEFAULT"):
+            raise record.error(name, f"fakequant_precision_mode {layer.fakequant_precision_mode} is not supported")
