@@ -10,7 +10,6 @@ import numpy as np
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, Shape, known, shape_of
 from .layer import Layer, converter
-from .layout import with_channels_second
 
 Sizes = Sequence[int] | str
 """The sizes of a tensor: numbers (-1 for at most one unknown), or the name of a vector computed at run time."""
@@ -21,23 +20,19 @@ def space_to_batch(op: nn.SpaceToBatchOp, layer: Layer) -> str:
     """`[N, C, s*b, rest]` is padded, seen as `[N, C, s, b, rest]`, and its blocks move in front of the batch."""
     block, pads = nn.ints(op.block), nn.ints(op.pads)
     rank, n = len(shape_of(op.input)), len(block)
-    after = _channels_second(op, shape_of(op.result))
-    outer = (shape_of(op.input)[0], *after[1:])
+    outer = (shape_of(op.input)[0], *shape_of(op.result)[1:])
     factors = [1, 1, *block, *[1] * (rank - 2 - n)]
-
-    def write(x: str) -> str:
-        if any(pads):
-            x = layer.helper("Pad", x, layer.ints([*_around(pads[:n], rank), *_around(pads[n:], rank)], "pads"))
-        sizes = _sizes(layer, x, outer, factors)
-        # N and C, then each axis followed by its block, then the axes without one
-        order = [0, 1, *(i for a in range(n) for i in (2 + a, rank + a)), *range(2 + n, rank)]
-        split = layer.helper("Reshape", x, _vector(layer, _joined(layer, sizes, block, order)))
-        front = [3 + 2 * a for a in range(n)]
-        moved = layer.node("Transpose", split, perm=[*front, *(i for i in range(rank + n) if i not in front)])
-        merged = _times(layer, sizes, [prod(block), *[1] * (rank - 1)])
-        return layer.helper("Reshape", moved, _vector(layer, merged))
-
-    return with_channels_second(op, layer, write)
+    x = layer.value(op.input)
+    if any(pads):
+        x = layer.helper("Pad", x, layer.ints([*_around(pads[:n], rank), *_around(pads[n:], rank)], "pads"))
+    sizes = _sizes(layer, x, outer, factors)
+    # N and C, then each axis followed by its block, then the axes without one
+    order = [0, 1, *(i for a in range(n) for i in (2 + a, rank + a)), *range(2 + n, rank)]
+    split = layer.helper("Reshape", x, _vector(layer, _joined(layer, sizes, block, order)))
+    front = [3 + 2 * a for a in range(n)]
+    moved = layer.node("Transpose", split, perm=[*front, *(i for i in range(rank + n) if i not in front)])
+    merged = _times(layer, sizes, [prod(block), *[1] * (rank - 1)])
+    return layer.helper("Reshape", moved, _vector(layer, merged))
 
 
 @converter(nn.BatchToSpaceOp)
@@ -45,31 +40,23 @@ def batch_to_space(op: nn.BatchToSpaceOp, layer: Layer) -> str:
     """`[b*N, C, s, rest]` is seen as `[b, N, C, s, rest]`, its blocks move behind their axes, and the edges are cut off."""
     block, crops = nn.ints(op.block), nn.ints(op.crops)
     rank, n = len(shape_of(op.input)), len(block)
-    before = _channels_second(op, shape_of(op.input))
-    inner = (shape_of(op.result)[0], *before[1:])
-
-    def write(x: str) -> str:
-        sizes = _sizes(layer, x, inner, [prod(block), *[1] * (rank - 1)])
-        order = [*range(rank, rank + n), *range(rank)]
-        split = layer.helper("Reshape", x, _vector(layer, _joined(layer, sizes, block, order)))
-        # behind the blocks: N and C, then each axis followed by its block, then the axes without one
-        perm = [n, n + 1, *(i for a in range(n) for i in (n + 2 + a, a)), *range(2 * n + 2, n + rank)]
-        moved = layer.node("Transpose", split, perm=perm)
-        whole = _times(layer, sizes, [1, 1, *block, *[1] * (rank - 2 - n)])
-        joined = layer.helper("Reshape", moved, _vector(layer, whole))
-        return _cropped(layer, joined, crops[:n], crops[n:]) if any(crops) else joined
-
-    return with_channels_second(op, layer, write)
+    inner = (shape_of(op.result)[0], *shape_of(op.input)[1:])
+    x = layer.value(op.input)
+    sizes = _sizes(layer, x, inner, [prod(block), *[1] * (rank - 1)])
+    order = [*range(rank, rank + n), *range(rank)]
+    split = layer.helper("Reshape", x, _vector(layer, _joined(layer, sizes, block, order)))
+    # behind the blocks: N and C, then each axis followed by its block, then the axes without one
+    perm = [n, n + 1, *(i for a in range(n) for i in (n + 2 + a, a)), *range(2 * n + 2, n + rank)]
+    moved = layer.node("Transpose", split, perm=perm)
+    whole = _times(layer, sizes, [1, 1, *block, *[1] * (rank - 2 - n)])
+    joined = layer.helper("Reshape", moved, _vector(layer, whole))
+    return _cropped(layer, joined, crops[:n], crops[n:]) if any(crops) else joined
 
 
 def _cropped(layer: Layer, x: str, begins: Sequence[int], ends: Sequence[int]) -> str:
     stops = [-c or np.iinfo(np.int64).max for c in ends]
     axes = layer.ints(range(2, 2 + len(begins)), "axes")
     return layer.helper("Slice", x, layer.ints(begins, "begins"), layer.ints(stops, "ends"), axes)
-
-
-def _channels_second(op: nn.LayoutOp, shape: Shape) -> Shape:
-    return (shape[0], shape[op.channel_axis(len(shape))], *op.spatial(shape))
 
 
 def _around(amounts: Sequence[int], rank: int) -> list[int]:

@@ -12,7 +12,6 @@ from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import numpy_dtype
 from .layer import Layer, converter
-from .layout import with_channels_second
 from .shape import reduce
 
 
@@ -24,15 +23,13 @@ def _number(attribute: FloatAttr[Any]) -> float:
 def batch_norm(op: nn.BatchNormOp, layer: Layer) -> str:
     parameters = (op.scale, op.offset, op.mean, op.variance)
     epsilon = _number(op.epsilon)
-    return with_channels_second(op, layer, lambda x: layer.node("BatchNormalization", x, *parameters, epsilon=epsilon))
+    return layer.node("BatchNormalization", op.input, *parameters, epsilon=epsilon)
 
 
 @converter(nn.InstanceNormOp)
 def instance_norm(op: nn.InstanceNormOp, layer: Layer) -> str:
     epsilon = _number(op.epsilon)
-    return with_channels_second(
-        op, layer, lambda x: layer.node("InstanceNormalization", x, op.scale, op.bias, epsilon=epsilon)
-    )
+    return layer.node("InstanceNormalization", op.input, op.scale, op.bias, epsilon=epsilon)
 
 
 @converter(nn.GroupNormOp)
@@ -40,12 +37,8 @@ def group_norm(op: nn.GroupNormOp, layer: Layer) -> str:
     """GroupNormalization with a scale per channel came with opset 21 (18 had one per group)."""
     groups, epsilon = op.num_groups.value.data, _number(op.epsilon)
     if layer.opset < 21:
-        return with_channels_second(op, layer, lambda x: _grouped(op, layer, x, groups, epsilon))
-    return with_channels_second(
-        op,
-        layer,
-        lambda x: layer.node("GroupNormalization", x, op.scale, op.bias, num_groups=groups, epsilon=epsilon),
-    )
+        return _grouped(op, layer, layer.value(op.input), groups, epsilon)
+    return layer.node("GroupNormalization", op.input, op.scale, op.bias, num_groups=groups, epsilon=epsilon)
 
 
 def _grouped(op: nn.GroupNormOp, layer: Layer, x: str, groups: int, epsilon: float) -> str:
@@ -101,7 +94,7 @@ def _layer_norm(op: nn.LayerNormOp, layer: Layer, axes: list[int]) -> str:
 def lrn(op: nn.LRNOp, layer: Layer) -> str:
     attributes = {"alpha": _number(op.alpha), "beta": _number(op.beta), "bias": _number(op.bias)}
     size = op.size.value.data
-    return with_channels_second(op, layer, lambda x: layer.node("LRN", x, size=size, **attributes))
+    return layer.node("LRN", op.input, size=size, **attributes)
 
 
 @converter(nn.SoftmaxOp, nn.LogSoftmaxOp)

@@ -8,13 +8,12 @@ from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, shape_of
 from .convolution import window
 from .layer import Layer, converter
-from .layout import with_channels_second
 
 
 @converter(nn.MaxPoolOp)
 def max_pool(op: nn.MaxPoolOp, layer: Layer) -> str:
     attributes = _pool(op)
-    return with_channels_second(op, layer, lambda x: layer.node("MaxPool", x, **attributes))
+    return layer.node("MaxPool", op.input, **attributes)
 
 
 @converter(nn.AveragePoolOp)
@@ -23,7 +22,7 @@ def average_pool(op: nn.AveragePoolOp, layer: Layer) -> str:
     if attributes["dilations"] is not None:
         layer.require(19, "AveragePool with dilations")
     attributes["count_include_pad"] = None if op.count_include_pad is None else 1
-    return with_channels_second(op, layer, lambda x: layer.node("AveragePool", x, **attributes))
+    return layer.node("AveragePool", op.input, **attributes)
 
 
 def _pool(op: nn.PoolOp) -> dict[str, Any]:
@@ -41,4 +40,4 @@ _GLOBAL: dict[type[nn.GlobalPoolOp], str] = {
 
 @converter(*_GLOBAL)
 def global_pool(op: nn.GlobalPoolOp, layer: Layer) -> str:
-    return with_channels_second(op, layer, lambda x: layer.node(_GLOBAL[type(op)], x))
+    return layer.node(_GLOBAL[type(op)], op.input)

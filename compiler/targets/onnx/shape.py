@@ -13,7 +13,6 @@ from xdsl.ir import SSAValue
 from ...dialects import nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of, static
 from .layer import Layer, Operand, converter
-from .layout import with_channels_second
 
 
 @converter(nn.ConcatOp)
@@ -213,10 +212,10 @@ def arg(op: nn.ArgMaxOp | nn.ArgMinOp, layer: Layer) -> str:
 @converter(nn.DepthToSpaceOp)
 def depth_to_space(op: nn.DepthToSpaceOp, layer: Layer) -> str:
     attributes = {"blocksize": op.block.value.data, "mode": op.mode.data.value.upper()}
-    return with_channels_second(op, layer, lambda x: layer.node("DepthToSpace", x, **attributes))
+    return layer.node("DepthToSpace", op.input, **attributes)
 
 
 @converter(nn.SpaceToDepthOp)
 def space_to_depth(op: nn.SpaceToDepthOp, layer: Layer) -> str:
     block = op.block.value.data
-    return with_channels_second(op, layer, lambda x: layer.node("SpaceToDepth", x, blocksize=block))
+    return layer.node("SpaceToDepth", op.input, blocksize=block)

@@ -155,14 +155,18 @@ def test_observers_are_left_out_with_a_remark(export: Any) -> None:
     assert (remark.pass_name, remark.kind, remark.rule, remark.op) == ("onnx", "analysis", "observer", "nn.observe")
 
 
-def test_layout_leaves_a_remark(export: Any) -> None:
+def test_channels_last_become_second(export: Any) -> None:
+    """Of the whole file once: transposes stand at its ends only, and the module stays as it is."""
     text = """
-    func.func @main(%x: tensor<1x4x4x2xf32> {nn.name = "x"}) -> (tensor<1x2x2x2xf32> {nn.name = "y"}) {
+    func.func @main(%x: tensor<1x4x4x2xf32> {nn.name = "x"}) -> (tensor<1x1x1x2xf32> {nn.name = "y"}) {
       %0 = nn.max_pool %x layout nhwc strides [2, 2] kernel [2, 2] : (tensor<1x4x4x2xf32>) -> tensor<1x2x2x2xf32>
-      func.return %0 : tensor<1x2x2x2xf32>
+      %1 = nn.relu %0 : tensor<1x2x2x2xf32>
+      %2 = nn.max_pool %1 layout nhwc kernel [2, 2] : (tensor<1x2x2x2xf32>) -> tensor<1x1x1x2xf32>
+      func.return %2 : tensor<1x1x1x2xf32>
     }"""
-    assert [n.op_type for n in export.write(text).graph.node] == ["Transpose", "MaxPool", "Transpose"]
-    assert [r.rule for r in export.session.remarks] == ["layout"]
+    types = [n.op_type for n in export.write(text).graph.node]
+    assert types == ["Transpose", "MaxPool", "Relu", "MaxPool", "Transpose"]
+    assert [r.layer for r in export.session.remarks if r.kind == "applied"] == ["nn.max_pool"] * 2
 
 
 def test_shared_weight_is_written_once(export: Any) -> None:
