@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from xdsl.ir import SSAValue
+from collections.abc import Callable, Mapping, Sequence
 
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, Shape, known, shape_of, static
 from .layer import Layer, converter
 from .layout import with_channels_last
-from .movement import pad_all, weight
+from .movement import cut, pad_all, weight
 from .window import Window, lifted, padded
 
 _AXES = 3
@@ -19,19 +17,31 @@ _AXES = 3
 
 @converter(nn.ConvOp)
 def conv(op: nn.ConvOp, layer: Layer) -> str:
+    """DepthwiseConv2dNative and Conv3D have no dilation on a CPU: zeros in their kernels stand for it."""
     _check_rank(op, layer)
-    depthwise = op.spatial_rank < _AXES and _is_depthwise(op)
+    depthwise, window = is_depthwise(op), Window.of(op)
     kernel = _kernel(op, layer, depthwise)
+    if (depthwise or op.spatial_rank == _AXES) and set(op.dilation_list) != {1}:
+        kernel, window = _with_holes(op, layer, kernel, depthwise), window.dense()
 
     def write(x: str, window: Window) -> str:
-        if window.rank == _AXES:
-            return _by_group(layer, op, x, kernel, lambda a, w: _slide(layer, "Conv3D", a, w, window))
-        return _slide(layer, "DepthwiseConv2dNative" if depthwise else "Conv2D", x, kernel, window)
+        if depthwise:
+            return _slide_depthwise(layer, x, kernel, window)
+        if window.rank < _AXES:
+            return _slide(layer, "Conv2D", x, kernel, window, window.padding(explicit=True))
+        return _by_group(layer, op, x, kernel, lambda a, w: _slide(layer, "Conv3D", a, w, window, window.padding()))
 
-    def biased(x: str) -> str:
-        return _biased(layer, lifted(layer, Window.of(op), x, write), op.bias)
+    return with_channels_last(op, layer, lambda x: _biased(op, layer, lifted(layer, window, x, write)))
 
-    return with_channels_last(op, layer, biased)
+
+def is_depthwise(op: nn.ConvolutionOp) -> bool:
+    """One input channel in each group; of a transposed convolution, one output channel."""
+    return op.spatial_rank < _AXES and op.group_count > 1 and shape_of(op.weight)[1] == 1
+
+
+def has_groups(op: nn.ConvolutionOp) -> bool:
+    """Whether a Conv2D has groups. On a CPU it has them on its own, but fused with a BiasAdd or a FusedBatchNorm it fails."""
+    return op.spatial_rank < _AXES and op.group_count > 1 and not is_depthwise(op)
 
 
 def _check_rank(op: nn.ConvolutionOp, layer: Layer) -> None:
@@ -55,26 +65,39 @@ def _kernel_shape(op: nn.ConvolutionOp, depthwise: bool) -> Shape:
     return (*space, n, shape[0] // n if known(shape[0]) else DYNAMIC)
 
 
-def _slide(layer: Layer, op_type: str, x: str, kernel: str, window: Window) -> str:
+def _slide(
+    layer: Layer, op_type: str, x: str, kernel: str, window: Window, padding: Mapping[str, object] | None
+) -> str:
     """A convolution; with padding before it where it does not pad by itself."""
-    padding = window.padding(explicit=window.rank < _AXES)
     if padding is None:
         x, padding = padded(layer, x, window, 0), {"padding": "VALID"}
     return layer.node(op_type, x, kernel, **window.sliding(), **padding)
 
 
+def _slide_depthwise(layer: Layer, x: str, kernel: str, window: Window) -> str:
+    """On a CPU both axes have one stride: where they differ, of a convolution without strides the results that are wanted.
+
+    It is not left to pad explicitly: fused with a BiasAdd by oneDNN, TensorFlow 2.21 aborts.
+    """
+    if len(set(window.strides)) == 1:
+        return _slide(layer, "DepthwiseConv2dNative", x, kernel, window, window.padding())
+    x = padded(layer, x, window, 0)
+    dense = _slide(layer, "DepthwiseConv2dNative", x, kernel, window.without_strides(), {"padding": "VALID"})
+    return cut(layer, dense, [slice(None), *(slice(None, None, s) for s in window.strides), slice(None)])
+
+
 def _by_group(layer: Layer, op: nn.ConvolutionOp, x: str, kernel: str, write: Callable[[str, str], str]) -> str:
     """Where there are no groups on a CPU: the channels apart, and together again."""
-    n = op.group_count
+    n, channels = op.group_count, shape_of(op.weight)[:2]
     if n == 1:
         return write(x, kernel)
-    inputs, outputs = op.input_channels, op.output_channels
-    if not known(inputs) or not known(outputs):
-        raise layer.error("needs a known number of channels", "--infer-shapes sets the sizes of inputs")
-    transposed = isinstance(op, nn.ConvTransposeOp)
-    last = op.spatial_rank + 1
-    xs = _split(layer, x, last, [inputs // n] * n)
-    kernels = _split(layer, kernel, last, [(inputs if transposed else outputs) // n] * n)
+    if not static(channels):
+        raise layer.error("needs a weight of known shape", "--infer-shapes sets the sizes of inputs")
+    # a kernel's last axis is the first of the weight: what goes out, of a transposed one what comes in
+    last, filters = op.spatial_rank + 1 + (op.spatial_rank == 1), channels[0] // n
+    taken = filters if isinstance(op, nn.ConvTransposeOp) else channels[1]
+    xs = _split(layer, x, last, [taken] * n)
+    kernels = _split(layer, kernel, last, [filters] * n)
     return layer.helper("ConcatV2", *map(write, xs, kernels), layer.int(last, "axis"))
 
 
@@ -83,8 +106,10 @@ def _split(layer: Layer, x: str, axis: int, sizes: Sequence[int]) -> list[str]:
     return layer.emit("SplitV", inputs, {"num_split": len(sizes)}, f"{layer.label}/SplitV", outputs=len(sizes))
 
 
-def _biased(layer: Layer, x: str, bias: SSAValue | None) -> str:
-    return x if bias is None else layer.helper("BiasAdd", x, bias)
+def _biased(op: nn.ConvolutionOp, layer: Layer, x: str) -> str:
+    if op.bias is None:
+        return x
+    return layer.helper("AddV2" if has_groups(op) else "BiasAdd", x, op.bias)
 
 
 @converter(nn.ConvTransposeOp)
@@ -93,7 +118,7 @@ def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> str:
     _check_rank(op, layer)
     if not static(op.kernel_shape):
         raise layer.error("needs a weight of known shape", "--infer-shapes sets the sizes of inputs")
-    depthwise = op.spatial_rank < _AXES and _is_depthwise(op)
+    depthwise = is_depthwise(op)
     kernel = _kernel(op, layer, depthwise)
     if set(op.dilation_list) != {1}:
         kernel = _with_holes(op, layer, kernel, depthwise)
@@ -109,31 +134,22 @@ def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> str:
             return full
         return pad_all(layer, full, [0, *(-b for b in window.begins), 0], [0, *(-e for e in window.ends), 0], 0)
 
-    def biased(x: str) -> str:
-        return _biased(layer, lifted(layer, _covered(op, layer), x, write), op.bias)
-
-    return with_channels_last(op, layer, biased)
-
-
-def _is_depthwise(op: nn.ConvolutionOp) -> bool:
-    """Of a convolution: one input channel in each group; of a transposed one, one output channel."""
-    return op.group_count > 1 and shape_of(op.weight)[1] == 1
+    return with_channels_last(op, layer, lambda x: _biased(op, layer, lifted(layer, _covered(op, layer), x, write)))
 
 
 def _covered(op: nn.ConvTransposeOp, layer: Layer) -> Window:
     """The window, its pads what is to be cut off of the covered sizes; negative ones add zeros."""
     shape = shape_of(op.input)
     begins, cuts = _cuts(op, layer, op.spatial(shape))
-    extents = tuple(d * (k - 1) + 1 for k, d in zip(op.kernel_shape, op.dilation_list, strict=True))
-    ones = (1,) * op.spatial_rank
-    return Window(shape[0], op.spatial(shape), extents, op.stride_list, ones, (*begins, *cuts), upper=True, ceil=False)
+    geometry = op.kernel_shape, op.stride_list, op.dilation_list
+    return Window(shape[0], op.spatial(shape), *geometry, (*begins, *cuts), upper=True, ceil=False).dense()
 
 
-def _with_holes(op: nn.ConvTransposeOp, layer: Layer, kernel: str, depthwise: bool) -> str:
-    """On a CPU a gradient has no dilation: zeros stand between the elements of the kernel, each with those behind it in a row."""
+def _with_holes(op: nn.ConvolutionOp, layer: Layer, kernel: str, depthwise: bool) -> str:
+    """A kernel with zeros between its elements for dilation: each stands in a row with those behind it."""
     shape = _kernel_shape(op, depthwise)
     channels, dilations = shape[-2:], (1, *op.dilation_list)[-len(shape) + 2 :]
-    if not static(channels):
+    if not static(shape):
         raise layer.error("needs a weight of known shape", "--infer-shapes sets the sizes of inputs")
     rows = [size for k in shape[:-2] for size in (k, 1)]
     kernel = layer.helper("Reshape", kernel, layer.ints([*rows, *channels], "rows"))

@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from ..graph import source
+from .convolution import has_groups
 from .graph import Array, element_of
 from .layer import Layer, converter
 from .layout import per_channel, transposed, with_channels_last
@@ -33,6 +34,9 @@ def batch_norm(op: nn.BatchNormOp, layer: Layer) -> str:
     """FusedBatchNormV3 of images, with float32 parameters; else a factor and a summand per channel, in any layout."""
     parameters = (op.scale, op.offset, op.mean, op.variance)
     images = len(shape_of(op.input)) == 4 and element_of(op.input) != "float64"
+    producer = source(op.input).owner
+    if isinstance(producer, nn.ConvOp) and has_groups(producer):
+        images = False
     if not images or {element_of(p) for p in parameters} != {"float32"}:
         return _scaled_and_shifted(op, layer)
     attributes = {"epsilon": _number(op.epsilon), "is_training": False}

@@ -64,15 +64,22 @@ class Window:
         return (self.pads or ())[self.rank :]
 
     def lifted(self) -> Window:
-        """One more axis, of size 1, in front: what TensorFlow has for two axes serves one."""
+        """One more axis, of size 1, in front: what TensorFlow has for two axes serves one. Some want one stride for both."""
         return replace(
             self,
             spatial=(1, *self.spatial),
             kernel=(1, *self.kernel),
-            strides=(1, *self.strides),
+            strides=(*self.strides, *self.strides),
             dilations=(1, *self.dilations),
             pads=None if self.pads is None else (0, *self.begins, 0, *self.ends),
         )
+
+    def dense(self) -> Window:
+        """The window of a kernel that has zeros for its dilation."""
+        return replace(self, kernel=self.extents, dilations=(1,) * self.rank)
+
+    def without_strides(self) -> Window:
+        return replace(self, strides=(1,) * self.rank)
 
     def padding(self, explicit: bool = False) -> dict[str, Any] | None:
         """The attributes with which an operator pads by itself; None where it cannot, also not with explicit pads."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,21 @@ def run_file(path: Path, feeds: Mapping[str, Array]) -> list[Array]:
         with np.errstate(all="ignore"):
             return ReferenceEvaluator(onnx.load(path)).run(None, dict(feeds))  # type: ignore[return-value]
     return session.run(None, dict(feeds))
+
+
+@pytest.fixture(scope="session")
+def run_graph() -> Callable[[Path, Mapping[str, Array], Sequence[str]], list[Array]]:
+    """`run_graph(path, inputs, outputs)`: what TensorFlow, with all of its optimizations, computes with a frozen graph."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    def run(path: Path, inputs: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+        graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
+        with tf.Graph().as_default() as imported, tf.compat.v1.Session(graph=imported) as session:
+            tf.graph_util.import_graph_def(graph, name="")
+            return session.run([f"{name}:0" for name in outputs], {f"{name}:0": x for name, x in inputs.items()})
+
+    return run
 
 
 @pytest.fixture
