@@ -19,14 +19,15 @@ from ..precision import wide
 from . import Array, Kernel, kernel
 
 Function = Callable[[Array], Array]
-"""Of a float32 or float64 array, which it must not write to."""
+"""Of a float32 or float64 array of rank 1 at least, which it must not write to."""
 
 
 def _widened(function: Function) -> Function:
-    """`function` for every float type: narrow ones are computed in float32."""
+    """`function` for every float type: narrow ones are computed in float32. numpy makes numbers of arrays of rank 0."""
 
     def run(x: Array) -> Array:
-        return function(x.astype(wide(x.dtype), copy=False)).astype(x.dtype, copy=False)
+        y = function(np.atleast_1d(x).astype(wide(x.dtype), copy=False))
+        return y.astype(x.dtype, copy=False).reshape(x.shape)
 
     return run
 

@@ -81,6 +81,14 @@ def test_functions(run, op, properties, formula, dtype) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize(("op", "properties", "formula"), FORMULAS + POSITIVE)
+def test_single_numbers(run, op, properties, formula, dtype) -> None:
+    y = run(op, np.asarray(1.25, dtype), **properties)
+    assert (y.shape, y.dtype) == ((), dtype)
+    np.testing.assert_allclose(float(y), formula(1.25), rtol=2e-3)
+
+
 def test_erf_is_as_exact_as_float32_allows() -> None:
     x = np.concatenate([np.linspace(-6, 6, 60001), np.logspace(-38, 0, 2000)]).astype(np.float32)
     exact = np.array([math.erf(v) for v in x.astype(np.float64)])
