@@ -30,7 +30,7 @@ def quantize(op: nn.QuantizeOp) -> Kernel:
     sums = np.dtype(np.float32 if params.storage.width.data <= 16 else np.float64)
 
     def run(x: Array) -> Array:
-        y = np.divide(x.astype(np.float32, copy=False), scale)
+        y = np.asarray(np.divide(x.astype(np.float32, copy=False), scale))
         y = np.rint(y, out=y).astype(sums, copy=False)
         np.add(y, zero_point, out=y, casting="same_kind")
         return np.clip(y, low, high, out=y).astype(storage)
@@ -45,7 +45,7 @@ def dequantize(op: nn.DequantizeOp) -> Kernel:
     shifted = bool(np.any(zero_point))
 
     def run(q: Array) -> Array:
-        y = q.astype(np.float32)
+        y = np.asarray(q).astype(np.float32)
         if shifted:
             np.subtract(y, zero_point, out=y)
         return np.multiply(y, scale, out=y).astype(dtype, copy=False)

@@ -47,6 +47,13 @@ def test_quantize(run, storage, scale, shift) -> None:
     assert q.astype(np.int64).tolist() == [exact(v, scale, zero_point, storage) for v in x]
 
 
+def test_single_numbers(run) -> None:
+    params = nn.QParamsAttr.of(IntegerType(8), 0.5, -12)
+    q = run(nn.QuantizeOp, np.float32(1.25), qparams=params)
+    assert (q.shape, q.dtype, int(q)) == ((), np.int8, -10)
+    assert run(nn.DequantizeOp, q, qparams=params) == 1.0
+
+
 def test_halves_go_to_even(run) -> None:
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 127.5, -128.5, -129.5], np.float32)
     q = run(nn.QuantizeOp, x, qparams=nn.QParamsAttr.of(IntegerType(8), 1.0))
