@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from ...diagnostics import op_error
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of as mlir_element_of
-from ...dtypes import as_stored, has_numpy_dtype, numpy_dtype
+from ...dtypes import has_numpy_dtype, numpy_dtype
 from ...frontends.tensorflow.schema import MESSAGES
 from ...frontends.tensorflow.tensors import code_of
 from ...rewriting import Remarks
@@ -103,8 +103,9 @@ class Graph:
         return self._stored[identity]
 
     def add_constant(self, array: Array, name: str) -> str:
-        name, array = self.unique(name), as_stored(array)
-        self.elements[name] = _HALF_BYTES.get(array.dtype.name, array.dtype.name)
+        name, held = self.unique(name), _HALF_BYTES.get(array.dtype.name, array.dtype.name)
+        array = array if array.dtype.name == held else array.astype(held)
+        self.elements[name] = held
         self.nodes.append(Const(name, array))
         return name
 
