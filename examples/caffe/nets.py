@@ -25,9 +25,13 @@ from compiler.targets.caffe.net import NetLayer, layer_proto
 Array = np.ndarray[Any, np.dtype[Any]]
 
 CLASSES = 1000
-FIT_IMAGES = 4
+FIT_PIXELS = 4 * 224 * 224
+"""Small images are fitted by more of them."""
 CALIBRATION_IMAGES = 8
 LOGIT_SPREAD = 2.0
+OPENNESS = np.float32(1)
+"""Mean of what goes from a batch norm into a ReLU, in standard deviations: where random nets cut off half of everything behind each
+batch norm, they amplify every rounding to the end."""
 BN_FACTOR = 999.98236
 """Caffe stores sums of statistics, and by what to divide them."""
 
@@ -49,7 +53,7 @@ class Builder:
         self.rng = np.random.default_rng(seed)
         self.width = width
         self.layers = [_input("data", (1, 3, size, size))]
-        self.values = {"data": images(FIT_IMAGES, size, seed)}
+        self.values = {"data": images(FIT_PIXELS // size**2, size, seed)}
 
     def add(
         self, name: str, kind: str, bottoms: Sequence[str], top: str, *blobs: Array, **params: dict[str, Any]
@@ -100,7 +104,7 @@ class Builder:
         factor = np.array([BN_FACTOR], np.float32)
         statistics = [mean * factor, variance * factor, factor]
         self.add(norm, "BatchNorm", [blob], blob, *statistics, batch_norm_param={"use_global_stats": True})
-        blobs = [self._uniform(channels), self._normal(channels, 0.2)]
+        blobs = [self._uniform(channels), OPENNESS + self._normal(channels, 0.2)]
         return self.add(scale, "Scale", [blob], blob, *blobs, scale_param={"bias_term": True})
 
     def relu(self, blob: str, name: str) -> str:
@@ -127,7 +131,7 @@ class Builder:
 
     def _classifier(self, bottom: str) -> list[Array]:
         """A weight and a bias that give each image logits of its own: what all images have in common is taken off."""
-        x = self.values[bottom].reshape(FIT_IMAGES, -1)
+        x = self.values[bottom].reshape(len(self.values[bottom]), -1)
         weight = self._normal((CLASSES, x.shape[1]), 1.0)
         weight *= LOGIT_SPREAD / ((x - x.mean(0)) @ weight.T).std()
         return [weight, -weight @ x.mean(0)]
