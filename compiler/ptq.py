@@ -26,8 +26,11 @@ from .summary import Accuracy, Sizes, Summary, describe_layers, source_files, su
 from .targets import Target
 from .targets.mlir import MlirTarget
 from .targets.onnx import OnnxTarget
+from .targets.record import RecordTarget
 from .transforms.canonicalization import CanonicalizePass
 from .transforms.fusion.fuse_all import FuseAllPass
+from .transforms.quantization.layers import check_settings
+from .transforms.quantization.profiles import profile_named
 from .transforms.quantization.quantize import QuantizePass
 from .weights import side_file_of
 
@@ -42,7 +45,12 @@ _MEASURING_SEED = 1
 class Settings:
     """What the path may be told beside its files."""
 
-    observer: str = "minmax"
+    config: str | None = None
+    """AMCT's configuration, JSON or simplified."""
+    record: str | None = None
+    """AMCT's record of parameters."""
+    observer: str | None = None
+    """The configuration's, or minmax, when not given."""
     skip_layers: tuple[str, ...] = ()
     opset: int | None = None
     """Of the ONNX file; None for the target's default."""
@@ -62,16 +70,20 @@ def quantize_file(model: Path, data: Path | None, folder: Path, session: Session
     verify(module)
     sources = {*(f.resolve() for f in frontends.files_of(model, session.imports)), *source_files(module)}
     written = [*files.values(), *map(side_file_of, files.values())]
-    refuse_overwriting(written, sources if data is None else {*sources, data})
+    given = {Path(f) for f in (data, settings.config, settings.record) if f is not None}
+    refuse_overwriting(written, sources | given)
     original = module.clone()
     calibration, held, held_back = _split(data, module)
     quantize = QuantizePass(
         data=None if data is None else str(data),
         samples=calibration,
+        config=settings.config,
+        record=settings.record,
         observer=settings.observer,
         skip_layers=settings.skip_layers,
     )
-    run_passes(module, [CanonicalizePass(), FuseAllPass(), quantize], session)
+    run_passes(module, [CanonicalizePass()], session)
+    run_passes(module, [_fusion(quantize, module, session), quantize], session)
     quantized = module.clone()
     run_passes(module, [LowerToAscendPass()], session)
     fake, integer = measure(original, [quantized, module], held, session)
@@ -83,8 +95,23 @@ def quantize_file(model: Path, data: Path | None, folder: Path, session: Session
         sizes=Sizes(sum(f.stat().st_size for f in sources), weight_bytes(original), weight_bytes(module), {}),
         files=files,
     )
-    formats = {"onnx": (onnx, quantized), "nn": (MlirTarget(), quantized), "ascend": (MlirTarget(), module)}
+    formats: dict[str, tuple[Target, ModuleOp]] = {
+        "onnx": (onnx, quantized),
+        "nn": (MlirTarget(), quantized),
+        "ascend": (MlirTarget(), module),
+        "record": (RecordTarget(), quantized),
+    }
     return _write(summary, formats, session)
+
+
+def _fusion(quantize: QuantizePass, module: ModuleOp, session: Session) -> FuseAllPass:
+    """Fusion, as the configuration and the record have it."""
+    wanted = quantize.settings()
+    check_settings(wanted, module, profile_named(session.profile))
+    record = quantize.records(wanted)
+    skipped = [name for name, layer in record.layers.items() if layer.skip_fusion] if record is not None else []
+    session.skip_fusion = session.skip_fusion.union(wanted.skip_fusion_layers, skipped)
+    return FuseAllPass(do_fusion=wanted.do_fusion)
 
 
 def _outputs(model: Path, folder: Path) -> dict[str, Path]:
@@ -93,6 +120,7 @@ def _outputs(model: Path, folder: Path) -> dict[str, Path]:
         "onnx": folder / f"{stem}_qdq.onnx",
         "nn": folder / f"{stem}_nn.mlir",
         "ascend": folder / f"{stem}_ascend.mlir",
+        "record": folder / f"{stem}_record.txt",
         "remarks": folder / "remarks.yaml",
         "summary": folder / "summary.json",
     }

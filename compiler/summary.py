@@ -64,7 +64,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Summary:
-    """The result of quantizing one model file. `files` by role: onnx, nn, ascend, remarks, summary."""
+    """The result of quantizing one model file. `files` by role: onnx, nn, ascend, record, remarks, summary."""
 
     model: Path
     metadata: Mapping[str, str]

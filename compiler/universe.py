@@ -89,6 +89,7 @@ TARGETS = {
     "mlir": ".targets.mlir:MlirTarget",
     "onnx": ".targets.onnx:OnnxTarget",
     "caffe": ".targets.caffe:CaffeTarget",
+    "record": ".targets.record:RecordTarget",
     "tf-fakequant": ".targets.tensorflow:TfFakequantTarget",
 }
 

@@ -22,6 +22,7 @@ Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, an
   <stem>_nn.mlir        the same as module text (arrays in <stem>_nn.safetensors)
   <stem>_ascend.mlir    the integer module, lowered to Ascend operators (arrays in <stem>_ascend.safetensors)
   remarks.yaml          what every pass did to every layer, or why not
+  <stem>_record.txt     the parameters of every quantized layer, as AMCT records them
   summary.json          the tables that are printed, as data
 
 Of 8 samples or more, the last tenth is held back from calibration, and accuracy is measured on it."""
@@ -54,7 +55,13 @@ def add_parser(commands: Any) -> None:
         required=True,
         help="folder for the results, made when missing",
     )
-    add("--observer", default="minmax", help="how ranges are found (default minmax)")
+    add("--config", metavar="CONFIG", help="AMCT's configuration: a JSON (.json) or a simplified one")
+    add(
+        "--record",
+        metavar="RECORD",
+        help="AMCT's record of parameters: the layers that it lists are quantized with them",
+    )
+    add("--observer", help="how ranges are found (default minmax; with --config as that has it)")
     add("--profile", default="ascend", help="target profile that decides what is quantized (default ascend)")
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
@@ -74,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
     session.profile = args.profile
     session.imports = import_options(args, args.input_names)
     session.skip_fusion = frozenset(names(args.skip_fusion))
-    settings = Settings(observer=args.observer, skip_layers=names(args.skip_layers), opset=args.opset)
+    settings = Settings(args.config, args.record, args.observer, names(args.skip_layers), args.opset)
     with progress_bar() as session.on_progress:
         summary = quantize_file(args.model, args.data, args.output, session, settings)
     print_summary(summary)

@@ -20,6 +20,7 @@ WRITTEN = {
     "digits_nn.safetensors",
     "digits_ascend.mlir",
     "digits_ascend.safetensors",
+    "digits_record.txt",
     "remarks.yaml",
     "summary.json",
 }

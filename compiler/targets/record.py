@@ -1,0 +1,91 @@
+"""Record files of AMCT: the quantization parameters of a quantized `nn` module, layer by layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp, Signedness
+from xdsl.ir import OpResult, SSAValue
+
+from ..configuration.record import NUMBERS, LayerRecord, Record, record_text
+from ..diagnostics import CompileError
+from ..dialects.nn import DequantizeOp, QParams
+from ..files import replacing
+from ..rewriting import Remarks, layer_of
+from ..session import Session
+from ..transforms.quantization.profiles import Row, profile_named
+from ..transforms.quantization.sites import Site, sites
+from . import Target
+
+
+@dataclass(frozen=True)
+class RecordTarget(Target):
+    name = "record"
+    ending = ".txt"
+
+    flavour: str | None = None
+    """Whose fields may be written: onnx, tensorflow, caffe or pytorch; all when not given."""
+
+    def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
+        if self.flavour not in (None, *NUMBERS):
+            raise CompileError(f"-t record: flavour '{self.flavour}' is none of {', '.join(NUMBERS)}")
+        text = record_text(record_of(module, session), self.flavour)
+        with replacing(path) as stream:
+            stream.write(text.encode())
+        return [path]
+
+
+def record_of(module: ModuleOp, session: Session) -> Record:
+    """The parameters of every layer whose input is quantized, in program order.
+
+    A layer whose parameters a record cannot hold is left out with a remark; that nothing is left, with a warning.
+    """
+    remarks = Remarks(session, RecordTarget.name)
+    rows = profile_named(session.profile).rows
+    layers: dict[str, LayerRecord] = {}
+    for site in sites(module, rows):
+        if (params := _params_of(site.activation)) is None:
+            continue
+        try:
+            layers[layer_of(site.compute)] = _layer_record(site, rows[type(site.compute)], params)
+        except CompileError as e:
+            remarks.missed(site.compute, "recorded", e.message)
+    remarks.flush()
+    if not layers:
+        session.warn("no layer is quantized in a way that can be recorded: the record is empty")
+    return Record(layers)
+
+
+def _params_of(value: SSAValue | None) -> QParams | None:
+    """What a value was dequantized by."""
+    if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp):
+        return value.op.qparams.data
+    return None
+
+
+def _layer_record(site: Site, row: Row, params: QParams) -> LayerRecord:
+    """Raises CompileError for what a record cannot hold."""
+    if params.axis is not None:
+        raise CompileError("its input has more than one scale")
+    weight = None if row.weight is None else _params_of(site.operand(row.weight))
+    if row.weight is not None and weight is None:
+        raise CompileError("its input is quantized, its weight is not")
+    scales = (1.0,) if weight is None else tuple(map(float, weight.scales().reshape(-1)))
+    offsets = (0,) if weight is None else weight.zero_point
+    return LayerRecord(
+        scale_d=float(params.scales()),
+        offset_d=params.zero_point[0],
+        scale_w=scales,
+        offset_w=offsets * len(scales) if len(offsets) == 1 else offsets,
+        act_type=_integers(params),
+        wts_type=None if weight is None else _integers(weight),
+    )
+
+
+def _integers(params: QParams) -> str | None:
+    """The name of the integers, None for the default, INT8."""
+    if params.storage.signedness.data == Signedness.UNSIGNED:
+        raise CompileError(f"its integers are {params.storage}")
+    bits = params.storage.width.data
+    return None if bits == 8 else f"INT{bits}"

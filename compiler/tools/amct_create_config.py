@@ -1,0 +1,81 @@
+"""`amct create-config`: AMCT's JSON configuration of a model, to be edited and given to `--quantize=config=`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ..options import names
+from .shared import (
+    MODEL,
+    add_import_options,
+    add_input_names,
+    import_options,
+    load_module,
+    positive,
+    protect,
+)
+
+_DESCRIPTION = """\
+Lists every layer of MODEL that can be quantized, with its settings, as JSON in AMCT's form. A simplified configuration and
+the options are worked in."""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "create-config",
+        help="write the JSON configuration of a model",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", type=Path, help=MODEL)
+    add("-o", dest="output", metavar="CONFIG.json", type=Path, required=True, help="write the configuration here")
+    add("--config", metavar="SIMPLE.cfg", help="a simplified configuration to start from")
+    add("--observer", help="how ranges are found: ifmr (default) or hfmg, with options as in 'hfmg{num-of-bins=2048}'")
+    add("--batch-num", type=positive, metavar="N", help="how many batches calibrate (default 1)")
+    add("--activation-offset", choices=("true", "false"), help="whether activations have a zero point (default true)")
+    add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
+    add("--skip-layer-types", default="", metavar="TYPE,...", help="types of layers that stay in float")
+    add("--profile", default="ascend", help="target profile that decides what is quantized (default ascend)")
+    reading = parser.add_argument_group("how the model is read").add_argument
+    add_input_names(reading)
+    add_import_options(reading)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Raises CompileError for an unreadable model or configuration, and for layers that the model does not have."""
+    from dataclasses import replace
+
+    from ..configuration.json_config import json_text
+    from ..files import replacing
+    from ..frontends import files_of
+    from ..pipelines import run_passes
+    from ..transforms.canonicalization import CanonicalizePass
+    from ..transforms.quantization.layers import check_settings, quantizable_layers
+    from ..transforms.quantization.options import SettingsOptions
+    from ..transforms.quantization.profiles import profile_named
+
+    imports = import_options(args, args.input_names)
+    configs = [] if args.config is None else [Path(args.config)]
+    protect([args.output], reads=[*files_of(args.model, imports), *configs])
+    profile = profile_named(args.profile)
+    settings = SettingsOptions(
+        config=args.config,
+        observer=args.observer or (None if configs else "ifmr"),
+        activation_offset=None if args.activation_offset is None else args.activation_offset == "true",
+        skip_layers=names(args.skip_layers),
+        skip_layer_types=names(args.skip_layer_types),
+    ).settings()
+    if args.batch_num is not None:
+        settings = replace(settings, batch_num=args.batch_num)
+    module, session = load_module(args.model, imports)
+    run_passes(module, [CanonicalizePass()], session)
+    check_settings(settings, module, profile)
+    layers = quantizable_layers(module, profile)
+    text = json_text(settings, layers)
+    with replacing(args.output) as stream:
+        stream.write(text.encode())
+    print(f"{args.output}: {len(layers)} layers")

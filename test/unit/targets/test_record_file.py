@@ -1,0 +1,108 @@
+"""Record files as a target: what is written, what is left out, and that it gives the same module again."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.configuration.record import read_record
+from compiler.diagnostics import CompileError
+from compiler.dialects import nn
+from compiler.options import build
+from compiler.pipelines import make_pass
+from compiler.targets.record import RecordTarget, record_of
+from compiler.text import parse_module
+from compiler.universe import new_session, target_named
+
+NET = """
+func.func @main(%x: tensor<?x2x4x4xf32> {nn.name = "x"}) -> (tensor<?x2x4x4xf32> {nn.name = "y"}) {
+  %w = nn.constant dense<[[[[1.27]], [[-0.64]]], [[[1.28]], [[-2.56]]]]> : tensor<2x2x1x1xf32>
+  %v = nn.constant dense<1.0e-4> : tensor<2x2x1x1xf32>
+  %c = nn.constant dense<[0.5, 5000.0]> : tensor<2xf32>
+  %1 = nn.conv %x, %w from <onnx, "Conv", "conv1"> : (tensor<?x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<?x2x4x4xf32>
+  %2 = nn.conv_transpose %1, %v, %c from <onnx, "ConvTranspose", "deconv"> :
+    (tensor<?x2x4x4xf32>, tensor<2x2x1x1xf32>, tensor<2xf32>) -> tensor<?x2x4x4xf32>
+  %y = nn.average_pool %2 kernel [1, 1] from <onnx, "AveragePool", "pool"> : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
+  func.return %y : tensor<?x2x4x4xf32>
+}
+"""
+
+
+def quantized(options: str):
+    session = new_session()
+    module = parse_module(session, NET, "net.mlir")
+    make_pass("quantize", options).apply(session, module)
+    return module, session
+
+
+@pytest.mark.parametrize("options", ["", "bits=16", "weight-bits=4", "channel-wise=false activation-offset=false"])
+def test_the_record_gives_the_same_integers(tmp_path: Path, options: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where a bias has widened the scale of a weight that is nearly zero."""
+    module, session = quantized(f"seed=3 {options}")
+    assert build(target_named("record"), "", "-t record").write(module, tmp_path / "r.txt", session) == [
+        tmp_path / "r.txt"
+    ]
+    capsys.readouterr()
+    again, _ = quantized(f"record={tmp_path}/r.txt")
+    assert not capsys.readouterr().err
+    for kind in (nn.QuantizeOp, nn.DequantizeOp):
+        mine, others = ([op.qparams for op in m.walk() if isinstance(op, kind)] for m in (module, again))
+        assert mine == others
+    for mine, other in zip(constants(module), constants(again), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def constants(module) -> list[np.ndarray]:
+    return [op.array for op in module.walk() if isinstance(op, nn.ConstantOp)]
+
+
+def test_what_is_written(tmp_path: Path) -> None:
+    module, session = quantized("bits=16 weight-bits=4")
+    RecordTarget().write(module, tmp_path / "r.txt", session)
+    record = read_record(tmp_path / "r.txt")
+    assert list(record.layers) == ["conv1", "deconv", "pool"]
+    conv, pool = record.layers["conv1"], record.layers["pool"]
+    assert (conv.act_type, conv.wts_type, conv.offset_w) == ("INT16", "INT4", (0, 0))
+    assert conv.scale_w == pytest.approx((1.27 / 7, 2.56 / 8))
+    assert (pool.scale_w, pool.offset_w, pool.wts_type) == (
+        (1.0,),
+        (0,),
+        None,
+    )  # AMCT writes 1 for layers without weight
+
+
+def test_flavours(tmp_path: Path) -> None:
+    module, session = quantized("bits=16")
+    RecordTarget("onnx").write(module, tmp_path / "r.txt", session)
+    with pytest.raises(CompileError, match="layer 'conv1': act_type is no field of the record for caffe"):
+        RecordTarget("caffe").write(module, tmp_path / "r.txt", session)
+    with pytest.raises(CompileError, match="flavour 'keras' is none of pytorch, onnx, tensorflow, caffe"):
+        RecordTarget("keras").write(module, tmp_path / "r.txt", session)
+
+
+LEFT_OUT = """
+func.func @main(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
+  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %q = nn.quantize %x by PARAMS : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xTYPE>
+  %d = nn.dequantize %q by PARAMS : (tensor<1x2x4x4xTYPE>) -> tensor<1x2x4x4xf32>
+  %y = LAYER
+  func.return %y : tensor<1x2x4x4xf32>
+}
+"""
+CONV = 'nn.conv %d, %w from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>'
+POOL = 'nn.average_pool %d kernel [1, 1] from <onnx, "AveragePool", "p"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>'
+REASONS = {
+    "its input is quantized, its weight is not": ("<i8, scale = 0.5>", "i8", CONV),
+    "its input has more than one scale": ("<i8, scale = [0.5, 0.25], axis = 1>", "i8", POOL),
+    "its integers are ui8": ("<ui8, scale = 0.5, zero_point = 128>", "ui8", POOL),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_what_is_left_out(reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    params, kind, layer = REASONS[reason]
+    session = new_session()
+    module = parse_module(session, LEFT_OUT.replace("PARAMS", params).replace("TYPE", kind).replace("LAYER", layer))
+    assert not record_of(module, session).layers
+    assert [(r.kind, r.reason) for r in session.remarks] == [("missed", reason)]
+    assert "the record is empty" in capsys.readouterr().err
