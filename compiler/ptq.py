@@ -110,8 +110,8 @@ def _fusion(quantize: QuantizePass, module: ModuleOp, session: Session) -> FuseA
     check_settings(wanted, module, profile_named(session.profile))
     record = quantize.records(wanted)
     skipped = [name for name, layer in record.layers.items() if layer.skip_fusion] if record is not None else []
-    session.skip_fusion = session.skip_fusion.union(wanted.skip_fusion_layers, skipped)
-    return FuseAllPass(do_fusion=wanted.do_fusion)
+    session.skip_fusion = session.skip_fusion.union(skipped)
+    return FuseAllPass(config=quantize.config)
 
 
 def _outputs(model: Path, folder: Path) -> dict[str, Path]:

@@ -338,7 +338,7 @@ def _layers_named(settings: Settings) -> Mapping[str, Iterable[str]]:
     """The layers that each setting names."""
     return {
         "skip_layers": settings.skip_layers,
-        "override_layer_configs": settings.by_layer,
+        "override_layer_configs" if settings.enabled is None else "the configuration": settings.by_layer,
         "skip_fusion_layers": settings.skip_fusion_layers,
         "tensor_quantize": [t.layer_name for t in settings.tensor_quantize],
     }

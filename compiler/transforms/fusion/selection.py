@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from ...configuration.files import read_settings
+from ...configuration.settings import Settings
 from ...dialects.nn import OriginAttr
 from ...rewriting import Guard, Refusal, layer_of
 from ...session import Session
@@ -30,17 +33,30 @@ class FusionOptions:
     """Fuse only around convolutions and matrix products that the profile's rules allow to quantize (AMCT)."""
     do_fusion: bool = True
     """AMCT's switch of that name: false leaves every operation as it is, with a remark where one would have been fused."""
+    config: str | None = None
+    """A configuration of AMCT, for its `do_fusion` and `skip_fusion_layers`."""
 
     def guards(self, module: ModuleOp, session: Session) -> list[Guard]:
         """The options as questions to a match."""
         guards: list[Guard] = []
-        if not self.do_fusion:
+        settings = Settings() if self.config is None else read_settings(Path(self.config))
+        if not (self.do_fusion and settings.do_fusion):
             guards.append(lambda _: Refusal("do-fusion", "do-fusion is false"))
+        if settings.skip_fusion_layers:
+            guards.append(_skip_layers(settings.skip_fusion_layers))
         if self.skip_types:
             guards.append(_skip_types(self.skip_types))
         if self.only_quantizable:
             guards.append(_only_quantizable(module, session.profile))
         return guards
+
+
+def _skip_layers(layers: Collection[str]) -> Guard:
+    def refuse(parts: Sequence[Operation]) -> Refusal | None:
+        skipped = next((layer_of(op) for op in parts if layer_of(op) in layers), None)
+        return None if skipped is None else Refusal("skip-fusion", f"{skipped} is one of skip_fusion_layers")
+
+    return refuse
 
 
 def _skip_types(types: Collection[str]) -> Guard:

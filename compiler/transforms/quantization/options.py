@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ...configuration.json_config import read_json
+from ...configuration.files import read_settings
 from ...configuration.record import Record, read_record
 from ...configuration.settings import Activation, Arq, Calibration, Settings
-from ...configuration.simplified import read_simplified
 from ...runtime.observers import make_observer
 
 DEFAULT_OBSERVER = "minmax"
@@ -65,8 +64,7 @@ class SettingsOptions:
     def _file(self) -> Settings:
         if self.config is None:
             return Settings(common=Calibration(Activation(DEFAULT_OBSERVER)))
-        path = Path(self.config)
-        return (read_json if path.suffix.lower() == ".json" else read_simplified)(path)
+        return read_settings(Path(self.config))
 
     def records(self, settings: Settings) -> Record | None:
         """Raises CompileError for a bad record, located at its line."""

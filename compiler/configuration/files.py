@@ -1,0 +1,17 @@
+"""Configurations of either format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .json_config import read_json
+from .settings import Settings
+from .simplified import read_simplified
+
+
+def read_settings(path: Path) -> Settings:
+    """The settings in a file: JSON where it ends in .json, else a simplified configuration.
+
+    Raises CompileError, located at its line or layer, for a bad one.
+    """
+    return (read_json if path.suffix.lower() == ".json" else read_simplified)(path)
