@@ -26,9 +26,6 @@ class Located:
     file: str
     line: int
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.message, name)
-
     def child(self, name: str) -> Located:
         """The message of a field that is set."""
         place = [f for f in self.fields if f.name == name][-1]
