@@ -28,8 +28,8 @@ SHARED = 1024
 
 _HALF_BYTES = {"int4": "int8", "uint4": "uint8"}
 """TensorFlow computes nothing in 4 bits: such integers take a byte each."""
-_ILLEGAL = re.compile(r"[^A-Za-z0-9_.\\/>-]")
-_NO_START = "_\\/>-"
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_./>-]")
+_NO_START = "_/>-"
 
 
 class Const(NamedTuple):
@@ -40,7 +40,7 @@ class Const(NamedTuple):
 
 
 def legal_name(name: str) -> str:
-    """A name as TensorFlow wants it, `[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*`: other characters become `_`, none of these leads."""
+    """A name as TensorFlow wants it, `[A-Za-z0-9.][A-Za-z0-9_./>-]*`: other characters become `_`, none of these leads."""
     return _ILLEGAL.sub("_", name.removesuffix(":0")).lstrip(_NO_START) or "unnamed"
 
 

@@ -29,7 +29,7 @@ def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
         if (reason := _not_fake(op)) is None:
             layer.graph.on_grid[op.result] = _fake(layer, x, p)
             return layer.graph.on_grid[op.result]
-        layer.note("plain", f"is no FakeQuant: {reason}")
+        layer.note("plain", f"is written in plain operators: {reason}")
     scales, points = p.broadcastable(len(shape_of(op.input)))
     quotient = layer.helper("RealDiv", layer.cast(x, "float64"), layer.constant(scales.astype(np.float64), "scale"))
     y = layer.helper("Round", layer.cast(quotient, "float32"))
@@ -77,7 +77,7 @@ def _weight(op: nn.DequantizeOp, layer: Layer, perm: tuple[int, ...]) -> str:
             return layer.cast(
                 _fake(layer, layer.graph.add_constant(reals.astype(np.float32), constant.key), p), element_of(op.result)
             )
-        layer.note("plain", f"is no FakeQuant: {reason}")
+        layer.note("plain", f"is written in plain operators: {reason}")
     return _reals(layer, layer.graph.stored(constant, perm), p, op)
 
 
@@ -103,10 +103,10 @@ def _not_fake(op: nn.QuantizeOp) -> str | None:
 def _no_grid(p: nn.QParams, op: nn.QuantizeOp | nn.DequantizeOp) -> str | None:
     """Why the numbers of these parameters are none that a FakeQuant gives."""
     if p.storage.width.data not in _BITS:
-        return f"it has {_BITS[0]} to {_BITS[-1]} bits, not {p.storage.width.data}"
+        return f"a FakeQuant has {_BITS[0]} to {_BITS[-1]} bits, not {p.storage.width.data}"
     rank = len(shape_of(op.input))
     if p.axis is not None and p.axis % rank != rank - 1:
-        return "it has a range for each index of the last axis only"
+        return "a FakeQuant has a range for each index of the last axis only"
     return None
 
 

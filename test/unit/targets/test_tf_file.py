@@ -87,6 +87,7 @@ NAMES = {
     "first output": ("x:0", "y:0", "x", "y"),
     "leading slash": ("/in/x", "/out/y", "in/x", "out/y"),
     "blanks and letters": ("input image", "größe", "input_image", "gr__e"),
+    "all that is legal": ("a.B/c>d-e_f", "9", "a.B/c>d-e_f", "9"),
     "what becomes one name": ("a b", "a?b", "a_b", "a_b_1"),
     "nothing that is legal": ("___", "//", "unnamed", "unnamed_1"),
     "start": (".x", "-y", ".x", "y"),
