@@ -312,3 +312,42 @@ def test_the_three_steps_take_the_same_options(folder: Path, quantize) -> None:
     for each in parse_pipeline(pipeline):
         each.apply(session, module)
     assert module_text(module) == module_text(whole)
+
+
+CUBE = """
+func.func @main(%x: tensor<?x1x2x2x2xf32> {nn.name = "x"}) -> (tensor<?x1x2x2x2xf32> {nn.name = "y"}) {
+  %w = nn.constant dense<0.5> : tensor<1x1x1x1x1xf32>
+  %y = nn.conv %x, %w from <tensorflow, "Conv3D", "cube"> :
+    (tensor<?x1x2x2x2xf32>, tensor<1x1x1x1x1xf32>) -> tensor<?x1x2x2x2xf32>
+  func.return %y : tensor<?x1x2x2x2xf32>
+}
+"""
+
+
+def test_three_dimensional_convolutions_have_no_zero_point(quantize, folder: Path) -> None:
+    np.savez(folder / "cube.npz", x=np.arange(8, dtype=np.float32).reshape(1, 1, 2, 2, 2))
+    module, session = quantize("data={}/cube.npz", CUBE, data="")
+    cube = inputs(module)["cube"]
+    assert (cube.zero_point, cube.scale) == ((0,), pytest.approx((7 / 127,)))
+    make_pass("lower-to-ascend").apply(session, module)
+    assert "ascend.Conv3D" in module_text(module)
+    write(
+        folder,
+        "type.cfg",
+        'override_layer_types { layer_type: "Conv3D" calibration_config { ifmr_quantize { asymmetric: true } } }',
+    )
+    module, _ = quantize("data={}/cube.npz config={}/type.cfg", CUBE, data="")
+    assert inputs(module)["cube"].zero_point == (0,)
+    write(
+        folder,
+        "layer.cfg",
+        'override_layer_configs { layer_name: "cube" calibration_config { ifmr_quantize { asymmetric: true } } }',
+    )
+    with pytest.raises(CompileError, match=r"layer 'cube' \(Conv3D\) takes no asymmetric input"):
+        quantize("data={}/cube.npz config={}/layer.cfg", CUBE, data="")
+
+
+def test_a_path_with_blanks(quantize, folder: Path) -> None:
+    write(folder, "my file.cfg", 'skip_layer_types: "Conv"')
+    module, _ = quantize("config='{}/my file.cfg'")
+    assert {name for name, p in inputs(module).items() if p is not None} == {"fc"}
