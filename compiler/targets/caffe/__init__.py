@@ -18,9 +18,9 @@ from ...dialects.nn.shapes import known, shape_of
 from ...functions import body, input_names, main_function, output_names, return_op
 from ...rewriting import Remarks
 from ...session import Session
-from ...transforms.convert_layout import ConvertLayoutPass
 from .. import Target
 from ..graph import check_names, flat, source
+from ..layout import channels_second
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
 from .file import write_net
 from .layer import write_operation
@@ -65,19 +65,9 @@ class CaffeTarget(Target):
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         prototxt, caffemodel = self.files(path)
         remarks = Remarks(session, self.name)
-        net = _net(_channels_second(module, session), self.form, remarks)
+        net = _net(main_function(channels_second(module, session)), self.form, remarks)
         remarks.flush()
         return write_net(_name(module), net.layers, prototxt, caffemodel)
-
-
-def _channels_second(module: ModuleOp, session: Session) -> FuncOp:
-    """The graph with all channels second: itself, or that of a converted copy."""
-    function = main_function(module)
-    if not any(isinstance(op, nn.LayoutOp) and op.channels_last for op in function.walk()):
-        return function
-    copy = module.clone()
-    ConvertLayoutPass("NCHW").apply(session, copy)
-    return main_function(copy)
 
 
 def _name(module: ModuleOp) -> str:
