@@ -16,7 +16,7 @@ from ...dialects.nn import DequantizeOp, ObserveOp, ParamsSource, ParamsSourceAt
 from ...rewriting import Remarks, layer_of
 from ...session import Session, session_of
 from .layers import check_settings, is_quantized, layer_at, quantizable_layers
-from .legality import first_broken
+from .legality import first_broken, other_layers
 from .options import SettingsOptions
 from .profiles import Row, profile_named
 from .sites import Site, sites
@@ -77,6 +77,8 @@ def insert_observers(module: ModuleOp, settings: Settings, record: Record | None
                 remarks.note(
                     site.compute, "configuration", f"not as the configuration has it: {'; '.join(held.remarks)}"
                 )
+    for site, (rule, reason) in other_layers(module, profile.rows):
+        remarks.missed(site.compute, rule.name, reason)
     points.erase_unused()
     remarks.flush()
 

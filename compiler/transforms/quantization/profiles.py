@@ -7,27 +7,15 @@ from dataclasses import dataclass
 
 from ...diagnostics import CompileError
 from ...dialects.nn import AddOp, AveragePoolOp, ConvOp, ConvTransposeOp, GlobalAveragePoolOp, MatMulOp, MaxPoolOp, NNOp
-from .legality import (
-    Rule,
-    average_count_constant,
-    bias_constant,
-    dilation_one,
-    input_is_float32,
-    kernel_rank_two,
-    matrix_weight,
-    pools_locally,
-    rank_supported,
-    tensor_only,
-    weight_constant,
-)
+from .rules import Rule, average_count_constant, bias_constant, rank_supported
 
 
 @dataclass(frozen=True)
 class Row:
     """How one operation is quantized. Operand 0 is the activation; `weight` and `bias` are operand indices.
 
-    `per_channel` gives each output channel its own weight scale. The rules are asked in order; the first that does not hold
-    keeps the layer in float.
+    `per_channel` gives each output channel its own weight scale. The rules are what the target asks for beyond the table of
+    the layer's source framework (`tables.py`).
     """
 
     weight: int | None = None
@@ -51,15 +39,13 @@ class Profile:
 ASCEND = Profile(
     name="ascend",
     rows={
-        ConvOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant, rank_supported)),
-        ConvTransposeOp: Row(
-            1, 2, per_channel=True, rules=(weight_constant, bias_constant, kernel_rank_two, dilation_one)
-        ),
-        MatMulOp: Row(1, 2, rules=(weight_constant, matrix_weight, bias_constant)),
-        AveragePoolOp: Row(rules=(input_is_float32, average_count_constant)),
-        GlobalAveragePoolOp: Row(rules=(pools_locally,)),
-        MaxPoolOp: Row(rules=(tensor_only,)),
-        AddOp: Row(rules=(tensor_only,)),
+        ConvOp: Row(1, 2, per_channel=True, rules=(bias_constant, rank_supported)),
+        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(bias_constant,)),
+        MatMulOp: Row(1, 2, rules=(bias_constant,)),
+        AveragePoolOp: Row(rules=(average_count_constant,)),
+        GlobalAveragePoolOp: Row(),
+        MaxPoolOp: Row(),
+        AddOp: Row(),
     },
     activations=frozenset({"relu", "relu6", "clip"}),
     fuse_add=True,

@@ -61,8 +61,9 @@ def sites(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> list[Site]:
 
 
 def has_half_precision(module: ModuleOp) -> bool:
-    """Whether the module computes or holds float16 or bfloat16 values."""
-    values = (
+    """Whether the module takes, computes or holds float16 or bfloat16 values."""
+    results = (
         v for op in module.walk() for v in op.results if isinstance(op, NNOp | FusedOp) or op.name == "nn.constant"
     )
+    values = (*main_function(module).body.block.args, *results)
     return any(isinstance(element_of(v), Float16Type | BFloat16Type) for v in values)

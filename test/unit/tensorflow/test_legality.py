@@ -84,9 +84,9 @@ REFUSED = {
     ),
     "deconv-dilated": (lambda x, w: deconv(x, w, 2), IMAGE, normal(3, 3, 4, 3), "dilation-1"),
     "deconv-3d": (
-        lambda x, w: tf.nn.conv3d_transpose(x, w, [1, 5, 6, 6, 4], 1), CUBE, normal(2, 3, 3, 4, 3), "filter-rank-4",
+        lambda x, w: tf.nn.conv3d_transpose(x, w, [1, 5, 6, 6, 4], 1), CUBE, normal(2, 3, 3, 4, 3), "not-in-table",
     ),
-    "avg-pool-3d": (lambda x: tf.nn.avg_pool3d(x, 2, 2, "VALID"), CUBE, None, "two-axes"),
+    "avg-pool-3d": (lambda x: tf.nn.avg_pool3d(x, 2, 2, "VALID"), CUBE, None, "not-in-table"),
     "avg-pool-same": (lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME"), IMAGE, None, "average-count"),
 }  # fmt: skip
 

@@ -1,0 +1,247 @@
+"""What can be asked of a layer before it is quantized: named rules that return None or the reason why not.
+
+Rules of a source layer read what its origin keeps of the source's attributes; rules of a target judge the operation itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, StringAttr
+from xdsl.ir import Attribute
+
+from ...dialects.nn import AveragePoolOp, ConvolutionOp, GlobalAveragePoolOp, NNOp, OriginAttr, array_of
+from ...dialects.nn.shapes import element_of, shape_of
+from ...dtypes import is_float
+from .sites import Site
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A named constraint. `check` returns None where it holds, else the reason as one sentence."""
+
+    name: str
+    statement: str
+    check: Callable[[Site], str | None]
+
+
+def rule(name: str) -> Callable[[Callable[[Site], str | None]], Rule]:
+    """Decorator: the docstring is the statement."""
+    return lambda check: Rule(name, (check.__doc__ or "").strip(), check)
+
+
+@rule("input-float")
+def input_is_float(site: Site) -> str | None:
+    """the layer's input is of a float type"""
+    element = element_of(site.compute.operands[0])
+    return None if is_float(element) else f"its input is of {element}"
+
+
+@rule("input-computed")
+def input_is_computed(site: Site) -> str | None:
+    """the layer's input is no constant, and is not made inside a fused region"""
+    value = site.activation
+    if value is None:
+        return "its input is made inside the fused region"
+    return None if array_of(value) is None else "its input is a constant"
+
+
+@rule("weight-constant")
+def weight_constant(site: Site) -> str | None:
+    """the weight does not depend on an input (AMCT: its source holds no placeholder) and is finite"""
+    weight = _numbers(site, 1)
+    if weight is None:
+        return "its weight is computed at run time"
+    return None if np.isfinite(weight).all() else "its weight holds NaN or Inf"
+
+
+@rule("bias-constant")
+def bias_constant(site: Site) -> str | None:
+    """the bias, where there is one, is a finite constant"""
+    if len(site.compute.operands) < 3:
+        return None
+    bias = _numbers(site, 2)
+    if bias is None:
+        return "its bias is computed at run time"
+    return None if np.isfinite(bias).all() else "its bias holds NaN or Inf"
+
+
+def _numbers(site: Site, index: int) -> np.ndarray | None:
+    value = site.operand(index)
+    return None if value is None else array_of(value)
+
+
+@rule("rank")
+def rank_supported(site: Site) -> str | None:
+    """the filter is of rank 3 to 5 (Conv2D, Conv3D; 1-D convolutions run as Conv2D)"""
+    rank = len(shape_of(site.compute.operands[1]))
+    return None if rank in (3, 4, 5) else f"its filter is of rank {rank}"
+
+
+@rule("filter-rank-4")
+def kernel_rank_two(site: Site) -> str | None:
+    """the filter is of rank 4 (AMCT)"""
+    rank = len(shape_of(site.compute.operands[1]))
+    return None if rank == 4 else f"its filter is of rank {rank}"
+
+
+@rule("planar-filter")
+def planar_filter(site: Site) -> str | None:
+    """the operator is Conv2D: the filter is of rank 4, or 3, which runs as 4 (AMCT)"""
+    rank = len(shape_of(site.compute.operands[1]))
+    return None if rank in (3, 4) else f"its filter is of rank {rank}"
+
+
+@rule("matrix-weight")
+def matrix_weight(site: Site) -> str | None:
+    """the second operand is of rank 2 (AMCT)"""
+    rank = len(shape_of(site.compute.operands[1]))
+    return None if rank == 2 else f"its second operand is of rank {rank}"
+
+
+@rule("float16-off")
+def input_is_float32(site: Site) -> str | None:
+    """pooling and addition stay float in float16 and mixed models (AMCT)"""
+    return "the model is of float16 or mixed types" if site.half_precision else None
+
+
+@rule("average-count")
+def average_count_constant(site: Site) -> str | None:
+    """every window averages the same number of elements, so that 1/count is one factor"""
+    pool = cast(AveragePoolOp, site.compute)
+    padded = pool.auto_pad is not None or any(pool.pad_list)
+    if padded and pool.count_include_pad is None:
+        return "its windows at the border average fewer elements"
+    if pool.ceil_mode is not None and not _ceil_is_floor(pool):
+        return "ceil_mode adds windows that average fewer elements"
+    if pool.auto_pad is not None:
+        return "its padding is not known before run time"
+    return None
+
+
+def _ceil_is_floor(pool: AveragePoolOp) -> bool:
+    spatial = pool.spatial(shape_of(pool.input))
+    return DYNAMIC_INDEX not in spatial and pool.window_output(spatial, ceil=True) == pool.window_output(spatial)
+
+
+@rule("global-pooling-false")
+def pools_locally(site: Site) -> str | None:
+    """global_pooling is false: the layer does not pool over all of space (AMCT)"""
+    whole = isinstance(site.compute, GlobalAveragePoolOp) or _source_int(site.compute, "global_pooling")
+    return "it pools over all of space" if whole else None
+
+
+@rule("tensor-only")
+def tensor_only(site: Site) -> str | None:
+    """AMCT quantizes this layer's input tensor only when asked to by tensor_quantize"""
+    return "only its input tensor could be quantized, and only on request"
+
+
+def source_attribute(op: NNOp, name: str) -> Attribute | None:
+    """An attribute of the source layer, None when the operation has no origin or the layer no such attribute."""
+    return op.origin.attributes.data.get(name) if isinstance(op.origin, OriginAttr) else None
+
+
+def _source_int(op: NNOp, name: str, default: int = 0) -> int:
+    value = source_attribute(op, name)
+    return value.value.data if isinstance(value, IntegerAttr) else default
+
+
+def _source_ints(op: NNOp, name: str) -> tuple[int, ...]:
+    value = source_attribute(op, name)
+    return tuple(value.get_values()) if isinstance(value, DenseArrayBase) else ()
+
+
+@rule("dilation-d-1")
+def conv3d_dilation(site: Site) -> str | None:
+    """a convolution with a filter of rank 5 has dilation_d 1 (AMCT)"""
+    dilations = _source_ints(site.compute, "dilations")
+    if len(dilations) == 5:  # TensorFlow's have an entry for every axis
+        depth = 2 if source_attribute(site.compute, "data_format") == StringAttr("NCDHW") else 1
+        dilations = dilations[depth : depth + 3]
+    if len(dilations) == 3 and dilations[0] != 1:
+        return f"its dilation_d is {dilations[0]}"
+    return None
+
+
+@rule("transpose-a-false")
+def gemm_transpose(site: Site) -> str | None:
+    """transpose_a is false (AMCT)"""
+    return "its transA is 1" if _source_int(site.compute, "transA") else None
+
+
+@rule("transpose-false")
+def matmul_transpose(site: Site) -> str | None:
+    """transpose_a, transpose_b, adjoint_a and adjoint_b are false (AMCT)"""
+    names = ("transpose_a", "transpose_b", "adjoint_a", "adjoint_b")
+    flags = [name for name in names if _source_int(site.compute, name)]
+    return f"its {' and '.join(flags)} {'are' if len(flags) > 1 else 'is'} true" if flags else None
+
+
+@rule("transpose-a-false")
+def matmul_transpose_a(site: Site) -> str | None:
+    """transpose_a is false (AMCT)"""
+    return "its transpose_a is true" if _source_int(site.compute, "transpose_a") else None
+
+
+@rule("adj-x-false")
+def batch_matmul_adjoint(site: Site) -> str | None:
+    """adj_x is false (AMCT)"""
+    return "its adj_x is true" if _source_int(site.compute, "adj_x") else None
+
+
+@rule("dilation-1")
+def dilation_one(site: Site) -> str | None:
+    """dilations are 1: those of the source layer, and what import and canonicalization made of them (AMCT)"""
+    op = cast(ConvolutionOp, site.compute)
+    # ONNX and TensorFlow have the plural
+    for dilations in (_source_ints(op, "dilations"), _source_ints(op, "dilation"), op.dilation_list):
+        if set(dilations) - {1}:
+            return f"its dilations are {list(dilations)}"
+    return None
+
+
+@rule("axis-1")
+def inner_product_axis(site: Site) -> str | None:
+    """an InnerProduct has axis 1 (AMCT)"""
+    axis = _source_int(site.compute, "axis", 1)
+    return None if axis == 1 else f"its axis is {axis}"
+
+
+@rule("transpose-false")
+def inner_product_transpose(site: Site) -> str | None:
+    """an InnerProduct has transpose false (AMCT)"""
+    return "its transpose is true" if _source_int(site.compute, "transpose") else None
+
+
+@rule("operation-sum")
+def eltwise_sums(site: Site) -> str | None:
+    """operation is 1, SUM (AMCT)"""
+    operation = source_attribute(site.compute, "operation")
+    if not isinstance(operation, StringAttr) or operation.data == "SUM":
+        return None
+    return f"its operation is {operation.data}"
+
+
+@rule("not-in-table")
+def not_in_table(site: Site) -> str | None:
+    """AMCT's table has the layer's type"""
+    origin = site.compute.origin
+    return f"AMCT quantizes no {origin.op_type.data} layer" if isinstance(origin, OriginAttr) else None
+
+
+@rule("not-in-table")
+def not_in_non_uniform_table(site: Site) -> str | None:
+    """AMCT's table of non-uniform quantization has the layer's type"""
+    origin = site.compute.origin
+    name = origin.op_type.data if isinstance(origin, OriginAttr) else site.compute.name
+    return f"AMCT restricts the weight of no {name} layer to a few values"
+
+
+@rule("imported-as")
+def other_operation(site: Site) -> str | None:
+    """the layer is imported as an operation that the profile quantizes"""
+    return f"it is imported as {site.compute.name}"
