@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects import nn
@@ -9,10 +11,11 @@ from ..session import Session
 from ..transforms.convert_layout import ConvertLayoutPass
 
 
-def channels_second(module: ModuleOp, session: Session) -> ModuleOp:
-    """A module with all channels second: itself, or a converted copy, whose inputs and outputs are as they were."""
-    if not any(isinstance(op, nn.LayoutOp) and op.channels_last for op in module.walk()):
+def in_layout(module: ModuleOp, to: Literal["NCHW", "NHWC"], session: Session) -> ModuleOp:
+    """A module with this layout only: itself, or a converted copy, whose inputs and outputs are as they were."""
+    last = to == "NHWC"
+    if all(op.channels_last == last for op in module.walk() if isinstance(op, nn.LayoutOp)):
         return module
     copy = module.clone()
-    ConvertLayoutPass("NCHW").apply(session, copy)
+    ConvertLayoutPass(to).apply(session, copy)
     return copy

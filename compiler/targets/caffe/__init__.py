@@ -20,7 +20,7 @@ from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
 from ..graph import check_names, flat, source
-from ..layout import channels_second
+from ..layout import in_layout
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
 from .file import write_net
 from .layer import write_operation
@@ -65,7 +65,7 @@ class CaffeTarget(Target):
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         prototxt, caffemodel = self.files(path)
         remarks = Remarks(session, self.name)
-        net = _net(main_function(channels_second(module, session)), self.form, remarks)
+        net = _net(main_function(in_layout(module, "NCHW", session)), self.form, remarks)
         remarks.flush()
         return write_net(_name(module), net.layers, prototxt, caffemodel)
 

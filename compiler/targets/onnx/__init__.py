@@ -21,7 +21,7 @@ from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
 from ..graph import check_names, flat, source
-from ..layout import channels_second
+from ..layout import in_layout
 from . import blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
 from .file import INLINE, external_file, packed, write_model
 from .graph import Graph, Initializer, value_info
@@ -59,7 +59,7 @@ class OnnxTarget(Target):
         return [path, external_file(path)]
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
-        function = main_function(channels_second(module, session))
+        function = main_function(in_layout(module, "NCHW", session))
         remarks = Remarks(session, self.name)
         graph, proto = _graph(function, self.opset, remarks)
         model = ModelProto(

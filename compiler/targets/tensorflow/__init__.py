@@ -19,6 +19,7 @@ from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
 from ..graph import check_names, flat, source
+from ..layout import in_layout
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, shape
 from .file import write_graph
 from .graph import Graph, attribute, element_of, legal_name, stored_quantized
@@ -51,7 +52,7 @@ class TfFakequantTarget(Target):
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         remarks = Remarks(session, self.name)
         graph = Graph(remarks, fake_quant=self.nodes == _FAKE_QUANT)
-        _fill(graph, main_function(module))
+        _fill(graph, main_function(in_layout(module, "NHWC", session)))
         write_graph(graph.nodes, path)
         remarks.flush()
         return [path]

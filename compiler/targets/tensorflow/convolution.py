@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, Shape, known, shape_of, static
 from .layer import Layer, converter
-from .layout import with_channels_last
 from .movement import cut, pad_all, weight
 from .window import Window, lifted, padded
 
@@ -31,7 +30,7 @@ def conv(op: nn.ConvOp, layer: Layer) -> str:
             return _slide(layer, "Conv2D", x, kernel, window, window.padding(explicit=True))
         return _by_group(layer, op, x, kernel, lambda a, w: _slide(layer, "Conv3D", a, w, window, window.padding()))
 
-    return with_channels_last(op, layer, lambda x: _biased(op, layer, lifted(layer, window, x, write)))
+    return _biased(op, layer, lifted(layer, window, layer.value(op.input), write))
 
 
 def is_depthwise(op: nn.ConvolutionOp) -> bool:
@@ -134,7 +133,7 @@ def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> str:
             return full
         return pad_all(layer, full, [0, *(-b for b in window.begins), 0], [0, *(-e for e in window.ends), 0], 0)
 
-    return with_channels_last(op, layer, lambda x: _biased(op, layer, lifted(layer, _covered(op, layer), x, write)))
+    return _biased(op, layer, lifted(layer, _covered(op, layer), layer.value(op.input), write))
 
 
 def _covered(op: nn.ConvTransposeOp, layer: Layer) -> Window:

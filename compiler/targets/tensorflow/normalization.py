@@ -15,7 +15,7 @@ from ..graph import source
 from .convolution import has_groups
 from .graph import Array, element_of
 from .layer import Layer, converter
-from .layout import per_channel, transposed, with_channels_last
+from .layout import per_channel, transposed
 from .movement import Axis, cut, pad_all, reshaped
 
 
@@ -40,7 +40,7 @@ def batch_norm(op: nn.BatchNormOp, layer: Layer) -> str:
     if not images or {element_of(p) for p in parameters} != {"float32"}:
         return _scaled_and_shifted(op, layer)
     attributes = {"epsilon": _number(op.epsilon), "is_training": False}
-    return with_channels_last(op, layer, lambda x: layer.node("FusedBatchNormV3", x, *parameters, **attributes))
+    return layer.node("FusedBatchNormV3", op.input, *parameters, **attributes)
 
 
 def _scaled_and_shifted(op: nn.BatchNormOp, layer: Layer) -> str:
@@ -128,7 +128,7 @@ def lrn(op: nn.LRNOp, layer: Layer) -> str:
     beta, bias = _number(op.beta), _number(op.bias)
     if len(shape_of(op.input)) == 4 and size % 2 and element_of(op.input) in ("float16", "float32"):
         attributes = {"depth_radius": size // 2, "bias": bias, "alpha": alpha, "beta": beta}
-        return with_channels_last(op, layer, lambda x: layer.node("LRN", x, **attributes))
+        return layer.node("LRN", op.input, **attributes)
     x = _wide(layer, op.input)
     total = layer.helper("Mul", _channel_sums(op, layer, x, size), layer.scalar(alpha, x, "alpha"))
     total = layer.helper("AddV2", total, layer.scalar(bias, x, "bias"))

@@ -12,7 +12,6 @@ from ...dialects import nn
 from ...dialects.nn.shapes import shape_of, static
 from ...dtypes import dtype_named
 from .layer import Layer, converter
-from .layout import with_channels_last
 from .movement import cut, pad_all
 from .window import Window, ceil_ends, lifted, padded
 
@@ -31,7 +30,7 @@ def max_pool(op: nn.MaxPoolOp, layer: Layer) -> str:
             return layer.node("Identity", last)
         return layer.node("Maximum", reduce(lambda a, b: layer.helper("Maximum", a, b), first), last)
 
-    return with_channels_last(op, layer, lambda x: lifted(layer, Window.of(op), x, write))
+    return lifted(layer, Window.of(op), layer.value(op.input), write)
 
 
 def _lowest(layer: Layer, x: str) -> float:
@@ -76,7 +75,7 @@ def average_pool(op: nn.AveragePoolOp, layer: Layer) -> str:
             return mean
         return layer.helper("RealDiv", mean, _mean(layer, _counting(layer, x, window, include), window))
 
-    return with_channels_last(op, layer, lambda x: lifted(layer, Window.of(op), x, write))
+    return lifted(layer, Window.of(op), layer.value(op.input), write)
 
 
 def _mean(layer: Layer, x: str, window: Window) -> str:

@@ -10,7 +10,6 @@ from ...dialects import nn
 from ...dialects.nn.shape import BlockOp
 from ...dialects.nn.shapes import DYNAMIC, Shape, known, shape_of, size, static
 from .layer import Layer, Operand, converter
-from .layout import with_channels_last
 from .movement import Axis, cut, pad_all, reshaped
 
 _INDICES = frozenset({"int32", "int64"})
@@ -236,14 +235,11 @@ def depth_to_space(op: nn.DepthToSpaceOp, layer: Layer) -> str:
         return layer.node("Identity", op.input)
     if columns_first and not known(channels):
         raise layer.error("needs a known number of channels", "--infer-shapes sets the sizes of inputs")
-
-    def write(x: str) -> str:
-        if columns_first:
-            order = np.arange(channels).reshape(-1, block * block).T.reshape(-1)
-            x = layer.helper("GatherV2", x, layer.ints(order.tolist(), "order"), layer.int(3, "axis"))
-        return layer.node("DepthToSpace", x, block_size=block)
-
-    return with_channels_last(op, layer, write)
+    x = layer.value(op.input)
+    if columns_first:
+        order = np.arange(channels).reshape(-1, block * block).T.reshape(-1)
+        x = layer.helper("GatherV2", x, layer.ints(order.tolist(), "order"), layer.int(3, "axis"))
+    return layer.node("DepthToSpace", x, block_size=block)
 
 
 @converter(nn.SpaceToDepthOp)
@@ -251,7 +247,7 @@ def space_to_depth(op: nn.SpaceToDepthOp, layer: Layer) -> str:
     block = op.block.value.data
     if block == 1:
         return layer.node("Identity", op.input)
-    return with_channels_last(op, layer, lambda x: layer.node("SpaceToDepth", x, block_size=block))
+    return layer.node("SpaceToDepth", op.input, block_size=block)
 
 
 @converter(nn.SpaceToBatchOp)
@@ -268,4 +264,4 @@ def _blocks(op_type: str, op: BlockOp, layer: Layer, edges: Shape) -> str:
     block = nn.ints(op.block)
     pairs = list(zip(edges[: len(block)], edges[len(block) :], strict=True))
     inputs = layer.ints(block, "block"), layer.pairs(pairs, "edges")
-    return with_channels_last(op, layer, lambda x: layer.node(op_type, x, *inputs))
+    return layer.node(op_type, op.input, *inputs)
