@@ -52,20 +52,14 @@ def runner(
     """A function that runs an operator on arrays of these types. Raises CompileError as `inferred` does, it ValueError."""
     count = len(inferred(op_type, attributes, inputs, where))
     tf = tensorflow("what nn has no equivalent for", where)
-    graph = _loaded(tf, _single(op_type, attributes, inputs))
-    names, results = [_INPUT.format(i) for i in range(len(inputs))], [f"{_NODE}:{i}" for i in range(count)]
-
-    def body(*values: Any) -> Any:
-        return tf.graph_util.import_graph_def(graph, dict(zip(names, values, strict=True)), results)
-
-    # shape functions of some operators refuse inputs of unknown rank
-    sizes = [[d if known(d) else None for d in t.get_shape()] for t in inputs]
-    specs = [tf.TensorSpec(s, numpy_dtype(t.element_type)) for s, t in zip(sizes, inputs, strict=True)]
-    function = tf.compat.v1.wrap_function(body, specs)
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(_loaded(tf, _single(op_type, attributes, inputs)), name="")
+    session = tf.compat.v1.Session(graph=graph)  # runs whatever graph the program itself is building
+    fed, results = [f"{_INPUT.format(i)}:0" for i in range(len(inputs))], [f"{_NODE}:{i}" for i in range(count)]
 
     def run(*arrays: Array) -> list[Array]:
         try:
-            return [np.asarray(y.numpy()) for y in function(*map(tf.constant, arrays))]
+            return [np.asarray(y) for y in session.run(results, dict(zip(fed, arrays, strict=True)))]
         except tf.errors.OpError as e:
             raise ValueError(f"TensorFlow failed on '{op_type}': {_reason(e.message)}") from None
 

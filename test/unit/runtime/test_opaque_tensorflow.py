@@ -207,6 +207,12 @@ def test_several_results(carried) -> None:
     assert indices.tolist() == [[0, 2]]
 
 
+def test_while_a_program_builds_a_graph(carried) -> None:
+    with tf.Graph().as_default():
+        (y,) = carried("Tan", [np.zeros(2, np.float32)], [(np.float32, (2,))], T=T_FLOAT)
+    assert y.tolist() == [0, 0]
+
+
 def test_results_of_unknown_size(carried) -> None:
     (y,) = carried("Where", [np.array([0, 3, 0, 5], np.float32)], [(np.int64, (DYNAMIC, 1))], T=T_FLOAT)
     assert y.tolist() == [[1], [3]]
