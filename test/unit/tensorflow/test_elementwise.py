@@ -60,6 +60,8 @@ UNARY: dict[str, Case] = {
     "round-int": (tf.round, [WHOLE]),
     "not": (tf.logical_not, [TRUTH]),
     "is_nan": (tf.math.is_nan, [np.array([1, np.nan], np.float32)]),
+    "is_inf": (tf.math.is_inf, [np.array([1, np.nan, np.inf, -np.inf, 3e38], np.float32)]),
+    "is_finite": (tf.math.is_finite, [np.array([1, np.nan, np.inf, -np.inf, 3e38], np.float32)]),
     "sign-nan": (tf.sign, [np.array([1, np.nan, -np.inf], np.float32)]),
     "zeros_like": (lambda x: x + tf.zeros_like(x), [REAL]),
     "ones_like": (lambda x: x + tf.ones_like(x), [WHOLE]),

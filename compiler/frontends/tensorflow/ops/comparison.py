@@ -40,6 +40,14 @@ def is_nan(node: Node) -> Converted:
     return node.emit(nn.CompareOp, node.value(0), node.value(0), predicate="ne").result
 
 
+@converter("IsFinite", "IsInf")
+def is_finite_or_infinite(node: Node) -> Converted:
+    """By magnitude: NaN is neither below infinity nor equal to it."""
+    magnitude = node.emit(nn.AbsOp, node.value(0)).result
+    predicate = "lt" if node.op_type == "IsFinite" else "eq"
+    return node.emit(nn.CompareOp, magnitude, node.scalar(float("inf")), predicate=predicate).result
+
+
 @converter("Select")
 def select(node: Node) -> Converted:
     """All of one shape, or a condition for each index of the first axis."""
