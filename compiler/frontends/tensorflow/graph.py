@@ -15,8 +15,12 @@ NodeDef = Any
 LOOPS = frozenset(
     {"Enter", "RefEnter", "Exit", "RefExit", "NextIteration", "RefNextIteration", "LoopCond"}
     | {"While", "StatelessWhile", "For"}
+    | {"EmptyTensorList", "TensorListFromTensor", "TensorListReserve", "TensorArrayV3"}
 )
+"""What loops are made of, and the lists of tensors that they read and write."""
+UNROLL = "recurrent layers of Keras can be read when they are made with unroll=True"
 
+MERGES = frozenset({"Merge", "RefMerge"})
 _SWITCHES = frozenset({"Switch", "RefSwitch"})
 _PIVOTS = _SWITCHES | {"Identity"}
 """What a branch hangs on by control edges, so that it is dead when the branch is not taken."""
@@ -84,9 +88,11 @@ class Graph:
         return [n for n in names if n in self.nodes and self.nodes[n].op in _PIVOTS]
 
     def marks_branch(self, node: NodeDef) -> bool:
-        """Whether a node says only that a branch is taken: the truth value of a condition, switched by itself."""
-        switches = [self.nodes.get(o.node) for o in self.inputs(node)] if node.op == "Identity" else []
-        return any(s is not None and s.op in _SWITCHES and len(set(self.inputs(s))) == 1 for s in switches)
+        """Whether a node says only which branch is taken: the truth value of a condition, switched by itself, or these merged."""
+        inputs = [self.nodes[o.node] for o in self.inputs(node) if o.node in self.nodes]
+        if node.op in MERGES:
+            return any(i.op == "Identity" and self.marks_branch(i) for i in inputs)
+        return node.op == "Identity" and any(i.op in _SWITCHES and len(set(self.inputs(i))) == 1 for i in inputs)
 
     def live(self, outputs: Iterable[str], fed: Collection[str]) -> list[NodeDef]:
         """The nodes that outputs depend on, in an order in which each comes after what it reads: the file's where that is one.
@@ -102,7 +108,7 @@ class Graph:
             node = self.nodes[names[e.cycle[-1]]]
             where = f"{self.where}: node '{node.name}'"
             if any(self.nodes[names[i]].op in LOOPS for i in e.cycle):
-                raise CompileError("is part of a loop: loops are not supported", where=where) from None
+                raise CompileError("is part of a loop: loops are not supported", where=where, hint=UNROLL) from None
             raise CompileError(e.text(names), where=where) from None
         return [self.nodes[names[i]] for i in order]
 

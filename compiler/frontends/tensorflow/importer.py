@@ -26,7 +26,7 @@ from ..building import Binding, Constant, Sink, Unmapped
 from ..naming import Namer
 from ..options import take_only
 from ..tally import Tally
-from .graph import LOOPS, Graph, NodeDef, Output, flat_index
+from .graph import LOOPS, MERGES, UNROLL, Graph, NodeDef, Output, flat_index
 from .interface import Interface, Result, is_flag
 from .node import AttrValue, Node
 from .opaque import carry
@@ -48,7 +48,6 @@ class _Dead(Enum):
 
 
 _DEAD = _Dead.DEAD
-_MERGES = frozenset({"Merge", "RefMerge"})
 _Value = Binding | _Dead
 _Results = Sequence[_Value] | _Dead
 
@@ -175,12 +174,12 @@ class _Importer:
 
     def _node(self, scope: _Scope, node: NodeDef) -> _Results:
         inputs = [self._value(scope, o, scope.where(node)) for o in scope.graph.inputs(node)]
-        dead = any(isinstance(v, _Dead) for v in inputs) and node.op not in _MERGES
+        dead = any(isinstance(v, _Dead) for v in inputs) and node.op not in MERGES
         if dead or any(isinstance(scope.values[p], _Dead) for p in scope.graph.pivots(node)):
             self.tally.removed()
             return _DEAD
         if node.op in LOOPS:
-            raise _error(scope, node, "is part of a loop: loops are not supported")
+            raise _error(scope, node, "is part of a loop: loops are not supported", UNROLL)
         if node.op in self.library:
             return self._call(scope, node, node.op, _alive(inputs), scope.resolved(node))
         if (bind := _BOUND.get(node.op)) is not None:

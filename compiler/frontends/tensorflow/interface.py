@@ -24,6 +24,8 @@ _PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
 _DEFAULTED = "PlaceholderWithDefault"
 _NO_OUTPUTS = frozenset({"Const", "NoOp", "Assert", "Print", "PrintV2", _DEFAULTED, *_PLACEHOLDERS})
 """Operators that compute nothing for a user, though nothing reads them."""
+_GUARD = "/AssertGuard/"
+"""In the names of the nodes that tf.debugging.Assert makes, of which some are read by nothing (control_flow_assert.py)."""
 _TRUTHS = frozenset({
     "Equal", "Greater", "GreaterEqual", "IsFinite", "IsInf", "IsNan", "Less", "LessEqual", "LogicalAnd", "LogicalNot",
     "LogicalOr", "NotEqual",
@@ -85,7 +87,8 @@ class Interface:
         else:
             read = consumers(self._graph)
             ends = (n for n in self._graph.nodes.values() if n.name not in read and n.op not in _NO_OUTPUTS)
-            results = [Result(n.name, n.name, 0) for n in ends if not self._graph.marks_branch(n)]
+            ends = (n for n in ends if _GUARD not in n.name and not self._graph.marks_branch(n))
+            results = [Result(n.name, n.name, 0) for n in ends]
         if not results:
             raise CompileError("has no outputs", where=self._where, hint="--outputs names them")
         self._unique([r.name for r in results], "output")
@@ -159,18 +162,22 @@ def is_flag(node: NodeDef) -> bool:
 
 
 def _signature(source: Source, options: ImportOptions, where: str) -> Signature | None:
-    """The signature asked for, else the one for serving, else the only one."""
-    known = ", ".join(sorted(source.signatures))
+    """The signature asked for, else the one for serving, else the only one. A SavedModel says nothing else of its outputs."""
+    signatures = source.signatures or {}
+    known = ", ".join(sorted(signatures))
     if options.signature:
-        if options.signature not in source.signatures:
+        if options.signature not in signatures:
             hint = f"signatures are {known}" if known else "the model has none"
             raise CompileError(f"has no signature '{options.signature}'", where=where, hint=hint)
-        return source.signatures[options.signature]
-    if _SIGNATURE in source.signatures:
-        return source.signatures[_SIGNATURE]
-    if len(source.signatures) > 1:
+        return signatures[options.signature]
+    if _SIGNATURE in signatures:
+        return signatures[_SIGNATURE]
+    if len(signatures) > 1:
         raise CompileError("has several signatures", where=where, hint=f"--signature chooses one of {known}")
-    return next(iter(source.signatures.values()), None)
+    if not signatures and source.signatures is not None and not options.outputs:
+        hint = "save it with one, tf.saved_model.save(..., signatures=...), or name --outputs"
+        raise CompileError("is a SavedModel without a signature", where=where, hint=hint)
+    return next(iter(signatures.values()), None)
 
 
 def _unsaid(name: str) -> TensorInfo:

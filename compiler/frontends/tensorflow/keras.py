@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, cast
 
 import numpy as np
@@ -50,7 +52,7 @@ def from_graph(graph: Any, session: Session, variables: Mapping[str, Array] | No
     A graph that is not frozen takes the values of its variables by their nodes' names. Raises CompileError as `read` does.
     """
     message = graph.as_graph_def() if hasattr(graph, "as_graph_def") else graph
-    return build(_source(Path("graph"), message, variables or {}, {}), session)
+    return build(_source(Path("graph"), message, variables or {}, None), session)
 
 
 def from_function(function: Any, session: Session, *signature: Any) -> ModuleOp:
@@ -98,9 +100,20 @@ def _of_keras(model: Any, path: Path, session: Session) -> ModuleOp:
         return tf.nest.flatten(model(tf.nest.pack_sequence_as(structure, inputs), training=False))
 
     specs = [tf.TensorSpec(t.shape, t.dtype) for t in tensors]
-    function = tf.function(infer, autograph=False).get_concrete_function(*specs)
-    names = getattr(model, "output_names", None) or [model.layers[-1].name]
-    return _traced(path, function, [t.name for t in tensors], names, session)
+    try:
+        function = tf.function(infer, autograph=False).get_concrete_function(*specs)
+    except Exception as e:  # whatever the layers of the model meet
+        hint = "its layers may need inputs of known sizes"
+        raise CompileError(f"cannot be traced: {_reason(e)}", where=where, hint=hint) from e
+    return _traced(path, function, [t.name for t in tensors], _output_names(model), session)
+
+
+def _output_names(model: Any) -> Sequence[str]:
+    """The keys of a dictionary that the model returns, else the names of the layers that compute its outputs."""
+    outputs = getattr(model, "output", None)
+    if isinstance(outputs, dict):
+        return sorted(cast("dict[str, Any]", outputs))
+    return getattr(model, "output_names", None) or [model.layers[-1].name]
 
 
 def _traced(path: Path, function: Any, inputs: Sequence[str], outputs: Sequence[str], session: Session) -> ModuleOp:
@@ -128,7 +141,9 @@ def _captured(graph: Any) -> Iterator[tuple[str, Array]]:
             yield inside.op.name, np.asarray(value.numpy())
 
 
-def _source(path: Path, graph: Any, variables: Mapping[str, Array], signatures: Mapping[str, Signature]) -> Source:
+def _source(
+    path: Path, graph: Any, variables: Mapping[str, Array], signatures: Mapping[str, Signature] | None
+) -> Source:
     version = f"tensorflow {tensorflow('a graph', str(path)).__version__}"
     return Source(path, GraphDef.FromString(graph.SerializeToString()), {}, variables, signatures, version)
 
@@ -145,7 +160,7 @@ def _load(path: Path) -> Any:
     try:
         return _loader("keras")(path, compile=False, safe_mode=True)
     except Exception as e:  # whatever the layers of the file meet
-        reason = first_line(str(e)) or type(e).__name__
+        reason = _reason(e)
     if old:
         try:
             return _loader("tf_keras")(path, compile=False, safe_mode=True)
@@ -153,8 +168,17 @@ def _load(path: Path) -> Any:
             hint = "pip install --no-deps tf_keras: it reads what Keras 2 wrote"
             raise CompileError(f"Keras cannot load it: {reason}", where=where, hint=hint) from None
         except Exception as e:
-            reason = first_line(str(e)) or reason
-    raise CompileError(f"Keras cannot load it: {reason}", where=where)
+            reason = _reason(e)
+    hint = "a model with code of its own is read as a SavedModel, which model.export writes"
+    raise CompileError(f"Keras cannot load it: {reason}", where=where, hint=hint)
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong inside of all that Keras was doing, in a line: it wraps each exception in the next one's text."""
+    innermost = str(error).rpartition("Exception encountered: ")[2]
+    plain = re.sub(r"\x1b\[\d*m", "", innermost)
+    sentence = first_line(re.sub(r"^Exception encountered when calling .*\n+", "", plain)).partition(". ")[0]
+    return shorten(sentence, 200, placeholder=" ...") or type(error).__name__
 
 
 def _loader(package: str) -> Callable[..., Any]:

@@ -50,7 +50,8 @@ class Source:
     """The bytes of the large constants (uint8, views of the mapped file) by `node`, of those in functions by `function/node`."""
     variables: Mapping[str, Array]
     """By the name of the variable's node (of its handle's, for resource variables)."""
-    signatures: Mapping[str, Signature]
+    signatures: Mapping[str, Signature] | None
+    """None of a graph, which has none to look for."""
     producer: str
 
 
@@ -63,7 +64,7 @@ def load(path: Path) -> Source:
     model, weights = _from_text(file) if file.suffix.lower() == ".pbtxt" else _from_bytes(file)
     if isinstance(model, GraphDef):
         _check(model, str(file))
-        return Source(path, model, weights, {}, {}, _graph_version(model))
+        return Source(path, model, weights, {}, None, _graph_version(model))
     chosen = serving_graph(model, str(file))
     graph, version = chosen.graph_def, chosen.meta_info_def.tensorflow_version
     _check(graph, str(file))

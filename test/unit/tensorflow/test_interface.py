@@ -289,6 +289,35 @@ def test_loops(save: Save, control_flow: str) -> None:
         read(save(build))
 
 
+def test_lists_of_tensors(save: Save) -> None:
+    """They come before the loop, which is what the error is about."""
+
+    def build() -> None:
+        x = tf1.placeholder(tf.float32, [3, 2], "x")
+        tf.identity(tf.scan(lambda a, v: a + v, x, name="scan"), "y")
+
+    with pytest.raises(CompileError, match=r"is part of a loop: loops are not supported\n  hint: .* unroll=True"):
+        read(save(build))
+
+
+def test_what_asserts_and_conditions_leave_behind_is_no_output(tmp_path: Path) -> None:
+    """Freezing makes switches and merges of both, some of which nothing reads."""
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    def function(x: Any, training: Any) -> Any:
+        tf.debugging.Assert(tf.reduce_max(x) < 10, [x])
+        return tf.cond(training, lambda: x * 2.0, lambda: x - 1.0)
+
+    signature = [tf.TensorSpec([2], tf.float32, "x"), tf.TensorSpec([], tf.bool, "training")]
+    traced = tf.function(function, input_signature=signature, autograph=False).get_concrete_function()
+    frozen = convert_variables_to_constants_v2(traced).graph.as_graph_def()
+    assert {"Switch", "Merge", "Assert"} <= {node.op for node in frozen.node}
+    (tmp_path / "graph.pb").write_bytes(frozen.SerializeToString())
+    module, _ = read(tmp_path / "graph.pb")
+    assert ports(module) == (["x"], ["Identity"])
+    np.testing.assert_array_equal(run(module, {"x": np.float32([1, 2])})["Identity"], [0, 1])
+
+
 def test_a_branch_that_is_not_taken_may_hold_anything(save: Save, control_flow: str) -> None:
     """Known conditions prune: also what could not be read, here a loop (TensorFlow 2) or random numbers (1)."""
 

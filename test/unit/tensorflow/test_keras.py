@@ -106,14 +106,23 @@ def test_sequential(library: Any, session: Session) -> None:
     np.testing.assert_allclose(run(module, {name: x})["fc"], model(x).numpy(), rtol=1e-6)
 
 
-def test_inputs_by_name(library: Any, session: Session) -> None:
+def test_inputs_and_outputs_by_name(library: Any, session: Session) -> None:
     """A model whose inputs and outputs are dictionaries."""
     a, b = library.Input((3,), name="a"), library.Input((3,), name="b")
-    model = library.Model({"b": b, "a": a}, {"z": a - b})
+    model = library.Model({"b": b, "a": a}, {"z": a - b, "y": a + b})
     module = from_keras(model, session)
     x = {"a": np.float32([[1, 2, 3]]), "b": np.float32([[5, 5, 5]])}
-    (output,) = run(module, x).values()
-    np.testing.assert_array_equal(output, x["a"] - x["b"])
+    outputs = run(module, x)
+    assert set(outputs) == {"y", "z"}
+    np.testing.assert_array_equal(outputs["y"], x["a"] + x["b"])
+    np.testing.assert_array_equal(outputs["z"], x["a"] - x["b"])
+
+
+def test_a_model_that_needs_known_sizes(session: Session) -> None:
+    x = keras.Input((None, None, 3), name="x")
+    y = keras.layers.UpSampling2D(2, interpolation="bilinear")(x)
+    with pytest.raises(CompileError, match=r"up: error: cannot be traced: Using a symbolic .*\n  hint: its layers may"):
+        from_keras(keras.Model(x, y, name="up"), session)
 
 
 def test_weights_that_layers_share_are_shared(session: Session) -> None:
@@ -213,6 +222,23 @@ def test_code_in_files_is_not_run(library_of: Any, ending: str, tmp_path: Path, 
     with pytest.raises(CompileError, match=r"(?i)lambda") as caught:
         frontends.read(path, session)
     assert str(caught.value).startswith(f"{path}: error: ")
+
+
+class Own(keras.layers.Layer):
+    def call(self, x: Any) -> Any:
+        return x + 1
+
+
+def test_layers_of_a_program(tmp_path: Path, session: Session) -> None:
+    """The layer is named, and what to do: Keras itself begins with its models."""
+    x = keras.Input((3,), name="x")
+    keras.Model(x, Own()(x)).save(tmp_path / "model.keras")
+    with pytest.raises(CompileError) as caught:
+        frontends.read(tmp_path / "model.keras", session)
+    assert str(caught.value) == (
+        f"{tmp_path / 'model.keras'}: error: Keras cannot load it: Could not locate class 'Own'\n"
+        "  hint: a model with code of its own is read as a SavedModel, which model.export writes"
+    )
 
 
 @pytest.mark.parametrize("ending", ["keras", "h5"])

@@ -120,6 +120,13 @@ def test_a_signature_must_be_chosen(two: Path) -> None:
         read(two, signature="fwd")
 
 
+def test_a_folder_without_a_signature(tmp_path: Path) -> None:
+    """Its graph says nothing: functions are called from outside, and what nothing reads saves and restores."""
+    tf.saved_model.save(tf.Module(), str(tmp_path / "none"))
+    with pytest.raises(CompileError, match=r"none: error: is a SavedModel without a signature\n  hint: .*--outputs"):
+        read(tmp_path / "none")
+
+
 def test_names_of_a_signature_in_options(two: Path) -> None:
     """They order inputs and choose outputs; shapes override."""
     options = {"signature": "forward", "inputs": ("x", "bias"), "outputs": ("scores",), "shapes": {"x": (5, 6)}}
