@@ -1,0 +1,88 @@
+"""Which layers of a model can be quantized, by which rule not, and what computes them on Ascend; known before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.dialects.builtin import ModuleOp
+
+from .dialects.ascend import AscendOp
+from .dialects.nn import ConstantOp, NNOp, OriginAttr
+from .lowering.ascend import LowerToAscendPass
+from .rewriting import layer_of
+from .session import Session
+from .transforms.quantization.legality import Broken, first_broken, other_layers
+from .transforms.quantization.profiles import profile_named
+from .transforms.quantization.rules import tensor_only
+from .transforms.quantization.sites import sites
+
+Quantizable = Literal["fully", "tensor only", "no"]
+"""Input and weight; the input alone, where `tensor_quantize` asks for it; neither."""
+
+_NOT_IN_TABLE = "not-in-table"
+
+
+@dataclass(frozen=True)
+class LayerSupport:
+    """What can be made of a layer. `rule` and `reason` say why it cannot be quantized fully; they are empty where it can."""
+
+    name: str
+    type: str
+    """As the source framework calls it; an operation's own name where it comes from none."""
+    quantizable: Quantizable
+    rule: str
+    reason: str
+    ascend: tuple[str, ...]
+    """The Ascend operators that the layer is lowered to; none where there are none yet."""
+
+
+def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
+    """Every layer of a module in program order, judged by the session's profile. The module stays as it is."""
+    verdicts = dict(_verdicts(module, session))
+    ascend = _ascend_operators(module, session)
+    types = {
+        layer_of(op): op.origin.op_type.data if isinstance(op.origin, OriginAttr) else op.name
+        for op in module.walk()
+        if isinstance(op, NNOp) and not isinstance(op, ConstantOp)
+    }
+    return [
+        LayerSupport(name, kind, *verdicts.get(name, _not_listed(kind)), tuple(ascend.get(name, ())))
+        for name, kind in types.items()
+    ]
+
+
+_Verdict = tuple[Quantizable, str, str]
+
+
+def _verdicts(module: ModuleOp, session: Session) -> Iterator[tuple[str, _Verdict]]:
+    """Layers that quantization considers, by name; where a layer is several operations, those that count come last."""
+    rows = profile_named(session.profile).rows
+    judged = [(site, first_broken(site, rows[type(site.compute)].rules)) for site in sites(module, rows)]
+    judged.extend(other_layers(module, rows))
+    for site, broken in sorted(judged, key=lambda each: each[1] is None):
+        yield layer_of(site.compute), _verdict(broken)
+
+
+def _verdict(broken: Broken | None) -> _Verdict:
+    if broken is None:
+        return "fully", "", ""
+    rule, reason = broken
+    return "tensor only" if rule is tensor_only else "no", rule.name, reason
+
+
+def _not_listed(kind: str) -> _Verdict:
+    return "no", _NOT_IN_TABLE, f"AMCT quantizes no {kind} layer"
+
+
+def _ascend_operators(module: ModuleOp, session: Session) -> Mapping[str, list[str]]:
+    """What a copy of the module is lowered to, by layer."""
+    lowered, unheard = module.clone(), session.clone()
+    unheard.on_remark = None
+    LowerToAscendPass().apply(unheard, lowered)
+    made: dict[str, list[str]] = {}
+    for op in lowered.walk():
+        if isinstance(op, AscendOp):
+            made.setdefault(layer_of(op), []).append(op.name.removeprefix("ascend."))
+    return made

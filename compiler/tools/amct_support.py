@@ -1,0 +1,70 @@
+"""`amct support`: which layers of a model can be quantized, by which rule not, and what Ascend computes them with."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .shared import MODEL, add_import_options, add_input_names, import_options, load_module
+from .tables import print_table
+
+if TYPE_CHECKING:
+    from ..support import LayerSupport
+
+_DESCRIPTION = """\
+Lists every layer of MODEL: whether it can be quantized (fully, its input tensor only, or not), the rule that keeps it in float,
+and the Ascend operators that it is lowered to. No data is needed, and nothing is written. docs/support.md has the rules."""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "support",
+        help="list which layers of a model can be quantized, and why others cannot",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", type=Path, help=MODEL)
+    add("--profile", default="ascend", help="target profile that decides what is quantized (default ascend)")
+    add("--json", action="store_true", help="print JSON in place of tables")
+    reading = parser.add_argument_group("how the model is read").add_argument
+    add_input_names(reading)
+    add_import_options(reading)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Raises CompileError for an unreadable model and an unknown profile."""
+    from ..pipelines import run_passes
+    from ..support import layers_of
+    from ..transforms.canonicalization import CanonicalizePass
+
+    module, session = load_module(args.model, import_options(args, args.input_names))
+    session.profile = args.profile
+    run_passes(module, [CanonicalizePass()], session)
+    layers = layers_of(module, session)
+    (_print_json if args.json else _print_tables)(layers)
+
+
+def _print_json(layers: list[LayerSupport]) -> None:
+    print(
+        json.dumps(
+            {"layers": [asdict(layer) for layer in layers], "counts": _counts(layers)}, indent=2, ensure_ascii=False
+        )
+    )
+
+
+def _print_tables(layers: list[LayerSupport]) -> None:
+    rows = [(x.name, x.type, ", ".join(x.ascend) or "-", x.quantizable, x.rule, x.reason) for x in layers]
+    print_table("layers", ("layer", "type", "Ascend", "quantizable", "rule", "reason"), rows)
+    print_table("summary", (), [(kind, str(count)) for kind, count in _counts(layers).items()])
+
+
+def _counts(layers: list[LayerSupport]) -> dict[str, int]:
+    """How many layers can be quantized how; all of them in the end."""
+    found = Counter(layer.quantizable for layer in layers)
+    return {**{kind: found[kind] for kind in ("fully", "tensor only", "no")}, "layers": len(layers)}

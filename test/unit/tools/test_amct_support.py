@@ -1,0 +1,88 @@
+"""`amct support`: every layer once, with the verdict that quantization comes to, for models of every framework."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+
+
+def supported(amct_tool, *arguments):
+    result = amct_tool("support", *arguments, "--json")
+    assert (result.status, result.err) == (0, "")
+    told = json.loads(result.out)
+    layers = {layer.pop("name"): layer for layer in told["layers"]}
+    assert len(layers) == len(told["layers"]) == told["counts"]["layers"]
+    return layers, told["counts"]
+
+
+def test_names_the_rule_and_the_operators(amct_tool):
+    layers, counts = supported(amct_tool, DIGITS)
+    assert layers["fc1"] == {"type": "Gemm", "quantizable": "fully", "rule": "", "reason": "", "ascend": ["MatMulV2"]}
+    assert (layers["add1"]["quantizable"], layers["add1"]["rule"]) == ("tensor only", "tensor-only")
+    assert (layers["mean1"]["quantizable"], layers["mean1"]["rule"]) == ("no", "global-pooling-false")
+    assert (layers["relu1"]["rule"], layers["relu1"]["reason"]) == ("not-in-table", "AMCT quantizes no Relu layer")
+    assert counts == {"fully": 7, "tensor only": 1, "no": 12, "layers": 20}
+
+
+def test_says_what_quantize_does(amct_tool, tmp_path):
+    """The layers that `amct quantize` quantizes are those listed as fully quantizable."""
+    layers, _ = supported(amct_tool, DIGITS)
+    assert amct_tool("quantize", DIGITS, "-o", tmp_path / "out").status == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+    quantized = {row["layer"] for row in summary["layers"]["quantized"]}
+    assert quantized == {name for name, layer in layers.items() if layer["quantizable"] == "fully"}
+    for row in summary["layers"]["left_in_float"]:
+        assert layers[row["layer"]]["rule"] == row["rule"]
+
+
+def test_prints_a_table_and_counts(amct_tool, files):
+    result = amct_tool("support", files.module())
+    lines = [line.split() for line in result.out.splitlines()]
+    assert ["fc", "MatMul", "BatchMatMulV2", "fully"] in lines
+    assert ["relu", "Relu", "Relu", "no", "not-in-table", "AMCT", "quantizes", "no", "Relu", "layer"] in lines
+    assert ["layers", "2"] in lines
+
+
+CAFFE = """
+input: "data" input_shape { dim: 1 dim: 2 dim: 4 dim: 4 }
+layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { pool: AVE kernel_size: 2 stride: 2 } }
+layer { name: "max" type: "Pooling" bottom: "data" top: "max" pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: "whole" type: "Pooling" bottom: "pool" top: "whole" pooling_param { pool: AVE global_pooling: true } }
+layer { name: "sum" type: "Eltwise" bottom: "pool" bottom: "max" top: "sum" }
+layer { name: "product" type: "Eltwise" bottom: "sum" bottom: "max" top: "product" eltwise_param { operation: PROD } }
+"""
+
+
+def test_reads_caffe(amct_tool, files):
+    layers, _ = supported(amct_tool, files.text("net.prototxt", CAFFE))
+    assert {name: (layer["quantizable"], layer["rule"]) for name, layer in layers.items()} == {
+        "pool": ("fully", ""),
+        "max": ("tensor only", "tensor-only"),
+        "whole": ("no", "global-pooling-false"),
+        "sum": ("tensor only", "tensor-only"),
+        "product": ("no", "operation-sum"),
+    }
+
+
+def test_reads_tensorflow(amct_tool, tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 2], "x")
+        fixed = tf.linalg.matmul(x, tf.ones([2, 3]), name="fixed")
+        turned = tf.linalg.matmul(fixed, tf.ones([4, 3]), transpose_b=True, name="turned")
+        tf.linalg.matmul(turned, turned, transpose_b=True, name="computed")
+    path = tmp_path / "graph.pb"
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+    layers, _ = supported(amct_tool, path)
+    rules = {name: layer["rule"] for name, layer in layers.items() if layer["type"] == "MatMul"}
+    assert rules == {"fixed": "", "turned": "transpose-false", "computed": "transpose-false"}
+
+
+def test_mistakes(amct_tool, files):
+    result = amct_tool("support", files.module(), "--profile", "mine")
+    assert (result.status, result.out) == (1, "")
+    assert "no profile is called 'mine'" in result.err
