@@ -1,0 +1,97 @@
+"""docs/support.md holds AMCT's tables as they are asked; its tables are written from the data:
+
+AMCT_UPDATE=1 python -m pytest test/unit/quantization/test_support_document.py
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from compiler.transforms.quantization import rules
+from compiler.transforms.quantization.profiles import ASCEND
+from compiler.transforms.quantization.rules import Rule
+from compiler.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "support.md"
+BEGIN, END = "<!-- begin {} (generated) -->", "<!-- end {} -->"
+FRAMEWORKS = {"caffe": "Caffe", "tensorflow": "TensorFlow", "onnx": "ONNX"}
+
+
+def table(headers: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    headers = tuple(headers)
+    lines = [headers, ["---"] * len(headers), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def names(each: Iterable[Rule]) -> str:
+    return ", ".join(f"`{rule.name}`" for rule in each) or "-"
+
+
+def layer(row: LayerRow) -> tuple[str, str, str]:
+    kinds = ", ".join(op.name for op in row.operations)
+    variants = f" ({', '.join(row.variants)})" if row.variants else ""
+    return FRAMEWORKS[row.framework], row.op_type + variants, kinds
+
+
+def own_rules(row: LayerRow) -> list[Rule]:
+    """What the target asks for beyond the table."""
+    asked = [rule for op in row.operations if op in ASCEND.rows for rule in ASCEND.rows[op].rules]
+    return list(dict.fromkeys(asked))
+
+
+def uniform() -> str:
+    rows = [
+        (
+            *layer(row),
+            "tensor only" if row.tensor_only else "fully",
+            names(row.rules),
+            names(own_rules(row)),
+            ", ".join(row.ascend),
+        )
+        for row in UNIFORM
+    ]
+    return table(("framework", "type", "`nn`", "quantized", "AMCT's rules", "the target's", "Ascend IR"), rows)
+
+
+def non_uniform() -> str:
+    rows = [(*layer(row), names(row.rules), ", ".join(row.ascend)) for row in NON_UNIFORM]
+    return table(("framework", "type", "`nn`", "rules", "Ascend IR"), rows)
+
+
+def weights() -> str:
+    rows = [
+        (name, *(mark.value for mark in (*row.weight_only, *row.with_input)), names(row.rules))
+        for name, row in WEIGHTS.items()
+    ]
+    options = ("channel_wise", "asymmetric")
+    headers = [f"{kind}: {option}" for kind in ("weight only", "with input") for option in options]
+    return table(("Ascend IR", *headers, "rules"), rows)
+
+
+def all_rules() -> str:
+    found = [rule for _, rule in inspect.getmembers(rules) if isinstance(rule, Rule)]
+    stated = sorted({(rule.name, rule.statement) for rule in found})
+    return table(("rule", "holds when"), ((f"`{name}`", statement) for name, statement in stated))
+
+
+PARTS = {"uniform": uniform, "non-uniform": non_uniform, "weights": weights, "rules": all_rules}
+
+
+def with_part(text: str, name: str, content: str) -> str:
+    begin, end = BEGIN.format(name), END.format(name)
+    head, _, rest = text.partition(begin)
+    _, found, tail = rest.partition(end)
+    assert found, f"docs/support.md has no part '{name}'"
+    return f"{head}{begin}\n{content}\n{end}{tail}"
+
+
+def test_document_is_current():
+    text = DOCUMENT.read_text("utf-8")
+    for name, content in PARTS.items():
+        text = with_part(text, name, content())
+    if os.environ.get("AMCT_UPDATE"):
+        DOCUMENT.write_text(text, "utf-8")
+    assert DOCUMENT.read_text("utf-8") == text, "run the tests of this file with AMCT_UPDATE=1"
