@@ -74,7 +74,7 @@ EPSILON = 1.1920929e-07
 """float32's."""
 
 _TYPES_OF_INTEGERS = {"INT4": 4, "INT8": 8, "INT16": 16}
-_CLUSTERS = (16, 32)
+CLUSTERS = (16, 32)
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _broken(record: LayerRecord) -> Iterator[str]:
             yield f"offset_{of} must be 0, not {next(n for n in offsets if n)}"
     if any(record.shift_bit) and not all(1 <= n <= 16 for n in record.shift_bit):
         yield "shift_bit must be 0 everywhere, or lie in [1, 16] everywhere"
-    if record.cluster and len(record.cluster) not in _CLUSTERS:
+    if record.cluster and len(record.cluster) not in CLUSTERS:
         yield f"cluster must hold 16 or 32 numbers, not {len(record.cluster)}"
     if outside := [n for n in record.cluster if not -128 <= n <= 127]:
         yield f"cluster must lie in [-128, 127], not {outside[0]}"

@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp, Signedness
 from xdsl.ir import OpResult, SSAValue
 
-from ..configuration.record import NUMBERS, LayerRecord, Record, record_text
+from ..configuration.record import CLUSTERS, NUMBERS, LayerRecord, Record, record_text
 from ..diagnostics import CompileError
-from ..dialects.nn import DequantizeOp, QParams
+from ..dialects.nn import DequantizeOp, QParams, array_of
 from ..files import replacing
 from ..rewriting import Remarks, layer_of
 from ..session import Session
 from ..transforms.quantization.profiles import Row, profile_named
 from ..transforms.quantization.sites import Site, sites
 from . import Target
+
+_FEW = 256
+"""Weights of no more elements may take few levels by themselves."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,19 @@ def _layer_record(site: Site, row: Row, params: QParams) -> LayerRecord:
         offset_w=offsets * len(scales) if len(offsets) == 1 else offsets,
         act_type=_integers(params),
         wts_type=None if weight is None else _integers(weight),
+        cluster=() if row.weight is None else _levels(site.operand(row.weight)),
     )
+
+
+def _levels(weight: SSAValue | None) -> tuple[int, ...]:
+    """The integers of a weight that takes exactly as many levels as non-uniform quantization leaves, else nothing."""
+    integers = (
+        array_of(weight.op.input) if isinstance(weight, OpResult) and isinstance(weight.op, DequantizeOp) else None
+    )
+    if integers is None or integers.dtype.name != "int8" or integers.size <= _FEW:
+        return ()
+    values = np.unique(integers)
+    return tuple(map(int, values)) if values.size in CLUSTERS else ()
 
 
 def _integers(params: QParams) -> str | None:

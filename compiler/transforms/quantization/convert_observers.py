@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...configuration.record import Record
-from ...configuration.settings import Arq, Settings, settings_for
+from ...configuration.settings import Arq, Nuq, Settings, settings_for
 from ...diagnostics import op_error
 from ...dialects.nn import (
     ConstantOp,
@@ -30,6 +30,8 @@ from ...rewriting import Remarks, erase_dead_constants, layer_of
 from ...runtime.affine import symmetric_scales
 from ...session import Session, session_of
 from .layers import channel_axis, layer_at
+from .legality import Broken, non_uniform_broken
+from .non_uniform import levels_of, nearest
 from .options import SettingsOptions
 from .parameters import quantized, quantized_bias, widened_for_bias
 from .profiles import Row, profile_named
@@ -56,7 +58,7 @@ def convert_observers(module: ModuleOp, settings: Settings, record: Record | Non
     """
     remarks = Remarks(session, ConvertObserversPass.name)
     profile = profile_named(session.profile)
-    weights: dict[tuple[SSAValue, bytes, int], SSAValue] = {}
+    weights: _Integers = {}
     observed = [(site, point) for site in sites(module, profile.rows) if (point := _point_of(site)) is not None]
     for point in [o for o in module.walk() if isinstance(o, ObserveOp)]:
         if point.qparams is None:
@@ -69,6 +71,8 @@ def convert_observers(module: ModuleOp, settings: Settings, record: Record | Non
         if weight is not None:
             _convert_parameters(site, row, weight, params, weights)
         remarks.applied(site.compute, "quantized", _summary(params, weight))
+        if weight is not None and weight.refused is not None:
+            remarks.missed(site.compute, weight.refused[0].name, f"its weight takes all levels: {weight.refused[1]}")
     erase_dead_constants(module)
     remarks.flush()
 
@@ -111,8 +115,16 @@ class _Weight(NamedTuple):
     """float32, [] or along `axis`."""
     axis: int | None
     bits: int
+    levels: int | tuple[int, ...] | None = None
+    """How many different integers there may be, or which; None for any."""
+    refused: Broken | None = None
+    """Why there may be any, though settings ask for few."""
     fixed: bool = False
     """The scales are a record's."""
+
+
+_Integers = dict[tuple[SSAValue, bytes, int, int | tuple[int, ...] | None], SSAValue]
+"""The integer form of weights, by weight, scales, bits and levels: one that layers share is made once."""
 
 
 def _weight_of(site: Site, row: Row, settings: Settings, record: Record | None) -> _Weight | None:
@@ -123,9 +135,15 @@ def _weight_of(site: Site, row: Row, settings: Settings, record: Record | None) 
     if record is not None and layer.name in record.layers:
         return _recorded(site, value, array, record, layer.name)
     held = settings_for(settings, layer).weight
-    assert isinstance(held, Arq), "others are refused"
+    assert isinstance(held, Arq | Nuq), "others are refused"
     axis = channel_axis(site.compute) if held.channel_wise else None
-    return _Weight(value, array, symmetric_scales(array, held.bits, axis), axis, held.bits)
+    uniform = _Weight(value, array, symmetric_scales(array, held.bits, axis), axis, held.bits)
+    if not isinstance(held, Nuq):
+        return uniform
+    refused = non_uniform_broken(site, row.rules)
+    if refused is not None and layer.name in settings.by_layer:
+        raise op_error(site.compute, f"cannot have weights of few levels: {refused[1]}", "leave its nuq_quantize out")
+    return uniform._replace(levels=held.num_steps if refused is None else None, refused=refused)
 
 
 def _recorded(site: Site, value: SSAValue, array: Array, record: Record, name: str) -> _Weight:
@@ -133,19 +151,18 @@ def _recorded(site: Site, value: SSAValue, array: Array, record: Record, name: s
     scales = np.array(given.scale_w, np.float32)
     if not scales.size:
         raise record.error(name, "has no scale_w")
+    levels = tuple(sorted(given.cluster)) or None
     if scales.size == 1:
-        return _Weight(value, array, scales[0], None, given.weight_bits, fixed=True)
+        return _Weight(value, array, scales[0], None, given.weight_bits, levels, fixed=True)
     axis = channel_axis(site.compute)
     channels = None if axis is None else array.shape[axis]
     if channels != scales.size:
         takes = "one" if channels is None else f"one or {channels}"
         raise record.error(name, f"scale_w has {scales.size} numbers, its weight takes {takes}")
-    return _Weight(value, array, scales, axis, given.weight_bits, fixed=True)
+    return _Weight(value, array, scales, axis, given.weight_bits, levels, fixed=True)
 
 
-def _convert_parameters(
-    site: Site, row: Row, weight: _Weight, params: QParams, weights: dict[tuple[SSAValue, bytes, int], SSAValue]
-) -> None:
+def _convert_parameters(site: Site, row: Row, weight: _Weight, params: QParams, weights: _Integers) -> None:
     scales = weight.scales
     bias = None if row.bias is None else site.operand(row.bias)
     input_scale = params.scales()
@@ -156,7 +173,7 @@ def _convert_parameters(
             scales = widened_for_bias(scales, numbers, float(input_scale))
         assert row.bias is not None
         site.set_operand(row.bias, _integer_bias(site, bias, numbers, scales * input_scale))
-    key = (weight.value, scales.tobytes(), weight.bits)
+    key = (weight.value, scales.tobytes(), weight.bits, weight.levels)
     if key not in weights:
         weights[key] = _integer_weight(weight._replace(scales=scales))
     assert row.weight is not None
@@ -176,6 +193,11 @@ def _integer_weight(weight: _Weight) -> SSAValue:
     assert constant is not None
     key = constant.key.removesuffix(".folded")
     integers = quantized(weight.array, weight.scales, weight.bits, weight.axis)
+    if weight.levels is not None:
+        levels = (
+            levels_of(integers, weight.levels) if isinstance(weight.levels, int) else np.array(weight.levels, np.int8)
+        )
+        integers = nearest(integers, levels)
     storage = IntegerType(4 if weight.bits == 4 else 8)
     stored = ConstantOp.of(integers.astype(numpy_dtype(storage)), f"{key}.i{storage.width.data}", constant.location)
     qparams = QParamsAttr.of(storage, weight.scales, axis=weight.axis, key=f"{key}.scale")
@@ -211,4 +233,6 @@ def _summary(params: QParams, weight: _Weight | None) -> str:
     activation = f"int{bits} input, scale {scale}, zero point {params.zero_point[0]}"
     if weight is None:
         return activation
-    return f"{activation}; int{weight.bits} weight per {'tensor' if weight.axis is None else 'channel'}"
+    count = weight.levels if isinstance(weight.levels, int | None) else len(weight.levels)
+    few = "" if count is None else f" of {count} levels"
+    return f"{activation}; int{weight.bits} weight per {'tensor' if weight.axis is None else 'channel'}{few}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...configuration.record import Record
-from ...configuration.settings import Arq, Settings
+from ...configuration.settings import Ada, Settings
 from ...diagnostics import CompileError
 
 
@@ -31,8 +31,8 @@ def _unsupported(settings: Settings) -> Iterator[str]:
     for name, calibration in named:
         if calibration is None:
             continue
-        if not isinstance(calibration.weight, Arq):
-            yield f"{type(calibration.weight).__name__.lower()}_quantize of {name}"
+        if isinstance(calibration.weight, Ada):
+            yield f"ada_quantize of {name}"
         if calibration.migration_strength is not None:
             yield f"dmq_balancer of {name}"
         if calibration.weight_compress_only:
@@ -42,7 +42,7 @@ def _unsupported(settings: Settings) -> Iterator[str]:
 def check_record(record: Record) -> None:
     """Raises CompileError, located in the record's file, that names the first layer with a field that nothing does."""
     for name, layer in record.layers.items():
-        for field in ("tensor_balance_factor", "is_tensor_quantize", "cluster", "scale_h", "scale_r"):
+        for field in ("tensor_balance_factor", "is_tensor_quantize", "scale_h", "scale_r"):
             if getattr(layer, field):
                 raise record.error(name, f"{field} is not supported")
         if any(layer.shift_bit):
