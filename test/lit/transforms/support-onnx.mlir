@@ -1,0 +1,158 @@
+// RUN: amct-opt %s --quantize --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s
+
+// AMCT's table of uniform quantization, ONNX: each row once as it is quantized, and once for each constraint.
+
+// Conv: with a filter of rank 5 dilation_d 1; weight not from a placeholder. Sizes need not be known.
+// CHECK: [insert-observers applied observed] "conv"
+// CHECK: [insert-observers applied observed] "dilated"
+// CHECK: [insert-observers applied observed] "volume"
+// CHECK: [insert-observers missed dilation-d-1] "deep": its dilation_d is 2
+// CHECK: [insert-observers missed weight-constant] "computed": its weight is computed at run time
+// CHECK: [convert-observers applied quantized] "conv"
+// CHECK: [convert-observers applied quantized] "dilated"
+// CHECK: [convert-observers applied quantized] "volume"
+func.func @main(%x: tensor<?x2x?x?xf32>, %k: tensor<2x2x1x1xf32>, %v: tensor<1x1x4x4x4xf32>) {
+  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %vw = nn.constant dense<1.0> : tensor<1x1x1x1x1xf32>
+  %0 = nn.conv %x, %w from <onnx, "Conv", "conv"> : (tensor<?x2x?x?xf32>, tensor<2x2x1x1xf32>) -> tensor<?x2x?x?xf32>
+  %1 = nn.conv %x, %w dilations [2, 2] from <onnx, "Conv", "dilated", {dilations = array<i64: 2, 2>}> : (tensor<?x2x?x?xf32>, tensor<2x2x1x1xf32>) -> tensor<?x2x?x?xf32>
+  %2 = nn.conv %v, %vw from <onnx, "Conv", "volume", {dilations = array<i64: 1, 2, 2>}> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x4x4x4xf32>
+  %3 = nn.conv %v, %vw from <onnx, "Conv", "deep", {dilations = array<i64: 2, 1, 1>}> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x4x4x4xf32>
+  %4 = nn.conv %x, %k from <onnx, "Conv", "computed"> : (tensor<?x2x?x?xf32>, tensor<2x2x1x1xf32>) -> tensor<?x2x?x?xf32>
+  func.return
+}
+
+// -----
+
+// Gemm: transpose_a false.
+// CHECK: [insert-observers applied observed] "gemm"
+// CHECK: [insert-observers applied observed] "turned-weight"
+// CHECK: [insert-observers missed transpose-a-false] "turned": its transA is 1
+// CHECK: [insert-observers missed weight-constant] "computed": its weight is computed at run time
+// CHECK: [convert-observers applied quantized] "gemm"
+// CHECK: [convert-observers applied quantized] "turned-weight"
+func.func @main(%x: tensor<2x2xf32>, %k: tensor<2x2xf32>) {
+  %w = nn.constant dense<1.0> : tensor<2x2xf32>
+  %0 = nn.matmul %x, %w from <onnx, "Gemm", "gemm"> : tensor<2x2xf32>
+  %1 = nn.matmul %x, %w transpose_b from <onnx, "Gemm", "turned-weight", {transB = 1 : i64}> : tensor<2x2xf32>
+  %2 = nn.matmul %x, %w transpose_a from <onnx, "Gemm", "turned", {transA = 1 : i64}> : tensor<2x2xf32>
+  %3 = nn.matmul %x, %k from <onnx, "Gemm", "computed"> : tensor<2x2xf32>
+  func.return
+}
+
+// -----
+
+// ConvTranspose: dilation 1, filter of rank 4.
+// CHECK: [insert-observers applied observed] "deconv"
+// CHECK: [insert-observers missed dilation-1] "dilated": its dilations are [2, 2]
+// CHECK: [insert-observers missed filter-rank-4] "volume": its filter is of rank 5
+// CHECK: [insert-observers missed weight-constant] "computed": its weight is computed at run time
+// CHECK: [convert-observers applied quantized] "deconv"
+func.func @main(%x: tensor<1x2x4x4xf32>, %k: tensor<2x2x1x1xf32>, %v: tensor<1x1x4x4x4xf32>) {
+  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %vw = nn.constant dense<1.0> : tensor<1x1x1x1x1xf32>
+  %0 = nn.conv_transpose %x, %w from <onnx, "ConvTranspose", "deconv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %1 = nn.conv_transpose %x, %w dilations [2, 2] from <onnx, "ConvTranspose", "dilated", {dilations = array<i64: 2, 2>}> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %2 = nn.conv_transpose %v, %vw from <onnx, "ConvTranspose", "volume"> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x4x4x4xf32>
+  %3 = nn.conv_transpose %x, %k from <onnx, "ConvTranspose", "computed"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  func.return
+}
+
+// -----
+
+// MatMul: second input a constant of rank 2.
+// CHECK: [insert-observers applied observed] "matmul"
+// CHECK: [insert-observers missed weight-constant] "computed": its weight is computed at run time
+// CHECK: [insert-observers missed matrix-weight] "batched-weight": its second operand is of rank 3
+// CHECK: [convert-observers applied quantized] "matmul"
+func.func @main(%x: tensor<3x?x2xf32>, %k: tensor<2x2xf32>) {
+  %w = nn.constant dense<1.0> : tensor<2x2xf32>
+  %b = nn.constant dense<1.0> : tensor<3x2x2xf32>
+  %0 = nn.matmul %x, %w from <onnx, "MatMul", "matmul"> : (tensor<3x?x2xf32>, tensor<2x2xf32>) -> tensor<3x?x2xf32>
+  %1 = nn.matmul %x, %k from <onnx, "MatMul", "computed"> : (tensor<3x?x2xf32>, tensor<2x2xf32>) -> tensor<3x?x2xf32>
+  %2 = nn.matmul %x, %b from <onnx, "MatMul", "batched-weight"> : (tensor<3x?x2xf32>, tensor<3x2x2xf32>) -> tensor<3x?x2xf32>
+  func.return
+}
+
+// -----
+
+// AveragePool: global_pooling false.
+// CHECK: [insert-observers applied observed] "average"
+// CHECK: [insert-observers missed global-pooling-false] "whole": it pools over all of space
+// CHECK: [convert-observers applied quantized] "average"
+func.func @main(%x: tensor<1x2x4x4xf32>) {
+  %0 = nn.average_pool %x kernel [2, 2] from <onnx, "AveragePool", "average"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x3x3xf32>
+  %1 = nn.global_average_pool %x from <onnx, "GlobalAveragePool", "whole"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x1x1xf32>
+  func.return
+}
+
+// -----
+
+// MaxPool and Add: tensor only.
+// CHECK: [insert-observers missed tensor-only] "max": only its input tensor could be quantized, and only on request
+// CHECK: [insert-observers missed tensor-only] "add": only its input tensor could be quantized, and only on request
+func.func @main(%x: tensor<1x2x4x4xf32>) {
+  %0 = nn.max_pool %x kernel [2, 2] from <onnx, "MaxPool", "max"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x3x3xf32>
+  %1 = nn.add %x, %x from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
+  func.return
+}
+
+// -----
+
+// AveragePool, MaxPool and Add are switched off in models of float16.
+// CHECK: [insert-observers missed float16-off] "average-half": the model is of float16 or mixed types
+// CHECK: [insert-observers missed float16-off] "max-half": the model is of float16 or mixed types
+// CHECK: [insert-observers missed float16-off] "add-half": the model is of float16 or mixed types
+func.func @main(%x: tensor<1x2x4x4xf16>) {
+  %0 = nn.average_pool %x kernel [2, 2] from <onnx, "AveragePool", "average-half"> : (tensor<1x2x4x4xf16>) -> tensor<1x2x3x3xf16>
+  %1 = nn.max_pool %x kernel [2, 2] from <onnx, "MaxPool", "max-half"> : (tensor<1x2x4x4xf16>) -> tensor<1x2x3x3xf16>
+  %2 = nn.add %x, %x from <onnx, "Add", "add-half"> : tensor<1x2x4x4xf16>
+  func.return
+}
+
+// -----
+
+// And in mixed ones; an input is enough.
+// CHECK: [insert-observers missed float16-off] "average-mixed": the model is of float16 or mixed types
+func.func @main(%x: tensor<1x2x4x4xf32>, %h: tensor<2xf16>) {
+  %0 = nn.average_pool %x kernel [2, 2] from <onnx, "AveragePool", "average-mixed"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x3x3xf32>
+  func.return
+}
+
+// -----
+
+// Convolutions and matrix products of float16 are quantized.
+// CHECK: [insert-observers applied observed] "conv-half"
+// CHECK: [convert-observers applied quantized] "conv-half"
+func.func @main(%x: tensor<1x2x4x4xf16>) {
+  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf16>
+  %0 = nn.conv %x, %w from <onnx, "Conv", "conv-half"> : (tensor<1x2x4x4xf16>, tensor<2x2x1x1xf16>) -> tensor<1x2x4x4xf16>
+  func.return
+}
+
+// -----
+
+// A type that the table does not have, and one of it that is imported as something else.
+// CHECK: [insert-observers missed not-in-table] "sum": AMCT quantizes no Sum layer
+// CHECK: [insert-observers missed imported-as] "odd": it is imported as nn.relu
+func.func @main(%x: tensor<1x2x4x4xf32>) {
+  %0 = nn.add %x, %x from <onnx, "Sum", "sum"> : tensor<1x2x4x4xf32>
+  %1 = nn.relu %x from <onnx, "AveragePool", "odd"> : tensor<1x2x4x4xf32>
+  func.return
+}
+
+// -----
+
+// Operations without a source are judged as the ONNX layers that they resemble.
+// CHECK: [insert-observers applied observed] "conv"
+// CHECK: [insert-observers missed matrix-weight] "matmul": its second operand is of rank 3
+// CHECK: [insert-observers missed tensor-only] "foreign": only its input tensor could be quantized, and only on request
+// CHECK: [convert-observers applied quantized] "conv"
+func.func @main(%x: tensor<1x2x4x4xf32>, %m: tensor<2x2xf32>) {
+  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %b = nn.constant dense<1.0> : tensor<3x2x2xf32>
+  %conv = nn.conv %x, %w : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %matmul = nn.matmul %m, %b : (tensor<2x2xf32>, tensor<3x2x2xf32>) -> tensor<3x2x2xf32>
+  %sum = nn.add %x, %x from <other, "Sum", "foreign"> : tensor<1x2x4x4xf32>
+  func.return
+}
