@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
 
 from ...diagnostics import CompileError
+from ...prototxt import Entry
 from ..naming import Layer, Namer
 from ..ordering import CycleError, in_order
 from .phases import included, is_measure
-from .prototxt import Entry
 from .schema import Message
 from .source import Source, SourceLayer
 

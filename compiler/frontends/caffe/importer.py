@@ -17,6 +17,7 @@ from ...dialects.nn.shapes import DYNAMIC, shape_of, size
 from ...dtypes import Tensor
 from ...functions import value_attributes
 from ...options import shapes_of
+from ...prototxt import unknown
 from ...session import Session
 from ..building import Binding, Unmapped
 from ..naming import Namer
@@ -27,7 +28,6 @@ from .interface import Port, brings_data, interface_of
 from .node import Conversion, Node, Shared
 from .opaque import carry
 from .ops import CONVERTERS
-from .prototxt import unknown
 from .schema import NetParameter
 from .source import Source, load
 

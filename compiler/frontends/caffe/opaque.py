@@ -9,9 +9,9 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr, Tenso
 
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, Shape
+from ...prototxt import Entry
 from ..building import Constant
 from .node import Node
-from .prototxt import Entry
 
 SAME_SHAPE = frozenset(
     {

@@ -10,8 +10,8 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from ...diagnostics import CompileError, first_line
+from ...prototxt import Entry, entries, unknown
 from ...text import read_text
-from .prototxt import Entry, entries, unknown
 from .schema import LayerParameter, Message, NetParameter, upgraded
 from .weights import Blob, blob_of, read_weights
 

@@ -9,8 +9,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from .schema import Message
+from typing import Any
 
 _TOKEN = re.compile(
     r"""\s+ | \#[^\n]* | (?P<string> "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*') | [{}<>\[\]:;,] | [^\s{}<>\[\]:;,"'\#]+""",
@@ -37,7 +36,7 @@ def entries(text: str) -> tuple[Entry, ...]:
     return _Reader(text).message()
 
 
-def unknown(fields: tuple[Entry, ...], descriptor: Message, path: str = "") -> Iterator[tuple[str, Entry]]:
+def unknown(fields: tuple[Entry, ...], descriptor: Any, path: str = "") -> Iterator[tuple[str, Entry]]:
     """The fields that a message's descriptor lacks, with their paths, those in messages that it has included."""
     for entry in fields:
         field = descriptor.fields_by_name.get(entry.name)
