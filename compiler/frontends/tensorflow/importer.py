@@ -41,6 +41,9 @@ _MOST = 1 << 20
 """Nodes of a model whose functions stand in the places of their calls."""
 
 
+_ASSIGNMENTS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
+
+
 class _Dead(Enum):
     """The outputs of nodes on a branch that is not taken."""
 
@@ -107,6 +110,7 @@ class _Importer:
         self.interface = Interface(source, self.graph, session.imports)
         self.library = {f.signature.name: f for f in source.graph.library.function}
         self.bodies: dict[str, Graph] = {}
+        self.noted: set[str] = set()
         self.namer = Namer(self.where, self.graph.nodes)
         self.sink = Sink()
         self.tally = Tally(session, self.where)
@@ -146,6 +150,7 @@ class _Importer:
         live = scope.graph.live([o.node for o in outputs], scope.values)
         self.tally.unused(len(scope.graph.nodes) - len(live))
         computed = [node for node in live if node.name not in scope.values]
+        self._note_assignments(scope)
         self.nodes += len(computed)
         if self.nodes > _MOST:
             raise CompileError(f"holds more than {_MOST} nodes, those of each call counted", where=self.where)
@@ -153,6 +158,13 @@ class _Importer:
             scope.read.setdefault(output.node, set()).add(output)
         for node in computed:
             scope.values[node.name] = self._node(scope, node)
+
+    def _note_assignments(self, scope: _Scope) -> None:
+        """Of functions, which hold no assignments but those that each call makes; a model's own graph restores variables."""
+        for node in scope.graph.nodes.values() if scope.name and scope.name not in self.noted else ():
+            if node.op in _ASSIGNMENTS:
+                self.tally.note("assignment", node.name, "left out: variables keep the values that the model has")
+        self.noted.add(scope.name)
 
     def _value(self, scope: _Scope, output: Output, where: str) -> _Value:
         results = scope.values[output.node]
@@ -185,7 +197,8 @@ class _Importer:
         if (bind := _BOUND.get(node.op)) is not None:
             return bind(self, scope, node, inputs)
         layer = self.namer.fresh(node.name) if scope.name else self.namer.layer(node.name, node.op, 0)
-        return self._convert(Node(node.op, layer, scope.resolved(node), _alive(inputs), self.sink))
+        used = {self._index(scope, o) for o in scope.read.get(node.name, ())}
+        return self._convert(Node(node.op, layer, scope.resolved(node), _alive(inputs), self.sink, used))
 
     def _convert(self, node: Node) -> list[Binding]:
         """Convert or carry a node. Results that depend on constants only, or on known sizes, are constants."""
@@ -247,7 +260,8 @@ class _Importer:
             self.tally.note("training-flag", node.name, "bound to false, as at inference; --inputs makes it an input")
             return [Constant(node.name, np.asarray(False))]
         if not inputs:
-            hint = f"--inputs takes every placeholder that is to be an input, '{node.name}' among them"
+            name = self.interface.name_of(node.name)
+            hint = f"--inputs takes every placeholder that is to be an input, '{name}' among them"
             raise _error(scope, node, "is no input of the model, but an output depends on it", hint)
         self.tally.note("default", node.name, "the default of this input is taken; --inputs makes it an input")
         return inputs[:1]

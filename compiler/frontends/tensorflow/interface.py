@@ -85,14 +85,17 @@ class Interface:
         elif self._signature is not None:
             results = [self._result(key, info.name) for key, info in self._signature.outputs.items()]
         else:
-            read = consumers(self._graph)
-            ends = (n for n in self._graph.nodes.values() if n.name not in read and n.op not in _NO_OUTPUTS)
-            ends = (n for n in ends if _GUARD not in n.name and not self._graph.marks_branch(n))
-            results = [Result(n.name, n.name, 0) for n in ends]
+            results = [Result(name, name, 0) for name in self._ends()]
         if not results:
             raise CompileError("has no outputs", where=self._where, hint="--outputs names them")
         self._unique([r.name for r in results], "output")
         return results
+
+    def _ends(self) -> list[str]:
+        """The nodes that nothing reads, but for what computes nothing for a user."""
+        read = consumers(self._graph)
+        ends = (n for n in self._graph.nodes.values() if n.name not in read and n.op not in _NO_OUTPUTS)
+        return [n.name for n in ends if _GUARD not in n.name and not self._graph.marks_branch(n)]
 
     def _result(self, name: str, tensor: str) -> Result:
         output = self._output(tensor, "output")
@@ -142,11 +145,26 @@ class Interface:
         except ValueError:
             raise CompileError(f"'{tensor}' names no {what}", where=self._where, hint="names are x or x:1") from None
         if output.node not in self._graph.nodes:
-            close = ", ".join(get_close_matches(output.node, list(self._graph.nodes), 3) or list(self._graph.nodes)[:8])
+            message = f"has no node '{output.node}' to be an {what}"
             raise CompileError(
-                f"has no node '{output.node}' to be an {what}", where=self._where, hint=f"there are {close}"
+                message, where=self._where, hint=f"there are {', '.join(self._likely(output.node, what))}"
             )
         return output
+
+    def _likely(self, name: str, what: str) -> list[str]:
+        """What may have been meant: names much the same, else some of those that the model itself gives."""
+        if self._signature is not None:
+            own = list(self._signature.inputs if what == "input" else self._signature.outputs)
+        elif what == "input":
+            own = [n.name for n in self._graph.nodes.values() if n.op in _PLACEHOLDERS]
+        else:
+            own = self._ends()
+        return get_close_matches(name, dict.fromkeys([*own, *self._graph.nodes]), 3) or own[:8]
+
+    def name_of(self, node: str) -> str:
+        """What users call an input that the graph calls `node`."""
+        infos: Mapping[str, TensorInfo] = {} if self._signature is None else self._signature.inputs
+        return next((name for name, info in infos.items() if _short(info.name) == node), node)
 
     def _unique(self, names: Sequence[str], what: str) -> None:
         if twice := next((n for n, k in Counter(names).items() if k > 1), None):

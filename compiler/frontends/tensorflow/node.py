@@ -46,9 +46,12 @@ class Node(SourceNode):
         attributes: Mapping[str, AttrValue],
         inputs: Sequence[Binding],
         sink: Sink,
+        used: Collection[int | None],
     ):
         super().__init__(op_type, layer, inputs, sink)
         self.attributes = attributes
+        self.used = used
+        """Which of its outputs are read."""
 
     # Attributes
 

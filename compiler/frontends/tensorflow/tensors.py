@@ -58,7 +58,8 @@ _MAX_RANK = 64
 def dtype_of(code: int, where: str) -> np.dtype[Any]:
     """The dtype of an element type, or of a reference to one. Raises CompileError for one that has no arrays here."""
     if (name := _NAMES.get(code % REFERENCE)) is None:
-        raise CompileError(f"element type {type_name(code)} is not supported", where=where)
+        hint = "only numbers and truth values are: --inputs and --outputs cut off what computes with others"
+        raise CompileError(f"element type {type_name(code)} is not supported", where=where, hint=hint)
     return dtype_named(name)
 
 

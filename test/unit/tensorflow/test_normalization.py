@@ -75,6 +75,30 @@ def test_training_is_carried(frozen: Callable[..., Any]) -> None:
     assert kinds(graph.read()) == ["opaque"]
 
 
+@pytest.mark.parametrize("sizes", ["known", "unknown"])
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_statistics_of_one_sample(agrees: Agrees, layout: str, sizes: str) -> None:
+    """As tf_keras normalizes layers."""
+    x = normal(1, *SHAPES[layout][1:]) + 3
+    signature = [tf.TensorSpec([d if d in (1, 4) else None for d in x.shape])] if sizes == "unknown" else None
+    module = agrees(
+        lambda x, s, o, *_: norm("3", x, [s, o, [], []], is_training=True, data_format=layout, epsilon=1e-3)[0],
+        x,
+        variables=PARAMETERS,
+        signature=signature,
+        rtol=1e-4,
+        atol=1e-4,
+    )
+    assert "opaque" not in kinds(module)
+
+
+def test_statistics_that_are_read_are_carried(frozen: Callable[..., Any]) -> None:
+    def function(x: Any, s: Any, o: Any, *_: Any) -> Any:
+        return list(norm("3", x, [s, o, [], []], is_training=True)[:2])
+
+    assert kinds(frozen(function, normal(1, 3, 5, 4), variables=PARAMETERS).read()) == ["opaque"]
+
+
 @pytest.mark.parametrize(
     "how",
     [{}, {"depth_radius": 2, "bias": 2.0, "alpha": 1e-2, "beta": 0.75}, {"depth_radius": 1, "alpha": 0.5}],

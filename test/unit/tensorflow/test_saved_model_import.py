@@ -120,6 +120,34 @@ def test_a_signature_must_be_chosen(two: Path) -> None:
         read(two, signature="fwd")
 
 
+def test_what_names_there_are(two: Path) -> None:
+    """Those of the signature, not of the graph."""
+    with pytest.raises(CompileError, match=r"has no node 'nothing' to be an output\n  hint: there are largest, scores"):
+        read(two, signature="forward", outputs=("nothing",))
+    with pytest.raises(CompileError, match=r"node 'forward_bias': error: .*\n  hint: .*, 'bias' among them"):
+        read(two, signature="forward", inputs=("x",))
+
+
+class _Counting(tf.Module):
+    def __init__(self) -> None:
+        self.count = tf.Variable(3.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([2], tf.float32, "x")])
+    def forward(self, x: Any) -> Any:
+        y = x * self.count
+        self.count.assign_add(1.0)
+        return y
+
+
+def test_assignments_are_left_out_with_a_remark(tmp_path: Path) -> None:
+    module, session = _Counting(), new_session()
+    tf.saved_model.save(module, str(tmp_path), module.forward)
+    imported = frontends.read(tmp_path, session)
+    for _ in range(2):
+        np.testing.assert_array_equal(next(iter(run(imported, {"x": some(2) * 0 + 1}).values())), [3, 3])
+    assert [(r.rule, r.layer) for r in session.remarks][:-1] == [("assignment", "AssignAddVariableOp")]
+
+
 def test_a_folder_without_a_signature(tmp_path: Path) -> None:
     """Its graph says nothing: functions are called from outside, and what nothing reads saves and restores."""
     tf.saved_model.save(tf.Module(), str(tmp_path / "none"))

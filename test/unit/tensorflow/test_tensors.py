@@ -127,4 +127,4 @@ def test_refused(case: str) -> None:
     tensor, message = REFUSED[case]
     with pytest.raises(CompileError) as caught:
         array_of(tensor, "net.pb: node 'w'")
-    assert str(caught.value) == f"net.pb: node 'w': error: {message}"
+    assert str(caught.value).partition("\n")[0] == f"net.pb: node 'w': error: {message}"

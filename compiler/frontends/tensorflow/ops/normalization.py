@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
+from xdsl.ir import SSAValue
+
 from ....dialects import nn
-from ....dialects.nn.shapes import DYNAMIC, tensor, tensor_of
+from ....dialects.nn.shapes import DYNAMIC, shape_of, tensor, tensor_of
 from ....dtypes import Tensor
 from ..node import Converted, Node, Unmapped, converter
 
 
 @converter("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def fused_batch_norm(node: Node) -> Converted:
-    """Inference only; batch mean and variance are then those that were given."""
+    """At inference batch mean and variance are those that were given; statistics of a single sample need no training."""
     if node.flag("is_training", True):
-        raise Unmapped("it computes the statistics of training", _training_types(node))
+        return _normalized_sample(node)
     x, scale, offset, mean, variance = (node.value(i) for i in range(5))
     epsilon = node.float("epsilon", 1e-4)
     norm = node.emit(nn.BatchNormOp, x, scale, offset, mean, variance, epsilon=epsilon, layout=node.layout)
     return norm.result, node.binding(3), node.binding(4)
+
+
+def _normalized_sample(node: Node) -> SSAValue:
+    """The layer normalization of Keras 2, which turns samples and positions into channels of a batch of one.
+
+    Raises Unmapped for a larger batch, whose samples would depend on each other, and where its statistics are read.
+    """
+    x, shape = node.value(0), node.shape(0)
+    if shape[0] != 1 or set(node.used) - {0} or node.dtype(0) != node.dtype(1):
+        raise Unmapped("it computes the statistics of training", _training_types(node))
+    axes = list(range(2, len(shape)) if node.layout == "nchw" else range(1, len(shape) - 1))
+    mean = node.emit(nn.ReduceMeanOp, x, axes=axes, keepdims=True).result
+    centered = node.emit(nn.SubOp, x, mean).result
+    square = node.emit(nn.MulOp, centered, centered).result
+    variance = node.emit(nn.ReduceMeanOp, square, axes=axes, keepdims=True).result
+    added = node.emit(nn.AddOp, variance, node.scalar(node.float("epsilon", 1e-4), suffix=".epsilon")).result
+    normal = node.emit(nn.MulOp, centered, node.emit(nn.RsqrtOp, added).result).result
+    scaled = node.emit(nn.MulOp, normal, _per_channel(node, 1)).result
+    return node.emit(nn.AddOp, scaled, _per_channel(node, 2)).result
+
+
+def _per_channel(node: Node, index: int) -> SSAValue:
+    """A parameter so that it broadcasts; one number for all channels, of which there may be any number, is that number."""
+    value = node.value(index)
+    if isinstance(value.owner, nn.ExpandOp) and shape_of(value.owner.operands[0]) == ():
+        return value.owner.operands[0]
+    if node.layout == "nhwc":
+        return value
+    return node.emit(nn.UnsqueezeOp, value, axes=list(range(1, len(node.shape(0)) - 1))).result
 
 
 def _training_types(node: Node) -> list[Tensor]:
