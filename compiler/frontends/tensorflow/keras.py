@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, cast
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -28,6 +29,8 @@ from .source import Signature, Source, TensorInfo
 from .tensors import Array
 
 _SIGNATURE = "serving_default"
+_METADATA = 1 << 16
+"""Bytes of a .keras file's metadata that are read at most."""
 
 
 def read(path: Path, session: Session) -> ModuleOp:
@@ -170,7 +173,18 @@ def _load(path: Path) -> Any:
         except Exception as e:
             reason = _reason(e)
     hint = "a model with code of its own is read as a SavedModel, which model.export writes"
+    if not old and _is_of_keras_2(path):
+        reason, hint = "Keras 2 wrote it", "save it as .h5 or as a SavedModel, which can be read"
     raise CompileError(f"Keras cannot load it: {reason}", where=where, hint=hint)
+
+
+def _is_of_keras_2(path: Path) -> bool:
+    """What a .keras file says of itself: the form is the same, the names of layers are not."""
+    try:
+        with ZipFile(path) as archive, archive.open("metadata.json") as file:
+            return json.loads(file.read(_METADATA))["keras_version"].startswith("2.")
+    except (OSError, BadZipFile, KeyError, ValueError, TypeError, AttributeError):
+        return False
 
 
 def _reason(error: Exception) -> str:

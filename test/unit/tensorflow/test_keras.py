@@ -97,6 +97,12 @@ def test_files_of_keras_2(tmp_path: Path, session: Session) -> None:
     check(frontends.read(path, session), model([IMAGE, EXTRA], training=False))
 
 
+def test_keras_files_of_keras_2(tmp_path: Path, session: Session) -> None:
+    network(tf_keras).save(tmp_path / "model.keras")
+    with pytest.raises(CompileError, match=r"Keras cannot load it: Keras 2 wrote it\n  hint: save it as .h5"):
+        frontends.read(tmp_path / "model.keras", session)
+
+
 def test_sequential(library: Any, session: Session) -> None:
     model = library.Sequential([library.layers.Input((3,), name="x"), library.layers.Dense(2, name="fc")])
     module = from_keras(model, session)
