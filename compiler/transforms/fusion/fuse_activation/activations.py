@@ -89,7 +89,7 @@ def _is_hard_swish_gate(op: nn.HardSigmoidOp) -> bool:
 
 
 def _gelu(op: nn.MulOp) -> Activation | None:
-    """0.5 * x * (1 + erf(x / sqrt(2))), multiplied in any order: how PyTorch writes GELU before opset 20."""
+    """0.5 * x * (1 + erf(x / sqrt(2))), multiplied in any order: how PyTorch writes GELU before opset 20, and Keras 3."""
     for nested, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         if not isinstance(nested, OpResult) or not isinstance(inner := nested.op, nn.MulOp):
             continue
@@ -100,15 +100,37 @@ def _gelu(op: nn.MulOp) -> Activation | None:
 
 
 def _erf_gate(x: SSAValue, gate: SSAValue) -> tuple[nn.NNOp, ...] | None:
-    """The operations of 1 + erf(x / sqrt(2))."""
-    if not isinstance(gate, OpResult) or not isinstance(plus := gate.op, nn.AddOp):
+    """The operations of 1 + erf(x / sqrt(2)), or of 1 - erf(-x / sqrt(2)), which is what Keras's erfc is imported as."""
+    match gate:
+        case OpResult(op=nn.AddOp(lhs=lhs, rhs=rhs) as add):
+            erf, one = (rhs, lhs) if _scalar(lhs) == 1 else (lhs, rhs)
+            factor = sqrt(0.5)
+        case OpResult(op=nn.SubOp(lhs=one, rhs=erf) as add):
+            factor = -sqrt(0.5)
+        case _:
+            return None
+    if _scalar(one) != 1 or not isinstance(erf, OpResult) or not isinstance(erf.op, nn.ErfOp):
         return None
-    for erf, one in ((plus.lhs, plus.rhs), (plus.rhs, plus.lhs)):
-        match erf:
-            case OpResult(op=nn.ErfOp(input=OpResult(op=nn.DivOp() | nn.MulOp() as scale)) as erf_op):
-                wanted = sqrt(2) if isinstance(scale, nn.DivOp) else sqrt(0.5)
-                if _scalar(one) == 1 and scale.lhs is x and isclose(_scalar(scale.rhs), wanted, rel_tol=_FLOAT32):
-                    return scale, erf_op, plus
+    scale = _scaled(x, erf.op.input, factor)
+    return None if scale is None else (*scale, erf.op, add)
+
+
+def _scaled(x: SSAValue, value: SSAValue, factor: float) -> tuple[nn.NNOp, ...] | None:
+    """The operations that multiply x by a factor, whose sign may be an operation of its own."""
+    match value:
+        case OpResult(op=nn.MulOp(lhs=lhs, rhs=rhs) as scale):
+            pairs = ((lhs, _scalar(rhs)), (rhs, _scalar(lhs)))
+        case OpResult(op=nn.DivOp(lhs=lhs, rhs=rhs) as scale):
+            pairs = ((lhs, 1 / (_scalar(rhs) or inf)),)
+        case _:
+            return None
+    for scaled, constant in pairs:
+        if scaled is x and isclose(constant, factor, rel_tol=_FLOAT32):
+            return (scale,)
+        match scaled:
+            case OpResult(op=nn.NegOp() as negation) if negation.input is x:
+                if isclose(-constant, factor, rel_tol=_FLOAT32):
+                    return negation, scale
             case _:
                 pass
     return None
