@@ -13,10 +13,11 @@ from .dialects.nn import ConstantOp, NNOp, OriginAttr
 from .lowering.ascend import LowerToAscendPass
 from .rewriting import layer_of
 from .session import Session
+from .transforms.quantization.layers import is_quantized
 from .transforms.quantization.legality import Broken, first_broken, other_layers
 from .transforms.quantization.profiles import profile_named
 from .transforms.quantization.rules import tensor_only
-from .transforms.quantization.sites import sites
+from .transforms.quantization.sites import Site, sites
 
 Quantizable = Literal["fully", "tensor only", "no"]
 """Input and weight; the input alone, where `tensor_quantize` asks for it; neither."""
@@ -26,7 +27,7 @@ _NOT_IN_TABLE = "not-in-table"
 
 @dataclass(frozen=True)
 class LayerSupport:
-    """What can be made of a layer. `rule` and `reason` say why it cannot be quantized fully; they are empty where it can."""
+    """What can be made of a layer. `rule` and `reason` say why it cannot be quantized fully; `rule` is empty where it can."""
 
     name: str
     type: str
@@ -59,15 +60,16 @@ _Verdict = tuple[Quantizable, str, str]
 def _verdicts(module: ModuleOp, session: Session) -> Iterator[tuple[str, _Verdict]]:
     """Layers that quantization considers, by name; where a layer is several operations, those that count come last."""
     rows = profile_named(session.profile).rows
-    judged = [(site, first_broken(site, rows[type(site.compute)].rules)) for site in sites(module, rows)]
+    found = sites(module, rows)
+    judged = [(s, None if is_quantized(s) else first_broken(s, rows[type(s.compute)].rules)) for s in found]
     judged.extend(other_layers(module, rows))
     for site, broken in sorted(judged, key=lambda each: each[1] is None):
-        yield layer_of(site.compute), _verdict(broken)
+        yield layer_of(site.compute), _verdict(site, broken)
 
 
-def _verdict(broken: Broken | None) -> _Verdict:
+def _verdict(site: Site, broken: Broken | None) -> _Verdict:
     if broken is None:
-        return "fully", "", ""
+        return "fully", "", "it is quantized in the model" if is_quantized(site) else ""
     rule, reason = broken
     return "tensor only" if rule is tensor_only else "no", rule.name, reason
 

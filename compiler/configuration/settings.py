@@ -284,33 +284,11 @@ def _skipped(settings: Settings, layer: Layer) -> str | None:
     return None
 
 
-QUANTIZABLE_TYPES: Mapping[str, frozenset[str]] = {
-    "caffe": frozenset({"Convolution", "Deconvolution", "Eltwise", "InnerProduct", "Pooling"}),
-    "onnx": frozenset({"Add", "AveragePool", "Conv", "ConvTranspose", "Gemm", "MatMul", "MaxPool"}),
-    "tensorflow": frozenset(
-        {
-            "Add",
-            "AvgPool",
-            "BatchMatMulV2",
-            "Conv2D",
-            "Conv2DBackpropInput",
-            "Conv3D",
-            "DepthwiseConv2dNative",
-            "MatMul",
-            "MaxPool",
-        }
-    ),
-}
-"""By framework, the types that AMCT's table of uniform quantization lists."""
-
-
-def check_names(
-    settings: Settings, layers: Iterable[Layer], others: Mapping[str, str], frameworks: Iterable[str]
-) -> None:
+def check_names(settings: Settings, layers: Iterable[Layer], others: Mapping[str, str], types: Iterable[str]) -> None:
     """Every layer and type that settings name is there, and what is to be quantized can be.
 
-    `layers` are those that can; `others` are the rest of the model's, with the reason why they cannot. Raises CompileError,
-    located in the settings' file, that names the layer.
+    `layers` are those that can; `others` are the rest of the model's, with the reason why they cannot; `types` are all that
+    are quantized, whether the model has one or not. Raises CompileError, located in the settings' file, that names the layer.
     """
     quantizable = {layer.name: layer.type for layer in layers}
 
@@ -326,11 +304,11 @@ def check_names(
         if name in others and name not in settings.skip_layers:
             setting = "override_layer_configs" if settings.enabled is None else "quant_enable"
             raise error(setting, name, f"which cannot be quantized: {others[name]}")
-    types = {*quantizable.values(), *(t for framework in frameworks for t in QUANTIZABLE_TYPES.get(framework, ()))}
+    known = {*quantizable.values(), *types}
     wanted = {"skip_layer_types": settings.skip_layer_types, "override_layer_types": settings.by_type}
     for setting, names in wanted.items():
-        if unknown := [name for name in names if name not in types]:
-            hint = f"types are {', '.join(sorted(types))}"
+        if unknown := [name for name in names if name not in known]:
+            hint = f"types are {', '.join(sorted(known))}"
             raise error(setting, unknown[0], "which is no type that is quantized", hint)
 
 

@@ -10,7 +10,7 @@ from ...dialects.nn import ConvOp, ConvTransposeOp, DequantizeOp, MatMulOp, NNOp
 from ...dialects.nn.shapes import shape_of
 from ...functions import main_function
 from ...rewriting import layer_of
-from .legality import first_broken
+from .legality import first_broken, types_of
 from .profiles import Profile, Row
 from .sites import Site, sites
 from .supported import check_supported
@@ -65,4 +65,4 @@ def check_settings(settings: Settings, module: ModuleOp, profile: Profile) -> No
     frameworks = {o.framework.data for o in origins if isinstance(o, OriginAttr)}
     for layer in layers:
         others.pop(layer.name, None)
-    check_names(settings, layers, others, frameworks)
+    check_names(settings, layers, others, types_of(frameworks))

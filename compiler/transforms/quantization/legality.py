@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -33,6 +33,11 @@ def rows_of(op: NNOp, table: Iterable[LayerRow] = UNIFORM) -> list[LayerRow]:
 def row_of(op: NNOp, table: Iterable[LayerRow] = UNIFORM) -> LayerRow | None:
     """The row that judges an operation."""
     return next((row for row in rows_of(op, table) if isinstance(op, row.operations)), None)
+
+
+def types_of(frameworks: Collection[str]) -> set[str]:
+    """The types of layers that AMCT's table of uniform quantization has for these frameworks."""
+    return {name for row in UNIFORM if row.framework in frameworks for name in (row.op_type, *row.variants)}
 
 
 def first_broken(site: Site, rules: Sequence[Rule]) -> Broken | None:

@@ -172,7 +172,7 @@ OTHERS = {"relu": "it is a relu"}
 @pytest.mark.parametrize(("settings", "message"), UNKNOWN.values(), ids=UNKNOWN)
 def test_unknown_names(settings: dict[str, object], message: str) -> None:
     with pytest.raises(CompileError, match=message) as error:
-        check_names(Settings(**settings, where="simple.cfg"), LAYERS, OTHERS, ["onnx"])
+        check_names(Settings(**settings, where="simple.cfg"), LAYERS, OTHERS, ["ConvTranspose"])
     assert error.value.where == "simple.cfg"
 
 
@@ -187,4 +187,4 @@ def test_known_names() -> None:
         by_type={"Gemm": Calibration()},
         enabled=frozenset({"pool"}),
     )
-    check_names(settings, LAYERS, OTHERS, ["onnx"])
+    check_names(settings, LAYERS, OTHERS, ["ConvTranspose"])

@@ -82,6 +82,15 @@ def test_reads_tensorflow(amct_tool, tmp_path):
     assert rules == {"fixed": "", "turned": "transpose-false", "computed": "transpose-false"}
 
 
+def test_layers_that_came_quantized(amct_tool, tmp_path):
+    assert amct_tool("quantize", DIGITS, "-o", tmp_path).status == 0
+    layers, counts = supported(amct_tool, tmp_path / "digits_qdq.onnx")
+    assert {(layer["quantizable"], layer["reason"]) for layer in layers.values() if layer["type"] == "Conv"} == {
+        ("fully", "it is quantized in the model")
+    }
+    assert counts["fully"] == 7
+
+
 def test_mistakes(amct_tool, files):
     result = amct_tool("support", files.module(), "--profile", "mine")
     assert (result.status, result.out) == (1, "")
