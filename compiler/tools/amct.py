@@ -1,4 +1,4 @@
-"""`amct`: say what can be quantized, quantize a model in one command, write its configuration, run a model or module, compare two."""
+"""`amct`: say what can be quantized, quantize in one command, write a configuration, run a model or module, compare two."""
 
 from __future__ import annotations
 
