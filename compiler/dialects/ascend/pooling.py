@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
 from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, TEXT, integer
-from ..nn.shapes import Shape, element_of, same_size, shape_of, static, tensor
+from ..nn.shapes import Shape, element_of, known, same_size, shape_of, static, tensor
 from .base import (
     FALSE,
     FBD,
@@ -167,16 +167,22 @@ class AvgPoolV2Op(PoolOp):
         kernel = self.kernel(sizes)
         if not static(kernel):
             return None
-        pads = self.resolved_pads(sizes)
-        if pads is not None and not any(p for pair in pads for p in pair) and not self.rounds_up:
-            return prod(kernel)
-        if pads is None or not static(sizes):
+        if (pads := self.resolved_pads(sizes)) is None:
             return None
         rows = zip(sizes, kernel, self.stride_list, pads, strict=True)
-        counts = [axis_counts(s, k, st, p, self.counts_padding, self.rounds_up) for s, k, st, p in rows]
-        if any(len(set(c)) != 1 for c in counts):
-            return None
-        return prod(c[0] for c in counts)
+        counts = [_axis_count(s, k, st, p, self.counts_padding, self.rounds_up) for s, k, st, p in rows]
+        found = [c for c in counts if c is not None]
+        return prod(found) if len(found) == len(counts) else None
+
+
+def _axis_count(
+    size: int, kernel: int, stride: int, pads: tuple[int, int], counts_padding: bool, ceil: bool
+) -> int | None:
+    """How many elements every window covers along one axis; None where not all cover as many, or it depends on the size."""
+    if (counts_padding or not any(pads)) and (stride == 1 or not ceil):
+        return kernel
+    counts = set(axis_counts(size, kernel, stride, pads, counts_padding, ceil)) if known(size) else set[int]()
+    return counts.pop() if len(counts) == 1 else None
 
 
 def axis_counts(

@@ -5,16 +5,16 @@ Rules of a source layer read what its origin keeps of the source's attributes; r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
 from ...dialects.nn import AveragePoolOp, ConvolutionOp, GlobalAveragePoolOp, NNOp, OriginAttr, array_of
-from ...dialects.nn.shapes import element_of, shape_of
+from ...dialects.nn.shapes import element_of, known, shape_of
 from ...dtypes import is_float
 from .sites import Site
 
@@ -112,19 +112,20 @@ def input_is_float32(site: Site) -> str | None:
 def average_count_constant(site: Site) -> str | None:
     """every window averages the same number of elements, so that 1/count is one factor"""
     pool = cast(AveragePoolOp, site.compute)
-    padded = pool.auto_pad is not None or any(pool.pad_list)
-    if padded and pool.count_include_pad is None:
-        return "its windows at the border average fewer elements"
-    if pool.ceil_mode is not None and not _ceil_is_floor(pool):
-        return "ceil_mode adds windows that average fewer elements"
-    if pool.auto_pad is not None:
+    spatial = pool.spatial(shape_of(pool.input))
+    if (pads := pool.resolved_pads(spatial)) is None:
         return "its padding is not known before run time"
+    if any(pads) and pool.count_include_pad is None:
+        return "its windows at the border average fewer elements"
+    if pool.ceil_mode is not None and not _ceil_is_floor(pool, spatial):
+        return "ceil_mode adds windows that average fewer elements"
     return None
 
 
-def _ceil_is_floor(pool: AveragePoolOp) -> bool:
-    spatial = pool.spatial(shape_of(pool.input))
-    return DYNAMIC_INDEX not in spatial and pool.window_output(spatial, ceil=True) == pool.window_output(spatial)
+def _ceil_is_floor(pool: AveragePoolOp, spatial: Sequence[int]) -> bool:
+    """Whether `ceil_mode` adds no window; with strides of 1 it adds none to any size."""
+    sizes = zip(pool.window_output(spatial), pool.window_output(spatial, ceil=True), pool.stride_list, strict=True)
+    return all(stride == 1 or (known(floor) and floor == ceil) for floor, ceil, stride in sizes)
 
 
 @rule("global-pooling-false")

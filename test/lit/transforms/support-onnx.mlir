@@ -88,6 +88,28 @@ func.func @main(%x: tensor<1x2x4x4xf32>) {
 
 // -----
 
+// And every window averages as many elements, known or not: of what size the input is, is asked where it matters.
+// CHECK: [insert-observers applied observed] "same-without-pads"
+// CHECK: [insert-observers applied observed] "counted-pads"
+// CHECK: [insert-observers applied observed] "ceil-by-one"
+// CHECK: [insert-observers missed average-count] "ceil-by-two": ceil_mode adds windows that average fewer elements
+// CHECK: [insert-observers missed average-count] "border": its windows at the border average fewer elements
+// CHECK: [insert-observers missed average-count] "same": its padding is not known before run time
+// CHECK: [convert-observers applied quantized] "same-without-pads"
+// CHECK: [convert-observers applied quantized] "counted-pads"
+// CHECK: [convert-observers applied quantized] "ceil-by-one"
+func.func @main(%x: tensor<1x2x4x4xf32>, %d: tensor<1x2x?x?xf32>) {
+  %0 = nn.average_pool %x strides [2, 2] auto_pad same_upper kernel [2, 2] from <onnx, "AveragePool", "same-without-pads"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
+  %1 = nn.average_pool %x pads [1, 1, 1, 1] kernel [3, 3] count_include_pad from <onnx, "AveragePool", "counted-pads"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+  %2 = nn.average_pool %d kernel [2, 2] ceil_mode from <onnx, "AveragePool", "ceil-by-one"> : (tensor<1x2x?x?xf32>) -> tensor<1x2x?x?xf32>
+  %3 = nn.average_pool %d strides [2, 2] kernel [2, 2] ceil_mode from <onnx, "AveragePool", "ceil-by-two"> : (tensor<1x2x?x?xf32>) -> tensor<1x2x?x?xf32>
+  %4 = nn.average_pool %x pads [1, 1, 1, 1] kernel [3, 3] from <onnx, "AveragePool", "border"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+  %5 = nn.average_pool %d auto_pad same_upper kernel [2, 2] from <onnx, "AveragePool", "same"> : (tensor<1x2x?x?xf32>) -> tensor<1x2x?x?xf32>
+  func.return
+}
+
+// -----
+
 // MaxPool and Add: tensor only.
 // CHECK: [insert-observers missed tensor-only] "max": only its input tensor could be quantized, and only on request
 // CHECK: [insert-observers missed tensor-only] "add": only its input tensor could be quantized, and only on request
