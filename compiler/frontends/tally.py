@@ -36,9 +36,12 @@ class Tally:
         """Nodes that no output depends on."""
         self._counts["unused"] += count
 
-    def emitted(self, ops: Sequence[Operation]) -> None:
-        """The operations that a node became."""
-        self._emitted.append(ops)
+    def converted(self, inputs: Sequence[object], ops: Sequence[Operation]) -> None:
+        """A node with these inputs, and the operations that it became; without any, it is what it was given, or is known."""
+        if ops:
+            self._emitted.append(ops)
+        else:
+            self._counts["removed" if inputs else "folded"] += 1
 
     def carried(self, op: nn.OpaqueOp, reason: str) -> None:
         self._carried[op] = reason

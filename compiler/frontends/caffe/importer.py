@@ -139,10 +139,7 @@ class _Importer:
             raise node.misfit(e) from None
         except Unmapped as e:
             return self._carry(node, layer, str(e))
-        if emitted:
-            self.tally.emitted(emitted)
-        else:
-            self.tally.removed()
+        self.tally.converted(node.inputs, emitted)
         return results
 
     def _check_ungiven(self, node: Node) -> None:

@@ -210,12 +210,7 @@ class _Importer:
             raise node.misfit(e) from None
         except Unmapped as e:
             return self._carry(node, str(e), e.types)
-        if emitted:
-            self.tally.emitted(emitted)
-        elif node.inputs:
-            self.tally.removed()
-        else:
-            self.tally.folded()
+        self.tally.converted(node.inputs, emitted)
         known = self.sink.folded(emitted, node.layer.name)
         return [known.get(r, r) if isinstance(r, SSAValue) else r for r in results]
 
