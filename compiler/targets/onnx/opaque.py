@@ -31,7 +31,8 @@ attribute is needed where there are no sizes (18). Everywhere else, what a versi
 def opaque(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
     """The node with its attributes, domain and absent inputs. Raises CompileError where the opset means something else by it."""
     if op.framework.data != "onnx":
-        raise layer.error(f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can")
+        message = f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can"
+        raise layer.error(message, hint="where it stands at the end, --outputs leaves it out")
     domain = "" if op.domain is None or op.domain.data == "ai.onnx" else op.domain.data
     _check_version(op, domain, layer)
     node = NodeProto(op_type=op.op_type.data, domain=domain)

@@ -81,7 +81,7 @@ func.func @main(%x: tensor<1x2x2xf16> {nn.name = "x"}) -> (tensor<1x2x2xf16> {nn
         unary('nn.opaque %x framework "tensorflow" op_type "Roll" : (tensor<4xf32>) -> tensor<4xf32>'),
         17,
         "holds tensorflow's Roll",
-        "",
+        "--outputs leaves it out",
     ),
     "opaque node that later opsets changed": (
         opaque("GridSample", 16),
