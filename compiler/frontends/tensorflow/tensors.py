@@ -58,7 +58,7 @@ _MAX_RANK = 64
 def dtype_of(code: int, where: str) -> np.dtype[Any]:
     """The dtype of an element type, or of a reference to one. Raises CompileError for one that has no arrays here."""
     if (name := _NAMES.get(code % REFERENCE)) is None:
-        hint = "only numbers and truth values are: --inputs and --outputs cut off what computes with others"
+        hint = "only numbers and truth values are: save the model without others, or cut them off by --inputs and --outputs"
         raise CompileError(f"element type {type_name(code)} is not supported", where=where, hint=hint)
     return dtype_named(name)
 
