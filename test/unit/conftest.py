@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,27 @@ class Equivalence:
 @pytest.fixture(scope="session")
 def equivalence() -> Equivalence:
     return Equivalence()
+
+
+def _hold(document: str, **parts: str) -> None:
+    path = Path(__file__).parents[2] / "docs" / document
+    written = text = path.read_text("utf-8")
+    for part, content in parts.items():
+        begin, end = f"<!-- begin {part} (generated) -->", f"<!-- end {part} -->"
+        head, _, rest = text.partition(begin)
+        _, found, tail = rest.partition(end)
+        assert found, f"docs/{document} has no part '{part}'"
+        text = f"{head}{begin}\n{content}\n{end}{tail}"
+    if os.environ.get("AMCT_UPDATE"):
+        path.write_text(text, "utf-8")
+    else:
+        assert written == text, "run the tests of this file with AMCT_UPDATE=1"
+
+
+@pytest.fixture(scope="session")
+def generated() -> Callable[..., None]:
+    """`generated("ascend.md", operations=text, ...)`: these parts of a document are up to date; AMCT_UPDATE=1 writes them."""
+    return _hold
 
 
 class ConformancePage:
