@@ -59,10 +59,14 @@ _Verdict = tuple[Quantizable, str, str]
 
 def _verdicts(module: ModuleOp, session: Session) -> Iterator[tuple[str, _Verdict]]:
     """Layers that quantization considers, by name; where a layer is several operations, those that count come last."""
-    rows = profile_named(session.profile).rows
+    profile = profile_named(session.profile)
+    rows = profile.rows
     found = sites(module, rows)
-    judged = [(s, None if is_quantized(s) else first_broken(s, rows[type(s.compute)].rules)) for s in found]
-    judged.extend(other_layers(module, rows))
+    judged = [
+        (s, None if is_quantized(s) else first_broken(s, rows[type(s.compute)].rules, profile.table)) for s in found
+    ]
+    if profile.table:
+        judged.extend(other_layers(module, rows))
     for site, broken in sorted(judged, key=lambda each: each[1] is None):
         yield layer_of(site.compute), _verdict(site, broken)
 

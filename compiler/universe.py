@@ -43,6 +43,7 @@ PASSES = {
     "insert-observers": ".transforms.quantization.insert_observers:InsertObserversPass",
     "calibrate": ".transforms.quantization.calibrate:CalibratePass",
     "convert-observers": ".transforms.quantization.convert_observers:ConvertObserversPass",
+    "print-quant-points": ".transforms.quantization.print_quant_points:PrintQuantPointsPass",
     "quantize": ".transforms.quantization.quantize:QuantizePass",
     "lower-to-ascend": ".lowering.ascend:LowerToAscendPass",
 }
@@ -64,6 +65,7 @@ SUMMARIES = {
     "insert-observers": "decide what is quantized, by target profile and configuration, and say why not",
     "calibrate": "run data through the model and fill in the observers' ranges",
     "convert-observers": "turn calibrated observers into quantized weights and quantize/dequantize pairs",
+    "print-quant-points": "list layer, value, state and parameters of every quantization point",
     "quantize": "all of quantization: observers where missing, calibration, conversion",
     "lower-to-ascend": "nn to the ascend dialect, integer arithmetic explicit",
 }

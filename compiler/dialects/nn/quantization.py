@@ -23,7 +23,7 @@ class ObserveOp(NNOp):
 
     input of any float shape, result as input. `point` is `"layer:operand"` of the (first) consumer, `observer` the algorithm,
     `bits` and `symmetric` the specification. Calibration adds `range`, `qparams` and `source`; points with one `group` carry
-    equal parameters.
+    equal parameters: those of its `master`s, where it has any, else of all members.
     """
 
     name = "nn.observe"
@@ -39,6 +39,7 @@ class ObserveOp(NNOp):
     qparams = opt_prop_def(QParamsAttr)
     source = opt_prop_def(ParamsSourceAttr)
     group = opt_prop_def(TEXT)
+    master = opt_prop_def(FLAG)
     result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
@@ -69,6 +70,7 @@ class QuantizeOp(QParamsOp):
     """`saturate(round_half_even(x / scale) + zero_point)` (ONNX QuantizeLinear).
 
     input of any float shape, result of the same shape in the storage type of `qparams`.
+    `group` and `master` are those of the point.
     """
 
     name = "nn.quantize"
@@ -78,6 +80,8 @@ class QuantizeOp(QParamsOp):
     input = operand_def(ANY_TENSOR)
     qparams = prop_def(QParamsAttr)
     source = opt_prop_def(ParamsSourceAttr)
+    group = opt_prop_def(TEXT)
+    master = opt_prop_def(FLAG)
     result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:

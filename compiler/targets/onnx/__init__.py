@@ -19,12 +19,14 @@ from ...dialects import nn
 from ...functions import body, dimension_names, input_names, main_function, output_names, return_op
 from ...rewriting import Remarks
 from ...session import Session
+from ...transforms.quantization.profiles import PROFILES
 from .. import Target
 from ..graph import check_names, flat, source
 from ..layout import in_layout
 from . import blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
 from .file import INLINE, external_file, packed, write_model
 from .graph import Graph, Initializer, value_info
+from .integer_activations import with_integer_activations
 from .layer import write_operation
 from .schema import OPSETS
 
@@ -59,7 +61,7 @@ class OnnxTarget(Target):
         return [path, external_file(path)]
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
-        function = main_function(in_layout(module, "NCHW", session))
+        function = main_function(_written_form(in_layout(module, "NCHW", session), session))
         remarks = Remarks(session, self.name)
         graph, proto = _graph(function, self.opset, remarks)
         model = ModelProto(
@@ -72,6 +74,14 @@ class OnnxTarget(Target):
         _check(_skeleton(model, proto, graph.initializers), function, remarks, path)
         remarks.flush()
         return write_model(model, proto, graph.initializers, path, external=self.external)
+
+
+def _written_form(module: ModuleOp, session: Session) -> ModuleOp:
+    """The module as the profile that it was quantized by has its activations in files."""
+    profile = PROFILES.get(metadata(module).get("amct_opt.profile", session.profile))
+    if profile is None or not profile.unsigned_file:
+        return module
+    return with_integer_activations(module, profile)
 
 
 def ir_version(opset: int) -> int:

@@ -79,16 +79,16 @@ def _type_names(op: Operation) -> list[str]:
 
 
 def _only_quantizable(module: ModuleOp, profile_name: str) -> Guard:
-    rows = profile_named(profile_name).rows
+    profile = profile_named(profile_name)
     half_precision = has_half_precision(module)
 
     def refuse(parts: Sequence[Operation]) -> Refusal | None:
         for op in parts:
             if not isinstance(op, COMPUTING):
                 continue
-            if (row := rows.get(type(op))) is None:
+            if (row := profile.rows.get(type(op))) is None:
                 return Refusal("only-quantizable", f"profile {profile_name} does not quantize {op.name} {layer_of(op)}")
-            if (broken := first_broken(Site(op, op, half_precision), row.rules)) is not None:
+            if (broken := first_broken(Site(op, op, half_precision), row.rules, profile.table)) is not None:
                 rule, reason = broken
                 return Refusal("only-quantizable", f"{layer_of(op)} cannot be quantized ({rule.name}): {reason}")
         return None

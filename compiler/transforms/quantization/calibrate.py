@@ -21,6 +21,7 @@ from ...runtime.data import Samples, load_samples, synthetic_samples
 from ...runtime.executor import Executable
 from ...runtime.observers import Observer, make_observer
 from ...session import Session, session_of
+from .alignment import group_ranges
 from .parameters import activation_params
 
 
@@ -83,8 +84,8 @@ def calibrate(module: ModuleOp, points: list[ObserveOp], samples: Samples, sessi
         again = {v: [o for o in each.values() if o.passes > done] for v, each in observers.items()}
         _observe(module, {v: each for v, each in again.items() if each}, samples, session, (done, passes))
     source = ParamsSource.SYNTHETIC if samples.synthetic else ParamsSource.DATA
-    for point in points:
-        low, high = observers[point.input][_spec(point)].finish()
+    own = [observers[point.input][_spec(point)].finish() for point in points]
+    for point, (low, high) in zip(points, group_ranges(points, own), strict=True):
         point.range = RangeAttr((low, high))
         point.qparams = activation_params(low, high, point.bits.value.data, point.symmetric is not None)
         point.source = ParamsSourceAttr(source)

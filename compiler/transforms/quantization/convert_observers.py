@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerType, ModuleOp, i32
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -29,12 +29,13 @@ from ...dtypes import numpy_dtype
 from ...rewriting import Remarks, erase_dead_constants, layer_of
 from ...runtime.affine import symmetric_scales
 from ...session import Session, session_of
+from .grids import point_behind
 from .layers import channel_axis, layer_at
-from .legality import Broken, non_uniform_broken
+from .legality import Broken, first_broken, non_uniform_broken
 from .non_uniform import levels_of, nearest
 from .options import SettingsOptions
 from .parameters import quantized, quantized_bias, widened_for_bias
-from .profiles import Row, profile_named
+from .profiles import Profile, Row, profile_named
 from .sites import Site, sites
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -59,7 +60,11 @@ def convert_observers(module: ModuleOp, settings: Settings, record: Record | Non
     remarks = Remarks(session, ConvertObserversPass.name)
     profile = profile_named(session.profile)
     weights: _Integers = {}
-    observed = [(site, point) for site in sites(module, profile.rows) if (point := _point_of(site)) is not None]
+    observed = [
+        (site, point)
+        for site in sites(module, profile.rows)
+        if (point := _point_of(site, profile)) is not None and not _stays_float(site, settings, profile)
+    ]
     for point in [o for o in module.walk() if isinstance(o, ObserveOp)]:
         if point.qparams is None:
             remarks.missed(point, "calibrated", "it has no parameters: run --calibrate first")
@@ -85,6 +90,8 @@ def _convert_point(point: ObserveOp) -> None:
         point.input,
         qparams=point.qparams,
         source=point.source,
+        group=point.group,
+        master=point.master,
         location=point.location,
         name=f"{hint}.q" if hint else None,
     )
@@ -98,12 +105,19 @@ def _convert_point(point: ObserveOp) -> None:
     Rewriter.replace_op(point, [quantize, dequantize], [dequantize.result])
 
 
-def _point_of(site: Site) -> QParams | None:
-    """The parameters of a site whose activation is observed and calibrated."""
-    value = site.activation
-    if not isinstance(value, OpResult) or not isinstance(value.op, ObserveOp) or value.op.qparams is None:
-        return None
-    return value.op.qparams.data
+def _point_of(site: Site, profile: Profile) -> QParams | None:
+    """The parameters of a site whose activation is on the grid of a calibrated point."""
+    point = point_behind(site.activation, profile.rows)
+    return point.qparams.data if isinstance(point, ObserveOp) and point.qparams is not None else None
+
+
+def _stays_float(site: Site, settings: Settings, profile: Profile) -> bool:
+    """Where values have points, layers that are not quantized may read through them."""
+    if profile.points == "layers":
+        return False
+    row = profile.rows[type(site.compute)]
+    skipped = settings_for(settings, layer_at(site, row)).skipped
+    return skipped is not None or first_broken(site, row.rules, profile.table) is not None
 
 
 class _Weight(NamedTuple):

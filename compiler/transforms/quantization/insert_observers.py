@@ -12,45 +12,57 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...configuration.record import LayerRecord, Record
 from ...configuration.settings import LayerSettings, Settings, settings_for
-from ...dialects.nn import DequantizeOp, ObserveOp, ParamsSource, ParamsSourceAttr, QParamsAttr
+from ...diagnostics import CompileError
+from ...dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, QParamsAttr
 from ...rewriting import Remarks, layer_of
 from ...session import Session, session_of
-from .layers import check_settings, is_quantized, layer_at, quantizable_layers
+from .layers import check_settings, half_quantized, is_quantized, layer_at, quantizable_layers
 from .legality import first_broken, other_layers
 from .options import SettingsOptions
-from .profiles import Row, profile_named
+from .point_options import PointOptions
+from .profiles import Profile, profile_named
 from .sites import Site, sites
+from .skipped import SKIPPED
 from .supported import check_record
+from .value_points import insert_value_points
 
-_SKIPPED = {
-    "skip-layers": "it is on the list of skip-layers",
-    "skip-layer-types": "its type is on the list of skip-layer-types",
-    "quant-enable": "the configuration does not enable it",
-}
+_AS_THE_PROFILE = PointOptions()
 
 
 @dataclass(frozen=True)
-class InsertObserversPass(SettingsOptions, ModulePass):
-    """Put an observer on the input of every layer that the target profile quantizes and legality allows."""
+class InsertObserversPass(SettingsOptions, PointOptions, ModulePass):
+    """Put observers on what the target profile quantizes and legality allows: the inputs of layers, or every value."""
 
     name = "insert-observers"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         settings = self.settings()
-        insert_observers(op, settings, self.records(settings), session_of(ctx))
+        insert_observers(op, settings, self.records(settings), session_of(ctx), self)
 
 
-def insert_observers(module: ModuleOp, settings: Settings, record: Record | None, session: Session) -> None:
+def insert_observers(
+    module: ModuleOp,
+    settings: Settings,
+    record: Record | None,
+    session: Session,
+    options: PointOptions = _AS_THE_PROFILE,
+) -> None:
     """Observe the inputs of the layers that settings, the profile and legality allow; with a record, of those that it lists, and
-    with its parameters.
+    with its parameters. A profile that quantizes values has its points on these, as options say, and takes no record.
 
     Raises CompileError, located in the file of the settings or the record, for layers and values that the module does not have.
     """
     profile = profile_named(session.profile)
     check_settings(settings, module, profile)
+    options.check_points(profile)
+    remarks = Remarks(session, InsertObserversPass.name)
+    if profile.points == "values":
+        _refuse_record(record, profile)
+        insert_value_points(module, settings, options, profile, remarks)
+        remarks.flush()
+        return
     if record is not None:
         _check_layers(record, module, session)
-    remarks = Remarks(session, InsertObserversPass.name)
     points = _Points()
     for site in sites(module, profile.rows):
         row = profile.rows[type(site.compute)]
@@ -61,9 +73,10 @@ def insert_observers(module: ModuleOp, settings: Settings, record: Record | None
             if given is not None and given.scale_d is not None and producer.qparams is None:
                 points.observe(site, producer.input, held, given)
         elif is_quantized(site):
-            _report_half_quantized(site, row, remarks)
+            if (reason := half_quantized(site, row)) is not None:
+                remarks.missed(site.compute, "weight-quantized", reason)
         elif held.skipped is not None:
-            remarks.missed(site.compute, held.skipped, _SKIPPED[held.skipped])
+            remarks.missed(site.compute, held.skipped, SKIPPED[held.skipped])
         elif (broken := first_broken(site, row.rules)) is not None:
             remarks.missed(site.compute, broken[0].name, broken[1])
         elif record is not None and (given is None or given.scale_d is None):
@@ -81,6 +94,12 @@ def insert_observers(module: ModuleOp, settings: Settings, record: Record | None
         remarks.missed(site.compute, rule.name, reason)
     points.erase_unused()
     remarks.flush()
+
+
+def _refuse_record(record: Record | None, profile: Profile) -> None:
+    """AMCT's records are of layers' inputs. Raises CompileError for one."""
+    if record is not None:
+        raise CompileError(f"profile {profile.name} takes no record: it has points on values, a record is of layers")
 
 
 def _producer(value: SSAValue | None) -> Operation | None:
@@ -139,9 +158,3 @@ def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
     for name in record.layers:
         if name not in quantizable:
             raise record.error(name, "cannot be quantized" if name in layers else "the model has no such layer")
-
-
-def _report_half_quantized(site: Site, row: Row, remarks: Remarks) -> None:
-    """A layer that came quantized is left as it is; where only its input did, that is said."""
-    if row.weight is not None and not isinstance(_producer(site.operand(row.weight)), DequantizeOp):
-        remarks.missed(site.compute, "weight-quantized", "its input came quantized, its weight did not: it is left so")

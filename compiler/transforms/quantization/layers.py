@@ -34,19 +34,36 @@ def channel_axis(op: NNOp) -> int | None:
     """The axis of the weight that counts output channels; None where no axis does (grouped transposed convolution)."""
     if isinstance(op, ConvTransposeOp):
         return 1 if op.group_count == 1 else None
-    return len(shape_of(op.operands[1])) - 1 if isinstance(op, MatMulOp) else 0
+    if isinstance(op, MatMulOp):
+        rank = len(shape_of(op.rhs))
+        return None if rank < 2 else rank - (1 if op.transpose_b is None else 2)
+    return 0
 
 
 def quantizable_layers(module: ModuleOp, profile: Profile) -> list[Layer]:
     """The layers that the profile quantizes and legality allows, those that are quantized included, in program order."""
     found = ((site, profile.rows[type(site.compute)]) for site in sites(module, profile.rows))
-    return [layer_at(site, row) for site, row in found if is_quantized(site) or first_broken(site, row.rules) is None]
+    return [
+        layer_at(site, row)
+        for site, row in found
+        if is_quantized(site) or first_broken(site, row.rules, profile.table) is None
+    ]
 
 
 def is_quantized(site: Site) -> bool:
     """The layer's input is quantized already."""
     value = site.activation
     return isinstance(value, OpResult) and isinstance(value.op, DequantizeOp)
+
+
+def half_quantized(site: Site, row: Row) -> str | None:
+    """What is to be said of a layer whose input came quantized and whose weight did not."""
+    if row.weight is None:
+        return None
+    weight = site.operand(row.weight)
+    if isinstance(weight, OpResult) and isinstance(weight.op, DequantizeOp):
+        return None
+    return "its input came quantized, its weight did not: it is left so"
 
 
 def check_settings(settings: Settings, module: ModuleOp, profile: Profile) -> None:
@@ -59,7 +76,7 @@ def check_settings(settings: Settings, module: ModuleOp, profile: Profile) -> No
     operations = [op for op in main_function(module).walk() if isinstance(op, NNOp)]
     others = {layer_of(op): f"nothing quantizes {op.name}" for op in operations}
     for site in sites(module, profile.rows):
-        if (broken := first_broken(site, profile.rows[type(site.compute)].rules)) is not None:
+        if (broken := first_broken(site, profile.rows[type(site.compute)].rules, profile.table)) is not None:
             others[layer_of(site.compute)] = broken[1]
     origins = [op.origin for op in operations]
     frameworks = {o.framework.data for o in origins if isinstance(o, OriginAttr)}

@@ -40,10 +40,11 @@ def types_of(frameworks: Collection[str]) -> set[str]:
     return {name for row in UNIFORM if row.framework in frameworks for name in (row.op_type, *row.variants)}
 
 
-def first_broken(site: Site, rules: Sequence[Rule]) -> Broken | None:
-    """The first rule that does not hold: common ones, those of AMCT's table of uniform quantization, then the profile's."""
-    row = row_of(site.compute)
-    return _first(site, (*COMMON_RULES, *((not_in_table,) if row is None else row.rules), *rules))
+def first_broken(site: Site, rules: Sequence[Rule], table: Sequence[LayerRow] = UNIFORM) -> Broken | None:
+    """The first rule that does not hold: common ones, those of the table of source layers where it is one, then the profile's."""
+    row = row_of(site.compute, table)
+    layer = (() if not table else (not_in_table,)) if row is None else row.rules
+    return _first(site, (*COMMON_RULES, *layer, *rules))
 
 
 def non_uniform_broken(site: Site, rules: Sequence[Rule]) -> Broken | None:

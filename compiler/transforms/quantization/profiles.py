@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from ...diagnostics import CompileError
+from ...dialects import nn
 from ...dialects.nn import AddOp, AveragePoolOp, ConvOp, ConvTransposeOp, GlobalAveragePoolOp, MatMulOp, MaxPoolOp, NNOp
-from .rules import Rule, average_count_constant, bias_constant, rank_supported
+from .passive_rules import pads_with_zero
+from .rules import Rule, average_count_constant, bias_constant, rank_supported, weight_constant
+from .tables import UNIFORM, LayerRow
+
+Alignment = Literal["elementwise", "concat", "pooling", "resize"]
+"""The kinds of operations whose operands and results may have to carry equal parameters (PPQ)."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +29,9 @@ class Row:
     bias: int | None = None
     per_channel: bool = False
     rules: tuple[Rule, ...] = ()
+    active: bool = True
+    """False where the results hold nothing but elements of operand 0, whose parameters then hold for all of them."""
+    alignment: Alignment | None = None
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,12 @@ class Profile:
     """What the target computes in one operation with the convolution or matrix product before it, by fuse-activation's names."""
     fuse_add: bool = False
     """Whether a residual add belongs into that operation."""
+    table: tuple[LayerRow, ...] = UNIFORM
+    """The source layers that can be quantized, with their rules; empty where the operation alone decides."""
+    points: Literal["layers", "values"] = "layers"
+    """What has quantization points: the inputs of layers, or every value that a quantized operation takes or gives."""
+    unsigned_file: bool = False
+    """Files hold activations as uint8, the same numbers with zero points moved by 128."""
 
 
 ASCEND = Profile(
@@ -54,7 +70,56 @@ ASCEND = Profile(
 activations are those that PPQ fuses for Ascend.
 """
 
-PROFILES: Mapping[str, Profile] = {ASCEND.name: ASCEND}
+_ACTIVE: tuple[type[NNOp], ...] = (
+    *nn.ACTIVATIONS,
+    nn.BatchNormOp,
+    nn.BiasAddOp,
+    nn.DivOp,
+    nn.MaxOp,
+    nn.MinOp,
+    nn.MulOp,
+    nn.ReduceMeanOp,
+    nn.SoftmaxOp,
+)
+_PASSIVE: tuple[type[NNOp], ...] = (
+    nn.FlattenOp,
+    nn.GlobalMaxPoolOp,
+    nn.MaxPoolOp,
+    nn.ReshapeOp,
+    nn.SliceOp,
+    nn.SplitOp,
+    nn.SqueezeOp,
+    nn.TransposeOp,
+    nn.UnsqueezeOp,
+)
+
+QDQ = Profile(
+    name="qdq",
+    rows={
+        **{kind: Row() for kind in _ACTIVE},
+        **{kind: Row(active=False) for kind in _PASSIVE},
+        nn.PadOp: Row(rules=(pads_with_zero,), active=False),
+        ConvOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant)),
+        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant)),
+        MatMulOp: Row(1, 2, per_channel=True, rules=(bias_constant,)),
+        AddOp: Row(alignment="elementwise"),
+        nn.SubOp: Row(alignment="elementwise"),
+        nn.ConcatOp: Row(alignment="concat"),
+        AveragePoolOp: Row(alignment="pooling"),
+        GlobalAveragePoolOp: Row(alignment="pooling"),
+        nn.ResizeOp: Row(alignment="resize"),
+    },
+    activations=frozenset({"relu", "relu6", "clip"}),
+    table=(),
+    points="values",
+    unsigned_file=True,
+)
+"""PPQ's semantics: every value is quantized once, where it is made. Weights have a scale per channel, those of matrix products
+too. Identity and Dropout are gone since import. Only linear activations join the operation before them, and residual adds do
+not: integer runtimes compute anything else behind a convolution in float.
+"""
+
+PROFILES: Mapping[str, Profile] = {p.name: p for p in (ASCEND, QDQ)}
 
 
 def profile_named(name: str) -> Profile:

@@ -15,10 +15,11 @@ from .calibrate import CalibratePass
 from .convert_observers import convert_observers
 from .insert_observers import insert_observers
 from .options import SettingsOptions
+from .point_options import PointOptions
 
 
 @dataclass(frozen=True)
-class QuantizePass(SettingsOptions, ModulePass):
+class QuantizePass(SettingsOptions, PointOptions, ModulePass):
     """Insert observers where missing, calibrate them, and turn activations, weights and biases into integers."""
 
     name = "quantize"
@@ -34,13 +35,18 @@ class QuantizePass(SettingsOptions, ModulePass):
         settings = self.settings()
         batch_num = settings.batch_num if self.batch_num is None else self.batch_num
         calibrate = CalibratePass(self.data, self.samples, self.seed, batch_num)
-        quantize(op, settings, self.records(settings), calibrate, ctx)
+        quantize(op, settings, self.records(settings), calibrate, ctx, self)
 
 
 def quantize(
-    module: ModuleOp, settings: Settings, record: Record | None, calibrate: CalibratePass, ctx: Context
+    module: ModuleOp,
+    settings: Settings,
+    record: Record | None,
+    calibrate: CalibratePass,
+    ctx: Context,
+    options: PointOptions,
 ) -> None:
     """The three steps. Raises CompileError, located in the file of settings, record or data, or at an operation."""
-    insert_observers(module, settings, record, session_of(ctx))
+    insert_observers(module, settings, record, session_of(ctx), options)
     calibrate.apply(ctx, module)
     convert_observers(module, settings, record, session_of(ctx))

@@ -42,6 +42,12 @@ _SINGLE: Mapping[type[nn.NNOp], tuple[str, str]] = {
 }
 """Activations of one operation; the suffixes are PyTorch's names, as Horizon's kinds have them."""
 
+
+def single_kind(op: Operation) -> str | None:
+    """The kind of activation that is one operation, `relu`; None for anything else."""
+    return next((kind for cls, (kind, _) in _SINGLE.items() if isinstance(op, cls)), None)
+
+
 _BOUNDED: Mapping[tuple[float, float], tuple[str, str]] = {
     (0.0, inf): _SINGLE[nn.ReluOp],
     (0.0, 6.0): _SINGLE[nn.Relu6Op],

@@ -6,8 +6,8 @@
 func.func @points(%x: tensor<?x3xf32>) {
   // CHECK-NEXT: %plain = nn.observe %x as "conv1:0" by "min-max" : tensor<?x3xf32>
   %plain = nn.observe %x as "conv1:0" by "min-max" : tensor<?x3xf32>
-  // CHECK-NEXT: %wanted = nn.observe %x as "fc:0" by "ifmr" bits 4 symmetric group "g3" : tensor<?x3xf32>
-  %wanted = nn.observe %x as "fc:0" by "ifmr" bits 4 symmetric group "g3" : tensor<?x3xf32>
+  // CHECK-NEXT: %wanted = nn.observe %x as "fc:0" by "ifmr" bits 4 symmetric group "g3" master : tensor<?x3xf32>
+  %wanted = nn.observe %x as "fc:0" by "ifmr" bits 4 symmetric group "g3" master : tensor<?x3xf32>
   // CHECK-NEXT: %seen = nn.observe %x as "a \"b\"\\c:0" by "min-max" range [-2.5, 3.75] gives <i8, scale = 0.024509804, zero_point = -26> given data : tensor<?x3xf32>
   %seen = nn.observe %x as "a \"b\"\\c:0" by "min-max" range [-2.5, 3.75] gives <i8, scale = 0.024509804, zero_point = -26> given data : tensor<?x3xf32>
   // CHECK-NEXT: %guess = nn.observe %x as "层:0" by "min-max" range [0.0, 1.0] gives <ui8, scale = 0.003921569> given synthetic : tensor<?x3xf32>
@@ -18,8 +18,8 @@ func.func @points(%x: tensor<?x3xf32>) {
 
 // CHECK-LABEL: func.func @steps(
 func.func @steps(%x: tensor<?x3xf32>, %h: tensor<2xf16>) {
-  // CHECK-NEXT: %q = nn.quantize %x by <i8, scale = 0.1, zero_point = -128> given user : (tensor<?x3xf32>) -> tensor<?x3xi8>
-  %q = nn.quantize %x by <i8, scale = 0.1, zero_point = -128> given user : (tensor<?x3xf32>) -> tensor<?x3xi8>
+  // CHECK-NEXT: %q = nn.quantize %x by <i8, scale = 0.1, zero_point = -128> given user group "g3" master : (tensor<?x3xf32>) -> tensor<?x3xi8>
+  %q = nn.quantize %x by <i8, scale = 0.1, zero_point = -128> given user group "g3" master : (tensor<?x3xf32>) -> tensor<?x3xi8>
   // CHECK-NEXT: %d = nn.dequantize %q by <i8, scale = 0.1, zero_point = -128> : (tensor<?x3xi8>) -> tensor<?x3xf32>
   %d = nn.dequantize %q by <i8, scale = 0.1, zero_point = -128> : (tensor<?x3xi8>) -> tensor<?x3xf32>
   // CHECK-NEXT: %c = nn.quantize %x by <i4, scale = [0.1, 1.0e-08, 16777216.0], zero_point = [-8, 0, 7], axis = 1> given record : (tensor<?x3xf32>) -> tensor<?x3xi4>

@@ -1,0 +1,106 @@
+"""The form in which integer runtimes keep activations in int8 from one operation to the next; the numbers stay the same."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i8
+from xdsl.ir import OpResult, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialects.nn import (
+    ClipOp,
+    DequantizeOp,
+    NNOp,
+    QParams,
+    QParamsAttr,
+    QuantizeOp,
+    Relu6Op,
+    ReluOp,
+)
+from ...dtypes import integer_range
+from ...functions import main_function
+from ...lowering.ascend.fused import inline_fused
+from ...transforms.quantization.profiles import Profile
+from ...transforms.quantization.sites import Site
+
+_MOVED = 128
+_UI8 = IntegerType(8, Signedness.UNSIGNED)
+
+
+def with_integer_activations(module: ModuleOp, profile: Profile) -> ModuleOp:
+    """A copy of a quantized module with its activations in uint8, and each passive operation between Q/DQ pairs."""
+    copy = module.clone()
+    inline_fused(copy)
+    _repeat_behind_passive(copy, profile)
+    for op in [o for o in copy.walk() if isinstance(o, QuantizeOp)]:
+        _repeat_before_bound(op)
+    for op in [o for o in copy.walk() if isinstance(o, QuantizeOp)]:
+        _store_unsigned(op)
+    return copy
+
+
+def _repeat_behind_passive(module: ModuleOp, profile: Profile) -> None:
+    """Quantize what passive operations give by the parameters of what they take: an identity, as it is on the grid."""
+    for op in list(main_function(module).body.block.ops):
+        if not isinstance(op, NNOp) or (row := profile.rows.get(type(op))) is None or row.active:
+            continue
+        dequantize = _dequantized_activation(op.operands[0])
+        if dequantize is None or any(r.check(Site(op, op, half_precision=False)) for r in row.rules):
+            continue
+        for result in op.results:
+            _repeat(result, dequantize)
+
+
+def _repeat_before_bound(op: QuantizeOp) -> None:
+    """Quantize what comes before a linear activation too, where runtimes cannot leave the activation to saturation.
+
+    Exact: rounding is monotone, so that bounding before it and bounding on the grid give the same integers.
+    """
+    bound = op.input.owner
+    p = op.qparams.data
+    if not isinstance(bound, ReluOp | Relu6Op | ClipOp) or p.zero_point == (integer_range(p.storage)[0],):
+        return
+    before = bound.operands[0]
+    if not isinstance(before, OpResult) or isinstance(before.op, DequantizeOp) or before.uses.get_length() > 1:
+        return
+    quantize = QuantizeOp.make(before, qparams=op.qparams, location=op.location)
+    dequantize = DequantizeOp.make(
+        quantize.result, qparams=op.qparams, result_types=[before.type], location=op.location
+    )
+    Rewriter.insert_op([quantize, dequantize], InsertPoint.before(bound))
+    bound.operands[0] = dequantize.result
+
+
+def _dequantized_activation(value: SSAValue) -> DequantizeOp | None:
+    if not isinstance(value, OpResult) or not isinstance(value.op, DequantizeOp):
+        return None
+    source = value.op.input
+    return value.op if isinstance(source, OpResult) and isinstance(source.op, QuantizeOp) else None
+
+
+def _repeat(result: SSAValue, like: DequantizeOp) -> None:
+    uses = list(result.uses)
+    if not uses or any(isinstance(use.operation, QuantizeOp) for use in uses):
+        return
+    quantize = QuantizeOp.make(result, qparams=like.qparams, location=like.location)
+    dequantize = DequantizeOp.make(
+        quantize.result, qparams=like.qparams, result_types=[result.type], location=like.location
+    )
+    assert isinstance(result, OpResult)
+    Rewriter.insert_op([quantize, dequantize], InsertPoint.after(result.op))
+    for use in uses:
+        use.operation.operands[use.index] = dequantize.result
+
+
+def _store_unsigned(op: QuantizeOp) -> None:
+    """int8 between a quantize and its dequantizes becomes uint8, with the zero point moved by as much as the integers."""
+    p = op.qparams.data
+    readers = [use.operation for use in op.result.uses]
+    if p.storage != i8 or not all(isinstance(r, DequantizeOp) for r in readers):
+        return
+    moved = QParamsAttr(QParams(_UI8, p.scale, tuple(z + _MOVED for z in p.zero_point), p.axis))
+    quantize = QuantizeOp.make(op.input, qparams=moved, source=op.source, location=op.location)
+    quantize.result.name_hint = op.result.name_hint
+    Rewriter.replace_op(op, quantize)
+    for reader in readers:
+        assert isinstance(reader, DequantizeOp)
+        reader.qparams = moved

@@ -1,0 +1,62 @@
+"""What `--insert-observers` and `--quantize` are told about points on values (PPQ's settings of these names)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from ...diagnostics import CompileError
+from .alignment import Mode
+from .profiles import Alignment, Profile
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointOptions:
+    """Options of profiles that quantize values. What is not given is as PPQ has it."""
+
+    activation_type: tuple[str, ...] = ()
+    """The activations that take the point of the operation before them, `Relu,Clip,LeakyRelu`; the profile's when not given."""
+    fuse_activation: bool | None = None
+    """False leaves a point between an operation and its activation; regions of nn.fused have none in any case."""
+    fuse_passive_op: bool | None = None
+    """False gives the results of passive operations points of their own."""
+    align_elementwise: Literal["large", "output", "none"] | None = None
+    """Of Add and Sub; large: the operands take the range that holds all of them."""
+    align_concat: Literal["large", "output", "none"] | None = None
+    align_pooling: Literal["input", "output", "none"] | None = None
+    """Of average pooling."""
+    align_resize: Literal["input", "output", "none"] | None = None
+
+    def check_points(self, profile: Profile) -> None:
+        """Raises CompileError for an option that the profile has no use for."""
+        given = [f.name.replace("_", "-") for f in fields(PointOptions) if getattr(self, f.name) not in (None, ())]
+        if profile.points != "values" and given:
+            raise CompileError(
+                f"profile {profile.name} takes no {given[0]}",
+                hint="it is an option of profiles that quantize values: qdq",
+            )
+
+    def modes(self) -> Mapping[Alignment, Mode]:
+        """How each kind of operation is aligned."""
+        return {
+            "elementwise": self.align_elementwise or "large",
+            "concat": self.align_concat or "output",
+            "pooling": self.align_pooling or "none",
+            "resize": self.align_resize or "output",
+        }
+
+    def activations(self, profile: Profile) -> frozenset[str]:
+        """The kinds of activations, `leaky_relu`; none with `fuse-activation=false`. Raises CompileError for an unknown one."""
+        if self.fuse_activation is False:
+            return frozenset()
+        return frozenset(map(_kind, self.activation_type)) or profile.activations
+
+
+def _kind(name: str) -> str:
+    from ..fusion.fuse_activation.activations import KINDS
+
+    plain = {kind.replace("_", ""): kind for kind in KINDS}
+    if (kind := plain.get(name.replace("_", "").lower())) is None:
+        raise CompileError(f"no activation is called {name}", hint=f"known are {', '.join(sorted(KINDS))}")
+    return kind

@@ -1,0 +1,11 @@
+"""How settings keep a layer float, for remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SKIPPED: Mapping[str, str] = {
+    "skip-layers": "it is on the list of skip-layers",
+    "skip-layer-types": "its type is on the list of skip-layer-types",
+    "quant-enable": "the configuration does not enable it",
+}
