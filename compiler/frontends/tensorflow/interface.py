@@ -24,6 +24,7 @@ _PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
 _DEFAULTED = "PlaceholderWithDefault"
 _NO_OUTPUTS = frozenset({"Const", "NoOp", "Assert", "Print", "PrintV2", _DEFAULTED, *_PLACEHOLDERS})
 """Operators that compute nothing for a user, though nothing reads them."""
+_WRITES = frozenset({"Assign", "AssignVariableOp"})
 _GUARD = "/AssertGuard/"
 """In the names of the nodes that tf.debugging.Assert makes, of which some are read by nothing (control_flow_assert.py)."""
 _TRUTHS = frozenset({
@@ -85,7 +86,13 @@ class Interface:
         elif self._signature is not None:
             results = [self._result(key, info.name) for key, info in self._signature.outputs.items()]
         else:
-            results = [Result(name, name, 0) for name in self._ends()]
+            ends = self._ends()
+            if writes := next((name for name in ends if self._graph.nodes[name].op in _WRITES), None):
+                hint = "freeze it, or name --outputs"
+                raise CompileError(
+                    f"is no graph of inference: '{writes}' sets a variable", where=self._where, hint=hint
+                )
+            results = [Result(name, name, 0) for name in ends]
         if not results:
             raise CompileError("has no outputs", where=self._where, hint="--outputs names them")
         self._unique([r.name for r in results], "output")

@@ -34,7 +34,7 @@ def inferred(
     `inputs` are arrays where they are known, else types. Raises CompileError, located at `where`, when TensorFlow is not
     installed, for operators that it does not have, that have a state or no result, and for what does not fit together.
     """
-    tf = tensorflow("what nn has no equivalent for", where)
+    tf = tensorflow(f"{op_type}, which nn has no equivalent of,", where)
     with tf.Graph().as_default() as graph:
         try:
             tf.graph_util.import_graph_def(_loaded(tf, _single(op_type, attributes, inputs)), name="")
@@ -51,7 +51,7 @@ def runner(
 ) -> Callable[..., list[Array]]:
     """A function that runs an operator on arrays of these types. Raises CompileError as `inferred` does, it ValueError."""
     count = len(inferred(op_type, attributes, inputs, where))
-    tf = tensorflow("what nn has no equivalent for", where)
+    tf = tensorflow(f"{op_type}, which nn has no equivalent of,", where)
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(_loaded(tf, _single(op_type, attributes, inputs)), name="")
     session = tf.compat.v1.Session(graph=graph)  # runs whatever graph the program itself is building

@@ -109,7 +109,7 @@ def test_an_operator_that_is_not_known_needs_tensorflow(save: Callable[..., Path
     result = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
-        f"{path}: node 'y': error: what nn has no equivalent for needs TensorFlow\n"
+        f"{path}: node 'y': error: Betainc, which nn has no equivalent of, needs TensorFlow\n"
         "  hint: pip install 'amct-opt[tensorflow]'\n"
     )
 

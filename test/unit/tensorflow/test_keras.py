@@ -206,6 +206,10 @@ def test_graphs_that_are_not_frozen(session: Session) -> None:
     with tf.Graph().as_default() as graph:
         v = tf.compat.v1.get_variable("v", [4], use_resource=False)
         tf.multiply(tf.compat.v1.placeholder(tf.float32, [None, 4], "x"), v, name="y")
+    with pytest.raises(
+        CompileError, match=r"graph: error: is no graph of inference: 'v/Assign' sets .*\n  hint: freeze"
+    ):
+        from_graph(graph, session)
     session.imports = ImportOptions(outputs=("y",))
     with pytest.raises(CompileError, match="graph: node 'v': error: VariableV2 is a variable without a value"):
         from_graph(graph, session)
