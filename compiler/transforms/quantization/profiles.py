@@ -79,7 +79,6 @@ _ACTIVE: tuple[type[NNOp], ...] = (
     nn.MinOp,
     nn.MulOp,
     nn.ReduceMeanOp,
-    nn.SoftmaxOp,
 )
 _PASSIVE: tuple[type[NNOp], ...] = (
     nn.FlattenOp,
@@ -116,7 +115,8 @@ QDQ = Profile(
 )
 """PPQ's semantics: every value is quantized once, where it is made. Weights have a scale per channel, those of matrix products
 too. Identity and Dropout are gone since import. Only linear activations join the operation before them, and residual adds do
-not: integer runtimes compute anything else behind a convolution in float.
+not: integer runtimes compute anything else behind a convolution in float. Softmax stays float: onnxruntime's
+integer kernel does not saturate, and gives 0 for the largest values.
 """
 
 PROFILES: Mapping[str, Profile] = {p.name: p for p in (ASCEND, QDQ)}
