@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Processes give the parallelism; threads of BLAS inside them would only fight over the cores.
 export OPENBLAS_NUM_THREADS ?= 1
-PYTEST := $(BIN)/python -m pytest -n 2
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 LIT := $(BIN)/lit -j2 -sv test/lit
 
 .PHONY: demo test test-all lint types bench
