@@ -4,70 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from ...configuration.ranges import at_least
-from ...diagnostics import CompileError, op_error
+from ...diagnostics import op_error
 from ...dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
-from ...functions import main_function
 from ...metadata import add_metadata, tool_version
 from ...rewriting import Array
-from ...runtime.data import Samples, load_samples, synthetic_samples
+from ...runtime.data import Samples
 from ...runtime.executor import Executable
 from ...runtime.observers import Observer, make_observer
 from ...session import Session, session_of
 from .alignment import group_ranges
+from .data_options import DataOptions
 from .parameters import activation_params
 
 
 @dataclass(frozen=True)
-class CalibratePass(ModulePass):
+class CalibratePass(DataOptions, ModulePass):
     """Run calibration data through the model and give every observer its range and parameters."""
 
     name = "calibrate"
 
-    data: str | None = None
-    """An .npz file or a folder of .npy files, one array per input, samples on the first axis."""
-    samples: int | None = None
-    """How many samples to use; all when not given."""
-    seed: int = 0
-    """For the synthetic inputs that stand in where there is no data."""
-    batch_num: int | None = None
-    """How many runs of the model to use; all when not given."""
-
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        points = [o for o in op.walk() if isinstance(o, ObserveOp) and o.qparams is None]
-        if not points:
-            return
-        calibrate(op, points, self._samples(op, session_of(ctx)), session_of(ctx))
+        calibrate_points(op, self, session_of(ctx))
 
-    def _samples(self, module: ModuleOp, session: Session) -> Samples:
-        function = main_function(module)
-        if self.data is None:
-            session.warn(
-                "no calibration data: ranges come from synthetic inputs, accuracy will suffer (give data=FILE.npz)"
-            )
-            return synthetic_samples(function, self.seed)
-        samples = load_samples(Path(self.data), function)
-        if self.samples is not None:
-            samples = samples.head(min(self.samples, samples.count))
-        return samples if self.batch_num is None else self._batches(samples, self.batch_num, session)
 
-    def _batches(self, samples: Samples, count: int, session: Session) -> Samples:
-        """The samples of so many runs. Raises CompileError for none, and where there are fewer (AMCT)."""
-        at_least("batch_num", count, 1)
-        if count > samples.runs:
-            raise CompileError(
-                f"holds samples for {samples.runs} runs, batch_num asks for {count}", where=samples.source
-            )
-        if count < samples.runs:
-            session.warn(f"batch_num {count} leaves samples for {samples.runs - count} more runs unused")
-        return samples.head(min(count * samples.batch_size, samples.count))
+def calibrate_points(module: ModuleOp, data: DataOptions, session: Session) -> None:
+    """Calibrate the points that have no parameters yet; without any, no data is read. Raises CompileError, located."""
+    points = [o for o in module.walk() if isinstance(o, ObserveOp) and o.qparams is None]
+    if points:
+        calibrate(module, points, data.load(module, session), session)
 
 
 def calibrate(module: ModuleOp, points: list[ObserveOp], samples: Samples, session: Session) -> None:
