@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -36,6 +36,17 @@ class CompileError(Exception):
     def __str__(self) -> str:
         line = f"{self.where}: error: {self.message}" if self.where else f"error: {self.message}"
         return f"{line}\n  hint: {self.hint}" if self.hint else line
+
+
+class CompileErrors(CompileError):
+    """Several mistakes of one kind, each with its line."""
+
+    def __init__(self, errors: Sequence[CompileError]):
+        self.errors = tuple(errors)
+        super().__init__(errors[0].message, where=errors[0].where, hint=errors[0].hint)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.errors))
 
 
 def op_error(op: Operation, message: str, hint: str = "") -> CompileError:

@@ -40,12 +40,14 @@ PASSES = {
     "merge-group-conv": ".transforms.fusion.merge_group_conv:MergeGroupConvPass",
     "lower-bn": ".transforms.fusion.lower_bn:LowerBnPass",
     "fuse-all": ".transforms.fusion.fuse_all:FuseAllPass",
+    "balance-channels": ".transforms.quantization.balance_channels:BalanceChannelsPass",
     "insert-observers": ".transforms.quantization.insert_observers:InsertObserversPass",
     "calibrate": ".transforms.quantization.calibrate:CalibratePass",
     "convert-observers": ".transforms.quantization.convert_observers:ConvertObserversPass",
     "print-quant-points": ".transforms.quantization.print_quant_points:PrintQuantPointsPass",
     "quantize": ".transforms.quantization.quantize:QuantizePass",
     "lower-to-ascend": ".lowering.ascend:LowerToAscendPass",
+    "legalize-ascend": ".lowering.ascend:LegalizeAscendPass",
 }
 
 SUMMARIES = {
@@ -62,12 +64,14 @@ SUMMARIES = {
     "merge-group-conv": "merge Split, convolutions and Concat into one grouped convolution",
     "lower-bn": "turn the batch norms that are left into a product and a sum per channel",
     "fuse-all": "every fusion, in its right order",
+    "balance-channels": "divide outlier channels of inputs, multiply weights by the same (AMCT's DMQ)",
     "insert-observers": "decide what is quantized, by target profile and configuration, and say why not",
     "calibrate": "run data through the model and fill in the observers' ranges",
     "convert-observers": "turn calibrated observers into quantized weights and quantize/dequantize pairs",
     "print-quant-points": "list layer, value, state and parameters of every quantization point",
-    "quantize": "all of quantization: observers where missing, calibration, conversion",
+    "quantize": "all of quantization: balanced channels where asked, observers where missing, calibration, conversion",
     "lower-to-ascend": "nn to the ascend dialect, integer arithmetic explicit",
+    "legalize-ascend": "an error for each operation that is not of the ascend dialect",
 }
 """What each pass does, for --help, which imports none of them."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .legalize import LegalizeAscendPass
 from .lower import LowerToAscendPass
 
-__all__ = ["LowerToAscendPass"]
+__all__ = ["LegalizeAscendPass", "LowerToAscendPass"]
