@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from onnx import GraphProto, NodeProto, ValueInfoProto, helper
 from xdsl.dialects.builtin import DYNAMIC_INDEX
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from ...diagnostics import op_error
 from ...dialects import nn
@@ -29,10 +30,22 @@ class Initializer(NamedTuple):
     array: Array
 
 
+@dataclass(frozen=True)
+class Form:
+    """What a target makes of a module: the opsets it writes, how operations are written, what arrays are called."""
+
+    target: str
+    opsets: range
+    converters: Mapping[type[Operation], Callable[[Any, Any], str | Sequence[str]]]
+    weight_name: Callable[[str], str] = str
+    """From a constant's key to the name of the initializer."""
+
+
 class Graph:
     """Nodes and initializers of one ONNX graph, and the names that the module's values have in it."""
 
-    def __init__(self, opset: int, remarks: Remarks):
+    def __init__(self, form: Form, opset: int, remarks: Remarks):
+        self.form = form
         self.opset = opset
         self.remarks = remarks
         self.values = Names()
@@ -71,7 +84,8 @@ class Graph:
         for operand in operands:
             constant = nn.constant_of(source(operand))
             if constant is not None and identity_of(constant) not in self._reserved:
-                self._reserved[identity_of(constant)] = self.values.unique(constant.key)
+                name = self.form.weight_name(constant.key)
+                self._reserved[identity_of(constant)] = self.values.unique(name)
 
     def _weight(self, constant: nn.ConstantOp) -> str:
         identity = identity_of(constant)

@@ -56,6 +56,13 @@ class Layer:
         self.add(helper.make_node(op_type, names, made, **present), name)
         return made
 
+    def unchecked(self, op_type: str, inputs: Sequence[Operand], attributes: Mapping[str, Any], name: str) -> str:
+        """A node that no schema of ONNX's describes; its one output has the element type of the operation's result."""
+        present = {k: v for k, v in attributes.items() if v is not None}
+        made = self.provisional(self.op.results[0])
+        self.add(helper.make_node(op_type, self._names_of(inputs), [made], **present), name)
+        return made
+
     def add(self, node: NodeProto, name: str) -> None:
         """A finished node; its outputs are provisional names of this layer."""
         node.name = self.graph.layers.unique(name)
@@ -91,8 +98,8 @@ class Layer:
         results = result_elements(schema, elements, attributes)
         problem = type_mismatch(schema, elements) or rejected_output(schema, results[0])
         if problem is not None:
-            opset = first_opset_taking(op_type, elements, attributes)
-            raise self.error(f"becomes ONNX {op_type}, which in opset {self.opset} {problem}", opset_hint(opset))
+            opset = first_opset_taking(op_type, elements, attributes, self.graph.form.opsets)
+            raise self.error(f"becomes ONNX {op_type}, which in opset {self.opset} {problem}", self._hint(opset))
         return results
 
     def constant(self, array: Array, role: str, owner: object = None) -> str:
@@ -115,7 +122,13 @@ class Layer:
     def require(self, opset: int, what: str) -> None:
         """Raises CompileError when the opset is older than `opset`, which brought `what`."""
         if self.opset < opset:
-            raise self.error(f"needs {what}, which opset {self.opset} does not have", opset_hint(opset))
+            raise self.error(f"needs {what}, which opset {self.opset} does not have", self._hint(opset))
+
+    def _hint(self, opset: int | None) -> str:
+        form = self.graph.form
+        if opset not in form.opsets:
+            return ""
+        return f"write a newer opset: -t '{form.target}{{opset={opset}}}'"
 
     def error(self, message: str, hint: str = "") -> CompileError:
         return op_error(self.op, message, hint)
@@ -142,36 +155,35 @@ class Layer:
         graph.nodes.extend(self._nodes)
 
 
-def opset_hint(opset: int | None) -> str:
-    return "" if opset is None else f"write a newer opset: -t 'onnx{{opset={opset}}}'"
-
-
 _Op = TypeVar("_Op", bound=Operation)
 
 Convert = Callable[[Any, Layer], "str | Sequence[str]"]
 """Writes the nodes of an operation into a layer; gives the name of its result, or one name per result."""
 
-CONVERTERS: dict[type[Operation], Convert] = {}
-"""How each operation is written; filled by the modules of the families."""
+_Written = Callable[[_Op, Layer], "str | Sequence[str]"]
 
 
-def converter(
-    *ops: type[_Op],
-) -> Callable[[Callable[[_Op, Layer], str | Sequence[str]]], Callable[[_Op, Layer], str | Sequence[str]]]:
-    """Registers a converter for these operation classes."""
+class Converters(dict[type[Operation], Convert]):
+    """How each operation is written; filled by the modules of the families."""
 
-    def register(convert: Callable[[_Op, Layer], str | Sequence[str]]) -> Callable[[_Op, Layer], str | Sequence[str]]:
-        for op in ops:
-            CONVERTERS[op] = cast(Convert, convert)
-        return convert
+    def register(self, *ops: type[_Op]) -> Callable[[_Written[_Op]], _Written[_Op]]:
+        """Registers a converter for these operation classes."""
 
-    return register
+        def keep(convert: _Written[_Op]) -> _Written[_Op]:
+            self.update(dict.fromkeys(ops, cast(Convert, convert)))
+            return convert
+
+        return keep
+
+
+CONVERTERS = Converters()
+converter = CONVERTERS.register
 
 
 def write_operation(op: Operation, graph: Graph) -> None:
     """The nodes of one operation. Raises CompileError, located, for what the opset, or ONNX, cannot hold."""
     layer = Layer(graph, op)
-    if (convert := CONVERTERS.get(type(op))) is None:
+    if (convert := graph.form.converters.get(type(op))) is None:
         raise layer.error("has no form in ONNX", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
     try:
         results = convert(op, layer)

@@ -20,7 +20,7 @@ from xdsl.ir import Attribute
 
 from ...dialects import nn
 from .layer import Layer, converter
-from .schema import OPSETS, schema_of
+from .schema import schema_of
 
 _REDEFINED = frozenset({"GridSample", "RoiAlign", "Split"})
 """Operators where an addition is more than that: modes have other names (20), the default is another computation (16), an
@@ -59,10 +59,10 @@ def _check_version(op: nn.OpaqueOp, domain: str, layer: Layer) -> None:
     written = schema_of(op_type, layer.opset)
     if written is None or written.deprecated:
         message = f"holds {op_type}, which opset {layer.opset} does not have"
-        raise layer.error(message, _hint(op, meant))
+        raise layer.error(message, _hint(op, meant, layer))
     if meant is not None and not _same(op, meant, written):
         message = f"holds {op_type} of opset {version}, which opset {layer.opset} defines otherwise"
-        raise layer.error(message, _hint(op, meant))
+        raise layer.error(message, _hint(op, meant, layer))
 
 
 def _same(op: nn.OpaqueOp, meant: OpSchema, written: OpSchema) -> bool:
@@ -90,13 +90,15 @@ def _form(schema: OpSchema, inputs: int, outputs: int, without: Set[str] = froze
 _SINGLE = OpSchema.FormalParameterOption.Single
 
 
-def _hint(op: nn.OpaqueOp, meant: OpSchema | None) -> str:
+def _hint(op: nn.OpaqueOp, meant: OpSchema | None, layer: Layer) -> str:
     """The lowest opset that means the same by the node."""
-    for opset in OPSETS:
+    form = layer.graph.form
+    for opset in form.opsets:
         schema = schema_of(op.op_type.data, opset)
         if schema is not None and not schema.deprecated and (meant is None or _same(op, meant, schema)):
-            return f"write an opset that has it: -t 'onnx{{opset={opset}}}'"
-    return f"no opset from {OPSETS[0]} to {OPSETS[-1]} has it: convert the model with onnx.version_converter first"
+            return f"write an opset that has it: -t '{form.target}{{opset={opset}}}'"
+    opsets = f"{form.opsets[0]} to {form.opsets[-1]}"
+    return f"no opset from {opsets} has it: convert the model with onnx.version_converter first"
 
 
 def attribute_proto(name: str, value: Attribute) -> AttributeProto:

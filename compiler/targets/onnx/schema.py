@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 import onnx
 from onnx.defs import OpSchema
-
-OPSETS = range(13, 22)
-"""The opsets that are written."""
 
 
 @cache
@@ -67,9 +64,11 @@ def rejected_output(schema: OpSchema, element: str | None) -> str | None:
     return f"gives no {element}"
 
 
-def first_opset_taking(op_type: str, elements: Sequence[str | None], attributes: Mapping[str, object]) -> int | None:
-    """The lowest opset that takes these element types, None when none of `OPSETS` does."""
-    for opset in OPSETS:
+def first_opset_taking(
+    op_type: str, elements: Sequence[str | None], attributes: Mapping[str, object], opsets: Iterable[int]
+) -> int | None:
+    """The lowest of these opsets that takes these element types, None when none does."""
+    for opset in opsets:
         schema = schema_of(op_type, opset)
         if schema is None or type_mismatch(schema, elements) is not None:
             continue

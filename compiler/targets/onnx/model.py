@@ -1,0 +1,122 @@
+"""The whole model: its graph, versions and metadata, and what ONNX's own checker says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import cast
+
+import onnx
+from onnx import GraphProto, ModelProto, ValueInfoProto, helper
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument, SSAValue
+
+from ...diagnostics import CompileError
+from ...dialects import nn
+from ...functions import body, dimension_names, input_names, output_names, return_op
+from ...rewriting import Remarks
+from ..graph import check_names, flat, source
+from .file import INLINE, packed
+from .graph import Form, Graph, Initializer, value_info
+from .layer import write_operation
+
+PRODUCER = "amct-opt"
+METADATA = "nn.metadata"
+"""The module attribute whose entries become the file's metadata."""
+
+
+def model_of(graph: Graph, module: ModuleOp) -> ModelProto:
+    """The model around a graph: versions and the module's metadata."""
+    model = ModelProto(
+        ir_version=ir_version(graph.opset),
+        producer_name=PRODUCER,
+        producer_version=version(PRODUCER),
+        opset_import=[helper.make_opsetid(domain, number) for domain, number in graph.domains.items()],
+    )
+    helper.set_model_props(model, metadata(module))
+    return model
+
+
+def ir_version(opset: int) -> int:
+    """The IR version that onnxruntime of every age loads with this opset: 8, 9 from opset 19 on, 10 from 21 on."""
+    return 8 + (opset >= 19) + (opset >= 21)
+
+
+def metadata(module: ModuleOp) -> dict[str, str]:
+    """The module's metadata as the file keeps it: `amct_opt.<key>`."""
+    entries = module.attributes.get(METADATA)
+    if not isinstance(entries, DictionaryAttr):
+        return {}
+    return {f"amct_opt.{key}": v.data for key, v in entries.data.items() if isinstance(v, StringAttr)}
+
+
+def graph_of(function: FuncOp, form: Form, opset: int, remarks: Remarks) -> tuple[Graph, GraphProto]:
+    """The nodes, and the graph without its weights."""
+    graph = Graph(form, opset, remarks)
+    block, inputs, outputs = body(function), input_names(function), output_names(function)
+    results = [source(v) for v in return_op(function).operands]
+    check_names(function, inputs, outputs, results)
+    for name in dict.fromkeys((*inputs, *outputs)):
+        graph.values.unique(name)
+    for argument, name in zip(block.args, inputs, strict=True):
+        graph.declare(argument, name)
+    for value, name in zip(results, outputs, strict=True):
+        if not isinstance(value, BlockArgument) and nn.constant_of(value) is None and graph.declared(value) is None:
+            graph.declare(value, name)
+    graph.reserve_constants(block)
+    for op in flat(block):
+        write_operation(op, graph)
+    for value, name in zip(results, outputs, strict=True):
+        if graph.name(value) != name:
+            node = helper.make_node("Identity", [graph.name(value)], [name], graph.layers.unique(f"{name}/Identity"))
+            graph.nodes.append(node)
+    for op in block.walk():
+        if isinstance(op, nn.ObserveOp):
+            remarks.note(op, "observer", "is not quantized yet: written as the identity that it is")
+    infos = _infos(function.arg_attrs, block.args, inputs), _infos(function.res_attrs, results, outputs)
+    return graph, graph.proto(function.sym_name.data, *infos)
+
+
+def _infos(attributes: object, values: Sequence[SSAValue], names: Sequence[str]) -> list[ValueInfoProto]:
+    """Names, types and named sizes of the graph's inputs or outputs."""
+    given = cast("Sequence[DictionaryAttr]", () if attributes is None else attributes)
+    dims = [dimension_names(a) for a in given] or [[] for _ in names]
+    return [value_info(v, n, d) for v, n, d in zip(values, names, dims, strict=True)]
+
+
+def skeleton(model: ModelProto, graph: GraphProto, initializers: Sequence[Initializer]) -> ModelProto:
+    """The whole model, but with large weights as inputs: enough for the checker, and nothing is copied."""
+    skeleton = ModelProto()
+    skeleton.CopyFrom(model)
+    skeleton.graph.CopyFrom(graph)
+    for name, array in initializers:
+        code = helper.np_dtype_to_tensor_dtype(array.dtype)
+        if array.nbytes <= INLINE:
+            skeleton.graph.initializer.append(
+                helper.make_tensor(name, code, array.shape, packed(array).tobytes(), True)
+            )
+        else:
+            skeleton.graph.input.append(helper.make_tensor_value_info(name, code, array.shape))
+    return skeleton
+
+
+def check(model: ModelProto, function: FuncOp, remarks: Remarks, path: Path) -> None:
+    """Run onnx.checker and shape inference. Raises CompileError for an invalid model, or types and shapes that disagree.
+
+    With operators that `nn` does not know, ONNX's own inference may stumble (MeanVarianceNormalization does): a remark then.
+    """
+    try:
+        onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType]
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    except onnx.checker.ValidationError as e:
+        raise CompileError(f"would not be a valid model: {_first_line(e)}", where=str(path)) from e
+    except onnx.shape_inference.InferenceError as e:
+        if not any(isinstance(op, nn.OpaqueOp) for op in flat(body(function))):
+            raise CompileError(f"would not be a valid model: {_first_line(e)}", where=str(path)) from e
+        remarks.note(function, "shape-inference", f"onnx.shape_inference does not follow: {_first_line(e)}")
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
