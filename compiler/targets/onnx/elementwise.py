@@ -127,7 +127,10 @@ _PREDICATES = {
 def compare(op: nn.CompareOp, layer: Layer) -> str:
     if (predicate := op.predicate.data) is nn.Predicate.NE:
         return layer.node("Not", layer.helper("Equal", op.lhs, op.rhs))
-    return layer.node(_PREDICATES[predicate], op.lhs, op.rhs)
+    op_type = _PREDICATES[predicate]
+    if op_type.endswith("OrEqual"):
+        layer.require(12, op_type)
+    return layer.node(op_type, op.lhs, op.rhs)
 
 
 @converter(nn.CastOp)

@@ -7,6 +7,7 @@ from xdsl.ir import SSAValue
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from .layer import Layer, converter
+from .shape import unsqueezed
 
 
 @converter(nn.MatMulOp)
@@ -44,5 +45,5 @@ def bias_add(op: nn.BiasAddOp, layer: Layer) -> str:
     if (array := nn.array_of(op.bias)) is not None:
         bias = layer.constant(array.reshape(-1, *[1] * behind), "bias")
     else:
-        bias = layer.helper("Unsqueeze", op.bias, layer.ints(range(1, behind + 1), "axes"))
+        bias = unsqueezed(op.bias, range(1, behind + 1), layer)
     return layer.node("Add", op.input, bias)

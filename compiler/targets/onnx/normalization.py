@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import numpy_dtype
 from .layer import Layer, converter
-from .shape import reduce
+from .shape import reduce, unsqueezed
 
 
 def _number(attribute: FloatAttr[Any]) -> float:
@@ -54,9 +55,9 @@ def _grouped(op: nn.GroupNormOp, layer: Layer, x: str, groups: int, epsilon: flo
         epsilon=epsilon,
     )
     apart = layer.helper("Reshape", normalized, layer.helper("Shape", x))
-    axes = layer.ints(range(1, len(shape_of(op.input)) - 1), "axes")
-    scaled = layer.helper("Mul", apart, layer.helper("Unsqueeze", op.scale, axes))
-    return layer.helper("Add", scaled, layer.helper("Unsqueeze", op.bias, axes))
+    axes = range(1, len(shape_of(op.input)) - 1)
+    scaled = layer.helper("Mul", apart, unsqueezed(op.scale, axes, layer))
+    return layer.helper("Add", scaled, unsqueezed(op.bias, axes, layer))
 
 
 @converter(nn.LayerNormOp)
@@ -99,4 +100,16 @@ def lrn(op: nn.LRNOp, layer: Layer) -> str:
 
 @converter(nn.SoftmaxOp, nn.LogSoftmaxOp)
 def softmax(op: nn.SoftmaxOp | nn.LogSoftmaxOp, layer: Layer) -> str:
-    return layer.node("Softmax" if isinstance(op, nn.SoftmaxOp) else "LogSoftmax", op.input, axis=op.axis.value.data)
+    op_type = "Softmax" if isinstance(op, nn.SoftmaxOp) else "LogSoftmax"
+    return along_axis(op_type, op.input, op.axis.value.data, layer)
+
+
+def along_axis(op_type: str, x: SSAValue, axis: int, layer: Layer) -> str:
+    """Softmax or LogSoftmax; before opset 13 these take all axes from `axis` on at once, so it has to be the last one."""
+    rank = len(shape_of(x))
+    last = axis % rank if rank else 0
+    if layer.opset >= 13 or last == max(rank - 1, 0):
+        return layer.node(op_type, x, axis=axis)
+    swapped = [*range(last), rank - 1, *range(last + 1, rank - 1), last]
+    result = layer.node(op_type, layer.helper("Transpose", x, perm=swapped), axis=rank - 1)
+    return layer.helper("Transpose", result, perm=swapped)

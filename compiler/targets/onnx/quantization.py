@@ -38,6 +38,8 @@ def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
 
 
 def _scale(p: nn.QParams, layer: Layer) -> str:
+    if p.axis is not None:
+        layer.require(13, "scales per channel")
     return layer.constant(p.scales(), "scale", p)
 
 

@@ -1,4 +1,4 @@
-"""Data movement, shapes and reductions. What opsets 1 to 12 kept in attributes (axes, sizes) are inputs from 13 on."""
+"""Data movement, shapes and reductions. What older opsets kept in attributes (axes, sizes) are inputs since."""
 
 from __future__ import annotations
 
@@ -14,6 +14,25 @@ from ...dialects import nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of, static
 from .layer import Layer, Operand, converter
 
+NodeParts = tuple[str, list[Operand], dict[str, Any]]
+"""Operator type, inputs and attributes of a node."""
+
+_LISTS = {"Split": ("split", 13), "Squeeze": ("axes", 13), "Unsqueeze": ("axes", 13), "ReduceSum": ("axes", 13)}
+"""What the list of integers of an operator is called, and the opset from which it is an input; 18 for other reductions."""
+
+
+def with_list(op_type: str, x: Operand, values: Sequence[int], layer: Layer) -> NodeParts:
+    """A node with a list of integers, as the opset has it: an attribute or an input."""
+    name, since = _LISTS.get(op_type, ("axes", 18))
+    if layer.opset >= since:
+        return op_type, [x, layer.ints(values, name)], {}
+    return op_type, [x], {name: list(values)}
+
+
+def unsqueezed(x: Operand, axes: Sequence[int], layer: Layer) -> str:
+    """`x` with axes of size 1, by a node beside the one that bears the layer's name."""
+    return layer.emit(*with_list("Unsqueeze", x, axes, layer), f"{layer.label}/Unsqueeze")[0]
+
 
 @converter(nn.ConcatOp)
 def concat(op: nn.ConcatOp, layer: Layer) -> str:
@@ -23,8 +42,8 @@ def concat(op: nn.ConcatOp, layer: Layer) -> str:
 @converter(nn.SplitOp)
 def split(op: nn.SplitOp, layer: Layer) -> Sequence[str]:
     sizes = nn.ints(op.sizes)
-    inputs = [op.input, layer.ints(sizes, "sizes")]
-    return layer.emit("Split", inputs, {"axis": op.axis.value.data}, layer.label, outputs=len(sizes))
+    op_type, inputs, attributes = with_list("Split", op.input, sizes, layer)
+    return layer.emit(op_type, inputs, {**attributes, "axis": op.axis.value.data}, layer.label, outputs=len(sizes))
 
 
 @converter(nn.SliceOp)
@@ -58,7 +77,8 @@ def _gather_batches(op: nn.GatherOp, layer: Layer) -> str:
     indices: Operand = op.indices
     if element_of(op.indices) != i64:
         indices = layer.helper("Cast", op.indices, to=TensorProto.INT64)
-    indices = layer.helper("Unsqueeze", indices, layer.ints([n + added], "axes"))
+    layer.require(12, "GatherND with batch_dims")
+    indices = unsqueezed(indices, [n + added], layer)
     if not between or not added:
         return layer.node("GatherND", x, indices, batch_dims=n)
     picked = layer.helper("GatherND", x, indices, batch_dims=n)
@@ -106,7 +126,8 @@ def squeeze(op: nn.SqueezeOp | nn.UnsqueezeOp, layer: Layer) -> str:
         return layer.node("Squeeze", op.input)
     if not (axes := nn.ints(op.axes)):
         return layer.node("Identity", op.input)
-    return layer.node("Squeeze" if isinstance(op, nn.SqueezeOp) else "Unsqueeze", op.input, layer.ints(axes, "axes"))
+    op_type = "Squeeze" if isinstance(op, nn.SqueezeOp) else "Unsqueeze"
+    return layer.emit(*with_list(op_type, op.input, axes, layer), layer.label)[0]
 
 
 @converter(nn.PadOp)
@@ -120,18 +141,19 @@ def pad(op: nn.PadOp, layer: Layer) -> str:
 
 @converter(nn.ResizeOp)
 def resize(op: nn.ResizeOp, layer: Layer) -> str:
-    """Inputs are X, roi (never used here), and either scales or sizes."""
+    """Inputs are X, roi (never used here), and either scales or sizes; before opset 13 what is not used is empty."""
     if op.coordinates.data is nn.Coordinates.HALF_PIXEL_SYMMETRIC:
         layer.require(19, "Resize with half_pixel_symmetric")
     mode = op.mode.data
     cubic = mode is nn.ResizeMode.CUBIC
     if cubic and op.cubic_steps is not None:
         layer.note("cubic-steps", "ONNX computes cubic weights where elements lie, not at the nearest of some steps")
+    unused = None if layer.opset >= 13 else layer.constant(np.zeros(0, np.float32), "unused")
     return layer.node(
         "Resize",
         op.input,
-        None,
-        None if op.scales is None else layer.constant(np.array(op.scales.data, np.float32), "scales"),
+        unused,
+        unused if op.scales is None else layer.constant(np.array(op.scales.data, np.float32), "scales"),
         None if op.sizes is None else _sizes(op, layer),
         mode=mode.value,
         coordinate_transformation_mode=op.coordinates.data.value,
@@ -171,8 +193,6 @@ _REDUCTIONS: dict[type[nn.ReduceOp], str] = {
     nn.ReduceMinOp: "ReduceMin",
     nn.ReduceProdOp: "ReduceProd",
 }
-_AXES_ARE_AN_INPUT_FROM = {"ReduceSum": 13}
-"""The opset from which axes are an input; 18 for the other reductions."""
 
 
 @converter(*_REDUCTIONS)
@@ -191,19 +211,17 @@ def reduce(op_type: str, x: str, axes: Sequence[int], keep: bool, layer: Layer) 
     return layer.emit(*_reduction(op_type, x, axes, keep, layer), f"{layer.label}/{op_type}")[0]
 
 
-def _reduction(
-    op_type: str, x: Operand, axes: Sequence[int], keep: bool, layer: Layer
-) -> tuple[str, list[Operand], dict[str, Any]]:
-    keepdims = None if keep else 0
-    if layer.opset >= _AXES_ARE_AN_INPUT_FROM.get(op_type, 18):
-        return op_type, [x, layer.ints(axes, "axes")], {"keepdims": keepdims}
-    return op_type, [x], {"axes": list(axes), "keepdims": keepdims}
+def _reduction(op_type: str, x: Operand, axes: Sequence[int], keep: bool, layer: Layer) -> NodeParts:
+    op_type, inputs, attributes = with_list(op_type, x, axes, layer)
+    return op_type, inputs, {**attributes, "keepdims": None if keep else 0}
 
 
 @converter(nn.ArgMaxOp, nn.ArgMinOp)
 def arg(op: nn.ArgMaxOp | nn.ArgMinOp, layer: Layer) -> str:
     op_type = "ArgMax" if isinstance(op, nn.ArgMaxOp) else "ArgMin"
     keepdims, last = op.keepdims is not None, op.last is not None
+    if last:
+        layer.require(12, f"{op_type} of the last of equal elements")
     return layer.node(
         op_type, op.input, axis=op.axis.value.data, keepdims=int(keepdims), select_last_index=1 if last else None
     )
