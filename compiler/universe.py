@@ -94,6 +94,7 @@ FRONTENDS = {
 TARGETS = {
     "mlir": ".targets.mlir:MlirTarget",
     "onnx": ".targets.onnx:OnnxTarget",
+    "onnx-ascend": ".targets.onnx_ascend:OnnxAscendTarget",
     "caffe": ".targets.caffe:CaffeTarget",
     "record": ".targets.record:RecordTarget",
     "tf-fakequant": ".targets.tensorflow:TfFakequantTarget",

@@ -84,6 +84,6 @@ def check_names(function: FuncOp, inputs: list[str], outputs: list[str], results
             raise CompileError(f"an input and another value, an output, are both called '{name}'", where=where)
 
 
-ELSEWHERE = {"ascend": "write the module before --lower-to-ascend, or this one with -t mlir"}
+ELSEWHERE = {"ascend": "write the module before --lower-to-ascend, or this one with -t onnx-ascend or -t mlir"}
 """What to do with operations of other dialects."""
 OTHERWISE = "-t mlir holds every dialect"

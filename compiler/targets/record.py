@@ -15,6 +15,7 @@ from ..dialects.nn import DequantizeOp, QParams, array_of
 from ..files import replacing
 from ..rewriting import Remarks, layer_of
 from ..session import Session
+from ..transforms.quantization.balance_channels import factors_of
 from ..transforms.quantization.profiles import Row, profile_named
 from ..transforms.quantization.sites import Site, sites
 from . import Target
@@ -82,6 +83,7 @@ def _layer_record(site: Site, row: Row, params: QParams) -> LayerRecord:
         offset_d=params.zero_point[0],
         scale_w=scales,
         offset_w=offsets * len(scales) if len(offsets) == 1 else offsets,
+        tensor_balance_factor=factors_of(site),
         act_type=_integers(params),
         wts_type=None if weight is None else _integers(weight),
         cluster=() if row.weight is None else _levels(site.operand(row.weight)),

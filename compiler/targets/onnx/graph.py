@@ -104,6 +104,9 @@ class Graph:
             self._constants[identity] = self._add(array, self.values.unique(f"{layer}/{role}"))
         return self._constants[identity]
 
+    def add_constant(self, array: Array, name: str) -> str:
+        return self._add(array, self.values.unique(name))
+
     def _add(self, array: Array, name: str) -> str:
         self.elements[name] = element_name(array.dtype.name)
         self.initializers.append(Initializer(name, array))

@@ -106,6 +106,10 @@ class Layer:
         """An initializer; equal ones of one role are shared, with an `owner` only among those of equal owners."""
         return self.graph.constant(array, self.label, role, owner)
 
+    def named_constant(self, array: Array, name: str) -> str:
+        """An initializer of its own, called `name` where that is free."""
+        return self.graph.add_constant(array, name)
+
     def ints(self, values: Sequence[int], role: str) -> str:
         """An initializer of int64, as shapes and axes are."""
         return self.constant(np.array(values, np.int64), role)

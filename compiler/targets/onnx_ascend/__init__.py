@@ -1,0 +1,80 @@
+"""Deployable ONNX files, as ATC takes them from AMCT: AscendQuant, layers on int8, AscendDequant, the rest in float."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import ModelProto, helper
+from xdsl.dialects.builtin import ModuleOp
+
+from ...diagnostics import CompileError, first_line
+from ...dialects.ascend import AscendQuantOp
+from ...functions import main_function
+from ...rewriting import Remarks
+from ...session import Session
+from .. import Target
+from ..onnx import FAMILIES as NN_FAMILIES
+from ..onnx import check_opset
+from ..onnx.file import external_file, write_model
+from ..onnx.graph import Form
+from ..onnx.layer import CONVERTERS as NN_CONVERTERS
+from ..onnx.model import graph_of, model_of, skeleton
+from . import convolution, elementwise, linear, pooling, quantization, shape
+from .deployable import deployable
+from .table import CONVERTERS, OPERATORS
+
+FAMILIES = (*NN_FAMILIES, convolution, elementwise, linear, pooling, quantization, shape)
+"""The modules that register the converters."""
+
+
+def weight_name(key: str) -> str:
+    """Integers bear the name of the weight or bias that they stand for."""
+    return key.removesuffix(".i8").removesuffix(".i4").removesuffix(".i32")
+
+
+FORM = Form("onnx-ascend", range(11, 18), {**NN_CONVERTERS, **CONVERTERS}, weight_name)
+
+
+@dataclass(frozen=True)
+class OnnxAscendTarget(Target):
+    """Writes a quantized `nn` module, which it lowers, or an `ascend` module in NCHW to ONNX opset 11 to 17.
+
+    Weights go into the file, or beside it with `external` and where the file would reach 2 GB.
+    """
+
+    name = "onnx-ascend"
+    ending = ".onnx"
+
+    opset: int = 13
+    external: bool = False
+
+    def __post_init__(self) -> None:
+        check_opset(self.opset, FORM)
+
+    def files(self, path: Path) -> list[Path]:
+        return [path, external_file(path)]
+
+    def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
+        module = deployable(module, session)
+        if not any(isinstance(op, AscendQuantOp) for op in module.walk()):
+            session.warn("no layer computes in integers: the file is a float model")
+        remarks = Remarks(session, self.name)
+        graph, proto = graph_of(main_function(module), FORM, self.opset, remarks)
+        model = model_of(graph, module)
+        _check(skeleton(model, proto, graph.initializers), path)
+        remarks.flush()
+        return write_model(model, proto, graph.initializers, path, external=self.external)
+
+
+def _check(model: ModelProto, path: Path) -> None:
+    """Run onnx.checker on the structure, with Ascend's operators in a domain that it leaves alone; types are not its matter."""
+    for node in model.graph.node:
+        if node.op_type in OPERATORS:
+            node.domain = "ascend"
+    model.opset_import.append(helper.make_opsetid("ascend", 1))
+    try:
+        onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType]
+    except onnx.checker.ValidationError as e:
+        raise CompileError(f"would not be a valid model: {first_line(str(e))}", where=str(path)) from e

@@ -1,0 +1,35 @@
+"""Convolutions. With channels second, filters are stored as ONNX stores them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dialects import ascend
+from ..onnx.layer import Layer
+from .table import converter, product, require_channels_second
+
+
+def _window(op: ascend.ConvolutionOp) -> dict[str, Any]:
+    """Ascend has begin and end side by side, ONNX all begins first."""
+    return {
+        "kernel_shape": list(op.filter_sizes.kernel),
+        "strides": list(op.stride_list),
+        "pads": [*(b for b, _ in op.pad_list), *(e for _, e in op.pad_list)],
+        "dilations": list(op.dilation_list),
+        "group": op.group_count,
+    }
+
+
+@converter(ascend.Conv2DOp, ascend.Conv3DOp)
+def conv(op: ascend.GroupedOp, layer: Layer) -> str:
+    require_channels_second(op, layer)
+    return product(layer, "Conv", op.x, [op.filter, op.bias], _window(op))
+
+
+@converter(ascend.Conv2DTransposeOp)
+def conv_transpose(op: ascend.Conv2DTransposeOp, layer: Layer) -> str:
+    """The result's size follows from the geometry, so that `input_size` has no place."""
+    require_channels_second(op, layer)
+    extra = op.output_padding_list
+    attributes = {**_window(op), "output_padding": list(extra) if any(extra) else None}
+    return product(layer, "ConvTranspose", op.x, [op.filter, op.bias], attributes)

@@ -1,0 +1,132 @@
+"""The form of a module that is written: lowered, channels second, weights and AscendQuant where AMCT has them. Same numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...diagnostics import op_error
+from ...dialects import ascend, nn
+from ...dialects.ascend.base import i8
+from ...dialects.nn.shapes import element_of
+from ...lowering.ascend import LowerToAscendPass
+from ...rewriting import erase_dead_constants, layer_of
+from ...session import Session
+from ..graph import identity_of
+from ..layout import in_layout
+
+Made = dict[tuple[object, str], SSAValue]
+"""Rearranged constants by what they were and how they were rearranged: shared ones stay shared."""
+
+
+def deployable(module: ModuleOp, session: Session) -> ModuleOp:
+    """A copy of an `nn` or `ascend` module in the form of the file; what has no `ascend` operation stays in `nn`."""
+    module = in_layout(module, "NCHW", session).clone()
+    LowerToAscendPass().apply(session, module)
+    made: Made = {}
+    for op in list(module.walk()):
+        match op:
+            case ascend.DepthwiseConv2DOp():
+                _group_channels(op, made)
+            case ascend.MatMulV2Op() | ascend.BatchMatMulV2Op():
+                _turn_weight(op, made)
+            case ascend.PadV3Op():
+                _quantize_before(op)
+            case _:
+                pass
+    erase_dead_constants(module)
+    return module
+
+
+def _rearranged(value: SSAValue, made: Made, how: str, order: tuple[int, ...], shape: tuple[int, ...]) -> SSAValue:
+    """A constant with its axes in another order, then in another shape, under the same key."""
+    constant = nn.constant_of(value)
+    assert constant is not None
+    known = identity_of(constant), how
+    if known not in made:
+        array = np.ascontiguousarray(constant.array.transpose(order)).reshape(shape)
+        moved = nn.ConstantOp.of(array, constant.key, constant.location)
+        Rewriter.insert_op(moved, InsertPoint.after(constant))
+        made[known] = moved.result
+    return made[known]
+
+
+def _group_channels(op: ascend.DepthwiseConv2DOp, made: Made) -> None:
+    """A convolution with a group per channel: ONNX knows depthwise ones as such."""
+    if nn.constant_of(op.filter) is None:
+        raise op_error(op, "has a filter that is computed at run time, whose axes ONNX has in another order")
+    sizes = op.filter_sizes
+    shape = (sizes.out, 1, *sizes.kernel)
+    grouped = ascend.Conv2DOp.make(
+        op.x,
+        _rearranged(op.filter, made, "depthwise", (2, 3, 0, 1), shape),
+        op.bias,
+        groups=sizes.channels,
+        strides=op.strides,
+        pads=op.pads,
+        dilations=op.dilations,
+        data_format=op.data_format,
+        offset_x=op.offset_x,
+        origin=op.origin,
+        location=op.location,
+        result_types=op.result_types,
+    )
+    Rewriter.replace_op(op, grouped)
+
+
+def _turn_weight(op: ascend.MatMulV2Op | ascend.BatchMatMulV2Op, made: Made) -> None:
+    """int8 weights are stored `[..., K, N]`, as AMCT saves a Gemm with transB."""
+    _, transposed = op.transposes
+    if not transposed or element_of(op.x2) != i8 or (constant := nn.constant_of(op.x2)) is None:
+        return
+    *batch, rows, columns = constant.array.shape
+    rank = len(batch)
+    order = (*range(rank), rank + 1, rank)
+    op.operands[1] = _rearranged(op.x2, made, "transposed", order, (*batch, columns, rows))
+    op.properties.pop("transpose_x2" if isinstance(op, ascend.MatMulV2Op) else "adj_x2")
+
+
+def _quantize_before(pad: ascend.PadV3Op) -> None:
+    """AscendQuant goes before a Pad called `L_pad` that feeds the average pool L alone; what is added is the zero point."""
+    value = nn.array_of(pad.constant_values)
+    if pad.mode.data != "constant" or (value is not None and value.any()):
+        return
+    quant = _only_user(pad.y)
+    pool = None if quant is None else _only_user(quant.results[0])
+    if not isinstance(quant, ascend.AscendQuantOp) or not isinstance(pool, ascend.AvgPoolV2Op):
+        return
+    if layer_of(pad) != f"{layer_of(pool)}_pad" or quant.storage != i8:
+        return
+    before = ascend.AscendQuantOp.make(
+        pad.x,
+        scale=quant.scale,
+        offset=quant.offset,
+        round_mode=quant.round_mode,
+        sqrt_mode=quant.sqrt_mode,
+        origin=quant.origin,
+        location=quant.location,
+        name=quant.y.name_hint,
+    )
+    zero_point = nn.ConstantOp.of(np.array(quant.offset.value.data, np.int8), f"{layer_of(pad)}.value", pad.location)
+    padded = ascend.PadV3Op.make(
+        before.y,
+        pad.paddings,
+        zero_point.result,
+        mode=pad.mode,
+        paddings_contiguous=pad.paddings_contiguous,
+        origin=pad.origin,
+        location=pad.location,
+        name=pad.y.name_hint,
+    )
+    Rewriter.insert_op([before, zero_point, padded], InsertPoint.before(quant))
+    quant.y.replace_all_uses_with(padded.y)
+    for op in (quant, pad):
+        op.detach()
+        op.erase()
+
+
+def _only_user(value: SSAValue) -> Operation | None:
+    users = [use.operation for use in value.uses]
+    return users[0] if len(users) == 1 else None

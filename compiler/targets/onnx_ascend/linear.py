@@ -1,0 +1,51 @@
+"""Matrix products: MatMulV2 is Gemm, BatchMatMulV2 is MatMul; and BiasAdd."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from ...dialects import ascend, nn
+from ...dialects.nn.shapes import shape_of
+from ..onnx.layer import Layer, Operand
+from ..onnx.shape import unsqueezed
+from .table import converter, is_integer, name_beside, product
+
+
+@converter(ascend.MatMulV2Op)
+def gemm(op: ascend.MatMulV2Op, layer: Layer) -> str:
+    transposes = {f"trans{name}": 1 if flag else None for name, flag in zip("AB", op.transposes, strict=True)}
+    return product(layer, "Gemm", op.x1, [op.x2, op.bias], transposes)
+
+
+@converter(ascend.BatchMatMulV2Op)
+def matmul(op: ascend.BatchMatMulV2Op, layer: Layer) -> str:
+    """MatMul has neither transposes nor a bias: nodes of their own, an int32 bias before the dequantization as in AMCT."""
+    operands = (op.x1, op.x2)
+    x1, x2 = (
+        _transposed(x, layer) if flag else layer.value(x) for x, flag in zip(operands, op.transposes, strict=True)
+    )
+    if not is_integer(op):
+        result = layer.node("MatMul", x1, x2)
+        return result if op.bias is None else layer.helper("Add", result, op.bias)
+    result = layer.unchecked("MatMul", [x1, x2], {}, layer.label)
+    return result if op.bias is None else layer.unchecked("Add", [result, op.bias], {}, f"{layer.label}/Add")
+
+
+def _transposed(value: SSAValue, layer: Layer) -> str:
+    rank = len(shape_of(value))
+    return layer.helper("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+
+@converter(ascend.BiasAddOp)
+def bias_add(op: ascend.BiasAddOp, layer: Layer) -> str:
+    """An Add; the bias gets an axis of size 1 for each axis behind the channels."""
+    behind = len(shape_of(op.x)) - 1 - op.channel_axis
+    return layer.emit("Add", [op.x, _bias(op.bias, behind, layer)], {}, name_beside(op, layer, "Add"))[0]
+
+
+def _bias(bias: SSAValue, behind: int, layer: Layer) -> Operand:
+    if behind == 0:
+        return bias
+    if (array := nn.array_of(bias)) is not None:
+        return layer.constant(array.reshape(-1, *[1] * behind), "bias")
+    return unsqueezed(bias, range(1, behind + 1), layer)

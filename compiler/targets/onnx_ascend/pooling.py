@@ -1,0 +1,53 @@
+"""Pools. On int8, Ascend's dialect sums and ONNX's operator averages: the count leaves the scales for the operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.ir import OpResult, SSAValue
+
+from ...deq_scale import before_averaging
+from ...dialects import ascend
+from ...dialects.ascend.base import i8
+from ...dialects.nn.shapes import element_of
+from ..onnx.graph import Array
+from ..onnx.layer import Layer
+from .table import by_meaning, converter, require_channels_second
+
+
+@converter(ascend.AvgPoolV2Op)
+def average_pool(op: ascend.AvgPoolV2Op, layer: Layer) -> Any:
+    if element_of(op.x) != i8:
+        return by_meaning(op, layer)
+    require_channels_second(op, layer)
+    if op.is_global:
+        return layer.unchecked("GlobalAveragePool", [op.x], {}, layer.label)
+    pads = op.resolved_pads(())
+    attributes = {
+        "kernel_shape": list(op.kernel(())),
+        "strides": list(op.stride_list),
+        "pads": None if pads is None else [*(b for b, _ in pads), *(e for _, e in pads)],
+        "auto_pad": "SAME_UPPER" if pads is None else None,
+        "count_include_pad": 1 if op.counts_padding else None,
+        "ceil_mode": 1 if op.rounds_up else None,
+    }
+    return layer.unchecked("AveragePool", [op.x], attributes, layer.label)
+
+
+def unaveraged(accumulator: SSAValue, scale: Array, layer: Layer) -> Array:
+    """The scales of averages from those of window sums; other sums' stay as they are."""
+    pool = accumulator.op if isinstance(accumulator, OpResult) else None
+    if not isinstance(pool, ascend.AvgPoolV2Op):
+        return scale
+    if (count := pool.constant_count()) is None:
+        raise layer.error("dequantizes a pool whose windows do not all count the same number of elements")
+    if (found := before_averaging(scale, count, _reciprocal(pool))) is None:
+        raise layer.error(f"has a scale that no float32 number divided by {count} gives")
+    return found
+
+
+def _reciprocal(pool: ascend.AvgPoolV2Op) -> np.float32 | None:
+    """The scale of the AscendQuant before a pool."""
+    quant = pool.x.op if isinstance(pool.x, OpResult) else None
+    return np.float32(quant.scale.value.data) if isinstance(quant, ascend.AscendQuantOp) else None

@@ -1,0 +1,58 @@
+"""Ascend's quantization operators. In ONNX, types are named by text, and AscendAntiQuant has the zero point as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import deq_scale
+from ...dialects import ascend, nn
+from ..onnx.layer import Layer
+from .pooling import unaveraged
+from .table import converter, layer_behind
+
+_TYPE_NAMES = {"i8": "INT8", "i4": "INT4", "i16": "INT16"}
+
+
+def _flag(attribute: Any) -> int | None:
+    """1, or nothing for false."""
+    return 1 if attribute.value.data else None
+
+
+@converter(ascend.AscendQuantOp)
+def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
+    """`L.quant`, for the first layer L that takes the integers."""
+    attributes = {
+        "scale": op.scale.value.data,
+        "offset": op.offset.value.data,
+        "dst_type": _TYPE_NAMES[str(op.storage)],
+        "round_mode": None if op.round_mode.data == "Round" else op.round_mode.data,
+        "sqrt_mode": _flag(op.sqrt_mode),
+    }
+    return layer.unchecked("AscendQuant", [op.x], attributes, f"{layer_behind(op.y, layer.label)}.quant")
+
+
+@converter(ascend.AscendAntiQuantOp)
+def anti_quant(op: ascend.AscendAntiQuantOp, layer: Layer) -> str:
+    """`L.antiquant`; Ascend IR holds the negated zero point."""
+    attributes = {
+        "scale": op.scale.value.data,
+        "offset": 0.0 - op.offset.value.data,
+        "dtype": op.dtype.value.data,
+        "sqrt_mode": _flag(op.sqrt_mode),
+    }
+    return layer.unchecked("AscendAntiQuant", [op.x], attributes, f"{layer_behind(op.y, layer.label)}.antiquant")
+
+
+@converter(ascend.AscendDequantOp)
+def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
+    """`L.dequant`, its scales packed in `L.dequant.param`, a vector whatever the rank in the IR."""
+    scale = nn.array_of(op.deq_scale)
+    assert scale is not None
+    name = f"{layer.label}.dequant"
+    packed = deq_scale.pack(unaveraged(op.x, scale.reshape(-1), layer))
+    attributes = {
+        "dtype": op.dtype.value.data,
+        "sqrt_mode": _flag(op.sqrt_mode),
+        "relu_flag": _flag(op.relu_flag),
+    }
+    return layer.unchecked("AscendDequant", [op.x, layer.named_constant(packed, f"{name}.param")], attributes, name)

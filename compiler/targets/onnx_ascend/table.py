@@ -1,0 +1,77 @@
+"""How each `ascend` operation is written: by a converter of its own, else as the `nn` operation that it means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import i32
+from xdsl.ir import SSAValue
+
+from ...dialects.ascend import AscendOp
+from ...dialects.ascend.base import FormatOp, i8
+from ...dialects.nn.shapes import element_of
+from ...runtime.kernels.ascend_float import MEANINGS
+from ..onnx.layer import CONVERTERS as NN_CONVERTERS
+from ..onnx.layer import Converters, Layer, Operand
+
+OPERATORS = frozenset({"AscendQuant", "AscendDequant", "AscendAntiQuant", "AscendRequant"})
+"""Ascend's own operators in these files, in ONNX's default domain."""
+
+
+def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
+    """As `nn` writes what the interpreter computes for the operation."""
+    if isinstance(op, FormatOp):
+        require_channels_second(op, layer)
+    meaning = MEANINGS[type(op)](op)
+    assert meaning.arrange is None, f"{op.name} needs a converter of its own"
+    for stand_in, operand in zip(meaning.op.operands, op.operands, strict=False):
+        layer.graph.bind(stand_in, layer.value(operand))
+    return NN_CONVERTERS[type(meaning.op)](meaning.op, layer)
+
+
+CONVERTERS = Converters(dict.fromkeys(MEANINGS, by_meaning))
+converter = CONVERTERS.register
+
+
+def require_channels_second(op: FormatOp, layer: Layer) -> None:
+    if op.channels_last:
+        hint = "leave --lower-to-ascend to the target, which converts the layout first, or run --convert-layout=to=nchw before"
+        raise layer.error(f"is in {op.format}, ONNX has channels second", hint)
+
+
+def product(layer: Layer, op_type: str, x: SSAValue, rest: Sequence[Operand], attributes: dict[str, Any]) -> str:
+    """The node that bears the layer's name: on floats as ONNX has it, on int8 as ATC takes it."""
+    if element_of(x) == i8:
+        return layer.unchecked(op_type, [x, *rest], attributes, layer.label)
+    return layer.emit(op_type, [x, *rest], attributes, layer.label)[0]
+
+
+def is_integer(op: AscendOp) -> bool:
+    """Whether an operation gives accumulators."""
+    return element_of(op.results[0]) == i32
+
+
+def part_of_another(op: AscendOp) -> bool:
+    """Whether the operation is one of several that stand for a layer, and not the one that the layer's name is for."""
+    if op.origin is None:
+        return False
+    behind = [use.operation for result in op.results for use in result.uses]
+    around = [*(o.owner for o in op.operands), *behind]
+    return any(isinstance(each, AscendOp) and each.origin == op.origin for each in around)
+
+
+def name_beside(op: AscendOp, layer: Layer, op_type: str) -> str:
+    """The layer's name where it is the operation's own."""
+    return f"{layer.label}/{op_type}" if part_of_another(op) else layer.label
+
+
+def layer_behind(value: SSAValue, default: str) -> str:
+    """The layer that takes a value: the first one, past what belongs to it."""
+    for use in value.uses:
+        user = use.operation
+        if isinstance(user, AscendOp) and user.origin is not None and user.origin.layer.data:
+            return user.origin.layer.data
+        if user.results:
+            return layer_behind(user.results[0], default)
+    return default
