@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -30,14 +30,14 @@ class CalibratePass(DataOptions, ModulePass):
     name = "calibrate"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        calibrate_points(op, self, session_of(ctx))
+        calibrate_points(op, lambda: self.load(op, session_of(ctx)), session_of(ctx))
 
 
-def calibrate_points(module: ModuleOp, data: DataOptions, session: Session) -> None:
+def calibrate_points(module: ModuleOp, samples: Callable[[], Samples], session: Session) -> None:
     """Calibrate the points that have no parameters yet; without any, no data is read. Raises CompileError, located."""
     points = [o for o in module.walk() if isinstance(o, ObserveOp) and o.qparams is None]
     if points:
-        calibrate(module, points, data.load(module, session), session)
+        calibrate(module, points, samples(), session)
 
 
 def calibrate(module: ModuleOp, points: list[ObserveOp], samples: Samples, session: Session) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ...configuration.ranges import at_least
+from ...configuration.settings import Settings
 from ...diagnostics import CompileError
 from ...functions import main_function
 from ...runtime.data import Samples, load_samples, synthetic_samples
@@ -26,6 +28,10 @@ class DataOptions:
     """For the synthetic inputs that stand in where there is no data."""
     batch_num: int | None = None
     """How many runs of the model to use; all when not given. `--quantize` takes its configuration's first."""
+
+    def within(self, settings: Settings) -> Self:
+        """These options, with the configuration's `batch_num` where they have none."""
+        return self if self.batch_num is not None else replace(self, batch_num=settings.batch_num)
 
     def load(self, module: ModuleOp, session: Session) -> Samples:
         """The samples for a module's inputs. Raises CompileError, located in the data, for what does not fit them.

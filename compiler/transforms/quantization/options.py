@@ -34,6 +34,8 @@ class SettingsOptions:
     """A scale for each output channel of weights; where the layer's type can, when not given."""
     activation_offset: bool | None = None
     """False for activations without a zero point."""
+    dmq: float | None = None
+    """How much of the spread of activations goes into the weights, 0.2 to 0.8: the `migration_strength` of all layers."""
     skip_layers: tuple[str, ...] = ()
     skip_layer_types: tuple[str, ...] = ()
 
@@ -55,7 +57,12 @@ class SettingsOptions:
         )
         return replace(
             given,
-            common=replace(common, activation=activation, weight=weight),
+            common=replace(
+                common,
+                activation=activation,
+                weight=weight,
+                migration_strength=common.migration_strength if self.dmq is None else self.dmq,
+            ),
             activation_offset=given.activation_offset if self.activation_offset is None else self.activation_offset,
             skip_layers=tuple(dict.fromkeys((*given.skip_layers, *self.skip_layers))),
             skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *self.skip_layer_types))),

@@ -1,8 +1,9 @@
-"""`--quantize`: the whole of quantization: observers where missing, calibration, integers."""
+"""`--quantize`: the whole of quantization: balanced channels, observers where missing, calibration, integers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -11,6 +12,7 @@ from xdsl.passes import ModulePass
 from ...configuration.record import Record
 from ...configuration.settings import Settings
 from ...session import session_of
+from .balance_channels import balance_channels
 from .calibrate import calibrate_points
 from .convert_observers import convert_observers
 from .data_options import DataOptions
@@ -21,14 +23,15 @@ from .point_options import PointOptions
 
 @dataclass(frozen=True)
 class QuantizePass(SettingsOptions, PointOptions, DataOptions, ModulePass):
-    """Insert observers where missing, calibrate them, and turn activations, weights and biases into integers."""
+    """Balance channels where asked, insert observers where missing, calibrate them, and turn activations, weights and biases into
+    integers.
+    """
 
     name = "quantize"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         settings = self.settings()
-        data = self if self.batch_num is not None else replace(self, batch_num=settings.batch_num)
-        quantize(op, settings, self.records(settings), data, ctx, self)
+        quantize(op, settings, self.records(settings), self.within(settings), ctx, self)
 
 
 def quantize(
@@ -39,7 +42,13 @@ def quantize(
     ctx: Context,
     options: PointOptions,
 ) -> None:
-    """The three steps. Raises CompileError, located in the file of settings, record or data, or at an operation."""
-    insert_observers(module, settings, record, session_of(ctx), options)
-    calibrate_points(module, data, session_of(ctx))
-    convert_observers(module, settings, record, session_of(ctx))
+    """The steps in their order; data is read when the first of them needs it.
+
+    Raises CompileError, located in the file of settings, record or data, or at an operation.
+    """
+    session = session_of(ctx)
+    samples = cache(lambda: data.load(module, session))
+    balance_channels(module, settings, record, samples, session)
+    insert_observers(module, settings, record, session, options)
+    calibrate_points(module, samples, session)
+    convert_observers(module, settings, record, session)

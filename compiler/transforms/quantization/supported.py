@@ -33,8 +33,6 @@ def _unsupported(settings: Settings) -> Iterator[str]:
             continue
         if isinstance(calibration.weight, Ada):
             yield f"ada_quantize of {name}"
-        if calibration.migration_strength is not None:
-            yield f"dmq_balancer of {name}"
         if calibration.weight_compress_only:
             yield f"weight_compress_only of {name}"
 
@@ -42,7 +40,7 @@ def _unsupported(settings: Settings) -> Iterator[str]:
 def check_record(record: Record) -> None:
     """Raises CompileError, located in the record's file, that names the first layer with a field that nothing does."""
     for name, layer in record.layers.items():
-        for field in ("tensor_balance_factor", "is_tensor_quantize", "scale_h", "scale_r"):
+        for field in ("is_tensor_quantize", "scale_h", "scale_r"):
             if getattr(layer, field):
                 raise record.error(name, f"{field} is not supported")
         if any(layer.shift_bit):

@@ -180,10 +180,6 @@ BAD_CONFIGS = {
     "enable_auto_nuq": ("enable_auto_nuq: true", "enable_auto_nuq is not supported"),
     "tensors": ('tensor_quantize { layer_name: "add" input_index: 0 }', "tensor_quantize is not supported"),
     "ada": ("common_config { ada_quantize { } }", "ada_quantize of common_config is not supported"),
-    "dmq": (
-        'override_layer_types { layer_type: "Conv" calibration_config { dmq_balancer { } } }',
-        "dmq_balancer of Conv is not supported",
-    ),
     "weights only": ("common_config { weight_compress_only: true }", "weight_compress_only of common_config is not"),
 }
 
@@ -268,7 +264,7 @@ BAD_RECORDS = {
         "layer 'conv2': scale_w has 3 numbers, its weight takes one or 2",
     ),
     "shift_bit": ('key: "fc" value { shift_bit: 1 }', "layer 'fc': shift_bit is of joint_quant"),
-    "balance": ('key: "fc" value { tensor_balance_factor: 1 }', "layer 'fc': tensor_balance_factor is not supported"),
+    "balance": ('key: "fc" value { tensor_balance_factor: 1 }', "layer 'fc': tensor_balance_factor has 1 n"),
     "tensor": ('key: "fc" value { is_tensor_quantize: true }', "layer 'fc': is_tensor_quantize is not supported"),
     "precision": ('key: "fc" value { fakequant_precision_mode: "FORCE_FP16_QUANT" }', "is not supported"),
 }
