@@ -34,6 +34,9 @@ class EntropyObserver(Observer):
     def merge(self, other: Self) -> None:
         self.histogram.merge(other.histogram)
 
+    def check(self) -> None:
+        self.histogram.check()
+
     def finish(self) -> tuple[float, float]:
         """A symmetric range, cut off where no values are: at 0 where none is negative, or none positive."""
         histogram = self.histogram

@@ -9,9 +9,10 @@ from typing import Literal, Self
 
 import numpy as np
 
-from .observer import Array, Observer
+from .observer import Array, Merging, Observer
 
 _EPSILON = 1.1920929e-07
+_BLOCK = 1 << 16
 
 
 @dataclass
@@ -29,6 +30,10 @@ class HfmgObserver(Observer):
     high: float = field(default=0.0, init=False)
     counts: Array = field(default_factory=lambda: np.zeros(0, np.int64), init=False)
 
+    @property
+    def merging(self) -> Merging:
+        return "resolution"
+
     def take(self, array: Array, low: float, high: float) -> None:
         if not self.counts.size:
             self.low, self.high = low, high
@@ -37,7 +42,15 @@ class HfmgObserver(Observer):
         if self.high - self.low < _EPSILON:
             self.counts[self.num_of_bins // 2] += array.size
         else:
-            self.counts += np.histogram(array, self.num_of_bins, (self.low, self.high))[0]
+            self._count(array.reshape(-1))
+
+    def _count(self, flat: Array) -> None:
+        per_unit = self.num_of_bins / (self.high - self.low)
+        for begin in range(0, flat.size, _BLOCK):
+            places = np.subtract(flat[begin : begin + _BLOCK], self.low, dtype=np.float64)
+            places *= per_unit
+            numbers = np.minimum(places.astype(np.int32), self.num_of_bins - 1)
+            self.counts += np.bincount(numbers, minlength=self.num_of_bins)
 
     def merge(self, other: Self) -> None:
         if not other.counts.size:
@@ -53,6 +66,11 @@ class HfmgObserver(Observer):
         if abs(low - self.low) >= _EPSILON or abs(high - self.high) >= _EPSILON:
             self.counts = rebinned(self.counts, self.low, self.high, low, high)
             self.low, self.high = low, high
+
+    def check(self) -> None:
+        ends = np.isfinite([self.low, self.high]).all() and self.low <= self.high
+        if not ends or self.counts.size not in (0, self.num_of_bins) or (self.counts < 0).any():
+            raise ValueError("counts do not fit their range")
 
     def finish(self) -> tuple[float, float]:
         if not self.counts.size:

@@ -16,6 +16,7 @@ _BLOCK = 1 << 16
 """Elements at a time: what fits into the cache."""
 _NARROWEST = -148
 """Binary exponent of the narrowest bins: float32 has no smaller numbers."""
+_WIDEST = 1023
 _PRECISION = 24
 """Bits of a float32: narrower bins than the largest value's last bit would be empty, and numbered past int32."""
 
@@ -24,18 +25,23 @@ def _no_counts() -> Array:
     return np.zeros(0, np.int64)
 
 
+def _narrowest(low: float, high: float) -> int:
+    """Binary exponent of the narrowest bins that these values are told apart by."""
+    return int(np.frexp(max(-low, high))[1]) - _PRECISION
+
+
 @dataclass
 class Histogram:
     """Of at most `bins` bins; the values seen span more than half of them, unless all are equal."""
 
     bins: int = 8192
-    exponent: int = _NARROWEST
+    exponent: int = field(default=_NARROWEST, init=False)
     """Of the bins' width, to the base of two."""
-    first: int = 0
+    first: int = field(default=0, init=False)
     """The number of the first bin: it begins at `first * width`."""
-    counts: Array = field(default_factory=_no_counts)
-    low: float = float("inf")
-    high: float = float("-inf")
+    counts: Array = field(default_factory=_no_counts, init=False)
+    low: float = field(default=float("inf"), init=False)
+    high: float = field(default=float("-inf"), init=False)
 
     @property
     def width(self) -> float:
@@ -69,19 +75,37 @@ class Histogram:
         inside = other.counts > 0
         np.add.at(self.counts, numbers[inside], other.counts[inside])
 
+    def check(self) -> None:
+        """Raises ValueError where counts, bins and range do not belong together."""
+        if not self.counts.size:
+            fits = (self.exponent, self.first, self.low, self.high) == (_NARROWEST, 0, float("inf"), float("-inf"))
+        else:
+            fits = bool(np.isfinite([self.low, self.high]).all()) and self.counts.size <= self.bins
+            fits = fits and max(_NARROWEST, _narrowest(self.low, self.high)) <= self.exponent <= _WIDEST
+            fits = fits and self._bins(self.exponent) == (self.first, self.counts.size)
+        if not fits or (self.counts < 0).any():
+            raise ValueError("a histogram's counts do not fit its range")
+
     def _widen(self, low: float, high: float, exponent: int = _NARROWEST) -> None:
         """Make room for values between these, with bins no narrower than 2^exponent."""
         low, high = min(low, self.low), max(high, self.high)
-        wider = max(self.exponent, exponent, int(np.frexp(max(-low, high))[1]) - _PRECISION)
+        if (low, high) == (self.low, self.high) and exponent <= self.exponent:
+            return
+        wider = max(self.exponent, exponent, _narrowest(low, high))
         while np.floor(high / 2.0**wider) - np.floor(low / 2.0**wider) >= self.bins:
-            wider += max(1, int(np.log2((high - low) / 2.0**wider / self.bins)))
-        first, last = int(np.floor(low / 2.0**wider)), int(np.floor(high / 2.0**wider))
-        counts = np.zeros(last - first + 1, np.int64)
+            wider += max(1, int(np.log2((high / 2.0**wider - low / 2.0**wider) / self.bins)))
+        self.low, self.high = low, high
+        first, size = self._bins(wider)
+        counts = np.zeros(size, np.int64)
         if self.counts.size:
             numbers = (np.arange(self.first, self.first + self.counts.size) >> (wider - self.exponent)) - first
             np.add.at(counts, numbers, self.counts)
-        self.low, self.high = low, high
         self.exponent, self.first, self.counts = wider, first, counts
+
+    def _bins(self, exponent: int) -> tuple[int, int]:
+        """Number of the first bin, and how many there are, where bins are 2^exponent wide."""
+        first, last = int(np.floor(self.low / 2.0**exponent)), int(np.floor(self.high / 2.0**exponent))
+        return first, last - first + 1
 
     def magnitudes(self) -> Array:
         """Counts of absolute values, from 0 in bins of the same width; the bin below 0 is taken for -width to 0."""

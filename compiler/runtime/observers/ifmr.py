@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import floor
@@ -11,13 +12,17 @@ import numpy as np
 
 from ...diagnostics import CompileError
 from ..affine import affine
+from .extremes import Extremes
 from .histogram import Histogram
 from .observer import Array, Observer
+from .sums import added
 
 _EPSILON = 1.1920929e-07
 """float32's. A percentile as near to 1 takes the extreme itself."""
 _BLOCK = 1 << 16
 _MOST_STEPS = 100_000
+_MOST_EXTREMES = 1 << 20
+"""Values that `exact` keeps on each side."""
 
 
 @dataclass
@@ -38,58 +43,78 @@ class IfmrObserver(Observer):
     min_percentile: float = 0.999999
     exact: bool = False
 
-    histogram: Histogram = field(init=False)
+    histogram: Histogram = field(default_factory=Histogram, init=False)
+    turn: int = field(default=0, init=False)
+    """How often all data was seen before; above 0 with `exact` only."""
     count: int = field(default=0, init=False)
-    extremes: _Extremes | None = field(default=None, init=False)
-    candidates: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]], init=False)
-    errors: Array = field(init=False)
+    extremes: Extremes = field(default_factory=Extremes, init=False)
+    candidates: Array = field(default_factory=lambda: np.zeros((0, 2)), init=False)
+    """Ranges, float64 [candidates, 2], and the sums of their squared errors, exact."""
+    errors: list[int] = field(default_factory=list[int], init=False)
 
     def __post_init__(self) -> None:
         _check(self)
-        self.histogram = Histogram()
-        self.errors = np.zeros(0)
 
     @property
     def passes(self) -> int:
         return 3 if self.exact else 1
 
     def next_pass(self) -> None:
-        if self.extremes is None:
-            n = self.count
-            self.extremes = _Extremes(_rank(n, self.max_percentile), _rank(n, self.min_percentile))
+        self.turn += 1
+        if self.turn == 1:
+            ranks = _rank(self.count, self.max_percentile), _rank(self.count, self.min_percentile)
+            if max(ranks) > _MOST_EXTREMES:
+                raise ValueError(
+                    f"has {self.count} values: percentiles as low as these would keep {max(ranks)} of them, "
+                    f"more than {_MOST_EXTREMES}; leave out exact"
+                )
+            self.extremes.top_count, self.extremes.bottom_count = ranks
         else:
             self.candidates = self._ranges(*self.extremes.range())
-            self.errors = np.zeros(len(self.candidates))
+            self.errors = [0] * len(self.candidates)
 
     def take(self, array: Array, low: float, high: float) -> None:
         if not self.exact:
             self.histogram.add(array, low, high)
-        elif self.extremes is None:
+        elif self.turn == 0:
             self.count += array.size
-        elif not self.candidates:
-            self.extremes.add(array, array)
+        elif self.turn == 1:
+            self.extremes.add(array)
         else:
             flat = array.reshape(-1)
             for begin in range(0, flat.size, _BLOCK):
                 values = flat[begin : begin + _BLOCK].astype(np.float64)
-                self.errors += [_squared_error(values, 1.0, *c, self._scale(*c)) for c in self.candidates]
+                self.errors = added(self.errors, (self._error(values, 1.0, c) for c in self.candidates))
 
     def merge(self, other: Self) -> None:
         """Both are in the same pass, begun from the same merged one before. Raises ValueError where they are not."""
-        if self.candidates != other.candidates or (self.extremes is None) != (other.extremes is None):
+        if (self.turn, *self._begun()) != (other.turn, *other._begun()):
             raise ValueError("states of a later pass that began from different ones before it do not merge")
         self.histogram.merge(other.histogram)
-        if self.extremes is None or other.extremes is None:
+        if self.turn == 0:
             self.count += other.count
-        elif not self.candidates:
-            self.extremes.add(other.extremes.top, other.extremes.bottom)
-        self.errors = self.errors + other.errors
+        elif self.turn == 1:
+            self.extremes.merge(other.extremes)
+        self.errors = [a + b for a, b in zip(self.errors, other.errors, strict=True)]
+
+    def _begun(self) -> tuple[object, ...]:
+        """What all parts of a later pass began from."""
+        if self.turn == 0:
+            return ()
+        return self.count, self.extremes.top_count, self.extremes.bottom_count, self.candidates.tolist()
+
+    def check(self) -> None:
+        self.histogram.check()
+        self.extremes.check()
+        known = self.candidates.shape == (len(self.errors), 2) and bool(np.isfinite(self.candidates).all())
+        if not known or not 0 <= self.turn < self.passes or self.count < 0 or (self.turn == 2 and not self.errors):
+            raise ValueError("candidates and their errors do not fit the pass")
 
     def finish(self) -> tuple[float, float]:
         if self.exact:
-            if not self.candidates:
+            if not self.errors:
                 raise ValueError("no values were seen")
-            return self._as_range(self.candidates[int(np.argmin(self.errors))])
+            return self._best(self.candidates, self.errors)
         histogram = self.histogram
         if not histogram.counts.size:
             raise ValueError("no values were seen")
@@ -100,29 +125,34 @@ class IfmrObserver(Observer):
         values = np.clip(histogram.centres[filled], histogram.low, histogram.high)
         weights = histogram.counts[filled].astype(np.float64)
         candidates = self._ranges(top, bottom)
-        errors = [_squared_error(values, weights, *c, self._scale(*c)) for c in candidates]
-        return self._as_range(candidates[int(np.argmin(errors))])
+        return self._best(candidates, [self._error(values, weights, c) for c in candidates])
 
-    def _ranges(self, top: float, bottom: float) -> list[tuple[float, float]]:
-        """What values are clipped to, candidate by candidate; symmetric ones are, though one side has one step more."""
+    def _best(self, candidates: Array, errors: Sequence[float]) -> tuple[float, float]:
+        low, high = candidates[errors.index(min(errors))]
+        return float(low), float(high)
+
+    def _ranges(self, top: float, bottom: float) -> Array:
+        """Candidates. A symmetric one ends at 0 on the side of the smaller magnitude."""
         top, bottom = max(top, 0.0), min(bottom, 0.0)
         steps = round((self.search_range_end - self.search_range_start) / self.search_step)
         ratios = self.search_range_start + np.arange(steps + 1) * self.search_step
         if not self.symmetric:
-            return [(bottom, float(r * top)) for r in ratios]
-        self._negative = -bottom > top
-        return [(-float(r * max(top, -bottom)), float(r * max(top, -bottom))) for r in ratios]
+            return np.stack([np.full_like(ratios, bottom), ratios * top], 1)
+        if -bottom > top:
+            return np.stack([ratios * bottom, np.zeros_like(ratios)], 1)
+        return np.stack([np.zeros_like(ratios), ratios * top], 1)
 
-    _negative: bool = field(default=False, init=False)
-    """Whether the negative side is the larger one, which a symmetric range ends at."""
+    def _error(self, values: Array, weights: Array | float, candidate: Array) -> float:
+        """The sum of squared errors as AMCT simulates it: clipped, rounded to steps, without the integer zero point.
 
-    def _as_range(self, clipped: tuple[float, float]) -> tuple[float, float]:
-        if not self.symmetric:
-            return clipped
-        return (clipped[0], 0.0) if self._negative else (0.0, clipped[1])
-
-    def _scale(self, low: float, high: float) -> float:
-        return affine(*self._as_range((low, high)), self.bits, symmetric=self.symmetric)[0]
+        Symmetric ranges are clipped to on both sides, though one has one step more.
+        """
+        low, high = float(candidate[0]), float(candidate[1])
+        scale = affine(low, high, self.bits, symmetric=self.symmetric)[0]
+        if self.symmetric:
+            low, high = -max(-low, high), max(-low, high)
+        simulated = np.rint(np.clip(values, low, high) / scale) * scale
+        return float(np.sum(weights * np.square(simulated - values)))
 
 
 def _check(options: IfmrObserver) -> None:
@@ -143,33 +173,3 @@ def _check(options: IfmrObserver) -> None:
 def _rank(count: int, percentile: float) -> int:
     """k: which of the largest (or smallest) values of `count` it is."""
     return 1 if 1 - percentile < _EPSILON else max(1, count - floor(percentile * count))
-
-
-def _squared_error(values: Array, weights: Array | float, low: float, high: float, scale: float) -> float:
-    """As AMCT simulates it: clipped to the range, rounded to steps, without the integer zero point."""
-    simulated = np.rint(np.clip(values, low, high) / scale) * scale
-    return float(np.sum(weights * np.square(simulated - values)))
-
-
-@dataclass
-class _Extremes:
-    """The largest and the smallest values seen, as many of them as percentiles leave out of all."""
-
-    top_count: int
-    bottom_count: int
-    top: Array = field(default_factory=lambda: np.zeros(0))
-    bottom: Array = field(default_factory=lambda: np.zeros(0))
-
-    def add(self, top: Array, bottom: Array) -> None:
-        self.top = _largest(np.concatenate([self.top, top.reshape(-1)]), self.top_count)
-        self.bottom = -_largest(-np.concatenate([self.bottom, bottom.reshape(-1)]), self.bottom_count)
-
-    def range(self) -> tuple[float, float]:
-        """M and m. Raises ValueError when nothing was seen."""
-        if not self.top.size:
-            raise ValueError("no values were seen")
-        return float(self.top.min()), float(self.bottom.max())
-
-
-def _largest(values: Array, count: int) -> Array:
-    return np.partition(values, -count)[-count:] if count < values.size else values

@@ -10,11 +10,8 @@ import numpy as np
 from .observer import Array, Observer, seen
 
 _ROWS = 1 << 16
-"""Rows whose intervals are kept; of more, every second one, fourth one, ..."""
-
-
-def _no_rows() -> Array:
-    return np.zeros((0, 2), np.float64)
+"""Different rows that are kept. Of more, those that a hash picks: the same ones in whatever order rows come."""
+_MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
 
 
 @dataclass
@@ -27,50 +24,81 @@ class IsotoneObserver(Observer):
 
     axis: int = -1
 
-    rows: Array = field(default_factory=_no_rows, init=False)
-    """L1 and L2 of the rows that are kept, [rows, 2]."""
-    stride: int = field(default=1, init=False)
-    count: int = field(default=0, init=False)
+    rows: Array = field(default_factory=lambda: np.zeros((0, 2)), init=False)
+    """L1 and L2 of the rows that are kept, float64 [rows, 2], and how often each was seen."""
+    counts: Array = field(default_factory=lambda: np.zeros(0, np.int64), init=False)
+    level: int = field(default=0, init=False)
+    """Rows whose hash begins with so many zeros are kept."""
     low: float = field(default=float("inf"), init=False)
     high: float = field(default=float("-inf"), init=False)
 
     def take(self, array: Array, low: float, high: float) -> None:
         self.low, self.high = min(self.low, low), max(self.high, high)
-        if array.ndim == 0 or array.shape[self.axis] < 2:
+        if not -array.ndim <= self.axis < array.ndim or array.shape[self.axis] < 2:
             return
-        values = np.moveaxis(array, self.axis, -1).reshape(-1, array.shape[self.axis]).astype(np.float64)
+        values = np.moveaxis(array, self.axis, -1).reshape(-1, array.shape[self.axis])
         values = np.abs(values) if self.symmetric else values
-        self._keep(np.partition(values, -2, axis=-1)[:, [-1, -2]])
-
-    def _keep(self, rows: Array) -> None:
-        numbers = np.arange(self.count, self.count + len(rows))
-        self.count += len(rows)
-        self.rows = np.concatenate([self.rows, rows[numbers % self.stride == 0]])
-        while len(self.rows) > _ROWS:
-            self.rows, self.stride = self.rows[::2], self.stride * 2
+        rows = np.partition(values, -2, axis=-1)[:, [-1, -2]].astype(np.float64)
+        self._join(rows, np.ones(len(rows), np.int64))
+        if len(self.rows) > 2 * _ROWS:
+            self._thin()
 
     def merge(self, other: Self) -> None:
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
-        coarser = max(self.stride, other.stride)
-        self.rows = np.concatenate([self.rows[:: coarser // self.stride], other.rows[:: coarser // other.stride]])
-        self.stride, self.count = coarser, len(self.rows) * coarser
-        self._keep(_no_rows())
+        self.level = max(self.level, other.level)
+        self._join(other.rows, other.counts)
+        self._thin()
+
+    def _join(self, rows: Array, counts: Array) -> None:
+        self.rows, self.counts = np.concatenate([self.rows, rows]), np.concatenate([self.counts, counts])
+
+    def _thin(self) -> None:
+        """Each row once, and no more of them than there is room for."""
+        pairs, where = np.unique(self.rows[:, 0] + 1j * self.rows[:, 1], return_inverse=True)
+        rows, counts = np.stack([pairs.real, pairs.imag], 1), np.zeros(len(pairs), np.int64)
+        np.add.at(counts, where, self.counts)
+        zeros = _zeros(rows)
+        while np.count_nonzero(zeros >= self.level) > _ROWS:
+            self.level += 1
+        self.rows, self.counts = rows[zeros >= self.level], counts[zeros >= self.level]
+
+    def check(self) -> None:
+        known = self.rows.shape == (len(self.counts), 2) and 0 <= self.level <= 64 and bool((self.counts > 0).all())
+        if not known or not np.isfinite(self.rows).all() or np.isnan([self.low, self.high]).any():
+            raise ValueError("rows and their counts do not fit")
 
     def finish(self) -> tuple[float, float]:
         low, high = seen(self.low, self.high)
         most = 2 ** (self.bits - 1) - 1 if self.symmetric else 2**self.bits - 1
+        self._thin()
         first, second = self.rows[:, 0], np.maximum(self.rows[:, 1], 0)
         begins, ends = second / (most - 0.51), 2 * (first - second)
         valid = (begins < ends) & (ends > 0)
         if not valid.any():
             return low, high
-        scale = _most_covered(begins[valid], ends[valid])
+        scale = _most_covered(begins[valid], ends[valid], self.counts[valid])
         return (-scale * most if self.symmetric else 0.0), scale * most
 
 
-def _most_covered(begins: Array, ends: Array) -> float:
+def _most_covered(begins: Array, ends: Array, counts: Array) -> float:
     """The middle of the first stretch that lies in most of the intervals."""
     points = np.unique(np.concatenate([begins, ends]))
     middles = (points[:-1] + points[1:]) / 2
-    cover = np.searchsorted(np.sort(begins), middles) - np.searchsorted(np.sort(ends), middles)
-    return float(middles[int(np.argmax(cover))])
+    return float(middles[int(np.argmax(_below(middles, begins, counts) - _below(middles, ends, counts)))])
+
+
+def _below(points: Array, values: Array, counts: Array) -> Array:
+    """How many values lie below each point."""
+    order = np.argsort(values)
+    return np.append(0, np.cumsum(counts[order]))[np.searchsorted(values[order], points)]
+
+
+def _zeros(rows: Array) -> Array:
+    """How many zeros the hash of each row begins with: half of all rows have none, a quarter has one, ..."""
+    mixed = ((rows + 0.0).view(np.uint64) * _MULTIPLIERS).sum(1)  # 0.0 makes one of both zeros
+    mixed ^= mixed >> np.uint64(31)
+    mixed *= _MULTIPLIERS[0]
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= _MULTIPLIERS[1]
+    top = (mixed >> np.uint64(11)).astype(np.float64)  # 53 bits, exact
+    return 53 - np.frexp(top)[1]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Self
 
+import numpy as np
+
 from .observer import Array, Observer, seen
 
 
@@ -20,6 +22,10 @@ class MinMaxObserver(Observer):
 
     def merge(self, other: Self) -> None:
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+
+    def check(self) -> None:
+        if np.isnan([self.low, self.high]).any():
+            raise ValueError("not a number in a range")
 
     def finish(self) -> tuple[float, float]:
         return seen(self.low, self.high)

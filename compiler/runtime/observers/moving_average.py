@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Self
 
-from ...diagnostics import CompileError
-from .observer import Array, Observer
+import numpy as np
 
-Pair = tuple[float, float]
+from ...diagnostics import CompileError
+from .observer import Array, Merging, Observer
+
+
+def _no_range() -> Array:
+    return np.zeros(2)
 
 
 @dataclass
@@ -17,38 +21,43 @@ class MovingAverageObserver(Observer):
 
     momentum: float = 0.9
 
-    first: Pair | None = field(default=None, init=False)
-    average: Pair = field(default=(0.0, 0.0), init=False)
+    first: Array = field(default_factory=_no_range, init=False)
+    """Minimum and maximum of the first batch, and their averages over all."""
+    average: Array = field(default_factory=_no_range, init=False)
     batches: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.momentum < 1:
             raise CompileError(f"momentum must lie in [0, 1), not {self.momentum}")
 
+    @property
+    def merging(self) -> Merging:
+        return "rounding"
+
     def take(self, array: Array, low: float, high: float) -> None:
-        self.batches += 1
-        if self.first is None:
-            self.first = self.average = low, high
+        batch = np.array([low, high])
+        if not self.batches:
+            self.first = self.average = batch
         else:
-            self.average = _mixed(self.average, self.momentum, (low, high), 1 - self.momentum)
+            self.average = self.average * self.momentum + batch * (1 - self.momentum)
+        self.batches += 1
 
     def merge(self, other: Self) -> None:
         """The other's batches follow; its first one then has the weight of any other."""
-        if other.first is None:
-            return
-        if self.first is None:
-            self.first, self.average, self.batches = other.first, other.average, other.batches
-            return
-        fade = self.momentum**other.batches
-        later = _mixed(other.average, 1, other.first, -fade)
-        self.average = _mixed(self.average, fade, later, 1)
+        if not self.batches:
+            self.first, self.average = other.first, other.average
+        elif other.batches:
+            fade = self.momentum**other.batches
+            self.average = self.average * fade + (other.average - other.first * fade)
         self.batches += other.batches
 
-    def finish(self) -> Pair:
-        if self.first is None:
+    def check(self) -> None:
+        known = self.average.shape == self.first.shape == (2,) and np.isfinite([self.average, self.first]).all()
+        if self.batches < 0 or not known:
+            raise ValueError("averages of minimum and maximum do not fit")
+
+    def finish(self) -> tuple[float, float]:
+        if not self.batches:
             raise ValueError("no values were seen")
-        return self.average
-
-
-def _mixed(a: Pair, weight_a: float, b: Pair, weight_b: float) -> Pair:
-    return a[0] * weight_a + b[0] * weight_b, a[1] * weight_a + b[1] * weight_b
+        low, high = self.average
+        return float(low), float(high)

@@ -36,6 +36,9 @@ class MseObserver(Observer):
     def merge(self, other: Self) -> None:
         self.histogram.merge(other.histogram)
 
+    def check(self) -> None:
+        self.histogram.check()
+
     def finish(self) -> tuple[float, float]:
         histogram = self.histogram
         if not histogram.counts.size:

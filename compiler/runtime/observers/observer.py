@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from .state import Array, State, restore, state_of
+
+Merging = Literal["equal", "rounding", "resolution"]
+"""The same to the last bit; but for the rounding of float64; but for the width of bins."""
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass
 class Observer(ABC):
     """Sees the values that pass a quantization point and says which range of them to quantize.
 
-    Fields that the constructor takes are the algorithm's options. State is bounded whatever the amount of data, and two states
-    made from parts of the data merge into one.
+    Fields that the constructor takes are the algorithm's options, the others its state. That is bounded whatever the amount of
+    data, and two states made from parts of the data merge into one.
     """
 
     bits: int = field(default=8, init=False)
     symmetric: bool = field(default=False, init=False)
+
+    @property
+    def merging(self) -> Merging:
+        """What a state merged from parts of the data is to one that saw all of it, in this order."""
+        return "equal"
 
     @property
     def passes(self) -> int:
@@ -32,12 +41,14 @@ class Observer(ABC):
         raise NotImplementedError
 
     def update(self, array: Array) -> None:
-        """Take one array of values in: one batch. Raises ValueError for NaN or Inf."""
+        """Take one array of values in: one batch. Raises ValueError for NaN, Inf, and more than float32 holds."""
         if not array.size:
             return
         low, high = float(array.min()), float(array.max())
         if not (np.isfinite(low) and np.isfinite(high)):  # NaN wins in both min and max
             raise ValueError("NaN or Inf among the values")
+        if max(-low, high) > _LARGEST:
+            raise ValueError(f"values from {low:g} to {high:g} exceed float32")
         self.take(array, low, high)
 
     @abstractmethod
@@ -47,6 +58,19 @@ class Observer(ABC):
     @abstractmethod
     def merge(self, other: Any) -> None:
         """Take another state of the same algorithm in, as if its data had been seen here, behind one's own."""
+
+    def state(self) -> dict[str, Array]:
+        """What was seen so far, as arrays by name."""
+        return state_of(self)
+
+    def restore(self, state: State) -> None:
+        """Go on from a state of an observer with the same specification. Raises ValueError for one that is none."""
+        restore(self, state)
+        self.check()
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raises ValueError for a state that no data leads to. Of what a file holds types are right, numbers may be any."""
 
     @abstractmethod
     def finish(self) -> tuple[float, float]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Self
 
-import numpy as np
-
 from ...diagnostics import CompileError
+from .extremes import largest
 from .observer import Array, Observer
+from .sums import added, mean
 
 
 @dataclass
@@ -20,7 +20,8 @@ class PercentileObserver(Observer):
 
     percentile: float = 0.9999
 
-    sums: tuple[float, float] = field(default=(0.0, 0.0), init=False)
+    sums: list[int] = field(default_factory=lambda: [0, 0], init=False)
+    """Of the lower and the upper ones, exact."""
     batches: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -28,17 +29,23 @@ class PercentileObserver(Observer):
             raise CompileError(f"percentile must lie in (0.5, 1], not {self.percentile}")
 
     def take(self, array: Array, low: float, high: float) -> None:
-        n = array.size
+        n, flat = array.size, array.reshape(-1)
         top, bottom = min(int(n * self.percentile), n - 1), min(int(n * (1 - self.percentile)), n - 1)
-        parted = np.partition(array.reshape(-1), (bottom, top))
-        self.sums = self.sums[0] + float(parted[bottom]), self.sums[1] + float(parted[top])
+        upper = largest(flat, n - top)[0]
+        lower = -largest(-flat, bottom + 1)[0]
+        self.sums = added(self.sums, (float(lower), float(upper)))
         self.batches += 1
 
     def merge(self, other: Self) -> None:
-        self.sums = self.sums[0] + other.sums[0], self.sums[1] + other.sums[1]
+        self.sums = [a + b for a, b in zip(self.sums, other.sums, strict=True)]
         self.batches += other.batches
+
+    def check(self) -> None:
+        if self.batches < 0 or len(self.sums) != 2:
+            raise ValueError("lower and upper sums do not fit")
 
     def finish(self) -> tuple[float, float]:
         if not self.batches:
             raise ValueError("no values were seen")
-        return self.sums[0] / self.batches, self.sums[1] / self.batches
+        low, high = (mean(s, self.batches) for s in self.sums)
+        return low, high

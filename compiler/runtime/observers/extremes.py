@@ -1,0 +1,62 @@
+"""The largest values of many, without sorting them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .state import Array
+
+_STRIDE = 61
+"""Of the sample that tells how large the largest are; no usual number of channels has it as a factor."""
+
+
+def largest(values: Array, count: int) -> Array:
+    """The `count` largest of a flat array, in any order, the smallest of them first; all where there are no more.
+
+    A sample gives a bound that few values exceed; where it is too high, all are looked at.
+    """
+    if not min(count, values.size):
+        return values[:0]
+    if count < values.size // 256:
+        sample = values[::_STRIDE]
+        rank = 4 * count // _STRIDE + 8
+        few = values[values >= np.partition(sample, sample.size - rank)[sample.size - rank]]
+        values = few if few.size >= count else values
+    place = max(values.size - count, 0)
+    return np.partition(values, place)[place:]
+
+
+@dataclass
+class Extremes:
+    """The largest and the smallest values seen, so many of each."""
+
+    top_count: int = field(default=0, init=False)
+    bottom_count: int = field(default=0, init=False)
+    top: Array = field(default_factory=lambda: np.zeros(0), init=False)
+    bottom: Array = field(default_factory=lambda: np.zeros(0), init=False)
+    """Negated, float64."""
+
+    def add(self, array: Array) -> None:
+        flat = array.reshape(-1)
+        self._join(largest(flat, self.top_count), largest(-flat, self.bottom_count))
+
+    def merge(self, other: Extremes) -> None:
+        self._join(other.top, other.bottom)
+
+    def _join(self, top: Array, bottom: Array) -> None:
+        self.top = np.sort(largest(np.concatenate([self.top, top]), self.top_count))
+        self.bottom = np.sort(largest(np.concatenate([self.bottom, bottom]), self.bottom_count))
+
+    def check(self) -> None:
+        """Raises ValueError where there are more than there should be, or none among them."""
+        for values, count in ((self.top, self.top_count), (self.bottom, self.bottom_count)):
+            if not 0 <= values.size <= count or not np.isfinite(values).all():
+                raise ValueError("largest or smallest values do not fit their number")
+
+    def range(self) -> tuple[float, float]:
+        """M and m, the smallest of the largest and the largest of the smallest. Raises ValueError when nothing was seen."""
+        if not self.top.size:
+            raise ValueError("no values were seen")
+        return float(self.top.min()), -float(self.bottom.min())
