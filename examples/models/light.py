@@ -47,7 +47,13 @@ def images(count: int, seed: int) -> Array:
 
 def build(name: str, seed: int = 0) -> ModelProto:
     """The topology `name` of the onnx package with weights from `seed`."""
-    model = onnx.load(FOLDER / f"light_{name}.onnx")
+    return seeded(onnx.load(FOLDER / f"light_{name}.onnx"), seed)
+
+
+def seeded(model: ModelProto, seed: int = 0) -> ModelProto:
+    """The model, which is changed, with weights drawn from `seed` and fitted; its input is an image, its output the logits or a
+    softmax of them.
+    """
     parameters = _draw(model, np.random.default_rng(seed))
     _fit(model, parameters, images(FIT_IMAGES, seed))
     _install(model, parameters)

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "models"
 FAST = ("squeezenet", "shufflenet", "transformer")
-SLOW = ("resnet50", "densenet121", "inception_v1", "inception_v2", "vgg19", "bvlc_alexnet", "zfnet512")
+SLOW = ("mobilenet", "resnet50", "densenet121", "inception_v1", "inception_v2", "vgg19", "bvlc_alexnet", "zfnet512")
 
 
 def example(name: str) -> ModuleType:
@@ -51,11 +51,21 @@ class Model:
         return {self.input: self.data(1, seed)}
 
 
+def _built(name: str) -> onnx.ModelProto:
+    match name:
+        case "transformer":
+            return onnx.load(EXAMPLES / "transformer.onnx")
+        case "mobilenet":
+            return example("mobilenet").build()
+        case _:
+            return light.build(name)
+
+
 @pytest.fixture(scope="module", params=[*FAST, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     name = request.param
     path = tmp_path_factory.mktemp(name) / f"{name}.onnx"
-    full = onnx.load(EXAMPLES / "transformer.onnx") if name == "transformer" else light.build(name)
+    full = _built(name)
     onnx.save(light.without_softmax(full), path)
     yield Model(name, path, full.graph.input[0].name)
     path.unlink()
