@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from . import frontends
@@ -18,7 +17,7 @@ from .functions import main_function
 from .lowering.ascend import LowerToAscendPass
 from .metadata import metadata
 from .pipelines import run_passes
-from .runtime.data import Samples, load_samples, synthetic_samples
+from .runtime.data import Samples, synthetic_samples
 from .runtime.executor import Executable
 from .runtime.metrics import Difference, Differences
 from .session import Session
@@ -29,6 +28,7 @@ from .targets.onnx import OnnxTarget
 from .targets.record import RecordTarget
 from .transforms.canonicalization import CanonicalizePass
 from .transforms.fusion.fuse_all import FuseAllPass
+from .transforms.quantization.data_options import DataOptions
 from .transforms.quantization.layers import check_settings
 from .transforms.quantization.profiles import profile_named
 from .transforms.quantization.quantize import QuantizePass
@@ -56,7 +56,7 @@ class Settings:
     """Of the ONNX file; None for the target's default."""
 
 
-def quantize_file(model: Path, data: Path | None, folder: Path, session: Session, settings: Settings) -> Summary:
+def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session, settings: Settings) -> Summary:
     """Import, canonicalize, fuse, quantize and lower `model`; write the results into `folder`, all or none of them.
 
     Without data, seeded synthetic inputs are used and everything says so. `session.on_progress` is told the phases
@@ -70,13 +70,12 @@ def quantize_file(model: Path, data: Path | None, folder: Path, session: Session
     verify(module)
     sources = {*(f.resolve() for f in frontends.files_of(model, session.imports)), *source_files(module)}
     written = [*files.values(), *map(side_file_of, files.values())]
-    given = {Path(f) for f in (data, settings.config, settings.record) if f is not None}
+    given = {Path(f) for f in (settings.config, settings.record) if f is not None} | set(data.files())
     refuse_overwriting(written, sources | given)
     original = module.clone()
-    calibration, held, held_back = _split(data, module)
+    calibration, held, held_back = _split(data, module, session)
     quantize = QuantizePass(
-        data=None if data is None else str(data),
-        samples=calibration,
+        data=calibration,
         config=settings.config,
         record=settings.record,
         observer=settings.observer,
@@ -126,19 +125,16 @@ def _outputs(model: Path, folder: Path) -> dict[str, Path]:
     }
 
 
-def _split(data: Path | None, module: ModuleOp) -> tuple[int | None, Samples, bool]:
-    """How many samples calibrate (None for all), those to measure with, and whether the two are apart."""
-    function = main_function(module)
-    if data is None:
-        return None, synthetic_samples(function, _MEASURING_SEED), True
-    samples = load_samples(data, function)
+def _split(data: DataOptions, module: ModuleOp, session: Session) -> tuple[Samples | None, Samples, bool]:
+    """The samples that calibrate (None for synthetic ones), those to measure with, and whether the two are apart."""
+    if data.data is None:
+        return None, synthetic_samples(main_function(module), _MEASURING_SEED), True
+    samples = data.load(module, session)
     batch = samples.batch_size
     held = -(-max(1, samples.count // 10) // batch) * batch
     if samples.count < SMALLEST_SPLIT or samples.count - held < batch:
-        return None, samples, False
-    tail = samples.tail(held)
-    arrays = {name: np.array(array) for name, array in tail.arrays.items()}  # copies: the rest can go
-    return samples.count - held, replace(tail, arrays=arrays), True
+        return samples, samples, False
+    return samples.head(samples.count - held), samples.tail(held), True
 
 
 def measure(

@@ -14,7 +14,7 @@ from xdsl.dialects.func import FuncOp
 from ..diagnostics import CompileError
 from ..dtypes import Tensor, numpy_dtype
 from ..functions import input_names
-from .data import Samples, load_arrays, load_samples
+from .data import Samples, load_arrays, load_samples, takes_whole_inputs
 from .executor import Executable
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -32,14 +32,14 @@ class Runs:
 
 
 def load_runs(path: Path, function: FuncOp, batch: int | None = None) -> Runs:
-    """The runs of a model that the arrays in a file (.npz, or a folder of .npy) ask for.
+    """The runs of a model that the arrays in a file (.npz, .npy, or a folder of .npy) ask for.
 
     Arrays that have the inputs' shapes are one run. Otherwise their first axis counts samples, and a run takes as many as
     the model's first axis says. `batch` cuts the first axis into runs of that size where the model takes any.
     Raises CompileError, located in the file: unknown and missing names, other shapes and types, NaN.
     """
-    arrays = load_arrays(path)
     types = dict(zip(input_names(function), (cast(Tensor, a.type) for a in function.body.block.args), strict=True))
+    arrays = load_arrays(path, types)
     for name, array in arrays.items():
         if array.dtype.kind == "f" and np.isnan(array).any():
             raise CompileError(f"input '{name}' holds NaN", where=str(path))
@@ -57,25 +57,19 @@ def _fits(array: Array, type_: Tensor) -> bool:
 
 
 def _converted(array: Array, type_: Tensor) -> Array:
-    return np.ascontiguousarray(array).astype(numpy_dtype(type_.element_type), copy=False)
+    return np.require(array, requirements=("C", "A")).astype(numpy_dtype(type_.element_type), copy=False)
 
 
 def _cut(samples: Samples, batch: int | None) -> Runs:
-    stacked = any(samples.arrays[n].ndim > len(t.get_shape()) for n, t in samples.types.items())
+    stacked = any(takes_whole_inputs(samples.rows[n], t) for n, t in samples.types.items())
     free = not stacked and all(t.get_shape()[0] == DYNAMIC_INDEX for t in samples.types.values())
     if batch is not None and not free and batch != samples.batch_size:
         raise CompileError(f"the model takes {samples.batch_size} samples per run, not {batch}", where=samples.source)
     step = (batch or samples.count) if free else samples.batch_size
     if samples.count % step and not free:
         raise CompileError(f"{samples.count} samples do not make whole runs of {step}", where=samples.source)
-    starts = range(0, samples.count, step)
-    return Runs([{n: _part(samples, n, start, step) for n in samples.arrays} for start in starts], stacked)
-
-
-def _part(samples: Samples, name: str, start: int, step: int) -> Array:
-    array, type_ = samples.arrays[name], samples.types[name]
-    extra_axis = array.ndim > len(type_.get_shape())
-    return _converted(array[start] if extra_axis else array[start : start + step], type_)
+    parts = [(start, min(step, samples.count - start)) for start in range(0, samples.count, step)]
+    return Runs([{name: samples.take(name, *part) for name in samples.rows} for part in parts], stacked)
 
 
 def run_all(executable: Executable, runs: Runs) -> dict[str, Array]:

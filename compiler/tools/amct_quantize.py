@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..options import names
-from .shared import MODEL, add_import_options, add_input_names, import_options
+from .shared import MODEL, add_data_options, add_import_options, add_input_names, data_options, import_options
 from .tables import print_table, progress_bar, some
 
 if TYPE_CHECKING:
@@ -41,13 +41,6 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
     add(
-        "--data",
-        metavar="CALIB.npz",
-        type=Path,
-        help="an .npz file with one array per input, samples on the first axis, or a folder with one .npy file per input; "
-        "synthetic inputs when not given",
-    )
-    add(
         "-o",
         dest="output",
         metavar="OUTDIR",
@@ -66,6 +59,7 @@ def add_parser(commands: Any) -> None:
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
     add("--opset", type=int, metavar="N", help="opset of the ONNX file")
+    add_data_options(parser.add_argument_group("calibration data").add_argument)
     reading = parser.add_argument_group("how the model is read").add_argument
     add_input_names(reading)
     add_import_options(reading)
@@ -81,9 +75,11 @@ def run(args: argparse.Namespace) -> None:
     session.profile = args.profile
     session.imports = import_options(args, args.input_names)
     session.skip_fusion = frozenset(names(args.skip_fusion))
-    settings = Settings(args.config, args.record, args.observer, names(args.skip_layers), args.opset)
+    settings = Settings(
+        args.config, args.record, args.observer, names(args.skip_layers), args.opset
+    )
     with progress_bar() as session.on_progress:
-        summary = quantize_file(args.model, args.data, args.output, session, settings)
+        summary = quantize_file(args.model, data_options(args), args.output, session, settings)
     print_summary(summary)
 
 

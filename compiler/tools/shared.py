@@ -16,6 +16,8 @@ from ..universe import FRONTENDS
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from ..transforms.quantization.data_options import DataOptions
+
 MODEL = f"a file ending in {', '.join(FRONTENDS)}, or the folder of a SavedModel"
 """What is read, for --help."""
 
@@ -56,8 +58,47 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         metavar="X.npz",
         type=Path,
         required=True,
-        help="data: an .npz file with one array per model input, by name, or a folder with one .npy file per input",
+        help="data: an .npz file with one array per model input, by name, a .npy file, or a folder with one .npy file per input",
     )
+
+
+_DATA = """an .npz file with one array per input, samples on the first axis; a .npy file for the only input; a folder with
+one .npy file per input; FILE.py:FUNCTION, which gives batches (FILE.py is executed); with --data-types a folder of raw binaries
+per input, separated by ;, one run per file; with --mean, --std, --resize and --layout a folder of images. Synthetic when not
+given"""
+
+
+def add_data_options(add: Callable[..., object]) -> None:
+    """Options of what calibrates; `add` is the `add_argument` of their group."""
+    add("--data", metavar="DATA", help=_DATA)
+    add("--data-types", default="", metavar="TYPE,...", help="of raw binaries, one per input, as float32,int64")
+    add("--mean", default="", metavar="M,...", help="of images, in pixels of 0 to 255: one value, or one per channel")
+    add("--std", default="", metavar="S,...", help="of images; inputs are (pixel - mean) / std")
+    add("--resize", metavar="HxW", help="height and width that images are brought to, bilinearly")
+    add("--layout", choices=("NCHW", "NHWC"), help="of images")
+    add("--color", choices=("rgb", "bgr", "gray"), help="of images (default rgb)")
+
+
+def data_options(args: argparse.Namespace) -> DataOptions:
+    """What these options say. Raises CompileError for malformed ones."""
+    from ..transforms.quantization.data_options import DataOptions
+
+    return DataOptions(
+        args.data,
+        data_types=names(args.data_types),
+        mean=_numbers(args.mean, "--mean"),
+        std=_numbers(args.std, "--std"),
+        resize=args.resize,
+        layout=args.layout,
+        color=args.color,
+    )
+
+
+def _numbers(text: str, what: str) -> tuple[float, ...]:
+    try:
+        return tuple(map(float, names(text)))
+    except ValueError:
+        raise CompileError(f"{what}: '{text}' is no list of numbers", hint=f"write {what} 123.7,116.3,103.5") from None
 
 
 def add_batch(parser: argparse.ArgumentParser) -> None:

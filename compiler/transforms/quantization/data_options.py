@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
 from ...configuration.ranges import at_least
 from ...configuration.settings import Settings
 from ...diagnostics import CompileError
 from ...functions import main_function
-from ...runtime.data import Samples, load_samples, synthetic_samples
+from ...options import shapes
+from ...runtime.data import (
+    Form,
+    ImageForm,
+    Samples,
+    data_files,
+    image_size,
+    input_types,
+    load_samples,
+    synthetic_samples,
+)
 from ...session import Session
 
 
@@ -20,18 +31,51 @@ from ...session import Session
 class DataOptions:
     """Options that name data and how much of it is used."""
 
-    data: str | None = field(default=None, kw_only=False)
-    """An .npz file or a folder of .npy files, one array per input, samples on the first axis."""
+    data: str | Samples | None = field(default=None, kw_only=False)
+    """An .npz file or a folder of .npy files, one array per input, samples on the first axis; `FILE.py:FUNCTION`, which gives
+    batches; with `data-types` a folder of raw binaries per input, `images;ids`; with `mean` and `std` a folder of images.
+    """
     samples: int | None = None
     """How many samples to use; all when not given."""
     seed: int = 0
     """For the synthetic inputs that stand in where there is no data."""
+    data_types: tuple[str, ...] = ()
+    """Of raw binaries, one per input: `float32,int64`. A file holds one run."""
+    input_shape: str | None = None
+    """Of raw binaries, `images:1,3,224,224;ids:1,16`: the order of the folders, and sizes that the model leaves open."""
+    mean: tuple[float, ...] = ()
+    """Of images, in pixels of 0 to 255: one value, or one per channel. Inputs are `(pixel - mean) / std`."""
+    std: tuple[float, ...] = ()
+    resize: str | None = None
+    """Of images: HEIGHTxWIDTH, reached bilinearly."""
+    layout: Literal["NCHW", "NHWC"] | None = None
+    """Of images."""
+    color: Literal["rgb", "bgr", "gray"] | None = None
+    """Of images; rgb when not given."""
     batch_num: int | None = None
     """How many runs of the model to use; all when not given. `--quantize` takes its configuration's first."""
 
     def within(self, settings: Settings) -> Self:
         """These options, with the configuration's `batch_num` where they have none."""
         return self if self.batch_num is not None else replace(self, batch_num=settings.batch_num)
+
+    def files(self) -> list[Path]:
+        """The files and folders that are named."""
+        return data_files(self.data) if isinstance(self.data, str) else []
+
+    def form(self) -> Form:
+        """What is said of the form of the data. Raises CompileError for what contradicts itself, and for half of it."""
+        shapes_given = shapes(self.input_shape or "", ",", "input-shape")
+        return Form(self.data_types, shapes_given, self._image_form())
+
+    def _image_form(self) -> ImageForm | None:
+        needed = {"mean": self.mean, "std": self.std, "resize": self.resize, "layout": self.layout}
+        missing = [name for name, value in needed.items() if not value]
+        if len(missing) == len(needed) and self.color is None:
+            return None
+        if missing or self.resize is None or self.layout is None:
+            raise CompileError(f"images need {', '.join(needed)}", hint=f"add {', '.join(missing)}")
+        return ImageForm(self.mean, self.std, image_size(self.resize), self.layout, self.color or "rgb")
 
     def load(self, module: ModuleOp, session: Session) -> Samples:
         """The samples for a module's inputs. Raises CompileError, located in the data, for what does not fit them.
@@ -44,10 +88,21 @@ class DataOptions:
                 "no calibration data: ranges come from synthetic inputs, accuracy will suffer (give data=FILE.npz)"
             )
             return synthetic_samples(function, self.seed)
-        samples = load_samples(Path(self.data), function)
+        if isinstance(self.data, Samples):
+            samples = _fitting(self.data, function)
+        else:
+            given = [n for n in (self.samples, self.batch_num) if n is not None]
+            samples = load_samples(self.data, function, self.form(), min(given, default=None))
         if self.samples is not None:
             samples = samples.head(min(self.samples, samples.count))
         return samples if self.batch_num is None else _runs(samples, self.batch_num, session)
+
+
+def _fitting(samples: Samples, function: FuncOp) -> Samples:
+    """Samples that were made for a function of these inputs."""
+    if dict(samples.types) != input_types(function):
+        raise CompileError("the samples are for other inputs than the model's", where=samples.source)
+    return samples
 
 
 def _runs(samples: Samples, count: int, session: Session) -> Samples:

@@ -158,7 +158,7 @@ def test_layers_can_be_left_out(amct_tool, tmp_path):
         (("--skip-layers", "magic"), "skip_layers names 'magic'"),
         (("--opset", "3"), "target onnx does not write opset 3"),
         (("--data", "nowhere.npz"), "nowhere.npz: error: there is no such file"),
-        (("--data", str(MODEL)), "cannot be read"),
+        (("--data", str(MODEL)), "is neither an .npz archive nor an .npy file"),
     ],
 )
 def test_mistakes(amct_tool, tmp_path, arguments, message):

@@ -53,7 +53,7 @@ NAN = np.full((1, 2), np.nan, np.float32)
         ({"x": X[:, :1]}, "input 'x' has shape [3, 1], the model takes tensor<?x2xf32>"),
         ({"x": X.astype(np.int64)}, "input 'x' is of int64, the model takes float32"),
         ({"x": NAN}, "input 'x' holds NaN"),
-        ({"x": np.array([["a", None]], object)}, "cannot be read: Object arrays cannot be loaded"),
+        ({"x": np.array([["a", None]], object)}, "cannot be read: it holds pickled objects"),
     ],
 )
 def test_inputs_that_do_not_fit(amct_tool, files, tmp_path, arrays, message):

@@ -1,0 +1,26 @@
+"""Data that runs through a model: samples from files and programs, in batches that fit the model's inputs."""
+
+from .arrays import load_arrays
+from .images import ImageForm, image_size
+from .load import Form, data_files, load_samples
+from .rows import ArrayRows, Rows
+from .samples import Samples, input_types, takes_whole_inputs
+from .stream import Spool, from_batches
+from .synthetic import synthetic_samples
+
+__all__ = [
+    "ArrayRows",
+    "Form",
+    "ImageForm",
+    "Rows",
+    "Samples",
+    "Spool",
+    "data_files",
+    "from_batches",
+    "image_size",
+    "input_types",
+    "load_arrays",
+    "load_samples",
+    "synthetic_samples",
+    "takes_whole_inputs",
+]

@@ -1,0 +1,95 @@
+"""Arrays from numpy's files: `.npz`, `.npy`, and folders of `.npy`. They are mapped, not read."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import struct
+import tempfile
+import zipfile
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from ...diagnostics import CompileError
+from .rows import Array
+
+_NPY, _ZIP = np.lib.format.MAGIC_PREFIX, b"PK"
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_LOCAL_HEADER = 30
+"""Bytes of a zip member's header before its name; the last four are the lengths of name and extra field."""
+
+
+def load_arrays(path: Path, inputs: Iterable[str] = ()) -> dict[str, Array]:
+    """Arrays by name from an `.npz` file or a folder with one `.npy` file per name.
+
+    That of a single `.npy` file is for the only one of `inputs`.
+    Raises CompileError, located in the file, for anything else; pickled objects are refused.
+    """
+    if path.is_dir():
+        return _folder(path)
+    if not path.exists():
+        raise CompileError("there is no such file", where=str(path))
+    with _reading(path), path.open("rb") as stream:
+        start, names = stream.read(len(_NPY)), list(inputs)
+        if start.startswith(_ZIP):
+            return _archive(stream)
+        single = start == _NPY
+        if single and len(names) == 1:
+            return {names[0]: _mapped(stream, 0)}
+    if single:
+        hint = "put one per input, by its name, into a folder, or all into an .npz archive"
+        raise CompileError("holds one array, the model has several inputs", where=str(path), hint=hint)
+    hint = "save with np.savez(path, input_name=array)"
+    raise CompileError("is neither an .npz archive nor an .npy file", where=str(path), hint=hint)
+
+
+def _folder(path: Path) -> dict[str, Array]:
+    files = sorted(path.glob("*.npy"))
+    if not files:
+        hint = "raw binaries are read with data-types, images with mean, std, resize and layout"
+        raise CompileError("holds no .npy file", where=str(path), hint=hint)
+    arrays: dict[str, Array] = {}
+    for file in files:
+        with _reading(file), file.open("rb") as stream:
+            arrays[file.stem] = _mapped(stream, 0)
+    return arrays
+
+
+def _archive(stream: IO[bytes]) -> dict[str, Array]:
+    with zipfile.ZipFile(stream) as archive:
+        return {info.filename.removesuffix(".npy"): _member(archive, info, stream) for info in archive.infolist()}
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, stream: IO[bytes]) -> Array:
+    """A stored member is mapped where it stands, a compressed one from an unnamed file that it is unpacked to."""
+    if info.compress_type == zipfile.ZIP_STORED:
+        stream.seek(info.header_offset + _LOCAL_HEADER - 4)
+        name, extra = struct.unpack("<HH", stream.read(4))
+        return _mapped(stream, info.header_offset + _LOCAL_HEADER + name + extra)
+    with archive.open(info) as member, tempfile.TemporaryFile() as unpacked:
+        shutil.copyfileobj(member, unpacked)
+        return _mapped(unpacked, 0)
+
+
+def _mapped(stream: IO[bytes], start: int) -> Array:
+    """The array of an `.npy` file that begins at `start` of a stream; it outlives the stream."""
+    stream.seek(start)
+    shape, fortran, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
+    if dtype.hasobject:
+        raise ValueError("it holds pickled objects")
+    if not math.prod(shape):
+        return np.empty(shape, dtype)
+    stream.flush()
+    return np.memmap(stream, dtype, "r", stream.tell(), shape, "F" if fortran else "C")
+
+
+@contextmanager
+def _reading(path: Path) -> Generator[None]:
+    try:
+        yield
+    except Exception as e:  # numpy and zipfile raise half a dozen types for a damaged file
+        raise CompileError(f"cannot be read: {e}", where=str(path)) from None

@@ -1,0 +1,72 @@
+"""Which form data has, by its name and by what is said of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xdsl.dialects.func import FuncOp
+
+from ...diagnostics import CompileError
+from ...dtypes import Tensor
+from .arrays import load_arrays
+from .images import ImageForm, image_rows
+from .raw import raw_rows
+from .rows import ArrayRows, Rows
+from .samples import Samples, input_types, samples_of
+from .stream import from_script
+
+_FUNCTION = re.compile(r"(.+\.py):(\w+)")
+
+
+@dataclass(frozen=True)
+class Form:
+    """What files do not say themselves. Raises CompileError for what contradicts itself."""
+
+    data_types: tuple[str, ...] = ()
+    """Of raw binaries, one per input."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Of raw binaries, by input; the model's where not given."""
+    image: ImageForm | None = None
+
+    def __post_init__(self) -> None:
+        if self.data_types and self.image is not None:
+            raise CompileError("data-types are for raw binaries, mean, std, resize and layout for images")
+        if self.shapes and not self.data_types:
+            raise CompileError("input-shape of data is for raw binaries, which need data-types")
+
+
+def load_samples(data: str | Path, function: FuncOp, form: Form | None = None, runs: int | None = None) -> Samples:
+    """Samples for the inputs of a model: arrays (.npz, .npy, a folder of .npy), `FILE.py:FUNCTION`, or what `form` says.
+
+    Folders of raw binaries are separated by `;`. `runs` is how many batches are taken from a function, all when not given.
+    Raises CompileError, located, for files that cannot be read and data that does not fit.
+    """
+    text, form = str(data), form or Form()
+    if match := _FUNCTION.fullmatch(text):
+        if form != Form():
+            raise CompileError("batches of a function are taken as they are", where=text)
+        return from_script(Path(match[1]), match[2], function, runs)
+    types = input_types(function)
+    return samples_of(_rows(text, form, types), types, text)
+
+
+def data_files(data: str) -> list[Path]:
+    """The files and folders that `data` names."""
+    if match := _FUNCTION.fullmatch(data):
+        return [Path(match[1])]
+    return [Path(part) for part in (data, *data.split(";"))]
+
+
+def _rows(text: str, form: Form, types: Mapping[str, Tensor]) -> Mapping[str, Rows]:
+    if form.data_types:
+        folders = [Path(part) for part in text.split(";") if part]
+        return raw_rows(folders, form.data_types, form.shapes, types)
+    path = Path(text)
+    if form.image is not None:
+        return image_rows(path, form.image, types)
+    if path.suffix == ".py":
+        raise CompileError("is a Python file", where=text, hint=f"name its function: {text}:batches")
+    return {name: ArrayRows(array, text) for name, array in load_arrays(path, types).items()}

@@ -1,0 +1,52 @@
+"""Samples of one input of a model: what can be indexed along its first axis, wherever the samples are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Rows(Protocol):
+    """Samples that are read when they are asked for, and not kept."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of samples, then the shape of one; -1 for a size that changes from sample to sample."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def read(self, start: int, stop: int) -> Array:
+        """Samples `start` to `stop`, without it. Raises CompileError, located, where they cannot be read."""
+        ...
+
+    def place(self, index: int) -> str:
+        """Where a sample comes from, for errors."""
+        ...
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """The entries of an array, which may be mapped from a file."""
+
+    array: Array
+    source: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.array.dtype
+
+    def read(self, start: int, stop: int) -> Array:
+        return self.array[start:stop]
+
+    def place(self, index: int) -> str:
+        return self.source

@@ -1,0 +1,190 @@
+"""Samples for all inputs of a model, cut into batches that fit them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import DYNAMIC_INDEX
+from xdsl.dialects.func import FuncOp
+
+from ...diagnostics import CompileError
+from ...dtypes import Tensor, is_float, numpy_dtype
+from ...functions import input_names
+from .rows import Array, Rows
+
+_HASH_CHUNK = 1 << 24
+"""Bytes that are read at a time to be hashed."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples for every input of a model, read while they run.
+
+    `source` is where they came from, for messages; `synthetic` says that nobody gave them; `first` and `count` are the part of
+    the rows that is meant.
+    """
+
+    rows: Mapping[str, Rows]
+    types: Mapping[str, Tensor]
+    count: int
+    source: str
+    synthetic: bool = False
+    first: int = 0
+
+    def batches(self) -> Iterator[dict[str, Array]]:
+        """Runs of the model: as many samples at a time as its inputs ask for, one where they take any number.
+
+        A last batch that is not full is filled up with the samples before it. Raises CompileError, located, for NaN or Inf and
+        for integers that the input's type does not hold.
+        """
+        step = self.batch_size
+        for start in range(0, self.count, step):
+            first = max(0, min(start, self.count - step))
+            batch = {name: self.take(name, first, step) for name in self.rows}
+            for name, array in batch.items():
+                self._check_finite(name, first, array)
+            yield batch
+
+    @property
+    def batch_size(self) -> int:
+        """Samples per run."""
+        sizes = {samples_per_run(self.rows[n], t) for n, t in self.types.items()} - {None}
+        return cast(int, sizes.pop()) if sizes else 1
+
+    @property
+    def runs(self) -> int:
+        return -(-self.count // self.batch_size)
+
+    def take(self, name: str, start: int, count: int) -> Array:
+        """Samples of an input as it takes them. Raises CompileError, located, for integers that its type does not hold."""
+        rows, type_ = self.rows[name], self.types[name]
+        first = self.first + start
+        part = np.require(rows.read(first, first + count), requirements=("C", "A"))
+        whole = part[0] if takes_whole_inputs(rows, type_) else part
+        return converted(whole, type_, f"input '{name}' of sample {first}", rows.place(first))
+
+    def _check_finite(self, name: str, start: int, array: Array) -> None:
+        if not is_float(self.types[name].element_type) or (finite := np.isfinite(array)).all():
+            return
+        index = [int(i) for i in np.argwhere(~finite)[0]]
+        sample = self.first + start
+        if not takes_whole_inputs(self.rows[name], self.types[name]):
+            sample, index = sample + index[0], index[1:]
+        where = self.rows[name].place(sample)
+        raise CompileError(f"input '{name}' holds NaN or Inf in sample {sample}, at {index}", where=where)
+
+    def head(self, count: int) -> Samples:
+        """The first `count` samples."""
+        return replace(self, count=count)
+
+    def tail(self, count: int) -> Samples:
+        """The last `count` samples."""
+        return replace(self, first=self.first + self.count - count, count=count)
+
+    def arrays(self) -> dict[str, Array]:
+        """All of them in memory, where those of an input have one shape."""
+        return {name: rows.read(self.first, self.first + self.count) for name, rows in self.rows.items()}
+
+    def digest(self) -> str:
+        """SHA-256 over names, types, shapes and bytes as they were given, as hex."""
+        state = hashlib.sha256()
+        end = self.first + self.count
+        for name in sorted(self.rows):
+            rows = self.rows[name]
+            state.update(f"{name} {rows.dtype} {(self.count, *rows.shape[1:])}\n".encode())
+            step = 1 if -1 in rows.shape else max(1, _HASH_CHUNK // max(1, _sample_bytes(rows)))
+            for start in range(self.first, end, step):
+                part = rows.read(start, min(start + step, end))
+                if -1 in rows.shape:
+                    state.update(f"{part.shape}\n".encode())
+                state.update(np.ascontiguousarray(part).tobytes())
+        return state.hexdigest()
+
+
+def _sample_bytes(rows: Rows) -> int:
+    return math.prod(rows.shape[1:]) * rows.dtype.itemsize
+
+
+def input_types(function: FuncOp) -> dict[str, Tensor]:
+    """The types of a model's inputs, by name. Raises CompileError for a model without inputs."""
+    types = [cast(Tensor, a.type) for a in function.body.block.args]
+    if not types:
+        raise CompileError("the model has no inputs")
+    return dict(zip(input_names(function), types, strict=True))
+
+
+def samples_of(rows: Mapping[str, Rows], types: Mapping[str, Tensor], source: str) -> Samples:
+    """Raises CompileError for missing or unknown inputs, and for shapes, types and numbers that do not fit.
+
+    Integers of another width are converted when they fit, float64 is rounded to the input's type; nothing else is.
+    """
+    if missing := [n for n in types if n not in rows]:
+        given = ", ".join(rows) or "nothing"
+        raise CompileError(f"no data for input {', '.join(missing)}", where=source, hint=f"there is {given}")
+    if unknown := [n for n in rows if n not in types]:
+        hint = f"the inputs are {', '.join(types)}"
+        raise CompileError(f"the model has no input {', '.join(unknown)}", where=source, hint=hint)
+    for name, type_ in types.items():
+        _check(name, rows[name], type_, source)
+    counts = {name: each.shape[0] for name, each in rows.items()}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{n}: {c}" for n, c in counts.items())
+        raise CompileError(f"inputs have different numbers of samples ({listed})", where=source)
+    samples = Samples(rows, types, next(iter(counts.values())), source)
+    sizes = {n: b for n, t in types.items() if (b := samples_per_run(rows[n], t)) is not None}
+    if len(set(sizes.values())) > 1:
+        raise CompileError(f"inputs take different numbers of samples per run ({sizes})", where=source)
+    if samples.count < samples.batch_size:
+        raise CompileError(f"{samples.count} samples, the model takes {samples.batch_size} at a time", where=source)
+    return samples
+
+
+def takes_whole_inputs(rows: Rows, type_: Tensor) -> bool:
+    """Whether a sample is a whole input, so that one makes a run."""
+    return len(rows.shape) == len(type_.get_shape()) + 1
+
+
+def samples_per_run(rows: Rows, type_: Tensor) -> int | None:
+    """Samples per run that an input asks for; None when it takes any number."""
+    if takes_whole_inputs(rows, type_):
+        return 1
+    first = type_.get_shape()[0]
+    return None if first == DYNAMIC_INDEX else first
+
+
+def _check(name: str, rows: Rows, type_: Tensor, where: str) -> None:
+    shape, given = type_.get_shape(), rows.shape
+    listed = f"input '{name}' has shape {list(given)}, the model takes {type_} per run"
+    if not given or len(given) not in (len(shape), len(shape) + 1):
+        raise CompileError(listed, where=where, hint="the first axis counts samples")
+    wanted = shape if takes_whole_inputs(rows, type_) else shape[1:]
+    if any(w not in (DYNAMIC_INDEX, s) for s, w in zip(given[1:], wanted, strict=True)):
+        raise CompileError(listed, where=where, hint="the first axis counts samples")
+    if 0 in given:
+        raise CompileError(f"input '{name}' is empty", where=where)
+    check_type(name, rows.dtype, type_, where)
+
+
+def check_type(name: str, given: np.dtype[Any], type_: Tensor, where: str) -> None:
+    """Raises CompileError, located, for elements of another kind than an input takes."""
+    dtype = numpy_dtype(type_.element_type)
+    both_float = given.kind == "f" and is_float(type_.element_type)
+    both_integer = given.kind in "iu" and dtype.kind in "iu"
+    if not (given == dtype or both_float or both_integer):
+        raise CompileError(f"input '{name}' is of {given}, the model takes {dtype}", where=where)
+
+
+def converted(array: Array, type_: Tensor, what: str, where: str) -> Array:
+    """An array with an input's element type. Raises CompileError, located, for integers that it does not hold."""
+    dtype = numpy_dtype(type_.element_type)
+    if dtype.kind in "iu" and not np.can_cast(array.dtype, dtype) and array.size:
+        low, high, info = array.min(), array.max(), np.iinfo(dtype)
+        if low < info.min or high > info.max:
+            raise CompileError(f"{what} is of {array.dtype}, {low} to {high}; the model takes {dtype}", where=where)
+    with np.errstate(over="ignore"):  # what leaves the range is Inf
+        return array.astype(dtype, copy=False)

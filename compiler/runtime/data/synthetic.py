@@ -1,0 +1,54 @@
+"""Seeded inputs for a model that came without data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+from xdsl.dialects.builtin import DYNAMIC_INDEX
+from xdsl.dialects.func import FuncOp
+
+from ...dialects.nn import GatherOp
+from ...dtypes import Tensor, is_float, numpy_dtype
+from .rows import ArrayRows
+from .samples import Samples, input_types
+
+SYNTHETIC_SAMPLES = 8
+_DYNAMIC_SIZE = 8
+_SOURCE = "synthetic data"
+
+
+def synthetic_samples(function: FuncOp, seed: int = 0, count: int = SYNTHETIC_SAMPLES) -> Samples:
+    """Seeded inputs for a model that came without data: standard normal floats, integers that its gathers accept.
+
+    Unknown sizes become 8, the first axis 1 (the batch).
+    """
+    random = np.random.default_rng(seed)
+    types = input_types(function)
+    rows: dict[str, ArrayRows] = {}
+    for i, (name, type_) in enumerate(types.items()):
+        shape = _concrete(type_.get_shape())
+        dtype = numpy_dtype(type_.element_type)
+        if is_float(type_.element_type):
+            array = random.standard_normal((count, *shape)).astype(dtype)
+        else:
+            limit = _integer_limit(function, i)
+            array = random.integers(0, limit, (count, *shape)).astype(dtype)
+        rows[name] = ArrayRows(array, _SOURCE)
+    return Samples(rows, types, count, _SOURCE, synthetic=True)
+
+
+def _concrete(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple((1 if i == 0 else _DYNAMIC_SIZE) if d == DYNAMIC_INDEX else d for i, d in enumerate(shape))
+
+
+def _integer_limit(function: FuncOp, index: int) -> int:
+    """One more than the largest integer that is safe to feed: the size of the tables that the input indexes, 2 without any."""
+    limits: list[int] = []
+    for use in function.body.block.args[index].uses:
+        if isinstance(use.operation, GatherOp) and use.index == 1:
+            gather = use.operation
+            limits.append(cast(Tensor, gather.input.type).get_shape()[gather.axis.value.data])
+    known = [n for n in limits if n != DYNAMIC_INDEX]
+    return min(known, default=2)

@@ -1,0 +1,22 @@
+"""Functions with inputs of given types, which are all that data has to fit."""
+
+from pathlib import Path
+
+import numpy as np
+from xdsl.dialects.func import FuncOp
+
+from compiler.functions import main_function
+from compiler.text import parse_module
+from compiler.universe import new_session
+
+
+def function(arguments: str) -> FuncOp:
+    """Of `%x: tensor<?x2xf32>, %y: tensor<1xi64>`; the inputs are called x and y."""
+    names = [a.split(":")[0] for a in arguments.split(", ")]
+    typed = ", ".join(f'{a} {{nn.name = "{n[1:]}"}}' for a, n in zip(arguments.split(", "), names, strict=True))
+    return main_function(parse_module(new_session(), f"func.func @main({typed}) {{\n  func.return\n}}"))
+
+
+def save(path: Path, **arrays: np.ndarray) -> Path:
+    np.savez(path, **arrays)
+    return path
