@@ -4,9 +4,7 @@
 
 writes the section on them in docs/conformance.md; without the variable, each test holds its row of the table against that page.
 
-Weights are random, and such that what arrives at the output still depends on the input: kernels scaled by their fan-in, with sum
-0 over it (what all inputs have in common would grow from relu to relu), batch norms with the statistics of the data, as training
-leaves them, with offsets above 0 (a relu that cuts half of everything away makes differences grow from layer to layer).
+Weights are random, as `examples/tensorflow/applications.py` draws them.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from importlib.metadata import version
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,9 +40,21 @@ from compiler.universe import new_session
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tf_keras")
-from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def _example() -> Any:
+    path = Path(__file__).parents[3] / "examples" / "tensorflow" / "applications.py"
+    spec = spec_from_file_location("applications", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+applications = _example()
 
 
 class Application(NamedTuple):
@@ -108,32 +118,12 @@ class Network(NamedTuple):
 
 def written(application: Application, folder: Path) -> Network:
     """The network with random weights, its batch size unknown."""
-    keras = import_module(application.package)
-    keras.backend.clear_session()
-    keras.utils.set_random_seed(0)
-    shape = (application.size, application.size, 3)
-    model = getattr(keras.applications, application.name)(weights=None, input_shape=shape, classifier_activation=None)
-    layers = list(model._flatten_layers())
-    randomize(layers)
-    images = np.random.default_rng(1).normal(size=(8, *shape)).astype(np.float32)
-    if any(type(layer).__name__ == "Rescaling" for layer in layers):
-        images = np.clip(images * 60 + 128, 0, 255)
-    model(images, training=True)  # the batch norms take the statistics of the images
-
-    signature = [tf.TensorSpec((None, *shape), tf.float32, "images")]
-    traced = tf.function(lambda x: model(x, training=False), input_signature=signature, autograph=False)
-    function = traced.get_concrete_function()
-    write = write_saved if application.saved else write_frozen
-    path = write(function, folder / application.name)
-    outputs = function(tf.constant(images[:2])).numpy()
-    norms = sum(type(layer).__name__ == "BatchNormalization" for layer in layers)
-    return Network(path, images, outputs, model.count_params(), norms)
-
-
-def write_frozen(function: Any, path: Path) -> Path:
-    file = path.with_suffix(".pb")
-    file.write_bytes(convert_variables_to_constants_v2(function).graph.as_graph_def().SerializeToString())
-    return file
+    seeded = applications.build(application.package, application.name, application.size)
+    write = write_saved if application.saved else applications.write_frozen
+    path = write(seeded.function, folder / application.name)
+    outputs = seeded.function(tf.constant(seeded.images[:2])).numpy()
+    norms = sum(type(layer).__name__ == "BatchNormalization" for layer in applications.layers_of(seeded.model))
+    return Network(path, seeded.images, outputs, seeded.model.count_params(), norms)
 
 
 def write_saved(function: Any, path: Path) -> Path:
@@ -141,26 +131,6 @@ def write_saved(function: Any, path: Path) -> Path:
     holder.function, holder.variables_of = function, list(function.graph.variables)
     tf.saved_model.save(holder, str(path), signatures=function)
     return path
-
-
-def randomize(layers: list[Any]) -> None:
-    """Random weights, and batch norms that take the statistics of the next images they see in training."""
-    rng = np.random.default_rng(0)
-    for layer in layers:
-        kind = type(layer).__name__
-        if kind == "BatchNormalization":
-            layer.momentum = 0.0
-        for variable in getattr(layer, "_trainable_variables", None) or getattr(layer, "_trainable_weights", ()):
-            name, shape = variable.name.split("/")[-1].removesuffix(":0"), tuple(variable.shape)
-            if name.endswith("kernel"):
-                fan_in = (0, 1) if "depthwise" in f"{kind}/{name}".lower() else tuple(range(len(shape) - 1))
-                values = rng.normal(size=shape) * np.sqrt(2 / np.prod([shape[axis] for axis in fan_in]))
-                values -= values.mean(axis=fan_in, keepdims=True)
-            elif name in ("gamma", "beta"):
-                values = rng.uniform(0.5, 1.5, shape)
-            else:
-                values = rng.normal(size=shape) * 0.2
-            variable.assign(values.astype(np.float32))
 
 
 @pytest.fixture
