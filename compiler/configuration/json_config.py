@@ -61,13 +61,14 @@ def read_json(path: Path) -> Settings:
 
 
 def _read_layer(layer: JsonObject) -> Calibration:
+    alone = layer.take("weight_compress_only", bool, False)
     strength = layer.take("dmq_balancer_param", float)
     activation = _read_activation(
         layer.take_object("activation_quant_params", f"{layer.path}: activation_quant_params")
     )
     weight = _read_weight(layer.take_object("weight_quant_params", f"{layer.path}: weight_quant_params"))
     layer.done()
-    return layer.make(Calibration, activation, weight, strength)
+    return layer.make(Calibration, activation, weight, strength, alone)
 
 
 def _read_activation(activation: JsonObject) -> Activation:
@@ -93,6 +94,7 @@ def _read_weight(weight: JsonObject) -> Weighting:
     values: dict[str, Any] = {"channel_wise": weight.take("channel_wise", bool)}
     if algorithm == "arq_quantize":
         values["bits"] = bits
+        values["asymmetric"] = weight.take("asymmetric", bool)
     elif bits != 8:
         raise weight.error(f"num_bits must be 8 with {algorithm}, not {bits}")
     if algorithm == "ada_quantize":
@@ -132,7 +134,7 @@ def _read_tensor(tensor: JsonObject) -> TensorQuantize:
 def json_text(settings: Settings, layers: Iterable[Layer]) -> str:
     """What settings say of all layers that could be quantized, in AMCT's order, layers by name.
 
-    Raises CompileError for what the format cannot hold: observers that AMCT does not have, weights without quantized inputs.
+    Raises CompileError for what the format cannot hold: observers that AMCT does not have, choices of layers by their weights.
     """
     if settings.nuq_config is not None or settings.enable_auto_nuq or settings.skip_approximation_layers:
         raise CompileError("a JSON configuration holds no nuq_config, enable_auto_nuq or skip_approximation_layers")
@@ -159,12 +161,13 @@ def json_text(settings: Settings, layers: Iterable[Layer]) -> str:
 
 
 def _layer(layer: Layer, settings: LayerSettings) -> Json:
-    if settings.weight_compress_only:
-        raise CompileError(f"a JSON configuration cannot hold weight_compress_only of layer '{layer.name}'")
     values: Json = {"quant_enable": settings.quantize}
+    if settings.weight_compress_only:
+        values["weight_compress_only"] = True
     if settings.migration_strength is not None:
         values["dmq_balancer_param"] = settings.migration_strength
-    values["activation_quant_params"] = _activation(settings.observer, settings.bits, not settings.symmetric)
+    if not settings.weight_compress_only:
+        values["activation_quant_params"] = _activation(settings.observer, settings.bits, not settings.symmetric)
     if settings.weight is not None:
         values["weight_quant_params"] = _weight(settings.weight)
     return values
@@ -196,6 +199,8 @@ def _weight(weight: Weighting) -> Json:
         values["num_steps"] = weight.num_steps
         values["num_of_iteration"] = weight.num_of_iteration
     values["channel_wise"] = weight.channel_wise
+    if isinstance(weight, Arq) and weight.asymmetric:
+        values["asymmetric"] = True
     values["wts_algo"] = next(name for name, kind in _WEIGHTS.items() if isinstance(weight, kind))
     return values
 

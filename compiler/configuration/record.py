@@ -38,6 +38,7 @@ TYPES: Mapping[str, str] = {
     "scale_r": "repeated float",
     "offset_r": "repeated int32",
     "cluster": "repeated int32",
+    "weight_compress_only": "bool",
 }
 
 _SHARED = {"scale_d": 1, "offset_d": 2, "scale_w": 3, "offset_w": 4, "shift_bit": 5}
@@ -105,6 +106,8 @@ class LayerRecord:
     scale_r: tuple[float, ...] = ()
     offset_r: tuple[int, ...] = ()
     cluster: tuple[int, ...] = ()
+    weight_compress_only: bool = False
+    """Nothing but the weight is quantized, so that it may have zero points."""
 
     def __post_init__(self) -> None:
         for name, kind in TYPES.items():
@@ -148,8 +151,9 @@ def _broken(record: LayerRecord) -> Iterator[str]:
         scales, offsets = getattr(record, f"scale_{of}"), getattr(record, f"offset_{of}")
         if len(scales) != len(offsets):
             yield f"scale_{of} and offset_{of} must be as many, not {len(scales)} and {len(offsets)}"
-        if any(offsets):
-            yield f"offset_{of} must be 0, not {next(n for n in offsets if n)}"
+    yield from _bad_weight_offsets(record)
+    if any(record.offset_r):
+        yield f"offset_r must be 0, not {next(n for n in record.offset_r if n)}"
     if any(record.shift_bit) and not all(1 <= n <= 16 for n in record.shift_bit):
         yield "shift_bit must be 0 everywhere, or lie in [1, 16] everywhere"
     if record.cluster and len(record.cluster) not in CLUSTERS:
@@ -160,6 +164,18 @@ def _broken(record: LayerRecord) -> Iterator[str]:
         yield f"tensor_balance_factor must lie in [{EPSILON:g}, {1 / EPSILON:g}], not {outside[0]:g}"
     if record.is_tensor_quantize and record.scale_w:
         yield "is_tensor_quantize is of inputs that are quantized alone: scale_w has no place"
+
+
+def _bad_weight_offsets(record: LayerRecord) -> Iterator[str]:
+    limit = 2 ** (record.weight_bits - 1)
+    if not record.weight_compress_only:
+        if any(record.offset_w):
+            yield f"offset_w must be 0, not {next(n for n in record.offset_w if n)}"
+        return
+    if outside := [n for n in record.offset_w if not -limit <= n < limit]:
+        yield f"offset_w must lie in [{-limit}, {limit - 1}], not {outside[0]}"
+    if record.scale_d is not None:
+        yield "weight_compress_only is of weights that are quantized alone: scale_d has no place"
 
 
 def _bad_scales(name: str, scales: Sequence[float]) -> Iterator[str]:

@@ -99,14 +99,13 @@ class Calibration:
     migration_strength: float | None = None
     """How much of the spread of activations DMQ moves into the weights; None for no DMQ."""
     weight_compress_only: bool = False
+    """Nothing but the weight is quantized."""
 
     def __post_init__(self) -> None:
         if self.migration_strength is not None:
             within("migration_strength", self.migration_strength, 0.2, 0.8, closed=True)
-        if isinstance(self.weight, Arq) and self.weight.asymmetric and not self.weight_compress_only:
-            raise CompileError(
-                "asymmetric weights need weight_compress_only: with quantized inputs weights are symmetric"
-            )
+        if self.weight_compress_only and not isinstance(self.weight, Arq):
+            raise CompileError("weight_compress_only takes arq_quantize, no other algorithm for weights")
 
 
 @dataclass(frozen=True)
@@ -138,6 +137,7 @@ class Settings:
     activation_offset: bool = True
     joint_quant: bool = False
     weight_offset: bool = False
+    """Whether weights that are quantized alone are asymmetric, where nothing nearer says so."""
     skip_layers: tuple[str, ...] = ()
     skip_layer_types: tuple[str, ...] = ()
     fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None = None
@@ -192,6 +192,8 @@ class LayerSettings:
 
     skipped: str | None
     """Why it is not quantized: the name of the setting; None where it is."""
+    weight_only: bool = False
+    """Its weight may be quantized while its input stays float."""
     observer: str
     bits: int
     symmetric: bool
@@ -214,7 +216,7 @@ def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
     `activation_offset`. What a layer cannot have is an error where it is asked of this layer, or of its type and no layer of that
     type can; else the default holds, and `remarks` say so. Raises CompileError, located in the settings' file.
     """
-    levels = (settings.by_layer.get(layer.name), settings.by_type.get(layer.type), settings.common)
+    levels = _levels(settings, layer)
     chosen = next((c for c in levels if c is not None), Calibration())
     asymmetric = _asymmetric(levels, chosen)
     impossible = list(_impossible(layer, chosen, asymmetric))
@@ -224,13 +226,16 @@ def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
     if asymmetric is None:
         asymmetric = settings.activation_offset
     return LayerSettings(
-        skipped=_skipped(settings, layer),
+        skipped=_skipped(settings, layer, chosen),
         observer=chosen.activation.observer,
+    alone = chosen.weight_compress_only and layer.weight_only
         bits=chosen.activation.bits,
         symmetric=layer.symmetric_only or not asymmetric,
-        weight=_weight(levels, chosen, layer) if layer.weighted else None,
-        migration_strength=chosen.migration_strength if layer.weighted else None,
-        weight_compress_only=chosen.weight_compress_only and layer.weighted,
+        weight=_weight(levels, chosen, layer, settings.weight_offset) if layer.weighted else None,
+        migration_strength=chosen.migration_strength if layer.weighted and not alone else None,
+        weight_compress_only=alone,
+    if settings.weight_offset and not chosen.weight_compress_only:
+        impossible.append((_NO_WEIGHT_OFFSET, False))
         remarks=tuple(reason for reason, _ in impossible) if layer.weighted else (),
     )
 
@@ -243,38 +248,64 @@ def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
     """What is said of a layer's asymmetry, the nearest first."""
     own, of_type, common = levels
     if common is not None and common.activation.algorithm != chosen.activation.algorithm:
+def weight_only(settings: Settings, layer: Layer) -> bool:
+    """Whether a layer's weight alone is asked for, and it can have that."""
+    chosen = next((c for c in _levels(settings, layer) if c is not None), Calibration())
+    return chosen.weight_compress_only and layer.weight_only
+
+
         common = None
     said = (c.activation.asymmetric for c in (own, of_type, common) if c is not None)
     return next((each for each in said if each is not None), None)
 
+def _levels(settings: Settings, layer: Layer) -> _Levels:
+    return settings.by_layer.get(layer.name), settings.by_type.get(layer.type), settings.common
+
+
 
 def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> Iterator[tuple[str, bool]]:
     """What is asked for and this layer cannot have, and whether that is so of all layers of its type."""
-    weight = chosen.weight
-    if weight.channel_wise and not layer.channel_wise and not chosen.weight_compress_only:
+    weight, alone = chosen.weight, chosen.weight_compress_only
+    if alone and not layer.weight_only:
+        yield "has no weight that can be quantized alone", True
+        return
+    if weight.channel_wise and not layer.channel_wise and not alone:
         yield "takes no channel_wise: its weight has one scale", True
-    if chosen.weight_compress_only and not layer.weighted:
-        yield "has no weight to be compressed alone", True
-    if weight.bits < 8 and not layer.low_bits:
-        yield f"takes no weight of {weight.bits} bits: only two-dimensional convolutions do", False
+    if isinstance(weight, Arq) and weight.asymmetric and not alone:
+        yield _NO_WEIGHT_OFFSET, True
+    if weight.bits not in _weight_bits(layer, alone):
+        which = "alone they have 4 or 8" if alone else "only two-dimensional convolutions do"
+        yield f"takes no weight of {weight.bits} bits: {which}", False
+    if alone and chosen.migration_strength is not None:
+        yield "takes no dmq_balancer: its input stays float", False
     if asymmetric and layer.symmetric_only:
         yield "takes no asymmetric input", False
 
 
-def _weight(levels: _Levels, chosen: Calibration, layer: Layer) -> Weighting:
-    """The weight's settings, with what the layer cannot have replaced by its default."""
-    weight = chosen.weight
-    possible = layer.channel_wise or chosen.weight_compress_only
+_NO_WEIGHT_OFFSET = "takes no asymmetric weight: only one that is quantized alone has a zero point"
+
+
+def _weight_bits(layer: Layer, alone: bool) -> tuple[int, ...]:
+    """How many bits a layer's weight may have."""
+    if alone:
+        return 4, 8
+    return (4, 6, 7, 8) if layer.low_bits else (8,)
+
+
+def _weight(levels: _Levels, chosen: Calibration, layer: Layer, offset: bool) -> Weighting:
+    """The weight's settings, with what the layer cannot have replaced by its default; `offset` is that of asymmetry."""
+    weight, alone = chosen.weight, chosen.weight_compress_only
+    possible = layer.channel_wise or alone
     channel_wise = layer.channel_wise if weight.channel_wise is None else weight.channel_wise and possible
     if not isinstance(weight, Arq):
         return replace(weight, channel_wise=channel_wise)
     said = (c.weight.asymmetric for c in levels if c is not None and isinstance(c.weight, Arq))
-    asymmetric = next((each for each in said if each is not None), False) and chosen.weight_compress_only
-    bits = weight.bits if layer.low_bits else 8
+    asymmetric = next((each for each in said if each is not None), offset) and alone
+    bits = weight.bits if weight.bits in _weight_bits(layer, alone) else 8
     return Arq(channel_wise, bits, asymmetric)
 
 
-def _skipped(settings: Settings, layer: Layer) -> str | None:
+def _skipped(settings: Settings, layer: Layer, chosen: Calibration) -> str | None:
     if layer.name in settings.skip_layers:
         return "skip-layers"
     if layer.type in settings.skip_layer_types:
@@ -291,6 +322,8 @@ def check_names(settings: Settings, layers: Iterable[Layer], others: Mapping[str
     are quantized, whether the model has one or not. Raises CompileError, located in the settings' file, that names the layer.
     """
     quantizable = {layer.name: layer.type for layer in layers}
+    if chosen.weight_compress_only and not layer.weight_only:
+        return "weight-compress-only"
 
     def error(setting: str, name: str, reason: str, hint: str = "") -> CompileError:
         return CompileError(f"{setting} names '{name}', {reason}", where=settings.where, hint=hint)

@@ -33,15 +33,28 @@ def symmetric_scales(values: Array, bits: int, axis: int | None = None) -> Array
 
     The positive side decides where it is the larger one or both are equal.
     """
-    if axis is None:
-        low, high = values.min(initial=0.0), values.max(initial=0.0)
-    else:
-        others = tuple(i for i in range(values.ndim) if i != axis)
-        low, high = values.min(axis=others, initial=0.0), values.max(axis=others, initial=0.0)
+    low, high = _ends(values, axis)
     up = np.asarray(high, np.float64) / (2 ** (bits - 1) - 1)
     down = -np.asarray(low, np.float64) / 2 ** (bits - 1)
     scales = np.asarray(np.where(np.greater_equal(high, -low), up, down), np.float32)
     return np.asarray(np.where(scales < SMALLEST_SCALE, 1, scales), np.float32)
+
+
+def asymmetric_params(values: Array, bits: int, axis: int | None = None) -> tuple[Array, Array]:
+    """As `affine` has them, of all values or of each channel: float32 scales and int32 zero points, shape [] or [channels]."""
+    low, high = (np.asarray(end, np.float64) for end in _ends(values, axis))
+    least = -(2 ** (bits - 1))
+    scales = np.asarray((high - low) / (2**bits - 1), np.float32)
+    empty = ~(scales >= SMALLEST_SCALE)
+    scales = np.asarray(np.where(empty, 1, scales), np.float32)
+    points = np.clip(np.rint(least - low / scales.astype(np.float64)), least, -least - 1)
+    return scales, np.asarray(np.where(empty, least, points), np.int32)
+
+
+def _ends(values: Array, axis: int | None) -> tuple[Array, Array]:
+    """The least and the greatest of the values and 0, of all or of each channel."""
+    others = None if axis is None else tuple(i for i in range(values.ndim) if i != axis)
+    return values.min(axis=others, initial=0.0), values.max(axis=others, initial=0.0)
 
 
 def rounded(values: Array, scale: float, zero_point: int, bits: int) -> Array:

@@ -17,6 +17,7 @@ from ..rewriting import Remarks, layer_of
 from ..session import Session
 from ..transforms.quantization.balance_channels import factors_of
 from ..transforms.quantization.profiles import Row, profile_named
+from ..transforms.quantization.layers import is_quantized
 from ..transforms.quantization.sites import Site, sites
 from . import Target
 
@@ -42,7 +43,7 @@ class RecordTarget(Target):
 
 
 def record_of(module: ModuleOp, session: Session) -> Record:
-    """The parameters of every layer whose input is quantized, in program order.
+    """The parameters of every layer whose input is quantized, or its weight alone, in program order.
 
     A layer whose parameters a record cannot hold is left out with a remark; that nothing is left, with a warning.
     """
@@ -50,7 +51,7 @@ def record_of(module: ModuleOp, session: Session) -> Record:
     rows = profile_named(session.profile).rows
     layers: dict[str, LayerRecord] = {}
     for site in sites(module, rows):
-        if (params := _params_of(site.activation)) is None:
+        if not is_quantized(site):
             continue
         try:
             layers[layer_of(site.compute)] = _layer_record(site, rows[type(site.compute)], params)
@@ -71,8 +72,7 @@ def _params_of(value: SSAValue | None) -> QParams | None:
 
 def _layer_record(site: Site, row: Row, params: QParams) -> LayerRecord:
     """Raises CompileError for what a record cannot hold."""
-    if params.axis is not None:
-        raise CompileError("its input has more than one scale")
+    params = _params_of(site.activation)
     weight = None if row.weight is None else _params_of(site.operand(row.weight))
     if row.weight is not None and weight is None:
         raise CompileError("its input is quantized, its weight is not")
@@ -82,13 +82,19 @@ def _layer_record(site: Site, row: Row, params: QParams) -> LayerRecord:
         scale_d=float(params.scales()),
         offset_d=params.zero_point[0],
         scale_w=scales,
-        offset_w=offsets * len(scales) if len(offsets) == 1 else offsets,
+        offset_w=offsets,
         tensor_balance_factor=factors_of(site),
         act_type=_integers(params),
         wts_type=None if weight is None else _integers(weight),
         cluster=() if row.weight is None else _levels(site.operand(row.weight)),
     )
 
+    offsets = offsets * len(scales) if len(offsets) == 1 else offsets
+    if params is None:
+        assert weight is not None, "only layers with weights have these alone"
+        return LayerRecord(scale_w=scales, offset_w=offsets, wts_type=_integers(weight), weight_compress_only=True)
+    if params.axis is not None:
+        raise CompileError("its input has more than one scale")
 
 def _levels(weight: SSAValue | None) -> tuple[int, ...]:
     """The integers of a weight that takes exactly as many levels as non-uniform quantization leaves, else nothing."""

@@ -38,6 +38,7 @@ def add_parser(commands: Any) -> None:
     add("--activation-offset", choices=("true", "false"), help="whether activations have a zero point (default true)")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
     add("--skip-layer-types", default="", metavar="TYPE,...", help="types of layers that stay in float")
+    add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")
     add("--profile", default="ascend", help="target profile that decides what is quantized (default ascend)")
     reading = parser.add_argument_group("how the model is read").add_argument
     add_input_names(reading)
@@ -68,13 +69,14 @@ def run(args: argparse.Namespace) -> None:
         activation_offset=None if args.activation_offset is None else args.activation_offset == "true",
         skip_layers=names(args.skip_layers),
         skip_layer_types=names(args.skip_layer_types),
+        only_layers=names(args.only_layers),
     ).settings()
     if args.batch_num is not None:
         settings = replace(settings, batch_num=args.batch_num)
     module, session = load_module(args.model, imports)
     run_passes(module, [CanonicalizePass()], session)
     check_settings(settings, module, profile)
-    layers = quantizable_layers(module, profile)
+    layers = quantizable_layers(module, profile, settings)
     text = json_text(settings, layers)
     with replacing(args.output) as stream:
         stream.write(text.encode())

@@ -107,6 +107,8 @@ def compute(
         blobs = [arrange(integers.weight), *([] if integers.bias is None else [integers.bias])]
         accumulator = layer.layer(kind, integers.quantize.result, blobs=blobs, **{message: parameters})
         return dequantized(layer, accumulator, integers)
+    if integers is None and dequantize_of(source(op.operands[1])) is not None:
+        layer.note("float-weight", "its weight is written as the reals that its integers stand for")
     blobs = [arrange(layer.array(op.operands[1], "weight"))]
     if op.bias is not None:
         blobs.append(layer.array(op.bias, "bias"))

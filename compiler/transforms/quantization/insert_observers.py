@@ -16,8 +16,14 @@ from ...diagnostics import CompileError
 from ...dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, QParamsAttr
 from ...rewriting import Remarks, layer_of
 from ...session import Session, session_of
-from .layers import check_settings, half_quantized, is_quantized, layer_at, quantizable_layers
-from .legality import first_broken, other_layers
+from .layers import (
+    check_settings,
+    half_quantized,
+    is_quantized,
+    layer_at,
+    quantizable_layers,
+)
+from .legality import first_broken, other_layers, weight_only_broken
 from .options import SettingsOptions
 from .point_options import PointOptions
 from .profiles import Profile, profile_named
@@ -25,6 +31,7 @@ from .sites import Site, sites
 from .skipped import SKIPPED
 from .supported import check_record
 from .value_points import insert_value_points
+from .weight_only import note_weight_only, takes_weight_only
 
 _AS_THE_PROFILE = PointOptions()
 
@@ -77,6 +84,8 @@ def insert_observers(
                 remarks.missed(site.compute, "weight-quantized", reason)
         elif held.skipped is not None:
             remarks.missed(site.compute, held.skipped, SKIPPED[held.skipped])
+        elif takes_weight_only(site, row, settings, record):
+            note_weight_only(site, row, held, remarks)
         elif (broken := first_broken(site, row.rules)) is not None:
             remarks.missed(site.compute, broken[0].name, broken[1])
         elif record is not None and (given is None or given.scale_d is None):
@@ -153,8 +162,18 @@ def _params(given: LayerRecord) -> QParamsAttr:
 def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
     """The record is of layers that can be quantized. Raises CompileError, located in its file."""
     check_record(record)
-    quantizable = {layer.name for layer in quantizable_layers(module, profile_named(session.profile))}
+    profile = profile_named(session.profile)
+    quantizable = {layer.name for layer in quantizable_layers(module, profile)}
+    alone = {
+        layer_of(site.compute)
+        for site in sites(module, profile.rows)
+        if is_quantized(site) or weight_only_broken(site, profile.rows[type(site.compute)]) is None
+    }
     layers = {layer_of(op) for op in module.walk()}
-    for name in record.layers:
-        if name not in quantizable:
-            raise record.error(name, "cannot be quantized" if name in layers else "the model has no such layer")
+    for name in record.layers.keys() - recorded_tensors(record, layers):
+        if name not in layers:
+            raise record.error(name, "the model has no such layer")
+        if record.layers[name].weight_compress_only and name not in alone:
+            raise record.error(name, "has no weight that can be quantized alone")
+        if name not in quantizable and name not in alone:
+            raise record.error(name, "cannot be quantized")

@@ -5,15 +5,27 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import OpResult
 
-from ...configuration.settings import Layer, Settings, check_names
-from ...dialects.nn import ConvOp, ConvTransposeOp, DequantizeOp, MatMulOp, NNOp, OriginAttr
+from ...configuration.settings import Layer, Settings, check_names, weight_only
+from ...dialects.nn import (
+    ConvOp,
+    ConvolutionOp,
+    ConvTransposeOp,
+    DequantizeOp,
+    MatMulOp,
+    NNOp,
+    OriginAttr,
+    constant_of,
+)
 from ...dialects.nn.shapes import shape_of
 from ...functions import main_function
 from ...rewriting import layer_of
-from .legality import first_broken, types_of
+from .legality import Broken, first_broken, has_weight_only_mode, types_of, weight_only_broken
 from .profiles import Profile, Row
 from .sites import Site, sites
 from .supported import check_supported
+
+
+NO_SETTINGS = Settings()
 
 
 def layer_at(site: Site, row: Row) -> Layer:
@@ -27,6 +39,7 @@ def layer_at(site: Site, row: Row) -> Layer:
         channel_wise=row.per_channel,
         low_bits=dimensions == 2,
         symmetric_only=dimensions == 3,
+        weight_only=has_weight_only_mode(op, row),
     )
 
 
@@ -40,20 +53,40 @@ def channel_axis(op: NNOp) -> int | None:
     return 0
 
 
-def quantizable_layers(module: ModuleOp, profile: Profile) -> list[Layer]:
-    """The layers that the profile quantizes and legality allows, those that are quantized included, in program order."""
+def quantizable_layers(module: ModuleOp, profile: Profile, settings: Settings = NO_SETTINGS) -> list[Layer]:
+    """The layers that the profile quantizes and legality allows as settings have them, in program order.
+
+    Those that are quantized already are among them.
+    """
     found = ((site, profile.rows[type(site.compute)]) for site in sites(module, profile.rows))
-    return [
-        layer_at(site, row)
-        for site, row in found
-        if is_quantized(site) or first_broken(site, row.rules, profile.table) is None
-    ]
+    return [layer_at(site, row) for site, row in found if _broken(site, row, profile, settings) is None]
+
+
+def _broken(site: Site, row: Row, profile: Profile, settings: Settings) -> Broken | None:
+    """The first rule that keeps a layer from being quantized as settings have it: all of it, or its weight alone."""
+    if is_quantized(site):
+        return None
+    if weight_only(settings, layer_at(site, row)):
+        return weight_only_broken(site, row)
+    return first_broken(site, row.rules, profile.table)
 
 
 def is_quantized(site: Site) -> bool:
-    """The layer's input is quantized already."""
+    """The layer's input is quantized already, or its weight alone."""
     value = site.activation
-    return isinstance(value, OpResult) and isinstance(value.op, DequantizeOp)
+    return (isinstance(value, OpResult) and isinstance(value.op, DequantizeOp)) or has_integer_weight(site)
+
+
+def has_integer_weight(site: Site) -> bool:
+    """The layer's weight is quantized already."""
+    if not isinstance(site.compute, ConvolutionOp | MatMulOp):
+        return False
+    weight = site.operand(1)
+    return (
+        isinstance(weight, OpResult)
+        and isinstance(weight.op, DequantizeOp)
+        and constant_of(weight.op.input) is not None
+    )
 
 
 def half_quantized(site: Site, row: Row) -> str | None:
@@ -72,11 +105,11 @@ def check_settings(settings: Settings, module: ModuleOp, profile: Profile) -> No
     Raises CompileError, located in the settings' file.
     """
     check_supported(settings)
-    layers = quantizable_layers(module, profile)
+    layers = quantizable_layers(module, profile, settings)
     operations = [op for op in main_function(module).walk() if isinstance(op, NNOp)]
     others = {layer_of(op): f"nothing quantizes {op.name}" for op in operations}
     for site in sites(module, profile.rows):
-        if (broken := first_broken(site, profile.rows[type(site.compute)].rules, profile.table)) is not None:
+        if (broken := _broken(site, profile.rows[type(site.compute)], profile, settings)) is not None:
             others[layer_of(site.compute)] = broken[1]
     origins = [op.origin for op in operations]
     frameworks = {o.framework.data for o in origins if isinstance(o, OriginAttr)}

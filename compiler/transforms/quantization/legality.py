@@ -8,9 +8,19 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...dialects.nn import NNOp, OriginAttr
 from ...rewriting import layer_of
-from .rules import Rule, input_is_computed, input_is_float, not_in_non_uniform_table, not_in_table, other_operation
+from .profiles import Row
+from .rules import (
+    Rule,
+    input_is_computed,
+    input_is_float,
+    no_weight_only_mode,
+    not_in_non_uniform_table,
+    not_in_table,
+    other_operation,
+    weight_constant,
+)
 from .sites import Site, sites
-from .tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow, Mark
+from .tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow, Mark, Marks
 
 Broken = tuple[Rule, str]
 """A rule that does not hold, and the reason."""
@@ -57,25 +67,19 @@ def _first(site: Site, rules: Iterable[Rule]) -> Broken | None:
     return next(((each, reason) for each in rules if (reason := each.check(site)) is not None), None)
 
 
-def weight_only_refusal(site: Site, channel_wise: bool, asymmetric: bool) -> str | None:
-    """Why a layer's weight cannot be quantized alone with these options of ARQ; None where it can (AMCT's table 3)."""
-    ascend = _ascend_of(site)
-    if (row := WEIGHTS.get(ascend)) is None:
-        return f"AMCT quantizes no weights of {ascend} alone"
-    if row.weight_only.channel_wise is Mark.NONE:
-        return f"{ascend} has no weights"
-    options = [name for name, on in (("channel_wise", channel_wise), ("asymmetric", asymmetric)) if on]
-    for option in options:
-        if getattr(row.weight_only, option) is not Mark.YES:
-            return f"{ascend} takes no {option} where only weights are quantized"
-    broken = _first(site, row.rules)
-    return None if broken is None else broken[1]
+def has_weight_only_mode(op: NNOp, row: Row) -> bool:
+    """Whether the weights of a layer's type can be quantized alone, per channel and asymmetric too (AMCT's table 3)."""
+    if row.weight_only != "table":
+        return row.weight_only == "always"
+    source = row_of(op)
+    weights = None if source is None else WEIGHTS.get(source.ascend[0])
+    return weights is not None and weights.weight_only == Marks(Mark.YES, Mark.YES)
 
 
-def _ascend_of(site: Site) -> str:
-    """The Ascend operator of a layer in AMCT's tables, the operation's name where they do not have it."""
-    row = row_of(site.compute)
-    return site.compute.name if row is None else row.ascend[0]
+def weight_only_broken(site: Site, row: Row) -> Broken | None:
+    """The first rule that keeps a layer's weight from being quantized alone."""
+    mode = () if has_weight_only_mode(site.compute, row) else (no_weight_only_mode,)
+    return _first(site, (*mode, input_is_float, weight_constant))
 
 
 def other_layers(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> Iterator[tuple[Site, Broken]]:

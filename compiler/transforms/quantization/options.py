@@ -34,6 +34,10 @@ class SettingsOptions:
     """A scale for each output channel of weights; where the layer's type can, when not given."""
     activation_offset: bool | None = None
     """False for activations without a zero point."""
+    weight_only: bool | None = None
+    """True for weights alone: inputs stay float, and nothing is calibrated."""
+    weight_asymmetric: bool | None = None
+    """Zero points for weights that are quantized alone."""
     dmq: float | None = None
     """How much of the spread of activations goes into the weights, 0.2 to 0.8: the `migration_strength` of all layers."""
     skip_layers: tuple[str, ...] = ()
@@ -47,7 +51,8 @@ class SettingsOptions:
             make_observer(self.observer, 8, symmetric=False)
         weight = common.weight
         if isinstance(weight, Arq):
-            weight = replace(weight, bits=self.weight_bits or weight.bits)
+            asymmetric = weight.asymmetric if self.weight_asymmetric is None else self.weight_asymmetric
+            weight = replace(weight, bits=self.weight_bits or weight.bits, asymmetric=asymmetric)
         if self.channel_wise is not None:
             weight = replace(weight, channel_wise=self.channel_wise)
         activation = Activation(
@@ -70,6 +75,7 @@ class SettingsOptions:
 
     def _file(self) -> Settings:
         if self.config is None:
+                weight_compress_only=common.weight_compress_only if self.weight_only is None else self.weight_only,
             return Settings(common=Calibration(Activation(DEFAULT_OBSERVER)))
         return read_settings(Path(self.config))
 

@@ -18,12 +18,21 @@ def activation_params(low: float, high: float, bits: int, symmetric: bool) -> QP
     return QParamsAttr.of(IntegerType(bits), *affine(low, high, bits, symmetric=symmetric))
 
 
-def quantized(values: Array, scales: Array, bits: int, axis: int | None = None) -> Array:
-    """`saturate(round_half_even(values / scale))` as int8 (bits <= 8) or int32, the division in float32."""
-    if axis is not None:
-        scales = scales.reshape([-1 if i == axis else 1 for i in range(values.ndim)])
+NO_OFFSET = np.zeros((), np.int32)
+"""The zero point of symmetric integers."""
+
+
+def quantized(
+    values: Array, scales: Array, bits: int, axis: int | None = None, zero_points: Array = NO_OFFSET
+) -> Array:
+    """`saturate(round_half_even(values / scale) + zero_point)` as int8 (bits <= 8) or int32, the division in float32.
+
+    Scales and zero points have shape [] or, along `axis`, [channels].
+    """
+    shape = () if axis is None else tuple(-1 if i == axis else 1 for i in range(values.ndim))
     limit = 2 ** (bits - 1)
-    steps = np.rint(values.astype(np.float32, copy=False) / scales)
+    steps = np.rint(values.astype(np.float32, copy=False) / (scales.reshape(shape) if scales.ndim else scales))
+    steps = steps + (zero_points.reshape(shape) if zero_points.ndim else zero_points)
     return np.clip(steps, -limit, limit - 1).astype(np.int8 if bits <= 8 else np.int32)
 
 

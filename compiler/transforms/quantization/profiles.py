@@ -42,6 +42,8 @@ class Profile:
     symmetric_activations: bool = False
     activations: frozenset[str] = frozenset()
     """What the target computes in one operation with the convolution or matrix product before it, by fuse-activation's names."""
+    weight_only: Literal["table", "always"] | None = None
+    """Whether the weight can be quantized while the input stays float: as AMCT's table of weights has it, always, or never."""
     fuse_add: bool = False
     """Whether a residual add belongs into that operation."""
     table: tuple[LayerRow, ...] = UNIFORM
@@ -57,7 +59,7 @@ ASCEND = Profile(
     rows={
         ConvOp: Row(1, 2, per_channel=True, rules=(bias_constant, rank_supported)),
         ConvTransposeOp: Row(1, 2, per_channel=True, rules=(bias_constant,)),
-        MatMulOp: Row(1, 2, rules=(bias_constant,)),
+        MatMulOp: Row(1, 2, rules=(bias_constant,), weight_only="table"),
         AveragePoolOp: Row(rules=(average_count_constant,)),
         GlobalAveragePoolOp: Row(),
         MaxPoolOp: Row(),
@@ -100,7 +102,7 @@ QDQ = Profile(
         nn.PadOp: Row(rules=(pads_with_zero,), active=False),
         ConvOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant)),
         ConvTransposeOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant)),
-        MatMulOp: Row(1, 2, per_channel=True, rules=(bias_constant,)),
+        MatMulOp: Row(1, 2, per_channel=True, rules=(bias_constant,), weight_only="always"),
         AddOp: Row(alignment="elementwise"),
         nn.SubOp: Row(alignment="elementwise"),
         nn.ConcatOp: Row(alignment="concat"),

@@ -242,6 +242,14 @@ def not_in_non_uniform_table(site: Site) -> str | None:
     return f"AMCT restricts the weight of no {name} layer to a few values"
 
 
+@rule("weight-only")
+def no_weight_only_mode(site: Site) -> str | None:
+    """the layer's weight can be quantized while its input stays float (AMCT's table of weights)"""
+    origin = site.compute.origin
+    name = origin.op_type.data if isinstance(origin, OriginAttr) else site.compute.name
+    return f"AMCT quantizes no weight of {name} layers alone"
+
+
 @rule("imported-as")
 def other_operation(site: Site) -> str | None:
     """the layer is imported as an operation that the profile quantizes"""

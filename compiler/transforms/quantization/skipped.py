@@ -9,3 +9,4 @@ SKIPPED: Mapping[str, str] = {
     "skip-layer-types": "its type is on the list of skip-layer-types",
     "quant-enable": "the configuration does not enable it",
 }
+    "weight-compress-only": "nothing but weights is quantized, and it has none that can be quantized alone",

@@ -18,11 +18,6 @@ def check_supported(settings: Settings) -> None:
 def _unsupported(settings: Settings) -> Iterator[str]:
     for name in (
         "joint_quant",
-        "weight_offset",
-        "fakequant_precision_mode",
-        "nuq_config",
-        "enable_auto_nuq",
-        "tensor_quantize",
         "skip_approximation_layers",
     ):
         if getattr(settings, name):
@@ -33,8 +28,6 @@ def _unsupported(settings: Settings) -> Iterator[str]:
             continue
         if isinstance(calibration.weight, Ada):
             yield f"ada_quantize of {name}"
-        if calibration.weight_compress_only:
-            yield f"weight_compress_only of {name}"
 
 
 def check_record(record: Record) -> None:

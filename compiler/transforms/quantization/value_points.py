@@ -25,12 +25,13 @@ from ..fusion.computing import COMPUTING
 from ..fusion.fuse_activation.activations import LINEAR, single_kind
 from .alignment import align
 from .grids import point_behind, point_on
-from .layers import half_quantized, layer_at
+from .layers import half_quantized, has_integer_weight, layer_at
 from .legality import first_broken
 from .point_options import PointOptions
 from .profiles import Profile, Row
 from .sites import Site, sites
 from .skipped import SKIPPED
+from .weight_only import note_weight_only, takes_weight_only
 
 
 class _Layer(NamedTuple):
@@ -93,10 +94,14 @@ def _quantized_layers(module: ModuleOp, settings: Settings, profile: Profile, re
         held = settings_for(settings, layer_at(site, row))
         if held.skipped is not None:
             remarks.missed(site.compute, held.skipped, SKIPPED[held.skipped])
+        elif takes_weight_only(site, row, settings, None):
+            note_weight_only(site, row, held, remarks)
         elif isinstance(point_behind(site.activation, profile.rows), DequantizeOp):
             layers[site.owner] = _Layer(site, row, held)
             if (reason := half_quantized(site, row)) is not None:
                 remarks.missed(site.compute, "weight-quantized", reason)
+        elif has_integer_weight(site):
+            continue  # its weight alone
         elif (broken := first_broken(site, row.rules, profile.table)) is not None:
             remarks.missed(site.compute, broken[0].name, broken[1])
         else:

@@ -175,6 +175,44 @@ def test_weights(read, text: str, expected: Arq | Ada | Nuq) -> None:
     assert settings_for(read(written), CONV) == settings_for(settings, CONV)
 
 
+PRODUCT = replace(FC, weight_only=True)
+ALONE = """{
+    "version":1,
+    "batch_num":1,
+    "activation_offset":true,
+    "do_fusion":true,
+    "skip_fusion_layers":[],
+    "fc":{
+        "quant_enable":true,
+        "weight_compress_only":true,
+        "weight_quant_params":{
+            "num_bits":4,
+            "channel_wise":true,
+            "asymmetric":true,
+            "wts_algo":"arq_quantize"
+        }
+    }
+}
+"""
+
+
+def test_weights_alone(read) -> None:
+    """The layer has no settings of its input; a key that AMCT's own files do not have says so."""
+    settings = read(ALONE)
+    fc = settings_for(settings, PRODUCT)
+    assert (fc.weight_compress_only, fc.weight) == (True, Arq(True, 4, True))
+    assert json_text(settings, [PRODUCT]) == ALONE
+
+
+@pytest.mark.parametrize(("text", "asymmetric"), [("true", True), ("false", False)])
+def test_weight_offset_is_of_weights_alone(read, text: str, asymmetric: bool) -> None:
+    settings = read(f'{{"weight_offset": {text}, "fc": {{"weight_compress_only": true}}, "conv1": {{}}}}')
+    assert settings_for(settings, PRODUCT).weight == Arq(False, 8, asymmetric)
+    conv = settings_for(settings, CONV)
+    assert conv.weight == Arq(True, 8, False)
+    assert len(conv.remarks) == asymmetric
+
+
 def test_the_order_of_all_keys(read) -> None:
     settings = Settings(
         joint_quant=True,
@@ -271,7 +309,6 @@ def test_errors(read, text: str, message: str) -> None:
 CANNOT_BE_WRITTEN = {
     "AMCT has no observer 'minmax'": (Settings(common=Calibration(Activation("minmax"))), CONV),
     "holds no nuq_config": (Settings(nuq_config=NuqConfig("m")), CONV),
-    "cannot hold weight_compress_only": (Settings(common=Calibration(weight_compress_only=True)), FC),
     "layer 'version' is called as a setting": (Settings(), Layer("version", "Conv")),
 }
 

@@ -76,6 +76,10 @@ def entry(text: str, key: str = "conv1") -> str:
 FIELDS = {
     "scale_d": ("scale_d: 0.5 offset_d: 0", LayerRecord(0.5, 0)),
     "weights": ("scale_w: [0.5, 0.25] offset_w: [0, 0]", LayerRecord(scale_w=(0.5, 0.25), offset_w=(0, 0))),
+    "weights alone": (
+        "scale_w: [0.5, 0.25] offset_w: [-128, 7] weight_compress_only: true",
+        LayerRecord(scale_w=(0.5, 0.25), offset_w=(-128, 7), weight_compress_only=True),
+    ),
     "no shifts": ("shift_bit: 0 shift_bit: 0", LayerRecord(shift_bit=(0, 0))),
     "shifts": ("shift_bit: 1 shift_bit: 16", LayerRecord(shift_bit=(1, 16))),
     "balance": ("tensor_balance_factor: 2 tensor_balance_factor: 0.5", LayerRecord(tensor_balance_factor=(2, 0.5))),
@@ -116,6 +120,14 @@ ERRORS = {
     "offset": ("scale_d: 1 offset_d: 128", "offset_d must lie in [-128, 127], not 128"),
     "INT16 offset": ('scale_d: 1 offset_d: 32768 dst_type: "INT16"', "offset_d must lie in [-32768, 32767], not 32768"),
     "offset_w": ("scale_w: 1 offset_w: 1", "offset_w must be 0, not 1"),
+    "offset_w alone": (
+        'scale_w: 1 offset_w: 8 weight_compress_only: true wts_type: "INT4"',
+        "offset_w must lie in [-8, 7], not 8",
+    ),
+    "input of a weight alone": (
+        "scale_d: 1 offset_d: 0 scale_w: 1 offset_w: 0 weight_compress_only: true",
+        "weight_compress_only is of weights that are quantized alone: scale_d has no place",
+    ),
     "lengths": ("scale_w: 1 scale_w: 1 offset_w: 0", "scale_w and offset_w must be as many, not 2 and 1"),
     "shift_bit": ("shift_bit: 0 shift_bit: 1", "shift_bit must be 0 everywhere, or lie in [1, 16]"),
     "shift_bit of 17": ("shift_bit: 17", "shift_bit must be 0 everywhere, or lie in [1, 16]"),

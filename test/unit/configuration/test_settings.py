@@ -19,7 +19,7 @@ from compiler.diagnostics import CompileError
 
 CONV = Layer("conv1", "Conv", channel_wise=True, low_bits=True)
 CONV3D = Layer("conv3", "Conv", channel_wise=True, symmetric_only=True)
-FC = Layer("fc", "Gemm")
+FC = Layer("fc", "Gemm", weight_only=True)
 POOL = Layer("pool", "AveragePool", weighted=False)
 
 
@@ -108,7 +108,7 @@ IMPOSSIBLE = {
     "channel_wise of a pool": (POOL, Calibration(weight=Arq(channel_wise=True)), "takes no channel_wise"),
     "bits": (FC, Calibration(weight=Arq(bits=6)), "takes no weight of 6 bits"),
     "asymmetric": (CONV3D, said(True), "takes no asymmetric input"),
-    "weight only": (POOL, Calibration(weight_compress_only=True), "has no weight to be compressed alone"),
+    "weight only": (POOL, Calibration(weight_compress_only=True), "has no weight that can be quantized alone"),
 }
 
 

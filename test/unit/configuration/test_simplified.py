@@ -177,7 +177,11 @@ ERRORS = {
         "tensor_quantize names 'a:0' twice",
     ),
     "quant_bits": (common("\narq_quantize { quant_bits: 5 }"), 2, "quant_bits must be one of 4, 6, 7, 8, not 5"),
-    "asymmetric weights": (common("arq_quantize { asymmetric: true }"), 1, "asymmetric weights need weight_compress_only"),
+    "weights of few levels alone": (
+        common("\nweight_compress_only: true nuq_quantize { }"),
+        1,
+        "weight_compress_only takes arq_quantize, no other algorithm",
+    ),
     "start": (common("\nifmr_quantize { search_range_start: 0 }"), 2, "search-range-start 0.0 and"),
     "order": (common("\nifmr_quantize { search_range_start: 1.3 }"), 2, "must be positive and in order"),
     "step": (common("\nifmr_quantize { search_step: 0.7 }"), 2, "search-step must lie in (0, 0.6], not 0.7"),

@@ -175,12 +175,23 @@ BAD_CONFIGS = {
         "layer 'fc' (Gemm) takes no channel_wise",
     ),
     "joint_quant": ("joint_quant: true", "joint_quant is not supported"),
-    "precision": ("fakequant_precision_mode: FORCE_FP16_QUANT", "fakequant_precision_mode is not supported"),
-    "nuq_config": ('nuq_config { mapping_file: "m" }', "nuq_config is not supported"),
-    "enable_auto_nuq": ("enable_auto_nuq: true", "enable_auto_nuq is not supported"),
-    "tensors": ('tensor_quantize { layer_name: "add" input_index: 0 }', "tensor_quantize is not supported"),
+    "tensors": (
+        'tensor_quantize { layer_name: "conv1" input_index: 0 }',
+        "tensor_quantize names 'conv1:0', which cannot be quantized (tensor-only)",
+    ),
     "ada": ("common_config { ada_quantize { } }", "ada_quantize of common_config is not supported"),
-    "weights only": ("common_config { weight_compress_only: true }", "weight_compress_only of common_config is not"),
+    "the weight alone": (
+        'override_layer_configs { layer_name: "conv1" calibration_config { weight_compress_only: true } }',
+        "layer 'conv1' (Conv) has no weight that can be quantized alone",
+    ),
+    "weights alone of a type": (
+        'override_layer_types { layer_type: "Conv" calibration_config { weight_compress_only: true } }',
+        "layer 'conv1' (Conv) has no weight that can be quantized alone",
+    ),
+    "a zero point of the weight": (
+        'override_layer_configs { layer_name: "fc" calibration_config { arq_quantize { asymmetric: true } } }',
+        "layer 'fc' (Gemm) takes no asymmetric weight: only one that is quantized alone has a zero point",
+    ),
 }
 
 

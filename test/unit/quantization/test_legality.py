@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from compiler.configuration.settings import Arq, Calibration, Settings, settings_for
 from compiler.diagnostics import CompileError
 from compiler.transforms.quantization.layers import layer_at
-from compiler.transforms.quantization.legality import non_uniform_broken, row_of, weight_only_refusal
-from compiler.transforms.quantization.profiles import ASCEND
+from compiler.transforms.quantization.legality import non_uniform_broken, row_of, weight_only_broken
+from compiler.transforms.quantization.profiles import ASCEND, QDQ
+from compiler.transforms.quantization.rules import no_weight_only_mode, weight_constant
 from compiler.transforms.quantization.sites import Site, sites
 from compiler.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, Mark
 
@@ -101,32 +104,50 @@ PRODUCTS = ['onnx, "Gemm", "c"', 'tensorflow, "MatMul", "c"', 'onnx, "MatMul", "
 POOLS = ['onnx, "AveragePool", "c"', 'tensorflow, "AvgPool", "c"', 'caffe, "Pooling", "c"']
 
 
+def alone(site: Site, profile=ASCEND):
+    return weight_only_broken(site, profile.rows[type(site.compute)])
+
+
 @pytest.mark.parametrize("origin", PRODUCTS)
-@pytest.mark.parametrize("channel_wise", [False, True])
-@pytest.mark.parametrize("asymmetric", [False, True])
-def test_weights_of_products_alone(site, origin, channel_wise, asymmetric):
-    """Every scenario of MatMulV2 and BatchMatMulV2; a weight that is computed in none."""
-    assert weight_only_refusal(site(MATMUL, origin), channel_wise, asymmetric) is None
-    refusal = weight_only_refusal(site(COMPUTED, origin), channel_wise, asymmetric)
-    assert refusal == "its weight is computed at run time"
+def test_weights_of_products_alone(site, origin):
+    """Both scenarios of MatMulV2 and BatchMatMulV2 have √; a weight that is computed has neither."""
+    layer = site(MATMUL, origin)
+    row = row_of(layer.compute)
+    assert row is not None
+    assert WEIGHTS[row.ascend[0]].weight_only == (Mark.YES, Mark.YES)
+    assert alone(layer) is None
+    assert alone(site(COMPUTED, origin)) == (weight_constant, "its weight is computed at run time")
+    for channel_wise, asymmetric in itertools.product((False, True), repeat=2):
+        wish = Calibration(weight=Arq(channel_wise, 8, asymmetric), weight_compress_only=True)
+        for settings in (Settings(by_layer={"c": wish}), Settings(common=wish)):
+            given = settings_of(layer, settings)
+            assert (given.weight, given.weight_compress_only, given.remarks) == (wish.weight, True, ())
 
 
-@pytest.mark.parametrize(("origin", "ascend"), list(zip(POOLS, ("AvgPoolV2", "AvgPool", "Pooling"), strict=True)))
-def test_pools_have_no_weights(site, origin, ascend):
-    assert weight_only_refusal(site(AVERAGE, origin), False, False) == f"{ascend} has no weights"
+WITHOUT_MODE = [
+    *((AVERAGE, origin) for origin in POOLS),
+    (CONV, "", 'onnx, "Conv", "c"'),
+    (MATMUL, 'caffe, "InnerProduct", "c"'),
+    (MATMUL, 'onnx, "Einsum", "c"'),
+]
 
 
-@pytest.mark.parametrize(
-    ("form", "ascend"),
-    [
-        ((CONV, "", 'onnx, "Conv", "c"'), "Conv2D"),
-        ((MATMUL, 'caffe, "InnerProduct", "c"'), "FullyConnection"),
-        ((MAX, 'onnx, "MaxPool", "c"'), "MaxPool"),
-        ((MATMUL, 'onnx, "Einsum", "c"'), "nn.matmul"),
-    ],
-)
-def test_weights_alone_of_layers_that_the_table_does_not_have(site, form, ascend):
-    assert weight_only_refusal(site(*form), False, False) == f"AMCT quantizes no weights of {ascend} alone"
+@pytest.mark.parametrize("form", WITHOUT_MODE)
+def test_layers_whose_weights_are_not_quantized_alone(site, form):
+    """An error where the layer or its type is named; asked of all layers it stays float."""
+    layer = site(*form)
+    kind = layer.compute.origin.op_type.data
+    assert alone(layer) == (no_weight_only_mode, f"AMCT quantizes no weight of {kind} layers alone")
+    wish = Calibration(weight_compress_only=True)
+    for settings in (Settings(by_layer={"c": wish}), Settings(by_type={kind: wish})):
+        with pytest.raises(CompileError, match="has no weight that can be quantized alone"):
+            settings_of(layer, settings)
+    assert settings_of(layer, Settings(common=wish)).skipped == "weight-compress-only"
+
+
+def test_profile_qdq_asks_no_table(site):
+    assert alone(site(MATMUL, 'caffe, "InnerProduct", "c"'), QDQ) is None
+    assert alone(site(CONV, "", 'onnx, "Conv", "c"'), QDQ) is not None
 
 
 def settings_of(site: Site, settings: Settings):
@@ -148,9 +169,18 @@ def test_channel_wise_beside_a_quantized_input(site, case):
     assert given.weight is None or "channel_wise" in given.remarks[0]
 
 
-def test_asymmetric_beside_a_quantized_input():
-    with pytest.raises(CompileError, match="asymmetric weights need weight_compress_only"):
-        Calibration(weight=Arq(asymmetric=True))
+@pytest.mark.parametrize("case", [*((MATMUL, origin) for origin in PRODUCTS), *((AVERAGE, origin) for origin in POOLS)])
+def test_asymmetric_beside_a_quantized_input(site, case):
+    """×: an error where a layer or its type is named; for all layers the weight has no zero point."""
+    layer = site(*case)
+    wish = Calibration(weight=Arq(asymmetric=True))
+    for settings in (Settings(by_layer={"c": wish}), Settings(by_type={layer.compute.origin.op_type.data: wish})):
+        with pytest.raises(CompileError, match="takes no asymmetric weight"):
+            settings_of(layer, settings)
+    for settings in (Settings(common=wish), Settings(weight_offset=True)):
+        given = settings_of(layer, settings)
+        assert given.weight is None or given.weight.asymmetric is False
+        assert given.weight is None or "takes no asymmetric weight" in given.remarks[0]
 
 
 def test_scales_per_channel_are_for_what_the_table_does_not_exclude():

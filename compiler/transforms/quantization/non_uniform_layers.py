@@ -1,0 +1,74 @@
+"""Which layers have weights of few levels where settings do not name them: those that ATC compresses, or the heaviest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ...configuration.compressed import compressed_operators
+from ...configuration.settings import Nuq, NuqConfig, Settings
+from ...dialects.nn import array_of
+from ...rewriting import layer_of
+from ...session import Session
+from .legality import non_uniform_broken
+from .profiles import Profile
+from .sites import Site
+
+HEAVY = 0.8
+"""The part of all weights that the heaviest layers hold together."""
+LIGHT = 4096
+"""Weights of fewer numbers are none of the heaviest."""
+
+
+def layers_of_few_levels(
+    settings: Settings, quantized: Sequence[Site], profile: Profile, session: Session
+) -> dict[str, Nuq]:
+    """Of the layers that are quantized, those that `nuq_config` or `enable_auto_nuq` chooses, with the levels of their weights.
+
+    A layer's own settings win over both. Raises CompileError, located in the mapping file, for a bad one.
+    """
+    sites = [
+        site
+        for site in quantized
+        if profile.rows[type(site.compute)].weight is not None and layer_of(site.compute) not in settings.by_layer
+    ]
+    chosen: dict[str, Nuq] = {}
+    if settings.enable_auto_nuq:
+        chosen.update((name, Nuq()) for name in heaviest(sites, profile))
+    if settings.nuq_config is not None:
+        chosen.update((name, settings.nuq_config.nuq_quantize) for name in _listed(settings.nuq_config, sites, session))
+    return chosen
+
+
+def _listed(config: NuqConfig, sites: Sequence[Site], session: Session) -> Iterator[str]:
+    """The layers that the mapping file's compressed operators were made of; a warning for what is none."""
+    layers = {layer_of(site.compute) for site in sites}
+    operators = compressed_operators(Path(config.mapping_file))
+    unknown = [name for name, made_of in operators.items() if layers.isdisjoint(made_of)]
+    if not operators:
+        session.warn(f"{config.mapping_file} lists no operator with compressed weights: nuq_config changes nothing")
+    if unknown:
+        some = f"{', '.join(unknown[:8])}{', ...' if len(unknown) > 8 else ''}"
+        session.warn(f"{config.mapping_file}: compressed operators of no layer whose weight is quantized: {some}")
+    yield from (name for made_of in operators.values() for name in made_of if name in layers)
+
+
+def heaviest(sites: Sequence[Site], profile: Profile) -> Iterator[str]:
+    """The fewest layers that hold at least `HEAVY` of the weights that may have few levels, no `LIGHT` ones."""
+    allowed = [site for site in sites if non_uniform_broken(site, profile.rows[type(site.compute)].rules) is None]
+    sizes = {layer_of(site.compute): _size(site, profile) for site in allowed}
+    missing = HEAVY * sum(sizes.values())
+    for name, size in sorted(sizes.items(), key=lambda each: -each[1]):
+        if missing <= 0 or size < LIGHT:
+            return
+        yield name
+        missing -= size
+
+
+def _size(site: Site, profile: Profile) -> int:
+    """How many numbers a layer's weight holds."""
+    index = profile.rows[type(site.compute)].weight
+    assert index is not None, "only layers with weights are asked"
+    value = site.operand(index)
+    array = None if value is None else array_of(value)
+    return 0 if array is None else array.size
