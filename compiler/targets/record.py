@@ -54,7 +54,7 @@ def record_of(module: ModuleOp, session: Session) -> Record:
         if not is_quantized(site):
             continue
         try:
-            layers[layer_of(site.compute)] = _layer_record(site, rows[type(site.compute)], params)
+            layers[layer_of(site.compute)] = _layer_record(site, rows[type(site.compute)])
         except CompileError as e:
             remarks.missed(site.compute, "recorded", e.message)
     remarks.flush()
@@ -70,7 +70,7 @@ def _params_of(value: SSAValue | None) -> QParams | None:
     return None
 
 
-def _layer_record(site: Site, row: Row, params: QParams) -> LayerRecord:
+def _layer_record(site: Site, row: Row) -> LayerRecord:
     """Raises CompileError for what a record cannot hold."""
     params = _params_of(site.activation)
     weight = None if row.weight is None else _params_of(site.operand(row.weight))
@@ -97,6 +97,7 @@ def _layer_record(site: Site, row: Row, params: QParams) -> LayerRecord:
         raise CompileError("its input has more than one scale")
 
 def _levels(weight: SSAValue | None) -> tuple[int, ...]:
+        fakequant_precision_mode=FORCE_FP16 if forces_fp16(site.compute) else None,
     """The integers of a weight that takes exactly as many levels as non-uniform quantization leaves, else nothing."""
     integers = (
         array_of(weight.op.input) if isinstance(weight, OpResult) and isinstance(weight.op, DequantizeOp) else None
