@@ -146,7 +146,7 @@ class _Importer:
             raise CompileError(message, where=layer.where)
         check_form(layer, self.shared.opsets[layer.domain])
         node = Node(layer, [env[n] if n else None for n in proto.input], self.shared)
-        results = self._branch(node, env) if node.op_type == "If" else self._convert(node, layer)
+        results = self._branch(node, env) if node.op_type == "If" else self._convert(node)
         for i, name in enumerate(node.outputs):
             if i < len(results) and name:
                 self._define(env, name, results[i])
@@ -168,12 +168,12 @@ class _Importer:
             raise node.error(f"has a branch that does not compute its output '{missing[0]}'")
         return [scope[o.name] for o in attribute.g.output]
 
-    def _convert(self, node: Node, layer: Layer) -> list[Binding]:
+    def _convert(self, node: Node) -> list[Binding]:
         """Fold, convert or carry a node, whichever is possible first."""
         if (constants := folded(node)) is not None:
             self.tally.folded()
             return [*constants]
-        if (convert := converter_of(layer)) is None:
+        if (convert := converter_of(node)) is None:
             return self._carry(node, f"nn has no equivalent of {node.op_type}")
         try:
             results, emitted = node.sink.attempt(lambda: convert(node))

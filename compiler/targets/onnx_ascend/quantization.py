@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from xdsl.ir import OpResult
+
 from ... import deq_scale
 from ...dialects import ascend, nn
+from ..graph import label_of
 from ..onnx.layer import Layer
 from .pooling import unaveraged
 from .table import converter, layer_behind
@@ -43,12 +46,17 @@ def anti_quant(op: ascend.AscendAntiQuantOp, layer: Layer) -> str:
     return layer.unchecked("AscendAntiQuant", [op.x], attributes, f"{layer_behind(op.y, layer.label)}.antiquant")
 
 
+def _layer_before(op: ascend.AscendDequantOp, layer: Layer) -> str:
+    """The layer whose accumulators these are."""
+    return label_of(op.x.op) if isinstance(op.x, OpResult) else layer.label
+
+
 @converter(ascend.AscendDequantOp)
 def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
     """`L.dequant`, its scales packed in `L.dequant.param`, a vector whatever the rank in the IR."""
     scale = nn.array_of(op.deq_scale)
     assert scale is not None
-    name = f"{layer.label}.dequant"
+    name = f"{_layer_before(op, layer)}.dequant"
     packed = deq_scale.pack(unaveraged(op.x, scale.reshape(-1), layer))
     attributes = {
         "dtype": op.dtype.value.data,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..graph import Layer
-from ..node import CONVERTERS, Converter
+from ..node import CONVERTERS, Converter, Node
 from . import (
+    ascend,
     constant,
     convolution,
     elementwise,
@@ -17,12 +17,15 @@ from . import (
     shape,
 )
 
-FAMILIES = (constant, convolution, elementwise, linear, normalization, pooling, quantization, reduction, resize, shape)
+FAMILIES = (
+    *(constant, convolution, elementwise, linear, normalization, pooling, quantization, reduction, resize, shape),
+    *ascend.FAMILIES,
+)
 
 
-def converter_of(layer: Layer) -> Converter | None:
-    """The function that converts nodes of this type, None where `nn` has no equivalent."""
-    return CONVERTERS.get((layer.domain, layer.proto.op_type))
+def converter_of(node: Node) -> Converter | None:
+    """The function that converts a node, None where `nn` has no equivalent."""
+    return ascend.converter_on_integers(node) or CONVERTERS.get((node.domain, node.op_type))
 
 
 __all__ = ["FAMILIES", "converter_of"]

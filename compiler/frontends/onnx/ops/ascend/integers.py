@@ -1,0 +1,82 @@
+"""Which values are quantized integers, what their zero point is, and who may take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.dialects.builtin import i32
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from .....dialects import ascend, nn
+from .....dialects.ascend.base import i8
+from .....dialects.nn.shapes import element_of
+from ...node import Converter, Node
+
+ON_INTEGERS: dict[str, Converter] = {}
+"""How layers compute on int8, by type. In ONNX itself these take floats only."""
+
+ON_ACCUMULATORS: dict[str, Converter] = {}
+"""What may come between a layer and its AscendDequant, by type."""
+
+MOVES = frozenset(
+    {"Concat", "Flatten", "Gather", "Identity", "MaxPool", "Pad", "Reshape", "Slice", "Split", "Squeeze", "Transpose"}
+    | {"Unsqueeze", "AscendAntiQuant"}
+)
+"""Operators that hand quantized integers on as they are, or take them whatever gave them."""
+
+_PASSED = (
+    *(nn.FlattenOp, nn.GatherOp, nn.MaxPoolOp, nn.PadOp, nn.ReshapeOp, nn.SliceOp, nn.SplitOp, nn.SqueezeOp),
+    *(nn.TransposeOp, nn.UnsqueezeOp, nn.ConcatOp),
+)
+
+
+def registered(table: dict[str, Converter], *op_types: str) -> Callable[[Converter], Converter]:
+    """Puts the function that converts nodes of these types into a table."""
+
+    def register(convert: Converter) -> Converter:
+        table.update(dict.fromkeys(op_types, convert))
+        return convert
+
+    return register
+
+
+def producer(value: object) -> Operation | None:
+    return value.op if isinstance(value, OpResult) else None
+
+
+def quantizer_of(value: SSAValue) -> ascend.AscendQuantOp | None:
+    """The AscendQuant that gave these integers, past what only moves them."""
+    op = producer(value)
+    while isinstance(op, _PASSED):
+        op = producer(op.operands[0])
+    return op if isinstance(op, ascend.AscendQuantOp) else None
+
+
+def zero_point(node: Node, value: SSAValue) -> int:
+    """What the integers of a layer's input have for 0. Raises CompileError where they come from no AscendQuant."""
+    if (quant := quantizer_of(value)) is None:
+        raise node.error("takes int8 that comes from no AscendQuant: its zero point is not known")
+    return int(quant.offset.value.data)
+
+
+def is_accumulator(value: object) -> bool:
+    """Whether a value is the int32 result of a layer."""
+    op = producer(value)
+    return isinstance(op, ascend.CubeOp | ascend.AvgPoolV2Op) and element_of(op.results[0]) == i32
+
+
+def converter_on_integers(node: Node) -> Converter | None:
+    """The function that converts a node that takes int8, or accumulators; None for every other node.
+
+    Raises CompileError for an operator that cannot take integers of AscendQuant.
+    """
+    values = [v for v in node.inputs if isinstance(v, SSAValue)]
+    if any(is_accumulator(v) for v in values):
+        return ON_ACCUMULATORS.get(node.op_type)
+    if not any(element_of(v) == i8 for v in values):
+        return None
+    if (convert := ON_INTEGERS.get(node.op_type)) is not None:
+        return convert
+    if node.op_type not in MOVES and any(quantizer_of(v) is not None for v in values):
+        raise node.error("computes in float, and takes the int8 result of AscendQuant")
+    return None

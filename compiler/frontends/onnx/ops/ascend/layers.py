@@ -1,0 +1,148 @@
+"""Layers on int8: the same operators as on floats, with int8 weights and an int32 bias, giving int32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from .....dialects import ascend
+from .....dialects.ascend.base import same_pad_pairs
+from .....dialects.ascend.convolution import full_rank
+from .....dialects.nn.shapes import shape_of, static
+from ...node import Constant, Converted, Node
+from .integers import ON_ACCUMULATORS, ON_INTEGERS, is_accumulator, producer, registered, zero_point
+
+_CONVOLUTIONS = {4: (ascend.Conv2DOp, "NCHW"), 5: (ascend.Conv3DOp, "NCDHW")}
+"""By the rank of x."""
+
+
+@registered(ON_INTEGERS, "Conv")
+def conv(node: Node) -> Converted:
+    x, rank = node.value(0), len(node.shape(0))
+    if rank not in _CONVOLUTIONS:
+        raise node.error(f"computes in int8 on a tensor of rank {rank}, Ascend IR has ranks 4 and 5")
+    kind, data_format = _CONVOLUTIONS[rank]
+    window = _window(node, data_format, _weight_shape(node)[2:])
+    groups = node.int("group", 1)
+    operands = x, node.value(1), _bias(node, 2)
+    return node.emit(kind, *operands, **window, groups=groups, offset_x=zero_point(node, x)).y
+
+
+@registered(ON_INTEGERS, "ConvTranspose")
+def conv_transpose(node: Node) -> Converted:
+    x = node.value(0)
+    if node.ints("output_shape") is not None:
+        raise node.error("computes in int8 and has an output_shape, which Ascend IR takes as pads only")
+    window = _window(node, "NCHW", _weight_shape(node)[2:])
+    padding = full_rank("NCHW", node.ints("output_padding") or (0, 0), neutral=0)
+    input_size = node.constant(np.zeros(4, np.int64), ".input_size")
+    operands = input_size, x, node.value(1), _bias(node, 2)
+    properties = {**window, "output_padding": padding, "groups": node.int("group", 1)}
+    return node.emit(ascend.Conv2DTransposeOp, *operands, **properties, offset_x=zero_point(node, x)).y
+
+
+@registered(ON_INTEGERS, "Gemm")
+def gemm(node: Node) -> Converted:
+    for name in ("alpha", "beta"):
+        if node.float(name, 1.0) != 1.0:
+            raise node.error(f"computes in int8 with {name} = {node.float(name, 1.0):g}, it must be 1")
+    _weight_shape(node)
+    a, b = bool(node.int("transA", 0)), bool(node.int("transB", 0))
+    operands = node.value(0), node.value(1), _bias(node, 2)
+    offset = zero_point(node, operands[0])
+    return node.emit(ascend.MatMulV2Op, *operands, transpose_x1=a, transpose_x2=b, offset_x=offset).y
+
+
+@registered(ON_INTEGERS, "MatMul")
+def matmul(node: Node) -> Converted:
+    _weight_shape(node)
+    x = node.value(0)
+    return node.emit(ascend.BatchMatMulV2Op, x, node.value(1), offset_x=zero_point(node, x)).y
+
+
+@registered(ON_ACCUMULATORS, "Add")
+def bias_add(node: Node) -> Converted:
+    """A bias between a matrix product and its AscendDequant is the product's own."""
+    first = 0 if is_accumulator(node.inputs[0]) else 1
+    product = producer(node.value(first))
+    if not isinstance(product, ascend.MatrixOp) or product.bias is not None:
+        raise node.error("adds to the int32 result of a layer that takes its bias itself")
+    bias = _bias(node, 1 - first)
+    return node.emit(type(product), product.x1, product.x2, bias, origin=product.origin, **_flags(product)).y
+
+
+def _flags(product: ascend.MatrixOp) -> dict[str, Any]:
+    return {name: value for name, value in product.properties.items() if name != "origin"}
+
+
+@registered(ON_INTEGERS, "AveragePool", "GlobalAveragePool")
+def average_pool(node: Node) -> Converted:
+    """The sum of each window; AscendDequant has the count."""
+    x = node.value(0)
+    kernel = node.ints("kernel_shape") or [1, 1]
+    window = _window(node, "NCHW", kernel)
+    del window["dilations"]
+    return node.emit(
+        ascend.AvgPoolV2Op,
+        x,
+        ksize=full_rank("NCHW", kernel),
+        **window,
+        exclusive=not node.int("count_include_pad", 0),
+        ceil_mode=bool(node.int("ceil_mode", 0)),
+        global_pooling=node.op_type == "GlobalAveragePool",
+        offset_x=zero_point(node, x),
+    ).y
+
+
+def _weight_shape(node: Node) -> tuple[int, ...]:
+    """Raises CompileError for a weight that is not int8 or not constant."""
+    if node.dtype(1).name != "int8":
+        raise node.error(f"has int8 data and a weight of {node.dtype(1)}")
+    if node.array(1) is None:
+        raise node.error("computes in int8 with a weight that is computed at run time")
+    return node.shape(1)
+
+
+def _bias(node: Node, index: int) -> SSAValue | None:
+    """An int32 constant, as a vector."""
+    if not node.has(index):
+        return None
+    if node.dtype(index).name != "int32":
+        raise node.error(f"has int8 data and a bias of {node.dtype(index)}, it must be int32")
+    binding, array = node.binding(index), node.array(index)
+    if not isinstance(binding, Constant) or array is None or array.size != max(array.shape, default=1):
+        raise node.error("computes in int8 with a bias that is no constant vector")
+    return node.sink.value(binding.reshaped((array.size,)))
+
+
+def _window(node: Node, data_format: str, kernel: Sequence[int]) -> dict[str, Any]:
+    """strides, pads (begin and end side by side), dilations in Ascend's terms."""
+    ones = [1] * len(kernel)
+    given = node.ints("kernel_shape")
+    if given is not None and list(given) != list(kernel):
+        raise node.error(f"has kernel_shape {given}, its weight is of shape {list(node.shape(1))}")
+    strides = node.ints("strides") or ones
+    return {
+        "strides": full_rank(data_format, strides),
+        "pads": _pads(node, kernel, strides),
+        "dilations": full_rank(data_format, node.ints("dilations") or ones),
+        "data_format": data_format,
+    }
+
+
+def _pads(node: Node, kernel: Sequence[int], strides: Sequence[int]) -> list[int]:
+    n = len(kernel)
+    match node.choice("auto_pad", "NOTSET", ("NOTSET", "VALID", "SAME_UPPER")):
+        case "NOTSET":
+            pads = node.ints("pads") or [0] * (2 * n)
+            return [p for pair in zip(pads[:n], pads[n:], strict=True) for p in pair]
+        case "VALID":
+            return [0] * (2 * n)
+        case _:
+            sizes = shape_of(node.value(0))[2:]
+            if not static(sizes):
+                raise node.error("has auto_pad SAME_UPPER, which depends on sizes that are not known")
+            return [p for pair in same_pad_pairs(sizes, kernel, strides) for p in pair]

@@ -1,0 +1,150 @@
+"""AscendQuant, AscendDequant, AscendAntiQuant, AscendWeightQuant, as AMCT writes them for ATC (ops-nn, ONNX plugins)."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import numpy as np
+from xdsl.dialects.builtin import i32
+from xdsl.ir import SSAValue
+
+from .....deq_scale import averaged, unpack
+from .....dialects import ascend, nn
+from .....dialects.ascend.base import i8
+from .....dialects.nn.shapes import element_of, shape_of
+from .....dtypes import integer_range
+from ...node import Constant, Converted, Node, converter
+from ...tensors import Array
+from .integers import producer
+
+_TYPES = {"INT8": 2, "INT4": 29}
+"""dst_type: ONNX has the name, Ascend IR the number."""
+
+
+@converter("AscendQuant")
+def quant(node: Node) -> Converted:
+    """`scale` is the reciprocal, `offset` the zero point, in both worlds."""
+    name = node.text("dst_type", "INT8")
+    if name not in _TYPES:
+        raise node.error(f"gives {name}, which the interpreter does not have", hint=f"known are {', '.join(_TYPES)}")
+    scale, offset = _number(node, "scale"), _number(node, "offset")
+    made = node.emit(
+        ascend.AscendQuantOp,
+        _float(node),
+        scale=scale,
+        offset=offset,
+        dst_type=_TYPES[name],
+        round_mode=node.text("round_mode", "Round"),
+        sqrt_mode=bool(node.int("sqrt_mode", 0)),
+        origin=_origin(node),
+    )
+    _check_offset(node, offset, *integer_range(made.storage))
+    return made.y
+
+
+@converter("AscendAntiQuant")
+def anti_quant(node: Node) -> Converted:
+    """Ascend IR has the zero point negated."""
+    if element_of(node.value(0)) != i8:
+        raise node.error(f"takes int8, not {node.dtype(0)}")
+    offset = _number(node, "offset")
+    _check_offset(node, offset, -128, 127)
+    return node.emit(
+        ascend.AscendAntiQuantOp,
+        node.value(0),
+        scale=_number(node, "scale"),
+        offset=0.0 - offset,
+        dtype=node.int("dtype", 0),
+        sqrt_mode=bool(node.int("sqrt_mode", 0)),
+        origin=_origin(node),
+    ).y
+
+
+@converter("AscendDequant")
+def dequant(node: Node) -> Converted:
+    """The scales are unpacked; of a pool, whose operator averages, they become those of sums."""
+    x = node.value(0)
+    if element_of(x) != i32:
+        raise node.error(f"takes the int32 result of a layer, not {node.dtype(0)}")
+    scale = _unpacked(node)
+    pool = producer(x)
+    if isinstance(pool, ascend.AvgPoolV2Op):
+        if (count := pool.constant_count()) is None:
+            raise node.error("follows a pool whose windows do not all count the same number of elements")
+        scale = averaged(scale, count)
+    return node.emit(
+        ascend.AscendDequantOp,
+        x,
+        node.sink.value(Constant(f"{node.layer.name}.scale", scale.reshape(_scale_shape(x, scale)))),
+        dtype=node.int("dtype", 0),
+        sqrt_mode=bool(node.int("sqrt_mode", 0)),
+        relu_flag=bool(node.int("relu_flag", 0)),
+        origin=_origin(node),
+    ).y
+
+
+@converter("AscendWeightQuant")
+def weight_quant(node: Node) -> Converted:
+    """The weight itself: what it would subtract is 0 in every model that AMCT quantizes with activations."""
+    weight, offset = _constant(node, 0, "weight", "int8"), _constant(node, 1, "offset", "int8")
+    if offset.any():
+        raise node.error(
+            f"has an offset of {offset.reshape(-1)[offset.reshape(-1) != 0][0]}, weights are symmetric here"
+        )
+    assert weight.dtype == np.int8
+    return node.binding(0)
+
+
+def _origin(node: Node) -> nn.OriginAttr:
+    """Without the attributes, which are all the operation's own."""
+    return nn.OriginAttr.of("onnx", node.op_type, node.layer.name)
+
+
+def _unpacked(node: Node) -> Array:
+    """The float32 scales, one or one per channel. Raises CompileError for what the interpreter does not do with them."""
+    packed = _constant(node, 1, "parameter", "uint64")
+    if packed.ndim != 1 or not packed.size:
+        raise node.error(f"has a parameter of shape {list(packed.shape)}, it must be a vector")
+    scale, shift, weight_offset = unpack(packed)
+    if shift.any():
+        raise node.error(f"shifts accumulators by {int(shift.max())} bits, which the interpreter does not do")
+    if weight_offset.any():
+        raise node.error("has a weight with an offset that is not 0")
+    if not np.all((scale > 0) & np.isfinite(scale)):
+        raise node.error("has a scale that is not positive and finite")
+    return scale
+
+
+def _scale_shape(x: SSAValue, scale: Array) -> tuple[int, ...]:
+    """A vector means axis 1 to Ascend; the columns of a batched product are the last axis."""
+    rank = len(shape_of(x))
+    columns = isinstance(producer(x), ascend.MatrixOp) and rank > 2 and scale.size > 1
+    return (1,) * (rank - 1) + (-1,) if columns else (-1,)
+
+
+def _constant(node: Node, index: int, what: str, dtype: str) -> Array:
+    if node.dtype(index).name != dtype:
+        raise node.error(f"has a {what} of {node.dtype(index)}, it must be {dtype}")
+    if (array := node.array(index)) is None:
+        raise node.error(f"has a {what} that is computed at run time, it must be a constant")
+    return array
+
+
+def _float(node: Node) -> SSAValue:
+    if (name := node.dtype(0).name) not in ("float32", "float16"):
+        raise node.error(f"takes float32 or float16, not {name}")
+    return node.value(0)
+
+
+def _number(node: Node, name: str) -> float:
+    if name not in node.attributes:
+        raise node.error(f"has no attribute '{name}'")
+    value = node.float(name, 0.0)
+    if not isfinite(value):
+        raise node.error(f"has the {name} {value}")
+    return value
+
+
+def _check_offset(node: Node, offset: float, low: int, high: int) -> None:
+    if not (offset.is_integer() and low <= offset <= high):
+        raise node.error(f"has the offset {offset:g}, it must be an integer in [{low}, {high}]")
