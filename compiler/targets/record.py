@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..configuration.record import CLUSTERS, NUMBERS, LayerRecord, Record, recor
 from ..diagnostics import CompileError
 from ..dialects.nn import DequantizeOp, QParams, array_of
 from ..files import replacing
+from ..precision import FORCE_FP16, forces_fp16
 from ..rewriting import Remarks, layer_of
 from ..session import Session
 from ..transforms.quantization.balance_channels import factors_of
@@ -36,10 +37,20 @@ class RecordTarget(Target):
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         if self.flavour not in (None, *NUMBERS):
             raise CompileError(f"-t record: flavour '{self.flavour}' is none of {', '.join(NUMBERS)}")
-        text = record_text(record_of(module, session), self.flavour)
+        text = record_text(self._with_known_fields(record_of(module, session), session), self.flavour)
         with replacing(path) as stream:
             stream.write(text.encode())
         return [path]
+
+    def _with_known_fields(self, record: Record, session: Session) -> Record:
+        """Some flavours of AMCT have the precision mode in the configuration only."""
+        if self.flavour is None or "fakequant_precision_mode" in NUMBERS[self.flavour]:
+            return record
+        if any(layer.fakequant_precision_mode for layer in record.layers.values()):
+            session.warn(
+                f"records for {self.flavour} hold no precision mode: give {FORCE_FP16} in the configuration beside"
+            )
+        return replace(record, layers={n: replace(r, fakequant_precision_mode=None) for n, r in record.layers.items()})
 
 
 def record_of(module: ModuleOp, session: Session) -> Record:
@@ -86,6 +97,7 @@ def _layer_record(site: Site, row: Row) -> LayerRecord:
         tensor_balance_factor=factors_of(site),
         act_type=_integers(params),
         wts_type=None if weight is None else _integers(weight),
+        fakequant_precision_mode=FORCE_FP16 if forces_fp16(site.compute) else None,
         cluster=() if row.weight is None else _levels(site.operand(row.weight)),
     )
 

@@ -12,6 +12,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ... import precision
 from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import compatible, known, shape_of, tensor_of
@@ -51,11 +52,13 @@ def read(path: Path, session: Session) -> ModuleOp:
 
 
 def _metadata(path: Path, model: ModelProto) -> DictionaryAttr:
+    kept = {p.key: p.value for p in model.metadata_props}
     entries = {
         "framework": "onnx",
         "source": path.name,
         "opset": str(opsets(model).get(STANDARD, "")),
         "producer": f"{model.producer_name} {model.producer_version}".strip(),
+        precision.ENTRY: kept.get(f"amct_opt.{precision.ENTRY}", ""),
     }
     return DictionaryAttr({key: StringAttr(text) for key, text in entries.items() if text})
 

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend.convolution import full_rank
 from ...dialects.nn.shapes import known, shape_of
-from .quantized import Activation, bias_of, dequantization_scale, dequantized, lowers_quantized, weight_of
+from .quantized import Activation, bias_of, dequantization_scale, dequantized, lowers_quantized, stored, weight_of
 from .rules import Array, Builder, NotLowered, array_of, lowers, require
 
 FORMATS = {1: ("NCHW", "NHWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
@@ -68,7 +68,7 @@ def _quantized(build: Builder, op: nn.ConvolutionOp, activation: Activation, cha
 
     def dequantize(accumulator: SSAValue) -> SSAValue:
         shape = _channel_shape(op, len(shape_of(accumulator)), scales)
-        return dequantized(build, accumulator, scales.reshape(shape))
+        return dequantized(build, accumulator, stored(build, scales).reshape(shape))
 
     operands = Operands(activation.value, weight.value, bias.integers, activation.zero_point)
     y = _convolve(build, op, operands, dequantize)

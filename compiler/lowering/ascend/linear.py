@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import shape_of
-from .quantized import Activation, bias_of, dequantization_scale, dequantized, lowers_quantized, weight_of
+from .quantized import Activation, bias_of, dequantization_scale, dequantized, lowers_quantized, stored, weight_of
 from .rules import Builder, lowers, require
 
 
@@ -32,7 +32,7 @@ def quantized_matmul(build: Builder, op: nn.MatMulOp, activation: Activation) ->
     # a vector of scales means axis 1, which is the columns of a product of rank 2 only
     result_rank = len(shape_of(accumulator))
     full = (1,) * (result_rank - 1) + (-1,) if scales.size > 1 and result_rank > 2 else (-1,)
-    y = dequantized(build, accumulator, np.reshape(scales, full))
+    y = dequantized(build, accumulator, np.reshape(stored(build, scales), full))
     return [y if bias.floats is None else build.add(ascend.AddOp, y, bias.floats).y]
 
 

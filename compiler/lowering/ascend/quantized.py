@@ -15,6 +15,7 @@ from ...dialects import ascend, nn
 from ...dialects.ascend.base import F, data_type_number, i8
 from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
+from ...precision import forces_fp16, shortened
 from .rules import Array, Builder, NotLowered, require
 
 
@@ -155,6 +156,11 @@ def bias_of(value: SSAValue | None, scales: Array) -> Bias:
     equal = bool(np.all(params.scales() == scales))
     require(equal, "bias-scale", "the scale of its bias is not the one of activation times weight")
     return Bias(dequantize.input, None)
+
+
+def stored(build: Builder, scales: Array) -> Array:
+    """Scales of accumulators as deq_scale has them: those of FORCE_FP16_QUANT lose their last bits."""
+    return shortened(scales) if forces_fp16(build.op) else scales
 
 
 def dequantized(build: Builder, accumulator: SSAValue, scales: Array) -> SSAValue:

@@ -40,6 +40,8 @@ class SettingsOptions:
     """Zero points for weights that are quantized alone."""
     dmq: float | None = None
     """How much of the spread of activations goes into the weights, 0.2 to 0.8: the `migration_strength` of all layers."""
+    fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None = None
+    """Scales of activations, and those of accumulators in Ascend's dialect, keep as many bits as float16's have."""
     skip_layers: tuple[str, ...] = ()
     skip_layer_types: tuple[str, ...] = ()
 
@@ -69,6 +71,7 @@ class SettingsOptions:
                 migration_strength=common.migration_strength if self.dmq is None else self.dmq,
             ),
             activation_offset=given.activation_offset if self.activation_offset is None else self.activation_offset,
+            fakequant_precision_mode=self.fakequant_precision_mode or given.fakequant_precision_mode,
             skip_layers=tuple(dict.fromkeys((*given.skip_layers, *self.skip_layers))),
             skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *self.skip_layer_types))),
         )

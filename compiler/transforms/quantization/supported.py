@@ -38,5 +38,3 @@ def check_record(record: Record) -> None:
                 raise record.error(name, f"{field} is not supported")
         if any(layer.shift_bit):
             raise record.error(name, "shift_bit is not supported")
-        if layer.fakequant_precision_mode not in (None, "DEFAULT"):
-            raise record.error(name, f"fakequant_precision_mode {layer.fakequant_precision_mode} is not supported")

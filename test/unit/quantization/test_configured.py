@@ -277,7 +277,6 @@ BAD_RECORDS = {
     "shift_bit": ('key: "fc" value { shift_bit: 1 }', "layer 'fc': shift_bit is of joint_quant"),
     "balance": ('key: "fc" value { tensor_balance_factor: 1 }', "layer 'fc': tensor_balance_factor has 1 n"),
     "tensor": ('key: "fc" value { is_tensor_quantize: true }', "layer 'fc': is_tensor_quantize is not supported"),
-    "precision": ('key: "fc" value { fakequant_precision_mode: "FORCE_FP16_QUANT" }', "is not supported"),
 }
 
 

@@ -1,0 +1,47 @@
+"""FORCE_FP16_QUANT, AMCT's precision mode for chips that hold scales in fewer bits than float32 has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from .metadata import add_metadata, metadata
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+FORCE_FP16 = "FORCE_FP16_QUANT"
+ENTRY = "fakequant_precision_mode"
+"""Of the metadata."""
+_NORMAL, _LARGEST = np.float32(2.0**-14), np.float32(65504)
+"""The ends of float16's normal numbers."""
+_KEPT = np.uint32(0xFFFFE000)
+"""Sign, exponent, and the first 10 bits of the mantissa."""
+
+
+def force_fp16(module: ModuleOp) -> None:
+    """Say of a module that its scales are those of FORCE_FP16_QUANT."""
+    add_metadata(module, **{ENTRY: FORCE_FP16})
+
+
+def forces_fp16(op: Operation) -> bool:
+    """Whether the module that an operation is or stands in is quantized by FORCE_FP16_QUANT."""
+    while (parent := op.parent_op()) is not None:
+        op = parent
+    return isinstance(op, ModuleOp) and metadata(op).get(ENTRY) == FORCE_FP16
+
+
+def float16_scales(scales: Array) -> Array:
+    """float32 scales that float16 holds, or, beyond its normal numbers, whose root it holds; else 0 or infinite."""
+    scales = np.asarray(scales, np.float32)
+    with np.errstate(over="ignore"):
+        nearest = scales.astype(np.float16).astype(np.float32)
+        root = np.sqrt(scales.astype(np.float64)).astype(np.float16).astype(np.float32)
+    return np.where((scales >= _NORMAL) & (scales <= _LARGEST), nearest, root * root).astype(np.float32)
+
+
+def shortened(scales: Array) -> Array:
+    """float32 scales without the last 13 bits, cut off."""
+    return (np.ascontiguousarray(scales, np.float32).view(np.uint32) & _KEPT).view(np.float32).reshape(np.shape(scales))

@@ -1,0 +1,53 @@
+"""Scales of activations as FORCE_FP16_QUANT wants them (AMCT)."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ...configuration.record import Record
+from ...configuration.settings import Settings
+from ...diagnostics import op_error
+from ...dialects.nn import ObserveOp, QParamsAttr
+from ...precision import FORCE_FP16, float16_scales, force_fp16
+from ...rewriting import Remarks
+
+_MODES = (None, "DEFAULT", FORCE_FP16)
+
+
+def wants_fp16(settings: Settings, record: Record | None) -> bool:
+    """Whether settings or a record ask for FORCE_FP16_QUANT.
+
+    Raises CompileError, located in the record's file, for another mode, and where layers have different ones.
+    """
+    layers = {} if record is None else {n: r for n, r in record.layers.items() if r.scale_d is not None}
+    forced = any(layer.fakequant_precision_mode == FORCE_FP16 for layer in layers.values())
+    for name, layer in layers.items():
+        assert record is not None
+        if (mode := layer.fakequant_precision_mode) not in _MODES:
+            raise record.error(name, f"fakequant_precision_mode must be DEFAULT or {FORCE_FP16}, not {mode}")
+        if forced and mode != FORCE_FP16:
+            raise record.error(name, f"has not fakequant_precision_mode {FORCE_FP16}, which other layers have")
+    return forced or settings.fakequant_precision_mode is not None
+
+
+def round_scales(module: ModuleOp, remarks: Remarks) -> None:
+    """Round the scales of all points to float16's precision; zero points stay. The module's metadata tells the lowering.
+
+    Raises CompileError, located at the point, for a scale that is too large or too small.
+    """
+    points = [(op, op.qparams.data) for op in module.walk() if isinstance(op, ObserveOp) and op.qparams is not None]
+    for point, params in points:
+        scales = params.scales()
+        rounded = float16_scales(scales)
+        if not np.all((rounded > 0) & np.isfinite(rounded)):
+            raise op_error(point, f"has a scale of {float(scales.min()):.6g}, which {FORCE_FP16} cannot hold")
+        if np.array_equal(rounded, scales):
+            continue
+        point.qparams = QParamsAttr.of(
+            params.storage, rounded, params.zero_point, params.axis, f"{point.point.data}.scale"
+        )
+        if params.axis is None:
+            remarks.note(point, "fp16-scale", f"scale {float(scales):.9g} of {point.point.data} becomes {float(rounded):.9g}")
+    if points:
+        force_fp16(module)
