@@ -53,6 +53,8 @@ class Settings:
     """The configuration's, or minmax, when not given."""
     skip_layers: tuple[str, ...] = ()
     opset: int | None = None
+    only_layers: tuple[str, ...] = ()
+    """The only layers that are quantized; all that can be when empty."""
     """Of the ONNX file; None for the target's default."""
 
 
@@ -79,6 +81,7 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
         config=settings.config,
         record=settings.record,
         observer=settings.observer,
+        only_layers=settings.only_layers,
         skip_layers=settings.skip_layers,
     )
     run_passes(module, [CanonicalizePass()], session)

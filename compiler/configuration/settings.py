@@ -140,6 +140,8 @@ class Settings:
     """Whether weights that are quantized alone are asymmetric, where nothing nearer says so."""
     skip_layers: tuple[str, ...] = ()
     skip_layer_types: tuple[str, ...] = ()
+    only_layers: tuple[str, ...] = ()
+    """Layers beside which no other is quantized; all when empty. Options have it, AMCT's files do not."""
     fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None = None
     nuq_config: NuqConfig | None = None
     enable_auto_nuq: bool = False
@@ -165,7 +167,13 @@ class Settings:
             raise CompileError(
                 f"fakequant_precision_mode must be FORCE_FP16_QUANT, not {self.fakequant_precision_mode}"
             )
-        for name in ("skip_layers", "skip_layer_types", "skip_fusion_layers", "skip_approximation_layers"):
+        for name in (
+            "skip_layers",
+            "skip_layer_types",
+            "only_layers",
+            "skip_fusion_layers",
+            "skip_approximation_layers",
+        ):
             no_repetition(name, getattr(self, name))
         no_repetition("tensor_quantize", [f"{t.layer_name}:{t.input_index}" for t in self.tensor_quantize])
 
@@ -310,6 +318,8 @@ def _skipped(settings: Settings, layer: Layer, chosen: Calibration) -> str | Non
         return "skip-layers"
     if layer.type in settings.skip_layer_types:
         return "skip-layer-types"
+    if settings.only_layers and layer.name not in settings.only_layers:
+        return "only-layers"
     if settings.enabled is not None and layer.name not in settings.enabled:
         return "quant-enable"
     return None
@@ -337,6 +347,11 @@ def check_names(settings: Settings, layers: Iterable[Layer], others: Mapping[str
         if name in others and name not in settings.skip_layers:
             setting = "override_layer_configs" if settings.enabled is None else "quant_enable"
             raise error(setting, name, f"which cannot be quantized: {others[name]}")
+    for name in settings.only_layers:
+        if name in others:
+            raise error("only_layers", name, f"which cannot be quantized: {others[name]}")
+        if settings.enabled is not None and name not in settings.enabled:
+            raise error("only_layers", name, "which the configuration does not enable")
     known = {*quantizable.values(), *types}
     wanted = {"skip_layer_types": settings.skip_layer_types, "override_layer_types": settings.by_type}
     for setting, names in wanted.items():
@@ -349,6 +364,7 @@ def _layers_named(settings: Settings) -> Mapping[str, Iterable[str]]:
     """The layers that each setting names."""
     return {
         "skip_layers": settings.skip_layers,
+        "only_layers": settings.only_layers,
         "override_layer_configs" if settings.enabled is None else "the configuration": settings.by_layer,
         "skip_fusion_layers": settings.skip_fusion_layers,
         "tensor_quantize": [t.layer_name for t in settings.tensor_quantize],

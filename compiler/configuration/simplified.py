@@ -256,7 +256,7 @@ def simplified_text(settings: Settings) -> str:
 
     Raises CompileError for what the format cannot hold: observers that AMCT does not have, and a list of the only layers.
     """
-    if settings.enabled is not None:
+    if settings.enabled is not None or settings.only_layers:
         hint = "name the others in skip_layers, or write JSON"
         raise CompileError("a simplified configuration cannot list the only layers that are quantized", hint=hint)
     if settings.weight_offset:

@@ -58,6 +58,7 @@ def add_parser(commands: Any) -> None:
     add("--profile", default="ascend", help="target profile that decides what is quantized (default ascend)")
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
+    add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")
     add("--opset", type=int, metavar="N", help="opset of the ONNX file")
     add_data_options(parser.add_argument_group("calibration data").add_argument)
     reading = parser.add_argument_group("how the model is read").add_argument
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
     session.imports = import_options(args, args.input_names)
     session.skip_fusion = frozenset(names(args.skip_fusion))
     settings = Settings(
-        args.config, args.record, args.observer, names(args.skip_layers), args.opset
+        args.config, args.record, args.observer, names(args.skip_layers), args.opset, names(args.only_layers)
     )
     with progress_bar() as session.on_progress:
         summary = quantize_file(args.model, data_options(args), args.output, session, settings)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerType, ModuleOp
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...configuration.record import LayerRecord, Record
-from ...configuration.settings import LayerSettings, Settings, settings_for
+from ...configuration.record import Record
+from ...configuration.settings import Settings, settings_for
 from ...diagnostics import CompileError
-from ...dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, QParamsAttr
+from ...dialects.nn import ObserveOp
 from ...rewriting import Remarks, layer_of
 from ...session import Session, session_of
 from .layers import (
@@ -26,10 +24,12 @@ from .layers import (
 from .legality import first_broken, other_layers, weight_only_broken
 from .options import SettingsOptions
 from .point_options import PointOptions
+from .points import Points, producer_of, spec_of
 from .profiles import Profile, profile_named
-from .sites import Site, sites
+from .sites import sites
 from .skipped import SKIPPED
 from .supported import check_record
+from .tensor_points import insert_tensor_points, recorded_tensors
 from .value_points import insert_value_points
 from .weight_only import note_weight_only, takes_weight_only
 
@@ -70,15 +70,15 @@ def insert_observers(
         return
     if record is not None:
         _check_layers(record, module, session)
-    points = _Points()
+    points = Points()
     for site in sites(module, profile.rows):
         row = profile.rows[type(site.compute)]
-        layer, producer = layer_at(site, row), _producer(site.activation)
+        layer, producer = layer_at(site, row), producer_of(site.activation)
         held = settings_for(settings, layer)
         given = record.layers.get(layer.name) if record is not None else None
         if isinstance(producer, ObserveOp):
             if given is not None and given.scale_d is not None and producer.qparams is None:
-                points.observe(site, producer.input, held, given)
+                points.observe(site, 0, producer.input, spec_of(held, given), f"{layer.name}:0")
         elif is_quantized(site):
             if (reason := half_quantized(site, row)) is not None:
                 remarks.missed(site.compute, "weight-quantized", reason)
@@ -92,7 +92,7 @@ def insert_observers(
             remarks.missed(site.compute, "record", "the record does not list it")
         else:
             assert site.activation is not None, "legality has asked for it"
-            points.observe(site, site.activation, held, given)
+            points.observe(site, 0, site.activation, spec_of(held, given), f"{layer.name}:0")
             source = f"input observed by {held.observer}" if given is None else "parameters from the record"
             remarks.applied(site.compute, "observed", source)
             if held.remarks and given is None:
@@ -101,6 +101,7 @@ def insert_observers(
                 )
     for site, (rule, reason) in other_layers(module, profile.rows):
         remarks.missed(site.compute, rule.name, reason)
+    insert_tensor_points(module, settings, record, points, remarks)
     points.erase_unused()
     remarks.flush()
 
@@ -109,54 +110,6 @@ def _refuse_record(record: Record | None, profile: Profile) -> None:
     """AMCT's records are of layers' inputs. Raises CompileError for one."""
     if record is not None:
         raise CompileError(f"profile {profile.name} takes no record: it has points on values, a record is of layers")
-
-
-def _producer(value: SSAValue | None) -> Operation | None:
-    return value.op if isinstance(value, OpResult) else None
-
-
-class _Points:
-    """The quantization points that are made: layers that ask the same of one value share one."""
-
-    def __init__(self) -> None:
-        self.made: dict[tuple[SSAValue, str, int, bool, QParamsAttr | None], ObserveOp] = {}
-        self.replaced: set[ObserveOp] = set()
-
-    def observe(self, site: Site, value: SSAValue, held: LayerSettings, given: LayerRecord | None) -> None:
-        """Let a layer read `value` through a point; the record's parameters, where given, stand at it."""
-        bits = held.bits if given is None else given.bits
-        params = None if given is None else _params(given)
-        symmetric = held.symmetric if given is None else given.offset_d == 0
-        key = (value, held.observer, bits, symmetric, params)
-        if isinstance(old := _producer(site.activation), ObserveOp):
-            self.replaced.add(old)
-        if key not in self.made:
-            point = ObserveOp.make(
-                value,
-                point=f"{layer_of(site.compute)}:0",
-                observer=held.observer,
-                bits=bits,
-                symmetric=symmetric,
-                qparams=params,
-                source=None if params is None else ParamsSourceAttr(ParamsSource.RECORD),
-                location=site.compute.location,
-            )
-            Rewriter.insert_op(point, InsertPoint.before(site.owner))
-            self.made[key] = point
-        site.set_operand(0, self.made[key].result)
-
-    def erase_unused(self) -> None:
-        """Erase the points that the record's have taken the place of."""
-        for point in self.replaced:
-            if not point.result.uses.get_length():
-                point.detach()
-                point.erase()
-
-
-def _params(given: LayerRecord) -> QParamsAttr:
-    assert given.scale_d is not None
-    assert given.offset_d is not None
-    return QParamsAttr.of(IntegerType(given.bits), given.scale_d, given.offset_d)
 
 
 def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:

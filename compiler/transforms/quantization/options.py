@@ -8,7 +8,9 @@ from typing import Literal
 
 from ...configuration.files import read_settings
 from ...configuration.record import Record, read_record
-from ...configuration.settings import Activation, Arq, Calibration, Settings
+from ...configuration.settings import Activation, Arq, Calibration, Settings, TensorQuantize
+from ...configuration.tensor_names import tensor_parts
+from ...diagnostics import CompileError
 from ...runtime.observers import make_observer
 
 DEFAULT_OBSERVER = "minmax"
@@ -32,18 +34,22 @@ class SettingsOptions:
     weight_bits: Literal[4, 6, 7, 8] | None = None
     channel_wise: bool | None = None
     """A scale for each output channel of weights; where the layer's type can, when not given."""
-    activation_offset: bool | None = None
-    """False for activations without a zero point."""
     weight_only: bool | None = None
     """True for weights alone: inputs stay float, and nothing is calibrated."""
     weight_asymmetric: bool | None = None
     """Zero points for weights that are quantized alone."""
+    activation_offset: bool | None = None
+    """False for activations without a zero point."""
     dmq: float | None = None
     """How much of the spread of activations goes into the weights, 0.2 to 0.8: the `migration_strength` of all layers."""
     fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None = None
     """Scales of activations, and those of accumulators in Ascend's dialect, keep as many bits as float16's have."""
     skip_layers: tuple[str, ...] = ()
     skip_layer_types: tuple[str, ...] = ()
+    only_layers: tuple[str, ...] = ()
+    """Every other layer stays float."""
+    tensor_quantize: tuple[str, ...] = ()
+    """Inputs that are quantized by themselves, `pool1:0,add:1`: layers of max pooling and addition with the input's index."""
 
     def settings(self) -> Settings:
         """Raises CompileError for bad options, and for a bad configuration, located at its line or layer."""
@@ -69,19 +75,28 @@ class SettingsOptions:
                 activation=activation,
                 weight=weight,
                 migration_strength=common.migration_strength if self.dmq is None else self.dmq,
+                weight_compress_only=common.weight_compress_only if self.weight_only is None else self.weight_only,
             ),
             activation_offset=given.activation_offset if self.activation_offset is None else self.activation_offset,
             fakequant_precision_mode=self.fakequant_precision_mode or given.fakequant_precision_mode,
             skip_layers=tuple(dict.fromkeys((*given.skip_layers, *self.skip_layers))),
             skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *self.skip_layer_types))),
+            only_layers=self.only_layers,
+            tensor_quantize=(*given.tensor_quantize, *(_tensor(text, activation) for text in self.tensor_quantize)),
         )
 
     def _file(self) -> Settings:
         if self.config is None:
-                weight_compress_only=common.weight_compress_only if self.weight_only is None else self.weight_only,
             return Settings(common=Calibration(Activation(DEFAULT_OBSERVER)))
         return read_settings(Path(self.config))
 
     def records(self, settings: Settings) -> Record | None:
         """Raises CompileError for a bad record, located at its line."""
         return None if self.record is None else read_record(Path(self.record), joint_quant=settings.joint_quant)
+
+
+def _tensor(text: str, activation: Activation) -> TensorQuantize:
+    layer, index = tensor_parts(text)
+    if index < 0:
+        raise CompileError(f"tensor-quantize: '{text}' is no input of a layer", hint="write layer:index, pool1:0")
+    return TensorQuantize(layer, index, activation)

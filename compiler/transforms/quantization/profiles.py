@@ -8,7 +8,17 @@ from typing import Literal
 
 from ...diagnostics import CompileError
 from ...dialects import nn
-from ...dialects.nn import AddOp, AveragePoolOp, ConvOp, ConvTransposeOp, GlobalAveragePoolOp, MatMulOp, MaxPoolOp, NNOp
+from ...dialects.nn import (
+    AddOp,
+    AveragePoolOp,
+    ConvOp,
+    ConvTransposeOp,
+    GlobalAveragePoolOp,
+    GlobalMaxPoolOp,
+    MatMulOp,
+    MaxPoolOp,
+    NNOp,
+)
 from .passive_rules import pads_with_zero
 from .rules import Rule, average_count_constant, bias_constant, rank_supported, weight_constant
 from .tables import UNIFORM, LayerRow
@@ -63,6 +73,7 @@ ASCEND = Profile(
         AveragePoolOp: Row(rules=(average_count_constant,)),
         GlobalAveragePoolOp: Row(),
         MaxPoolOp: Row(),
+        GlobalMaxPoolOp: Row(),
         AddOp: Row(),
     },
     activations=frozenset({"relu", "relu6", "clip"}),

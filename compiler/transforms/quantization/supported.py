@@ -33,7 +33,7 @@ def _unsupported(settings: Settings) -> Iterator[str]:
 def check_record(record: Record) -> None:
     """Raises CompileError, located in the record's file, that names the first layer with a field that nothing does."""
     for name, layer in record.layers.items():
-        for field in ("is_tensor_quantize", "scale_h", "scale_r"):
+        for field in ("scale_h", "scale_r"):
             if getattr(layer, field):
                 raise record.error(name, f"{field} is not supported")
         if any(layer.shift_bit):

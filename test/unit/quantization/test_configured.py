@@ -276,7 +276,11 @@ BAD_RECORDS = {
     ),
     "shift_bit": ('key: "fc" value { shift_bit: 1 }', "layer 'fc': shift_bit is of joint_quant"),
     "balance": ('key: "fc" value { tensor_balance_factor: 1 }', "layer 'fc': tensor_balance_factor has 1 n"),
-    "tensor": ('key: "fc" value { is_tensor_quantize: true }', "layer 'fc': is_tensor_quantize is not supported"),
+    "tensor": ('key: "fc" value { is_tensor_quantize: true }', "layer 'fc': has no scale_d"),
+    "no tensor": (
+        'key: "fc:0" value { scale_d: 1 offset_d: 0 }',
+        "tensor_quantize names 'fc:0', which cannot be quantized (tensor-only)",
+    ),
 }
 
 

@@ -1,0 +1,87 @@
+"""Quantization points on inputs of operations: those that ask the same of one value share one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...configuration.record import LayerRecord
+from ...configuration.settings import LayerSettings
+from ...dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, QParamsAttr
+from .sites import Site
+
+
+class Spec(NamedTuple):
+    """What is asked of a point; with parameters it needs no calibration."""
+
+    observer: str
+    bits: int
+    symmetric: bool
+    qparams: QParamsAttr | None = None
+
+
+def spec_of(held: LayerSettings, given: LayerRecord | None) -> Spec:
+    """What settings ask, or what a record gives."""
+    return Spec(held.observer, held.bits, held.symmetric) if given is None else recorded(held.observer, given)
+
+
+def recorded(observer: str, given: LayerRecord) -> Spec:
+    """The parameters of a record's `scale_d` and `offset_d`."""
+    assert given.scale_d is not None
+    assert given.offset_d is not None
+    params = QParamsAttr.of(IntegerType(given.bits), given.scale_d, given.offset_d)
+    return Spec(observer, given.bits, given.offset_d == 0, params)
+
+
+def producer_of(value: SSAValue | None) -> Operation | None:
+    """The operation that gives a value, None for an argument."""
+    return value.op if isinstance(value, OpResult) else None
+
+
+class Points:
+    """The points that are made."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[SSAValue, Spec], ObserveOp] = {}
+        self._replaced: set[ObserveOp] = set()
+
+    def observe(self, site: Site, index: int, value: SSAValue, spec: Spec, name: str) -> None:
+        """Let an operation read `value` through a point, in place of the one that it may read through so far."""
+        if isinstance(old := producer_of(site.operand(index)), ObserveOp):
+            self._replaced.add(old)
+        if (value, spec) not in self._made:
+            self._made[value, spec] = _make(site, value, spec, name)
+        point = self._made[value, spec]
+        _move_before(point, site.owner)
+        site.set_operand(index, point.result)
+
+    def erase_unused(self) -> None:
+        """Erase the points that others have taken the place of."""
+        for point in self._replaced:
+            if not point.result.uses.get_length():
+                point.detach()
+                point.erase()
+
+
+def _make(site: Site, value: SSAValue, spec: Spec, name: str) -> ObserveOp:
+    point = ObserveOp.make(
+        value,
+        point=name,
+        observer=spec.observer,
+        bits=spec.bits,
+        symmetric=spec.symmetric,
+        qparams=spec.qparams,
+        source=None if spec.qparams is None else ParamsSourceAttr(ParamsSource.RECORD),
+        location=site.compute.location,
+    )
+    Rewriter.insert_op(point, InsertPoint.before(site.owner))
+    return point
+
+
+def _move_before(point: ObserveOp, reader: Operation) -> None:
+    if not point.is_before_in_block(reader):
+        point.detach()
+        Rewriter.insert_op(point, InsertPoint.before(reader))

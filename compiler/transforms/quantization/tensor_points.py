@@ -1,0 +1,111 @@
+"""Points on single inputs of layers that are quantized for their own sake, to move less data (AMCT's tensor_quantize).
+
+They are asked for by the layer's name and the number of its input, so what cannot be done is an error. The layers are those
+that AMCT's table 1 has for their input tensors only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from ...configuration.record import LayerRecord, Record
+from ...configuration.settings import Activation, Settings
+from ...configuration.tensor_names import tensor_parts
+from ...diagnostics import CompileError, describe
+from ...dialects.nn import DequantizeOp, NNOp, ObserveOp
+from ...rewriting import Remarks, layer_of
+from .layer_inputs import LayerInput, inputs_of
+from .points import Points, Spec, producer_of, recorded
+from .sites import Site, sites
+from .tensor_rules import tensor_broken
+
+_RULE = "tensor-quantize"
+
+
+def insert_tensor_points(
+    module: ModuleOp, settings: Settings, record: Record | None, points: Points, remarks: Remarks
+) -> None:
+    """Observe the inputs that settings and the record name; what the record gives has its parameters, and with a record nothing
+    else is observed.
+
+    Raises CompileError, located in the file of the request, else at the layer, for an input that cannot be quantized.
+    """
+    found = sites(module, (NNOp,))
+    layers = {layer_of(site.compute): site for site in found}
+    given = {} if record is None else recorded_tensors(record, layers)
+    wanted = {f"{t.layer_name}:{t.input_index}": t.activation for t in settings.tensor_quantize}
+    observed: dict[Operation, list[str]] = {}
+    left: list[tuple[Operation, str]] = []
+    for name in {**wanted, **given}:
+        where = settings.where if name in wanted or record is None else record.where
+        if record is not None and name in given and given[name].scale_d is None:
+            raise record.error(name, "has no scale_d")
+        last, tensor = _input_named(name, layers, settings, where)
+        spec = _spec(wanted.get(name, Activation()), given.get(name), settings)
+        if (reason := _left(tensor, spec, record is None or name in given)) is not None:
+            left.append((last.compute, f"input {name} {reason}"))
+            continue
+        _observe(tensor, spec, name, points)
+        source = "parameters from the record" if name in given else f"observed by {spec.observer}"
+        observed.setdefault(last.compute, []).append(f"input {name} {source}")
+    for op, texts in observed.items():
+        for part in (s.compute for s in found if layer_of(s.compute) == layer_of(op)):
+            remarks.forget(part)
+        remarks.applied(op, _RULE, "; ".join(texts))
+    for op, text in left:
+        remarks.note(op, f"{_RULE}-left", text)
+
+
+def recorded_tensors(record: Record, layers: Collection[str]) -> Mapping[str, LayerRecord]:
+    """The entries of a record that are of single inputs. Not every flavour of AMCT marks them: `layer:1` is one where no layer is
+    called so.
+    """
+    return {
+        name: entry
+        for name, entry in record.layers.items()
+        if entry.is_tensor_quantize or (name not in layers and tensor_parts(name)[0] in layers)
+    }
+
+
+def _input_named(name: str, layers: Mapping[str, Site], settings: Settings, where: str) -> tuple[Site, LayerInput]:
+    """The layer's last operation, and the operand that its input is."""
+    layer, index = tensor_parts(name)
+    if layer not in layers:
+        raise CompileError(f"tensor_quantize names '{name}', but the model has no layer '{layer}'", where=where)
+    site = layers[layer]
+    broken = tensor_broken(site, index)
+    if layer in settings.skip_layers:
+        broken = "skip-layers", "it is on the list of skip-layers"
+    if broken is not None:
+        rule, reason = broken
+        hint = f"keep it out of the region: --skip-fusion={layer}" if "region" in reason else ""
+        message = f"tensor_quantize names '{name}', which cannot be quantized ({rule}): {reason}"
+        raise CompileError(message, where=where or describe(site.compute.location), hint=hint)
+    return site, inputs_of(site)[index]
+
+
+def _spec(held: Activation, given: LayerRecord | None, settings: Settings) -> Spec:
+    if given is not None:
+        return recorded(held.observer, given)
+    asymmetric = settings.activation_offset if held.asymmetric is None else held.asymmetric
+    return Spec(held.observer, held.bits, not asymmetric)
+
+
+def _left(tensor: LayerInput, spec: Spec, listed: bool) -> str | None:
+    """Why an input is left as it is."""
+    match producer_of(tensor.value):
+        case DequantizeOp():
+            return "is quantized already"
+        case ObserveOp() as point if point.qparams is not None or spec.qparams is None:
+            return "is observed already"
+        case _:
+            return None if listed else "stays float: the record does not list it"
+
+
+def _observe(tensor: LayerInput, spec: Spec, name: str, points: Points) -> None:
+    value, producer = tensor.value, producer_of(tensor.value)
+    assert value is not None, "legality has asked for it"
+    points.observe(tensor.site, tensor.slot, producer.input if isinstance(producer, ObserveOp) else value, spec, name)

@@ -1,0 +1,32 @@
+"""What must hold for an input of a layer to be quantized by itself."""
+
+from __future__ import annotations
+
+from ...dialects.nn import array_of
+from ...dialects.nn.shapes import element_of
+from ...dtypes import is_float
+from .layer_inputs import inputs_of
+from .legality import row_of
+from .rules import input_is_computed, input_is_float, tensor_only
+from .sites import Site
+
+
+def tensor_broken(site: Site, index: int) -> tuple[str, str] | None:
+    """The first rule, by its name, that keeps input `index` of a layer from it, and the reason.
+
+    `site` is the layer's last operation. The layer has to be one that AMCT's table 1 has for its input tensors only.
+    """
+    row = row_of(site.compute)
+    if row is None or not row.tensor_only:
+        return tensor_only.name, "only inputs of max pooling and addition are quantized by themselves"
+    for rule in row.rules:
+        if rule is not tensor_only and (reason := rule.check(site)) is not None:
+            return rule.name, reason
+    inputs = inputs_of(site)
+    if not 0 <= index < len(inputs):
+        return "input-index", f"it has {len(inputs)} input{'s' if len(inputs) > 1 else ''}, counted from 0"
+    if (value := inputs[index].value) is None:
+        return input_is_computed.name, f"its input {index} is made inside a fused region"
+    if not is_float(element_of(value)):
+        return input_is_float.name, f"its input {index} is of {element_of(value)}"
+    return None if array_of(value) is None else (input_is_computed.name, f"its input {index} is a constant")
