@@ -16,6 +16,7 @@ from ...dialects.ascend import AscendQuantOp
 from ...dialects.nn import DequantizeOp, NNOp, QuantizeOp, set_type
 from ...rewriting import Remarks, erase_dead_constants
 from . import convolution, elementwise, linear, normalization, pooling, shape
+from .antiquant import anti_quantized, is_read_in_float
 from .fused import inline_fused
 from .quantized import QUANTIZED_RULES, Quantizer, dequantize_of
 from .rules import RULES, Builder, NotLowered
@@ -29,7 +30,8 @@ class LowerToAscendPass(ModulePass):
     """Lower a quantized or float `nn` module to `ascend`.
 
     A convolution, matrix product or average pool on a dequantized activation computes in integers between AscendQuant and
-    AscendDequant; everything else computes in float. What has no counterpart stays in `nn`, with a remark.
+    AscendDequant; everything else computes in float, on quantized values behind AscendAntiQuant. What has no counterpart stays in
+    `nn`, with a remark.
     """
 
     name = "lower-to-ascend"
@@ -42,6 +44,8 @@ class LowerToAscendPass(ModulePass):
         for each in operations:
             if not isinstance(each, QuantizeOp | DequantizeOp):
                 _lower(each, quantizer, remarks)
+        for each in filter(is_read_in_float, operations):
+            _lower(each, quantizer, remarks)
         _erase_unused(op)
         for each in op.walk():
             if isinstance(each, QuantizeOp | DequantizeOp):
@@ -73,6 +77,9 @@ def _lower(op: NNOp, quantizer: Quantizer, remarks: Remarks) -> None:
 
 def _rules(op: NNOp, quantizer: Quantizer) -> Iterator[Callable[[Builder], Sequence[SSAValue]]]:
     """What may be tried, the best first."""
+    if isinstance(op, DequantizeOp):
+        yield lambda build: anti_quantized(build, op, quantizer.activation(op))
+        return
     dequantize = dequantize_of(op.operands[0]) if op.operands else None
     if dequantize is not None and (in_integers := QUANTIZED_RULES.get(type(op))) is not None:
         yield lambda build: in_integers(build, op, quantizer.activation(dequantize))

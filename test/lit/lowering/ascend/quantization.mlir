@@ -2,19 +2,17 @@
 // RUN: amct-opt %s --lower-to-ascend --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
 
 // Equal quantizations of one value become one AscendQuant, another zero point another one. The quantized value that an
-// operation takes in float stays in nn beside them.
+// operation takes in float comes out of AscendAntiQuant, whose offset is the negated zero point.
 // CHECK-LABEL: @merged
 // CHECK:         %q = ascend.AscendQuant %x scale 2.0 offset -3.0
-// CHECK-NEXT:    [[Q:%.*]] = nn.quantize %x
-// CHECK-NEXT:    %d = nn.dequantize [[Q]]
+// CHECK-NEXT:    %d = ascend.AscendAntiQuant %q scale 0.5 offset 3.0
 // CHECK-NEXT:    %r = ascend.AscendQuant %x scale 2.0 offset 4.0
 // CHECK-NOT:     ascend.AscendQuant
 // CHECK:         ascend.Conv2D %q, %w
 // CHECK:         ascend.Conv2D %q, %w
 // CHECK:         ascend.Conv2D %r, %w
 // CHECK:         ascend.Relu %d
-// REMARK:      [lower-to-ascend missed integer-consumer] "q": what takes its value does not compute in integers
-// REMARK:      [lower-to-ascend missed integer-consumer] "d"
+// REMARK:      [lower-to-ascend applied lower] "d": computed by ascend.AscendAntiQuant
 func.func @merged(%x: tensor<1x3x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x3x4x4xf32>) {
   %w = nn.constant dense<1> : tensor<2x3x1x1xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x1x1xi8>) -> tensor<2x3x1x1xf32>

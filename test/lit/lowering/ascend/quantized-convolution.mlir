@@ -114,15 +114,13 @@ func.func @three_axes(%x: tensor<1x3x4x4x4xf32>) -> tensor<1x2x4x4x5xf32> {
 
 // -----
 
-// With a zero point it stays in float: what it takes is dequantized in nn.
+// With a zero point it stays in float, on what AscendAntiQuant gives.
 // CHECK-LABEL: @symmetric_activation
-// CHECK-NOT:     AscendQuant
-// CHECK:         %d = nn.dequantize %q
+// CHECK:         %q = ascend.AscendQuant %x
+// CHECK-NEXT:    %d = ascend.AscendAntiQuant %q scale 0.5 offset 3.0
 // CHECK:         %y = ascend.Conv3D %d, %wd
 // REMARK:      [lower-to-ascend missed symmetric-activation] "conv3": Conv3D has no offset_x, so the zero point would have to be 0
 // REMARK:      [lower-to-ascend missed integer-consumer] "wd": what takes its value does not compute in integers
-// REMARK:      [lower-to-ascend missed integer-consumer] "q":
-// REMARK:      [lower-to-ascend missed integer-consumer] "d":
 func.func @symmetric_activation(%x: tensor<1x3x4x4x4xf32>) -> tensor<1x2x4x4x5xf32> {
   %w = nn.constant dense<1> : tensor<2x3x2x2x2xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x2x2x2xi8>) -> tensor<2x3x2x2x2xf32>
@@ -183,7 +181,7 @@ func.func @channel_scales(%x: tensor<1x3x4x4xf32>) -> tensor<1x6x6x6xf32> {
 
 // Scales along another axis of the weight.
 // CHECK-LABEL: @other_axis
-// CHECK-NOT:     AscendQuant
+// CHECK:         %d = ascend.AscendAntiQuant %q
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed channel-scales] "conv1": its weight has scales along axis 1, not per output channel
 func.func @other_axis(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
@@ -199,7 +197,7 @@ func.func @other_axis(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // A float weight.
 // CHECK-LABEL: @int8_weight
-// CHECK-NOT:     AscendQuant
+// CHECK:         %d = ascend.AscendAntiQuant %q
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed int8-weight] "conv1": its weight is not quantized
 func.func @int8_weight(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
@@ -214,7 +212,7 @@ func.func @int8_weight(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // A weight of another width.
 // CHECK-LABEL: @int16_weight
-// CHECK-NOT:     AscendQuant
+// CHECK:         %d = ascend.AscendAntiQuant %q
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed int8-weight] "conv1": its weight is i16, not i8
 func.func @int16_weight(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
@@ -230,7 +228,7 @@ func.func @int16_weight(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // A weight computed at run time.
 // CHECK-LABEL: @constant_weight
-// CHECK-NOT:     AscendQuant
+// CHECK:         %d = ascend.AscendAntiQuant %q
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed constant-weight] "conv1": its weight is computed at run time
 func.func @constant_weight(%x: tensor<1x3x4x4xf32>, %w: tensor<2x3x3x3xi8>) -> tensor<1x2x4x4xf32> {
@@ -245,7 +243,7 @@ func.func @constant_weight(%x: tensor<1x3x4x4xf32>, %w: tensor<2x3x3x3xi8>) -> t
 
 // A weight with a zero point.
 // CHECK-LABEL: @symmetric_weight
-// CHECK-NOT:     AscendQuant
+// CHECK:         %d = ascend.AscendAntiQuant %q
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed symmetric-weight] "conv1": its weight has zero points that are not 0
 func.func @symmetric_weight(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
@@ -340,7 +338,7 @@ func.func @float_type(%x: tensor<1x3x4x4xf64>) -> tensor<1x2x4x4xf32> {
 
 // A bias of other scales.
 // CHECK-LABEL: @bias_scale
-// CHECK-NOT:     AscendQuant
+// CHECK:         %d = ascend.AscendAntiQuant %q
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed bias-scale] "conv1": the scale of its bias is not the one of activation times weight
 func.func @bias_scale(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
@@ -358,7 +356,7 @@ func.func @bias_scale(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // A bias of another width.
 // CHECK-LABEL: @int32_bias
-// CHECK-NOT:     AscendQuant
+// CHECK:         %d = ascend.AscendAntiQuant %q
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed int32-bias] "conv1": its bias is i16, not i32
 func.func @int32_bias(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
@@ -376,7 +374,7 @@ func.func @int32_bias(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // A bias computed at run time.
 // CHECK-LABEL: @constant_bias
-// CHECK-NOT:     AscendQuant
+// CHECK:         %d = ascend.AscendAntiQuant %q
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed constant-bias] "conv1": its bias is computed at run time
 func.func @constant_bias(%x: tensor<1x3x4x4xf32>, %b: tensor<2xi32>) -> tensor<1x2x4x4xf32> {
@@ -393,7 +391,7 @@ func.func @constant_bias(%x: tensor<1x3x4x4xf32>, %b: tensor<2xi32>) -> tensor<1
 
 // A bias with a zero point.
 // CHECK-LABEL: @symmetric_bias
-// CHECK-NOT:     AscendQuant
+// CHECK:         %d = ascend.AscendAntiQuant %q
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed symmetric-bias] "conv1": its bias has zero points that are not 0
 func.func @symmetric_bias(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
@@ -411,7 +409,7 @@ func.func @symmetric_bias(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // Scales whose product is no normal number.
 // CHECK-LABEL: @scale_range
-// CHECK-NOT:     AscendQuant
+// CHECK:         %d = ascend.AscendAntiQuant %q
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed scale-range] "conv1": activation scale times weight scale leaves the normal range of float32
 func.func @scale_range(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
