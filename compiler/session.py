@@ -63,6 +63,10 @@ class Session(Context):
         """Something the user must see whatever is printed else: one line on stderr."""
         print(f"warning: {message}", file=sys.stderr)
 
+    def note(self, message: str) -> None:
+        """What came of something that leaves no other trace on the screen: one line on stderr."""
+        print(f"note: {message}", file=sys.stderr)
+
     def remark(self, remark: Remark) -> None:
         self.remarks.append(remark)
         if self.on_remark is not None:

@@ -2,41 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from ...diagnostics import op_error
 from ...dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
+from ...files import refuse_overwriting
 from ...metadata import add_metadata, tool_version
-from ...rewriting import Array
 from ...runtime.data import Samples
-from ...runtime.executor import Executable
-from ...runtime.observers import Observer, make_observer
 from ...session import Session, session_of
 from .alignment import group_ranges
+from .calibration_state import Part, Progress, merge_states, write_state
+from .calibration_turns import next_step, show, show_to_the_end
 from .data_options import DataOptions
+from .observations import Observation, observations, passes
 from .parameters import activation_params
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CalibratePass(DataOptions, ModulePass):
     """Run calibration data through the model and give every observer its range and parameters."""
 
     name = "calibrate"
 
+    save_state: str | None = None
+    """A file for what the observers have seen; they stay without parameters then. One pass over the data is made."""
+    load_state: tuple[str, ...] = ()
+    """Such files of this model. What they saw is merged, in this order, and comes before the data, if any is given."""
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        calibrate_points(op, lambda: self.load(op, session_of(ctx)), session_of(ctx))
+        points, session = points_to_calibrate(op), session_of(ctx)
+        if not points:
+            return
+        loaded, saved = [Path(p) for p in self.load_state], None if self.save_state is None else Path(self.save_state)
+        if saved is not None:
+            refuse_overwriting([saved], self.files())
+        observed = observations(points)
+        progress = merge_states(loaded, op, observed)
+        samples = None if loaded and self.data is None else self.load(op, session)
+        if saved is None:
+            finish_from(op, observed, progress, samples, session)
+            return
+        if samples is not None:
+            progress = show(op, observed, progress, samples, session)
+        write_state(saved, op, observed, progress)
+        session.note(f"{saved}: {next_step(progress, passes(observed), saved)}")
+
+
+def points_to_calibrate(module: ModuleOp) -> list[ObserveOp]:
+    """The points that have no parameters yet."""
+    return [o for o in module.walk() if isinstance(o, ObserveOp) and o.qparams is None]
 
 
 def calibrate_points(module: ModuleOp, samples: Callable[[], Samples], session: Session) -> None:
     """Calibrate the points that have no parameters yet; without any, no data is read. Raises CompileError, located."""
-    points = [o for o in module.walk() if isinstance(o, ObserveOp) and o.qparams is None]
-    if points:
+    if points := points_to_calibrate(module):
         calibrate(module, points, samples(), session)
 
 
@@ -45,62 +69,43 @@ def calibrate(module: ModuleOp, points: list[ObserveOp], samples: Samples, sessi
 
     Raises CompileError, located at the point, for NaN or Inf among its values.
     """
-    observers: _Observers = {}
-    for point in points:
-        spec = _spec(point)
-        observers.setdefault(point.input, {}).setdefault(spec, make_observer(*spec[:2], symmetric=spec[2]))
-    passes = max(o.passes for each in observers.values() for o in each.values())
-    for done in range(passes):
-        again = {v: [o for o in each.values() if o.passes > done] for v, each in observers.items()}
-        _observe(module, {v: each for v, each in again.items() if each}, samples, session, (done, passes))
-    source = ParamsSource.SYNTHETIC if samples.synthetic else ParamsSource.DATA
-    own = [observers[point.input][_spec(point)].finish() for point in points]
-    for point, (low, high) in zip(points, group_ranges(points, own), strict=True):
+    finish_from(module, observations(points), Progress(), samples, session)
+
+
+def finish_from(
+    module: ModuleOp, observed: Sequence[Observation], progress: Progress, samples: Samples | None, session: Session
+) -> None:
+    """Make the passes that are left, over `samples`, and give the points their parameters.
+
+    Raises CompileError where passes need more data than these.
+    """
+    progress = show_to_the_end(module, observed, progress, samples, session)
+    set_parameters(observed, progress.first)
+    record_data(module, observed, progress.first, session)
+
+
+def set_parameters(observed: Sequence[Observation], parts: Sequence[Part]) -> None:
+    """Range, parameters and source of all points. Raises CompileError, located at a point that saw no values."""
+    source = ParamsSourceAttr(ParamsSource.SYNTHETIC if any(p.synthetic for p in parts) else ParamsSource.DATA)
+    ranges: dict[ObserveOp, tuple[float, float]] = {}
+    for each in observed:
+        with each.located():
+            ranges.update(dict.fromkeys(each.points, each.observer.finish()))
+    points = list(ranges)
+    for point, (low, high) in zip(points, group_ranges(points, ranges.values()), strict=True):
         point.range = RangeAttr((low, high))
         point.qparams = activation_params(low, high, point.bits.value.data, point.symmetric is not None)
-        point.source = ParamsSourceAttr(source)
+        point.source = source
+
+
+def record_data(module: ModuleOp, observed: Sequence[Observation], parts: Sequence[Part], session: Session) -> None:
+    """Metadata: by what, of which data. Of several parts the hashes stand in the order in which they were seen."""
     add_metadata(
         module,
         tool=tool_version(),
         profile=session.profile,
-        observer=",".join(sorted({p.observer.data for p in points})),
-        samples=str(samples.count),
-        data_hash=f"sha256:{samples.digest()}",
-        synthetic=str(samples.synthetic).lower(),
+        observer=",".join(sorted({p.observer.data for each in observed for p in each.points})),
+        samples=str(sum(part.samples for part in parts)),
+        data_hash=",".join(f"sha256:{part.digest}" for part in parts),
+        synthetic=str(any(part.synthetic for part in parts)).lower(),
     )
-
-
-_Spec = tuple[str, int, bool]
-"""Algorithm, bits and symmetry: points on one value that agree in these share an observer."""
-_Observers = dict[SSAValue, dict[_Spec, Observer]]
-
-
-def _spec(point: ObserveOp) -> _Spec:
-    return point.observer.data, point.bits.value.data, point.symmetric is not None
-
-
-def _observe(
-    module: ModuleOp,
-    observers: Mapping[SSAValue, Sequence[Observer]],
-    samples: Samples,
-    session: Session,
-    turn: tuple[int, int],
-) -> None:
-    """Show all samples to observers; `turn` is how often they were shown before, and how often they will be in all."""
-    done, passes = turn
-
-    def watch(value: SSAValue, array: Array) -> None:
-        try:
-            for observer in observers[value]:
-                observer.update(array)
-        except ValueError as e:
-            point = next(use.operation for use in value.uses if isinstance(use.operation, ObserveOp))
-            raise op_error(point, str(e), "look for an overflow in the model or its data") from None
-
-    if done:
-        for observer in (o for each in observers.values() for o in each):
-            observer.next_pass()
-    executable = Executable(module, list(observers))
-    for i, batch in enumerate(samples.batches()):
-        executable.run(batch, watch)
-        session.progress("calibrate", done * samples.runs + i + 1, passes * samples.runs)

@@ -1,0 +1,225 @@
+"""Files of calibration states: what observers have seen, of which data, so that processes can share the work."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from ...diagnostics import CompileError
+from ...dialects.nn import ConstantOp
+from ...metadata import tool_version
+from ...rewriting import Array
+from ...runtime.data import Samples
+from ...runtime.observers.state import State
+from ...weights import WeightError, open_side_file, write_side_file
+from .observations import Observation, passes
+
+_FORMAT = "amct-opt calibration state, version 1"
+
+
+class Part(NamedTuple):
+    """Data that one call has shown to the observers."""
+
+    digest: str
+    samples: int
+    synthetic: bool
+    source: str
+
+    @staticmethod
+    def of(samples: Samples) -> Part:
+        return Part(samples.digest(), samples.count, samples.synthetic, samples.source)
+
+    def among(self, parts: Iterable[Part]) -> bool:
+        """Whether its data is that of one of the parts."""
+        return self.digest in {part.digest for part in parts}
+
+
+class Progress(NamedTuple):
+    """Which data was seen so far: in all by the first pass, and by the present one, whose number counts from 0."""
+
+    turn: int = 0
+    first: tuple[Part, ...] = ()
+    present: tuple[Part, ...] = ()
+
+    def missing(self) -> list[Part]:
+        """What the first pass saw and the present one has not seen yet."""
+        return [part for part in self.first if not part.among(self.present)]
+
+    def with_part(self, *parts: Part) -> Progress:
+        """After the present pass saw these too."""
+        present = (*self.present, *parts)
+        return Progress(self.turn, self.first if self.turn else present, present)
+
+
+def sources(parts: Sequence[Part]) -> str:
+    return ", ".join(part.source for part in parts)
+
+
+def write_state(path: Path, module: ModuleOp, observed: Sequence[Observation], progress: Progress) -> None:
+    """Write what was seen to `path`, a safetensors file, all of it or nothing. Raises CompileError."""
+    header = {
+        "format": _FORMAT,
+        "tool": tool_version(),
+        "model": fingerprint(module),
+        "points": _points(observed),
+        "pass": progress.turn,
+        "passes": passes(observed),
+        "first": progress.first,
+        "present": progress.present,
+    }
+    arrays = {f"{i}/{name}": a for i, each in enumerate(observed) for name, a in each.observer.state().items()}
+    arrays["header"] = np.frombuffer(json.dumps(header, indent=1).encode(), np.uint8)
+    write_side_file(path, {**arrays, "checksum": np.frombuffer(_checksum(arrays), np.uint8)})
+
+
+def merge_states(paths: Sequence[Path], module: ModuleOp, observed: Sequence[Observation]) -> Progress:
+    """Bring fresh observers into the state that they would have after what all files saw, one after the other.
+
+    Raises CompileError, located in the file, for one that is damaged, of another model, of other points or of another pass.
+    """
+    model, merged, begun = fingerprint(module), Progress(), Path()
+    for path in paths:
+        arrays = _read(path)
+        progress = _progress(arrays.pop("header"), path, model, observed)
+        if not merged.first:
+            merged, begun = progress, path
+            _restore(observed, arrays, path)
+            continue
+        _check_same_pass(merged, progress, begun, path)
+        others = [each.fresh() for each in observed]
+        _restore(others, arrays, path)
+        for one, other in zip(observed, others, strict=True):
+            _merge(one, other, merged.turn, path)
+        merged = merged.with_part(*progress.present)
+    return merged
+
+
+def _read(path: Path) -> dict[str, Array]:
+    """The file's arrays. Raises CompileError, located, where they are not what was written."""
+    try:
+        file = open_side_file(path)
+        arrays = {key: file.array(key) for key in file.keys()}  # noqa: SIM118
+    except WeightError as e:
+        raise CompileError(str(e).removeprefix(f"{path}: "), where=str(path)) from None
+    checksum = arrays.pop("checksum", None)
+    if checksum is None or "header" not in arrays:
+        raise CompileError("is no calibration state", where=str(path), hint="--calibrate=save-state= writes one")
+    if checksum.tobytes() != _checksum(arrays):
+        raise CompileError("is damaged: its checksum does not fit", where=str(path))
+    return arrays
+
+
+def _checksum(arrays: Mapping[str, Array]) -> bytes:
+    state = hashlib.sha256()
+    for name in sorted(arrays):
+        state.update(f"{name} {arrays[name].dtype} {arrays[name].shape}\n".encode())
+        state.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return state.digest()
+
+
+def _progress(header: Array, path: Path, model: str, observed: Sequence[Observation]) -> Progress:
+    """What a header says. Raises CompileError where that is about something else than these points of this model."""
+    try:
+        found: Any = json.loads(header.tobytes())
+        known = found["format"] == _FORMAT
+        progress = Progress(int(found["pass"]), *(tuple(map(_part, found[key])) for key in ("first", "present")))
+        theirs, of_model = cast("list[object]", found["points"]), found["model"]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        raise CompileError("holds a header that is none of a calibration state", where=str(path)) from None
+    if not known or not progress.first:
+        raise CompileError(f"holds a state of another version than '{_FORMAT}'", where=str(path))
+    if (difference := next(_differences(_points(observed), theirs), None)) is not None:
+        hint = "states are of one model, after the same passes with the same options"
+        raise CompileError(f"is a state of other points: {difference}", where=str(path), hint=hint)
+    if of_model != model:
+        hint = "states are of one model with the same weights, after the same passes with the same options"
+        raise CompileError("is a state of another model", where=str(path), hint=hint)
+    if not 0 <= progress.turn < (total := passes(observed)):
+        raise CompileError(f"is a state of pass {progress.turn + 1}, of {total}", where=str(path))
+    return progress
+
+
+def _part(fields: Any) -> Part:
+    digest, samples, synthetic, source = fields
+    return Part(str(digest), int(samples), bool(synthetic), str(source))
+
+
+def _points(observed: Sequence[Observation]) -> list[dict[str, object]]:
+    return [
+        {
+            "points": [point.point.data for point in each.points],
+            "observer": each.points[0].observer.data,
+            "bits": each.observer.bits,
+            "symmetric": each.observer.symmetric,
+        }
+        for each in observed
+    ]
+
+
+def _differences(ours: Sequence[object], theirs: Sequence[object]) -> Iterator[str]:
+    for mine, other in zip(ours, theirs, strict=False):
+        if mine != other:
+            yield f"{json.dumps(other)}, here {json.dumps(mine)}"
+    if len(ours) != len(theirs):
+        yield f"{len(theirs)} of them, here {len(ours)}"
+
+
+def _restore(observed: Sequence[Observation], arrays: Mapping[str, Array], path: Path) -> None:
+    for i, each in enumerate(observed):
+        state: State = {n.removeprefix(f"{i}/"): a for n, a in arrays.items() if n.startswith(f"{i}/")}
+        try:
+            each.observer.restore(state)
+        except ValueError as e:
+            name = each.points[0].point.data
+            raise CompileError(f"the state of point '{name}' cannot be taken up: {e}", where=str(path)) from None
+
+
+def _check_same_pass(merged: Progress, other: Progress, begun: Path, path: Path) -> None:
+    if merged.turn != other.turn:
+        raise CompileError(
+            f"is a state of pass {other.turn + 1}, {begun} of pass {merged.turn + 1}",
+            where=str(path),
+            hint="merge the states of one pass",
+        )
+    if merged.turn and {part.digest for part in merged.first} != {part.digest for part in other.first}:
+        raise CompileError(f"began from another first pass than {begun}", where=str(path))
+    if twice := [part for part in other.present if part.among(merged.present)]:
+        raise CompileError(f"has seen {sources(twice)}, which another state has seen too", where=str(path))
+
+
+def _merge(one: Observation, other: Observation, turn: int, path: Path) -> None:
+    """Observers that are done have the same state in all files: that of the passes before."""
+    name = one.points[0].point.data
+    try:
+        if one.observer.passes > turn:
+            one.observer.merge(other.observer)
+        elif not _equal(one.observer.state(), other.observer.state()):
+            raise ValueError("it began from another state")
+    except ValueError as e:
+        raise CompileError(f"the state of point '{name}' cannot be merged: {e}", where=str(path)) from None
+
+
+def _equal(a: State, b: State) -> bool:
+    return all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def fingerprint(module: ModuleOp) -> str:
+    """SHA-256 over operations, attributes and weights; locations, names of values and metadata do not count."""
+    state = hashlib.sha256()
+    numbers: dict[SSAValue, int] = {}
+    for op in module.walk():
+        for value in (*(a for region in op.regions for b in region.blocks for a in b.args), *op.results):
+            numbers[value] = len(numbers)
+        properties = {k: str(v) for k, v in op.properties.items() if not (isinstance(op, ConstantOp) and k == "value")}
+        types = [str(result.type) for result in op.results]
+        state.update(repr((op.name, [numbers[o] for o in op.operands], sorted(properties.items()), types)).encode())
+        if isinstance(op, ConstantOp):
+            state.update(np.ascontiguousarray(op.array).tobytes())
+    return state.hexdigest()

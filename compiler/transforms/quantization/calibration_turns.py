@@ -1,0 +1,90 @@
+"""Which pass over the data comes next, and what it must see, where several processes share the passes of calibration.
+
+Data that the present pass has not seen is added to it. Data that it has seen begins the next pass, which sees what the first
+pass saw, no less and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ...diagnostics import CompileError
+from ...runtime.data import Samples
+from ...session import Session
+from .calibration_state import Part, Progress, sources
+from .observations import Observation, begin_pass, observe, passes
+
+_SHARING = "show it part by part with save-state=, and load the states of one pass together to begin the next"
+
+
+def show(
+    module: ModuleOp, observed: Sequence[Observation], progress: Progress, samples: Samples, session: Session
+) -> Progress:
+    """Show data to the observers once, and what they have seen then. Raises CompileError as `advanced` does."""
+    after = advanced(progress, Part.of(samples), passes(observed))
+    if after.turn > progress.turn:
+        begin_pass(observed, after.turn)
+    observe(module, observed, samples, after.turn, session)
+    return after
+
+
+def show_to_the_end(
+    module: ModuleOp, observed: Sequence[Observation], progress: Progress, samples: Samples | None, session: Session
+) -> Progress:
+    """Make all passes that are left over `samples`. Raises CompileError, before any is made, where they need other data too."""
+    total = passes(observed)
+    after = progress if samples is None else advanced(progress, Part.of(samples), total)
+    if missing := after.missing():
+        raise CompileError(f"pass {after.turn + 1} of {total} has not seen {sources(missing)}", hint=_SHARING)
+    left = total - 1 - after.turn
+    if left and (samples is None or len(after.first) > 1):
+        message = f"pass {after.turn + 2} of {total} must see all data again: {sources(after.first)}"
+        raise CompileError(message, hint=_SHARING)
+    if samples is None:
+        return after
+    for _ in range(left + 1):
+        progress = show(module, observed, progress, samples, session)
+    return progress
+
+
+def advanced(progress: Progress, part: Part, total: int) -> Progress:
+    """What was seen when `part` is shown next. Raises CompileError, located in it, where no pass can take it."""
+    if part.among(progress.present):
+        _check_complete(progress, part, total)
+        return Progress(progress.turn + 1, progress.first, (part,))
+    if progress.turn and not part.among(progress.first):
+        raise CompileError(
+            f"pass {progress.turn + 1} cannot take it: the first pass has not seen it",
+            where=part.source,
+            hint=f"that saw {sources(progress.first)}",
+        )
+    return progress.with_part(part)
+
+
+def _check_complete(progress: Progress, part: Part, total: int) -> None:
+    """The present pass has seen all, and is not the last one."""
+    if progress.turn + 1 == total:
+        raise CompileError("was seen already: the loaded states have it", where=part.source)
+    if missing := progress.missing():
+        raise CompileError(
+            f"pass {progress.turn + 1} has not seen {sources(missing)} yet",
+            where=part.source,
+            hint="load the states that have",
+        )
+
+
+def next_step(progress: Progress, total: int, path: Path) -> str:
+    """What a state that was saved to `path` holds, and how to go on from it."""
+    turn = progress.turn + 1
+    count = sum(part.samples for part in progress.present)
+    seen = f"pass {turn} of {total} has seen {count} samples of {sources(progress.present)}"
+    if missing := progress.missing():
+        return f"{seen}, not {sources(missing)} yet"
+    if turn == total:
+        return f"{seen}; finish with --calibrate=load-state={path}"
+    return (
+        f"{seen}; begin pass {turn + 1} with --calibrate='load-state={path} data=... save-state=...' on the same data"
+    )
