@@ -192,6 +192,8 @@ class Layer:
     """Its weights may have fewer than 8 bits."""
     symmetric_only: bool = False
     """Its input has no zero point."""
+    weight_only: bool = False
+    """Its weight may be quantized while its input stays float."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +202,6 @@ class LayerSettings:
 
     skipped: str | None
     """Why it is not quantized: the name of the setting; None where it is."""
-    weight_only: bool = False
-    """Its weight may be quantized while its input stays float."""
     observer: str
     bits: int
     symmetric: bool
@@ -228,47 +228,47 @@ def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
     chosen = next((c for c in levels if c is not None), Calibration())
     asymmetric = _asymmetric(levels, chosen)
     impossible = list(_impossible(layer, chosen, asymmetric))
+    alone = chosen.weight_compress_only and layer.weight_only
     for reason, of_its_type in impossible:
         if chosen is levels[0] or (chosen is levels[1] and of_its_type):
             raise CompileError(f"layer '{layer.name}' ({layer.type}) {reason}", where=settings.where)
     if asymmetric is None:
         asymmetric = settings.activation_offset
+    if settings.weight_offset and not chosen.weight_compress_only:
+        impossible.append((_NO_WEIGHT_OFFSET, False))
     return LayerSettings(
         skipped=_skipped(settings, layer, chosen),
         observer=chosen.activation.observer,
-    alone = chosen.weight_compress_only and layer.weight_only
         bits=chosen.activation.bits,
         symmetric=layer.symmetric_only or not asymmetric,
         weight=_weight(levels, chosen, layer, settings.weight_offset) if layer.weighted else None,
         migration_strength=chosen.migration_strength if layer.weighted and not alone else None,
         weight_compress_only=alone,
-    if settings.weight_offset and not chosen.weight_compress_only:
-        impossible.append((_NO_WEIGHT_OFFSET, False))
         remarks=tuple(reason for reason, _ in impossible) if layer.weighted else (),
     )
 
 
-_Levels = Sequence[Calibration | None]
-"""Of the layer, of its type, of all."""
-
-
-def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
-    """What is said of a layer's asymmetry, the nearest first."""
-    own, of_type, common = levels
-    if common is not None and common.activation.algorithm != chosen.activation.algorithm:
 def weight_only(settings: Settings, layer: Layer) -> bool:
     """Whether a layer's weight alone is asked for, and it can have that."""
     chosen = next((c for c in _levels(settings, layer) if c is not None), Calibration())
     return chosen.weight_compress_only and layer.weight_only
 
 
-        common = None
-    said = (c.activation.asymmetric for c in (own, of_type, common) if c is not None)
-    return next((each for each in said if each is not None), None)
+_Levels = Sequence[Calibration | None]
+"""Of the layer, of its type, of all."""
+
 
 def _levels(settings: Settings, layer: Layer) -> _Levels:
     return settings.by_layer.get(layer.name), settings.by_type.get(layer.type), settings.common
 
+
+def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
+    """What is said of a layer's asymmetry, the nearest first."""
+    own, of_type, common = levels
+    if common is not None and common.activation.algorithm != chosen.activation.algorithm:
+        common = None
+    said = (c.activation.asymmetric for c in (own, of_type, common) if c is not None)
+    return next((each for each in said if each is not None), None)
 
 
 def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> Iterator[tuple[str, bool]]:
@@ -322,6 +322,8 @@ def _skipped(settings: Settings, layer: Layer, chosen: Calibration) -> str | Non
         return "only-layers"
     if settings.enabled is not None and layer.name not in settings.enabled:
         return "quant-enable"
+    if chosen.weight_compress_only and not layer.weight_only:
+        return "weight-compress-only"
     return None
 
 
@@ -332,8 +334,6 @@ def check_names(settings: Settings, layers: Iterable[Layer], others: Mapping[str
     are quantized, whether the model has one or not. Raises CompileError, located in the settings' file, that names the layer.
     """
     quantizable = {layer.name: layer.type for layer in layers}
-    if chosen.weight_compress_only and not layer.weight_only:
-        return "weight-compress-only"
 
     def error(setting: str, name: str, reason: str, hint: str = "") -> CompileError:
         return CompileError(f"{setting} names '{name}', {reason}", where=settings.where, hint=hint)
