@@ -54,6 +54,22 @@ def _open_beside(path: Path, pending: list[tuple[Path, Path]], cleanup: ExitStac
     return cleanup.enter_context(os.fdopen(handle, "wb"))
 
 
+@contextmanager
+def filling(folder: Path) -> Generator[Path]:
+    """A temporary folder inside `folder`, which is made when missing; its files are moved there on success, gone on failure.
+
+    Raises CompileError when that cannot be done.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".amct-", dir=folder) as temporary:
+            yield Path(temporary)
+            for path in sorted(Path(temporary).iterdir()):
+                path.replace(folder / path.name)
+    except OSError as e:
+        raise CompileError(f"cannot be written: {e.strerror}", where=str(folder)) from None
+
+
 def same_file(a: Path, b: Path) -> bool:
     """Whether two paths lead to one file, also through links."""
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from . import frontends
 from .diagnostics import CompileError, remarks_yaml, verify
-from .files import refuse_overwriting
+from .files import filling, refuse_overwriting
 from .functions import main_function
 from .lowering.ascend import LowerToAscendPass
 from .metadata import metadata
@@ -53,9 +52,9 @@ class Settings:
     """The configuration's, or minmax, when not given."""
     skip_layers: tuple[str, ...] = ()
     opset: int | None = None
+    """Of the ONNX file; None for the target's default."""
     only_layers: tuple[str, ...] = ()
     """The only layers that are quantized; all that can be when empty."""
-    """Of the ONNX file; None for the target's default."""
 
 
 def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session, settings: Settings) -> Summary:
@@ -81,11 +80,11 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
         config=settings.config,
         record=settings.record,
         observer=settings.observer,
-        only_layers=settings.only_layers,
         skip_layers=settings.skip_layers,
+        only_layers=settings.only_layers,
     )
     run_passes(module, [CanonicalizePass()], session)
-    run_passes(module, [_fusion(quantize, module, session), quantize], session)
+    run_passes(module, [fusion(quantize, module, session), quantize], session)
     quantized = module.clone()
     run_passes(module, [LowerToAscendPass()], session)
     fake, integer = measure(original, [quantized, module], held, session)
@@ -106,7 +105,7 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
     return _write(summary, formats, session)
 
 
-def _fusion(quantize: QuantizePass, module: ModuleOp, session: Session) -> FuseAllPass:
+def fusion(quantize: QuantizePass, module: ModuleOp, session: Session) -> FuseAllPass:
     """Fusion, as the configuration and the record have it."""
     wanted = quantize.settings()
     check_settings(wanted, module, profile_named(session.profile))
@@ -158,20 +157,13 @@ def measure(
 
 def _write(summary: Summary, formats: Mapping[str, tuple[Target, ModuleOp]], session: Session) -> Summary:
     """Write everything to a folder inside the output folder, then move the files into place; the summary, complete."""
-    folder = summary.files["summary"].parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".amct-", dir=folder) as temporary:
-            pending = {role: Path(temporary, path.name) for role, path in summary.files.items()}
-            written: dict[str, int] = {}
-            for role, (target, module) in formats.items():
-                written[role] = sum(f.stat().st_size for f in target.write(module, pending[role], session))
-            complete = replace(summary, sizes=replace(summary.sizes, written=written))
-            pending["remarks"].write_text(remarks_yaml(session.remarks), "utf-8")
-            text = json.dumps(summary_data(complete), indent=2, ensure_ascii=False)
-            pending["summary"].write_text(f"{text}\n", "utf-8")
-            for path in sorted(Path(temporary).iterdir()):
-                path.replace(folder / path.name)
-    except OSError as e:
-        raise CompileError(f"cannot be written: {e.strerror}", where=str(folder)) from None
+    with filling(summary.files["summary"].parent) as temporary:
+        pending = {role: temporary / path.name for role, path in summary.files.items()}
+        written: dict[str, int] = {}
+        for role, (target, module) in formats.items():
+            written[role] = sum(f.stat().st_size for f in target.write(module, pending[role], session))
+        complete = replace(summary, sizes=replace(summary.sizes, written=written))
+        pending["remarks"].write_text(remarks_yaml(session.remarks), "utf-8")
+        text = json.dumps(summary_data(complete), indent=2, ensure_ascii=False)
+        pending["summary"].write_text(f"{text}\n", "utf-8")
     return complete

@@ -97,6 +97,7 @@ TARGETS = {
     "onnx-ascend": ".targets.onnx_ascend:OnnxAscendTarget",
     "caffe": ".targets.caffe:CaffeTarget",
     "record": ".targets.record:RecordTarget",
+    "fusion-info": ".targets.fusion_info:FusionInfoTarget",
     "tf-fakequant": ".targets.tensorflow:TfFakequantTarget",
 }
 

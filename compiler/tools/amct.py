@@ -1,4 +1,4 @@
-"""`amct`: say what can be quantized, quantize in one command, write a configuration, run a model or module, compare two."""
+"""`amct`: say what can be quantized, quantize, in one command or by AMCT's, write a configuration, run models, compare them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from ..diagnostics import CompileError
-from . import amct_compare, amct_create_config, amct_quantize, amct_run, amct_support
+from . import amct_calibration, amct_compare, amct_create_config, amct_quantize, amct_run, amct_support
 from .entry import run_tool
 
-COMMANDS = (amct_support, amct_quantize, amct_create_config, amct_run, amct_compare)
+COMMANDS = (amct_support, amct_quantize, amct_calibration, amct_create_config, amct_run, amct_compare)
 """Each module adds its parser, which names the function that runs it."""
 
 

@@ -14,7 +14,7 @@ from .tables import print_table, progress_bar, some
 
 if TYPE_CHECKING:
     from ..diagnostics import Remark
-    from ..summary import Summary
+    from ..summary import Layers, Summary
 
 _DESCRIPTION = """\
 Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, and writes into OUTDIR:
@@ -86,7 +86,17 @@ def run(args: argparse.Namespace) -> None:
 
 def print_summary(summary: Summary) -> None:
     """Print the summary as tables."""
-    layers = summary.layers
+    print_lists(summary.layers)
+    print_table(
+        "accuracy against the model as given",
+        ("output", "of", "SQNR dB", "cosine", "largest difference"),
+        _accuracy(summary),
+    )
+    print_table("summary", (), _overview(summary))
+
+
+def print_lists(layers: Layers) -> None:
+    """Print what was not done to layers, and why."""
     lists = (
         ("not fused", layers.not_fused),
         ("left in float", layers.left_in_float),
@@ -95,12 +105,6 @@ def print_summary(summary: Summary) -> None:
     for title, remarks in lists:
         if remarks:
             print_table(title, ("layers", "operation", "rule", "reason"), _grouped(remarks))
-    print_table(
-        "accuracy against the model as given",
-        ("output", "of", "SQNR dB", "cosine", "largest difference"),
-        _accuracy(summary),
-    )
-    print_table("summary", (), _overview(summary))
 
 
 def _grouped(remarks: Iterable[Remark]) -> list[tuple[str, ...]]:

@@ -1,6 +1,7 @@
 """Data that runs through a model: samples from files and programs, in batches that fit the model's inputs."""
 
 from .arrays import load_arrays
+from .evaluator import FloatModel, from_evaluator
 from .images import ImageForm, image_size
 from .load import Form, data_files, load_samples
 from .rows import ArrayRows, Rows
@@ -10,6 +11,7 @@ from .synthetic import synthetic_samples
 
 __all__ = [
     "ArrayRows",
+    "FloatModel",
     "Form",
     "ImageForm",
     "Rows",
@@ -17,6 +19,7 @@ __all__ = [
     "Spool",
     "data_files",
     "from_batches",
+    "from_evaluator",
     "image_size",
     "input_types",
     "load_arrays",

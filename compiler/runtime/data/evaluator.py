@@ -1,0 +1,84 @@
+"""AMCT's evaluators: a Python file whose `calibration(model)` runs the model on data of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ...diagnostics import CompileError
+from ...functions import main_function
+from ..executor import Executable
+from .rows import Array
+from .samples import Samples
+from .script import MODULE, load_script, running
+from .stream import Spool
+
+_NAME = "evaluator"
+
+
+class FloatModel:
+    """What an evaluator's `calibration(model)` is given: the model as it was read, in floats."""
+
+    def __init__(self, module: ModuleOp, spool: Spool, runs: int):
+        self._executable = Executable(module)
+        self._spool = spool
+        self._runs = runs
+
+    @property
+    def inputs(self) -> dict[str, tuple[int | None, ...]]:
+        """The shapes of the inputs, by name; None for a size not known before run time."""
+        shapes = {name: type_.get_shape() for name, type_ in self._spool.types.items()}
+        return {name: tuple(None if n < 0 else n for n in shape) for name, shape in shapes.items()}
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """The outputs, by name, for arrays by input. The first runs, as many as are asked for, are those that calibrate.
+
+        Raises CompileError for arrays that do not fit.
+        """
+        batch = self._spool.fitting(inputs)
+        if self._spool.count < self._runs:
+            self._spool.add(batch)
+        return self._executable.run(batch)
+
+
+def from_evaluator(path: Path, module: ModuleOp, runs: int) -> Samples:
+    """What the evaluator of a Python file runs the model on. The file is executed.
+
+    The evaluator is the object or class called `evaluator`, else the only object, else the only class of the file that has a
+    method `calibration`; a class is called without arguments. Raises CompileError, located in the file, for none or several,
+    for what it raises, and for fewer runs than asked for.
+    """
+    found = _evaluator(path)
+    with closing(Spool(main_function(module), str(path))) as spool:
+        with running(path):
+            evaluator = found() if isinstance(found, type) else found
+            evaluator.calibration(FloatModel(module, spool, runs))
+        if spool.count < runs:
+            raise CompileError(f"runs the model {spool.count} times, batch_num asks for {runs}", where=str(path))
+        return spool.samples()
+
+
+def _evaluator(path: Path) -> Any:
+    names = load_script(path)
+    if (named := names.get(_NAME)) is not None and _calibrates(named):
+        return named
+    own = [v for v in names.values() if _calibrates(v) and (not isinstance(v, type) or v.__module__ == MODULE)]
+    objects = [v for v in own if not isinstance(v, type)]
+    classes = [v for v in own if isinstance(v, type)]
+    for candidates in (objects, classes):
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            raise CompileError(
+                f"defines {len(candidates)} evaluators", where=str(path), hint=f"call the one that is meant {_NAME}"
+            )
+    hint = "define a class with a method calibration(self, model)"
+    raise CompileError("defines no evaluator", where=str(path), hint=hint)
+
+
+def _calibrates(value: object) -> bool:
+    return callable(getattr(value, "calibration", None))

@@ -1,0 +1,114 @@
+"""`amct calibration`: AMCT's command line, from a model and raw data to the files that AMCT writes."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..diagnostics import CompileError
+from ..options import names, shapes
+from ..session import ImportOptions
+from .amct_quantize import print_lists
+from .shared import MODEL, positive
+from .tables import print_table, progress_bar
+
+if TYPE_CHECKING:
+    from ..calibration import Data
+
+_DESCRIPTION = """\
+Takes the options of amct_onnx, amct_tensorflow and amct_caffe calibration; the ending of --model says which of them is meant.
+Writes, with the folder and prefix P of --save_path:
+  ONNX (and .mlir)  P_fake_quant_model.onnx   with QuantizeLinear and DequantizeLinear, for any ONNX runtime
+                    P_deploy_model.onnx       with AscendQuant and AscendDequant, for ATC
+  TensorFlow        P_quantized.pb            quantization in TensorFlow's own operators
+  Caffe             P_fake_quant_model.prototxt, P_fake_quant_weights.caffemodel
+                    P_deploy_model.prototxt, P_deploy_weights.caffemodel
+  all               P_quant.json              which layers of the source each layer holds
+                    P_record.txt              scales and offsets of every quantized layer
+
+Files of an earlier run are overwritten, those that were read never."""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "calibration",
+        help="quantize a model with AMCT's options, to AMCT's files",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--model", type=Path, required=True, help=MODEL)
+    add("--weights", type=Path, help="the .caffemodel of a .prototxt")
+    add("--outputs", default="", help="of TensorFlow: names of the output tensors, as 'scope/Softmax:0;scope/boxes:0'")
+    add("--save_path", required=True, help="folder and prefix of the results, as results/model; folders are made")
+    add(
+        "--input_shape",
+        default="",
+        help="shapes of the data, as 'name1:n,c,h,w;name2:n,16'; -1 is what a file's size says",
+    )
+    add(
+        "--data_dir",
+        default="",
+        help="a folder of raw binaries per input, separated by ;, in the order of --input_shape",
+    )
+    add("--data_types", default="", help="types of the data, one per input, separated by ;: 'float32;int64'")
+    add(
+        "--evaluator", type=Path, help="a Python file, which is executed: its calibration(model) runs the model instead"
+    )
+    add("--calibration_config", help="AMCT's configuration, simplified or JSON (.json); IFMR and ARQ when not given")
+    add(
+        "--batch_num",
+        type=positive,
+        help="files, or runs of the evaluator, that calibrate; the configuration's or 1 when not given",
+    )
+    add("--gpu_id", type=int, help="of Caffe; ignored, with a warning")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Raises CompileError for anything that cannot be done; nothing is written then."""
+    from ..calibration import calibrate_file
+    from ..universe import new_session
+
+    session = new_session()
+    data = _evaluated(args) if args.evaluator is not None else _raw(args)
+    session.imports = ImportOptions(outputs=names(args.outputs.replace(";", ",")), weights=args.weights)
+    if args.gpu_id is not None:
+        session.warn(f"--gpu_id {args.gpu_id} is ignored: everything is computed on the CPU")
+    reads = frozenset[Path](filter(None, [args.evaluator]))
+    with progress_bar() as session.on_progress:
+        result = calibrate_file(
+            args.model, args.save_path, data, session, args.calibration_config, args.batch_num, reads
+        )
+    print_lists(result.layers)
+    quantized, left = len(result.layers.quantized), len(result.layers.left_in_float)
+    rows = [("quantized", f"{quantized} layers"), ("left in float", f"{left} layers"), *_written(result.files)]
+    print_table("calibration", (), [*rows, ("calibrated on", f"{result.samples} batches")])
+
+
+def _written(files: tuple[Path, ...]) -> list[tuple[str, str]]:
+    return [("wrote", str(file)) for file in files]
+
+
+def _raw(args: argparse.Namespace) -> Data:
+    """The files of --data_dir. Raises CompileError for options that are missing."""
+    from ..functions import main_function
+    from ..runtime.data import Form, load_samples
+
+    given = {"--input_shape": args.input_shape, "--data_dir": args.data_dir, "--data_types": args.data_types}
+    if missing := [option for option, value in given.items() if not value]:
+        raise CompileError(f"amct calibration needs {', '.join(missing)}", hint="or --evaluator")
+    types: list[str] = args.data_types.split(";")
+    form = Form(tuple(filter(None, types)), shapes(args.input_shape, ",", "--input_shape"))
+    return lambda module, runs: load_samples(args.data_dir, main_function(module), form)
+
+
+def _evaluated(args: argparse.Namespace) -> Data:
+    """What the evaluator runs. Raises CompileError for data beside it."""
+    from ..runtime.data import from_evaluator
+
+    for option in ("input_shape", "data_dir", "data_types"):
+        if getattr(args, option):
+            raise CompileError(f"--evaluator brings its own data: --{option} has no place beside it")
+    return lambda module, runs: from_evaluator(args.evaluator, module, runs)
