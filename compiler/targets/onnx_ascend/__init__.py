@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,9 +30,13 @@ FAMILIES = (*NN_FAMILIES, convolution, elementwise, linear, pooling, quantizatio
 """The modules that register the converters."""
 
 
+_SUFFIXES = re.compile(r"(\.folded)?(\.(i8|i4|i32))?(\.filter)?$")
+"""What quantization and lowering add to the keys of constants."""
+
+
 def weight_name(key: str) -> str:
     """Integers bear the name of the weight or bias that they stand for."""
-    return key.removesuffix(".i8").removesuffix(".i4").removesuffix(".i32")
+    return _SUFFIXES.sub("", key, count=1)
 
 
 FORM = Form("onnx-ascend", range(11, 18), {**NN_CONVERTERS, **CONVERTERS}, weight_name)

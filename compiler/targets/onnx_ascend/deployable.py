@@ -9,7 +9,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...diagnostics import op_error
 from ...dialects import ascend, nn
-from ...dialects.ascend.base import i8
+from ...dialects.ascend.base import FALSE, i8
 from ...dialects.nn.shapes import element_of
 from ...lowering.ascend import LowerToAscendPass
 from ...rewriting import erase_dead_constants, layer_of
@@ -85,7 +85,7 @@ def _turn_weight(op: ascend.MatMulV2Op | ascend.BatchMatMulV2Op, made: Made) -> 
     rank = len(batch)
     order = (*range(rank), rank + 1, rank)
     op.operands[1] = _rearranged(op.x2, made, "transposed", order, (*batch, columns, rows))
-    op.properties.pop("transpose_x2" if isinstance(op, ascend.MatMulV2Op) else "adj_x2")
+    op.properties["transpose_x2" if isinstance(op, ascend.MatMulV2Op) else "adj_x2"] = FALSE
 
 
 def _quantize_before(pad: ascend.PadV3Op) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import i32
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ...dialects.ascend import AscendOp
 from ...dialects.ascend.base import FormatOp, i8
@@ -67,11 +67,11 @@ def name_beside(op: AscendOp, layer: Layer, op_type: str) -> str:
 
 
 def layer_behind(value: SSAValue, default: str) -> str:
-    """The layer that takes a value: the first one, past what belongs to it."""
-    for use in value.uses:
-        user = use.operation
-        if isinstance(user, AscendOp) and user.origin is not None and user.origin.layer.data:
-            return user.origin.layer.data
-        if user.results:
-            return layer_behind(user.results[0], default)
+    """The layer that takes a value: the first one in the program that has a name."""
+    users = {use.operation for use in value.uses}
+    op = value.owner.next_op if isinstance(value.owner, Operation) else None
+    while op is not None:
+        if op in users and isinstance(op, AscendOp) and op.origin is not None and op.origin.layer.data:
+            return op.origin.layer.data
+        op = op.next_op
     return default

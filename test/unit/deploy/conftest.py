@@ -1,0 +1,66 @@
+"""Writing a module as a deployable file, and running what is read back beside the module that it was written from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from compiler import frontends
+from compiler.diagnostics import verify
+from compiler.lowering.ascend import LowerToAscendPass
+from compiler.runtime.executor import Executable
+from compiler.session import Session
+from compiler.targets.onnx_ascend import OnnxAscendTarget
+from compiler.universe import new_session
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass
+class Deployment:
+    """A module written to `folder/deploy.onnx`."""
+
+    folder: Path
+    session: Session = field(default_factory=new_session)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "deploy.onnx"
+
+    def write(self, module: ModuleOp, **options: Any) -> onnx.ModelProto:
+        OnnxAscendTarget(**options).write(module, self.path, self.session)
+        model = onnx.load(self.path)
+        names = [n.name for n in model.graph.node]
+        assert len(set(names)) == len(names), "two nodes of one name"
+        unused = {i.name for i in model.graph.initializer} - {v for n in model.graph.node for v in n.input}
+        assert not unused, "initializers that nothing reads"
+        return model
+
+    def read(self) -> ModuleOp:
+        module = frontends.read(self.path, new_session())
+        verify(module)
+        return module
+
+    def assert_equal(self, module: ModuleOp, inputs: Mapping[str, Array], **options: Any) -> onnx.ModelProto:
+        """0 bits of difference between the lowered module and the file that is written of it."""
+        model = self.write(module, **options)
+        lowered = module.clone()
+        LowerToAscendPass().apply(new_session(), lowered)
+        expected, actual = Executable(lowered).run(inputs), Executable(self.read()).run(inputs)
+        assert list(expected) == list(actual)
+        for name, array in expected.items():
+            assert array.dtype == actual[name].dtype
+            assert array.tobytes() == actual[name].tobytes(), name
+        return model
+
+
+@pytest.fixture
+def deploy(tmp_path: Path) -> Deployment:
+    return Deployment(tmp_path)

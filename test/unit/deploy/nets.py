@@ -1,0 +1,128 @@
+"""Small quantized modules, one operation after the other, and a small residual network as an ONNX model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, f32, i32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+
+from compiler.dialects import nn
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+i8 = IntegerType(8)
+
+
+class Net:
+    """A module in the quantized form of `nn`."""
+
+    def __init__(self, *shape: int, element: Any = f32):
+        self.block = Block(arg_types=[TensorType(element, shape)])
+        self.x: SSAValue = self.block.args[0]
+        self.x.name_hint = "x"
+
+    def add(self, kind: Any, *operands: Any, layer: str = "", op_type: str = "", **properties: Any) -> SSAValue:
+        if layer:
+            properties["origin"] = nn.OriginAttr.of("onnx", op_type or "Op", layer)
+        op = kind.make(*operands, **properties)
+        self.block.add_op(op)
+        return op.results[0]
+
+    def constant(self, array: Array, key: str) -> SSAValue:
+        op = nn.ConstantOp.of(array, key)
+        self.block.add_op(op)
+        return op.result
+
+    def quantized(self, value: SSAValue, scale: float, zero_point: int = 0) -> SSAValue:
+        """The value after quantization and back, as a calibrated point leaves it."""
+        params = nn.QParamsAttr.of(i8, scale, zero_point)
+        integers = self.add(nn.QuantizeOp, value, qparams=params)
+        return self.add(nn.DequantizeOp, integers, qparams=params, result_types=[value.type])
+
+    def parameter(self, integers: Array, scales: Any, axis: int | None, key: str) -> SSAValue:
+        """An integer constant, dequantized: a weight (int8) or a bias (int32)."""
+        storage = i8 if integers.dtype == np.int8 else i32
+        params = nn.QParamsAttr.of(storage, np.asarray(scales, np.float32), axis=axis)
+        value = self.constant(integers, key)
+        element = self.x.type.element_type  # type: ignore[attr-defined]
+        return self.add(nn.DequantizeOp, value, qparams=params, result_types=[TensorType(element, integers.shape)])
+
+    def layer(
+        self,
+        kind: Any,
+        x: SSAValue,
+        weight: Array,
+        *,
+        scales: Any = 0.01,
+        axis: int = 0,
+        bias: Array | None = None,
+        zero_point: int = 0,
+        name: str = "conv",
+        op_type: str = "Conv",
+        **properties: Any,
+    ) -> SSAValue:
+        """A quantized layer on x, which is quantized by 0.03."""
+        scales = np.asarray(scales, np.float32)
+        per_channel = axis if scales.ndim else None
+        operands = [
+            self.quantized(x, 0.03, zero_point),
+            self.parameter(weight, scales, per_channel, f"{name}.weight.i8"),
+        ]
+        if bias is not None:
+            bias_axis = 0 if scales.ndim else None
+            operands.append(self.parameter(bias, np.float32(0.03) * scales, bias_axis, f"{name}.bias.i32"))
+        return self.add(kind, *operands, layer=name, op_type=op_type, **properties)
+
+    def module(self, *results: SSAValue) -> ModuleOp:
+        self.block.add_op(ReturnOp(*results))
+        types = [r.type for r in results]
+        return ModuleOp([FuncOp("main", ([a.type for a in self.block.args], types), Region([self.block]))])
+
+
+def residual_network() -> ModelProto:
+    """Convolutions with bias, a residual with a strided shortcut, average pools, and a classifier."""
+    rng = np.random.default_rng(5)
+    shapes = {
+        "conv0": (8, 3, 3, 3),
+        "conv1": (16, 8, 3, 3),
+        "conv2": (16, 16, 3, 3),
+        "short": (16, 8, 1, 1),
+        "fc": (10, 16),
+    }
+    weights = {}
+    for name, shape in shapes.items():
+        fan = int(np.prod(shape[1:]))
+        weights[f"{name}.weight"] = (rng.normal(size=shape) / np.sqrt(fan)).astype(np.float32)
+        weights[f"{name}.bias"] = (rng.normal(size=shape[0]) * 0.1).astype(np.float32)
+
+    def conv(name: str, x: str, y: str, **attributes: Any) -> onnx.NodeProto:
+        return helper.make_node("Conv", [x, f"{name}.weight", f"{name}.bias"], [y], name, **attributes)
+
+    nodes = [
+        conv("conv0", "x", "a0", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a0"], ["a1"], "relu0"),
+        conv("conv1", "a1", "b0", pads=[1, 1, 1, 1], strides=[2, 2]),
+        helper.make_node("Clip", ["b0", "zero", "six"], ["b1"], "relu6"),
+        conv("conv2", "b1", "b2", pads=[1, 1, 1, 1]),
+        conv("short", "a1", "s0", strides=[2, 2]),
+        helper.make_node("Add", ["b2", "s0"], ["c0"], "add"),
+        helper.make_node("Relu", ["c0"], ["c1"], "relu1"),
+        helper.make_node("AveragePool", ["c1"], ["d0"], "pool", kernel_shape=[3, 3], strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["d0"], ["d1"], "gap"),
+        helper.make_node("Flatten", ["d1"], ["d2"], "flatten"),
+        helper.make_node("Gemm", ["d2", "fc.weight", "fc.bias"], ["y"], "fc", transB=1),
+    ]
+    weights |= {"zero": np.array(0, np.float32), "six": np.array(6, np.float32)}
+    graph = helper.make_graph(
+        nodes,
+        "residual",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 10])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
