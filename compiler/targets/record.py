@@ -17,8 +17,8 @@ from ..precision import FORCE_FP16, forces_fp16
 from ..rewriting import Remarks, layer_of
 from ..session import Session
 from ..transforms.quantization.balance_channels import factors_of
-from ..transforms.quantization.profiles import Row, profile_named
 from ..transforms.quantization.layers import is_quantized
+from ..transforms.quantization.profiles import Row, profile_named
 from ..transforms.quantization.sites import Site, sites
 from . import Target
 
@@ -89,6 +89,12 @@ def _layer_record(site: Site, row: Row) -> LayerRecord:
         raise CompileError("its input is quantized, its weight is not")
     scales = (1.0,) if weight is None else tuple(map(float, weight.scales().reshape(-1)))
     offsets = (0,) if weight is None else weight.zero_point
+    offsets = offsets * len(scales) if len(offsets) == 1 else offsets
+    if params is None:
+        assert weight is not None, "only layers with weights have these alone"
+        return LayerRecord(scale_w=scales, offset_w=offsets, wts_type=_integers(weight), weight_compress_only=True)
+    if params.axis is not None:
+        raise CompileError("its input has more than one scale")
     return LayerRecord(
         scale_d=float(params.scales()),
         offset_d=params.zero_point[0],
@@ -101,15 +107,8 @@ def _layer_record(site: Site, row: Row) -> LayerRecord:
         cluster=() if row.weight is None else _levels(site.operand(row.weight)),
     )
 
-    offsets = offsets * len(scales) if len(offsets) == 1 else offsets
-    if params is None:
-        assert weight is not None, "only layers with weights have these alone"
-        return LayerRecord(scale_w=scales, offset_w=offsets, wts_type=_integers(weight), weight_compress_only=True)
-    if params.axis is not None:
-        raise CompileError("its input has more than one scale")
 
 def _levels(weight: SSAValue | None) -> tuple[int, ...]:
-        fakequant_precision_mode=FORCE_FP16 if forces_fp16(site.compute) else None,
     """The integers of a weight that takes exactly as many levels as non-uniform quantization leaves, else nothing."""
     integers = (
         array_of(weight.op.input) if isinstance(weight, OpResult) and isinstance(weight.op, DequantizeOp) else None
