@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +13,10 @@ from . import frontends
 from .configuration.settings import IFMR
 from .diagnostics import CompileError, verify
 from .files import filling, refuse_overwriting
+from .functions import main_function
 from .pipelines import run_passes
 from .ptq import fusion
-from .runtime.data import Samples
+from .runtime.data import Samples, input_types
 from .session import Session
 from .summary import Layers, describe_layers, source_files
 from .targets import Target
@@ -75,6 +76,7 @@ class Calibrated:
     samples: int
 
 
+Shapes = Mapping[str, tuple[int, ...]]
 Data = Callable[[ModuleOp, int], Samples]
 """The samples for a module and a number of runs."""
 
@@ -87,11 +89,13 @@ def calibrate_file(
     config: str | None = None,
     batch_num: int | None = None,
     reads: frozenset[Path] = frozenset(),
+    shapes: Shapes | None = None,
 ) -> Calibrated:
     """Import, fuse, calibrate and quantize `model`, by AMCT's defaults where `config` says nothing else.
 
     `save_path` is a folder, made when missing, and the prefix of the files' names; without a prefix they begin with no
     underscore. All or none are written, over those of an earlier run, but over nothing that was read, `reads` among it.
+    `shapes` are those of the data: a model takes them where its framework lets a run choose them.
     Raises CompileError, located, for anything that cannot be done.
     """
     folder, slash, prefix = save_path.rpartition("/")
@@ -101,7 +105,7 @@ def calibrate_file(
     outputs = [
         (target_named(o.target)(**o.options), path / _name(prefix, o.ending)) for o in OUTPUTS[framework_of(model)]
     ]
-    module = frontends.read(model, session)
+    module = _read(model, shapes or {}, session)
     verify(module)
     written = [path / _final(f.name, prefix) for target, file in outputs for f in target.files(file)]
     sources = {*frontends.files_of(model, session.imports), *source_files(module)}
@@ -116,6 +120,28 @@ def framework_of(model: Path) -> str:
     """Whose files are written for a model: onnx, tensorflow or caffe."""
     ending = SAVED_MODEL if model.is_dir() else model.suffix.lower()
     return _FRAMEWORKS.get(ending, "tensorflow")
+
+
+def _read(model: Path, shapes: Shapes, session: Session) -> ModuleOp:
+    """A model as it is; for batches of any size where it cannot be read without shapes, or is a net of Caffe with another batch."""
+    try:
+        module = frontends.read(model, session)
+        if framework_of(model) != "caffe" or not _other_batch(module, shapes):
+            return module
+    except CompileError:
+        if not shapes:
+            raise
+    session.remarks.clear()
+    free = {name: (-1, *shape[1:]) for name, shape in shapes.items()}
+    session.imports = replace(session.imports, shapes=free)
+    return frontends.read(model, session)
+
+
+def _other_batch(module: ModuleOp, shapes: Shapes) -> bool:
+    """Whether data differs from the inputs in the size of its batch, and in nothing else."""
+    declared = {name: tuple(t.get_shape()) for name, t in input_types(main_function(module)).items()}
+    given = {name: shape for name, shape in shapes.items() if declared.get(name) != shape}
+    return bool(given) and all(declared.get(name, ())[1:] == shape[1:] for name, shape in given.items())
 
 
 def _quantize(module: ModuleOp, data: Data, session: Session, config: str | None, batch_num: int | None) -> int:

@@ -14,7 +14,7 @@ from .shared import MODEL, positive
 from .tables import print_table, progress_bar
 
 if TYPE_CHECKING:
-    from ..calibration import Data
+    from ..calibration import Data, Shapes
 
 _DESCRIPTION = """\
 Takes the options of amct_onnx, amct_tensorflow and amct_caffe calibration; the ending of --model says which of them is meant.
@@ -72,14 +72,15 @@ def run(args: argparse.Namespace) -> None:
     from ..universe import new_session
 
     session = new_session()
-    data = _evaluated(args) if args.evaluator is not None else _raw(args)
+    given = _shapes(args)
+    data = _evaluated(args) if args.evaluator is not None else _raw(args, given)
     session.imports = ImportOptions(outputs=names(args.outputs.replace(";", ",")), weights=args.weights)
     if args.gpu_id is not None:
         session.warn(f"--gpu_id {args.gpu_id} is ignored: everything is computed on the CPU")
     reads = frozenset[Path](filter(None, [args.evaluator]))
     with progress_bar() as session.on_progress:
         result = calibrate_file(
-            args.model, args.save_path, data, session, args.calibration_config, args.batch_num, reads
+            args.model, args.save_path, data, session, args.calibration_config, args.batch_num, reads, given
         )
     print_lists(result.layers)
     quantized, left = len(result.layers.quantized), len(result.layers.left_in_float)
@@ -91,7 +92,17 @@ def _written(files: tuple[Path, ...]) -> list[tuple[str, str]]:
     return [("wrote", str(file)) for file in files]
 
 
-def _raw(args: argparse.Namespace) -> Data:
+def _shapes(args: argparse.Namespace) -> Shapes:
+    """--input_shape by input. TensorFlow's inputs may be called by their tensors, `images:0`."""
+    from ..calibration import framework_of
+
+    given = shapes(args.input_shape, ",", "--input_shape")
+    if framework_of(args.model) != "tensorflow":
+        return given
+    return {name.removesuffix(":0"): shape for name, shape in given.items()}
+
+
+def _raw(args: argparse.Namespace, data_shapes: Shapes) -> Data:
     """The files of --data_dir. Raises CompileError for options that are missing."""
     from ..functions import main_function
     from ..runtime.data import Form, load_samples
@@ -100,7 +111,7 @@ def _raw(args: argparse.Namespace) -> Data:
     if missing := [option for option, value in given.items() if not value]:
         raise CompileError(f"amct calibration needs {', '.join(missing)}", hint="or --evaluator")
     types: list[str] = args.data_types.split(";")
-    form = Form(tuple(filter(None, types)), shapes(args.input_shape, ",", "--input_shape"))
+    form = Form(tuple(filter(None, types)), data_shapes)
     return lambda module, runs: load_samples(args.data_dir, main_function(module), form)
 
 

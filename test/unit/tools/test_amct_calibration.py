@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 
 from compiler.configuration.record import read_record
+from compiler.frontends.tensorflow.schema import GraphDef
 from compiler.tools import amct_opt
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
@@ -283,3 +284,28 @@ def test_files_of_tensorflow(amct_tool, files, tmp_path):
     compared = amct_tool("compare", model, tmp_path / "out" / "P_quantized.pb", "--inputs", inputs, "--json")
     (difference,) = json.loads(compared.out)["outputs"].values()
     assert difference["sqnr"] > 30
+
+
+def test_a_net_of_caffe_takes_the_batch_of_the_data(amct_tool, files, tmp_path):
+    model = converted(files, "caffe", "net.prototxt")
+    given = ("--model", model, "--weights", model.with_suffix(".caffemodel"), f"--save_path={tmp_path}/out/P")
+    (tmp_path / "data").mkdir()
+    np.linspace(-1, 2, 96, dtype=np.float32).tofile(tmp_path / "data" / "0.bin")
+    data = ("--data_dir", tmp_path / "data", "--data_types=float32")
+    assert amct_tool("calibration", *given, *data, "--input_shape=x:3,2,4,4").status == 0
+    assert "dim: 1\n" in (tmp_path / "out" / "P_deploy_model.prototxt").read_text()
+    refused = amct_tool("calibration", *given, *data, "--input_shape=x:3,4,2,4")
+    assert "the model takes tensor<1x2x4x4xf32>" in refused.err
+
+
+def test_shapes_that_tensorflow_leaves_open(amct_tool, files, tmp_path):
+    model = converted(files, "tf-fakequant", "frozen.pb")
+    graph = GraphDef.FromString(model.read_bytes())
+    (placeholder,) = (node for node in graph.node if node.op == "Placeholder")
+    placeholder.attr["shape"].shape.Clear()
+    placeholder.attr["shape"].shape.unknown_rank = True
+    model.write_bytes(graph.SerializeToString())
+    given = ("--model", model, f"--save_path={tmp_path}/out/P", "--data_dir", convolution_data(tmp_path))
+    assert amct_tool("calibration", *given, "--data_types=float32", "--input_shape=x:0:1,2,4,4").status == 0
+    evaluator = files.text("e.py", "class E:\n    def calibration(self, model):\n        pass")
+    assert "its rank is unknown" in amct_tool("calibration", *given[:3], "--evaluator", evaluator).err

@@ -1,0 +1,121 @@
+"""The same calibration data in every form gives the same ranges, on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from compiler.tools import amct_opt
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+
+
+@pytest.fixture(scope="module")
+def pixels() -> np.ndarray:
+    """Thirty-two digits as pixels."""
+    with np.load(DIGITS / "calib.npz") as data:
+        return np.clip(np.rint(data["image"][:32, 0] * 100 + 100), 0, 255).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def images(pixels: np.ndarray) -> np.ndarray:
+    """The same as inputs of the model."""
+    return ((pixels[:, None] - 100.5) / 101.25).astype(np.float32)
+
+
+def quantized(folder: Path, options: str) -> str:
+    """The record of the digits network, quantized with these options."""
+    out = folder / "record.txt"
+    passes = ["--canonicalize", "--fuse-all", f"--quantize={options}"]
+    assert amct_opt.run([str(DIGITS / "digits.onnx"), *passes, "-t", "record", "-o", str(out)]) == 0
+    return out.read_text()
+
+
+@pytest.fixture
+def expected(tmp_path: Path, images: np.ndarray) -> str:
+    np.savez(tmp_path / "x.npz", image=images)
+    return quantized(tmp_path, f"data={tmp_path / 'x.npz'}")
+
+
+def test_arrays(tmp_path: Path, images: np.ndarray, expected: str) -> None:
+    np.savez_compressed(tmp_path / "packed.npz", image=images)
+    np.save(tmp_path / "x.npy", images)
+    (tmp_path / "folder").mkdir()
+    np.save(tmp_path / "folder" / "image.npy", images.astype(np.float64))
+    for data in ("packed.npz", "x.npy", "folder"):
+        assert quantized(tmp_path, f"data={tmp_path / data}") == expected
+
+
+def test_raw_binaries(tmp_path: Path, images: np.ndarray, expected: str) -> None:
+    (tmp_path / "raw").mkdir()
+    for i, batch in enumerate(np.split(images, 4)):
+        batch.tofile(tmp_path / "raw" / f"{i}.bin")
+    data = f"data={tmp_path / 'raw'} data-types=float32"
+    assert quantized(tmp_path, data) == expected  # the batch is what a file's size says
+    assert quantized(tmp_path, f"{data} input-shape=image:8,1,8,8") == expected
+    assert quantized(tmp_path, f"{data} samples=1") == quantized(tmp_path, f"{data} batch-num=1") != expected
+
+
+def test_images(tmp_path: Path, pixels: np.ndarray, expected: str) -> None:
+    (tmp_path / "images").mkdir()
+    for i, image in enumerate(pixels):
+        Image.fromarray(image).save(tmp_path / "images" / f"{i:02}.png")
+    form = "mean=100.5 std=101.25 resize=8x8 layout=NCHW color=gray"
+    assert quantized(tmp_path, f"data={tmp_path / 'images'} {form}") == expected
+
+
+def test_a_function(tmp_path: Path, images: np.ndarray, expected: str) -> None:
+    np.save(tmp_path / "x.npy", images)
+    text = """
+import numpy as np
+
+def batches():
+    for batch in np.split(np.load("PATH"), 8):
+        yield {"image": batch}
+"""
+    (tmp_path / "calib.py").write_text(text.replace("PATH", str(tmp_path / "x.npy")))
+    assert quantized(tmp_path, f"data={tmp_path / 'calib.py'}:batches") == expected
+
+
+def test_amct_quantize(amct_tool, tmp_path: Path, pixels: np.ndarray, images: np.ndarray) -> None:
+    """Also what is held back is the same, and so the accuracy on it."""
+    (tmp_path / "images").mkdir()
+    for i, image in enumerate(pixels):
+        Image.fromarray(image).save(tmp_path / "images" / f"{i:02}.png")
+    np.savez(tmp_path / "x.npz", image=images)
+    form = ("--mean", "100.5", "--std=101.25", "--resize", "8x8", "--layout", "NCHW", "--color", "gray")
+    for name, options in (
+        ("images", ("--data", tmp_path / "images", *form)),
+        ("arrays", ("--data", tmp_path / "x.npz")),
+    ):
+        result = amct_tool("quantize", DIGITS / "digits.onnx", *options, "-o", tmp_path / name / "out")
+        assert (result.status, result.err) == (0, "")
+        assert "29 samples" in result.out
+    one, two = (tmp_path / name / "out" for name in ("images", "arrays"))
+    assert (one / "digits_record.txt").read_text() == (two / "digits_record.txt").read_text()
+    summaries = [json.loads((folder / "summary.json").read_text()) for folder in (one, two)]
+    assert summaries[0]["accuracy"] == summaries[1]["accuracy"]
+
+
+def test_mistakes(amct_tool, tmp_path: Path) -> None:
+    given = ("quantize", DIGITS / "digits.onnx", "--data", tmp_path, "-o", tmp_path / "out")
+    for options, message in (
+        (("--mean", "x"), "--mean: 'x' is no list of numbers"),
+        (("--mean", "1"), "images need mean, std, resize, layout\n  hint: add std, resize, layout"),
+        (("--data-types", "float32"), "holds no files"),
+    ):
+        result = amct_tool(*given, *options)
+        assert (result.status, result.out) == (1, "")
+        assert message in result.err
+        assert not (tmp_path / "out").exists()
+
+
+def test_run_takes_a_single_array(amct_tool, tmp_path: Path, images: np.ndarray) -> None:
+    np.save(tmp_path / "x.npy", images)
+    result = amct_tool("run", DIGITS / "digits.onnx", "--inputs", tmp_path / "x.npy", "-o", tmp_path / "y.npz")
+    assert result.status == 0
+    assert "float32 [32, 10]" in result.out
