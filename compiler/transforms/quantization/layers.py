@@ -7,8 +7,8 @@ from xdsl.ir import OpResult
 
 from ...configuration.settings import Layer, Settings, check_names, weight_only
 from ...dialects.nn import (
-    ConvOp,
     ConvolutionOp,
+    ConvOp,
     ConvTransposeOp,
     DequantizeOp,
     MatMulOp,
@@ -23,7 +23,6 @@ from .legality import Broken, first_broken, has_weight_only_mode, types_of, weig
 from .profiles import Profile, Row
 from .sites import Site, sites
 from .supported import check_supported
-
 
 NO_SETTINGS = Settings()
 

@@ -42,6 +42,8 @@ class Row:
     active: bool = True
     """False where the results hold nothing but elements of operand 0, whose parameters then hold for all of them."""
     alignment: Alignment | None = None
+    weight_only: Literal["table", "always"] | None = None
+    """Whether the weight can be quantized while the input stays float: as AMCT's table of weights has it, always, or never."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,6 @@ class Profile:
     symmetric_activations: bool = False
     activations: frozenset[str] = frozenset()
     """What the target computes in one operation with the convolution or matrix product before it, by fuse-activation's names."""
-    weight_only: Literal["table", "always"] | None = None
-    """Whether the weight can be quantized while the input stays float: as AMCT's table of weights has it, always, or never."""
     fuse_add: bool = False
     """Whether a residual add belongs into that operation."""
     table: tuple[LayerRow, ...] = UNIFORM
