@@ -136,6 +136,8 @@ class Settings:
     """How many batches of the data calibrate; None for all of them (AMCT: 1)."""
     activation_offset: bool = True
     joint_quant: bool = False
+    shift: bool = False
+    """Sums are kept in 16 bits, shifted (shift-N): with `joint_quant` only. AMCT's files have no such setting."""
     weight_offset: bool = False
     """Whether weights that are quantized alone are asymmetric, where nothing nearer says so."""
     skip_layers: tuple[str, ...] = ()
@@ -161,6 +163,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.batch_num is not None:
             at_least("batch_num", self.batch_num, 1)
+        if self.shift and not self.joint_quant:
+            raise CompileError("shift is of joint_quant, which is off")
         if self.version != 1:
             raise CompileError(f"version must be 1, not {self.version}")
         if self.fakequant_precision_mode not in (None, "FORCE_FP16_QUANT"):

@@ -19,6 +19,7 @@ from ..session import Session
 from ..transforms.quantization.balance_channels import factors_of
 from ..transforms.quantization.layers import is_quantized
 from ..transforms.quantization.profiles import Row, profile_named
+from ..transforms.quantization.shift_accumulators import shift_of
 from ..transforms.quantization.sites import Site, sites
 from . import Target
 
@@ -100,6 +101,7 @@ def _layer_record(site: Site, row: Row) -> LayerRecord:
         offset_d=params.zero_point[0],
         scale_w=scales,
         offset_w=offsets,
+        shift_bit=() if (shift := shift_of(site.compute)) is None else shift.shift_list,
         tensor_balance_factor=factors_of(site),
         act_type=_integers(params),
         wts_type=None if weight is None else _integers(weight),

@@ -89,7 +89,7 @@ from .normalization import BatchNormOp, GroupNormOp, InstanceNormOp, LayerNormOp
 from .opaque import RANDOM, OpaqueOp
 from .pooling import AveragePoolOp, GlobalAveragePoolOp, GlobalMaxPoolOp, GlobalPoolOp, MaxPoolOp, PoolOp
 from .qparams import QParams, QParamsAttr, weights_of
-from .quantization import DequantizeOp, ObserveOp, QuantizeOp
+from .quantization import DequantizeOp, ObserveOp, QuantizeOp, ShiftAccumulatorOp
 from .reduction import (
     ArgMaxOp,
     ArgMinOp,
@@ -207,6 +207,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     ObserveOp,
     QuantizeOp,
     DequantizeOp,
+    ShiftAccumulatorOp,
     YieldOp,
     FusedOp,
     OpaqueOp,
@@ -324,6 +325,7 @@ __all__ = [
     "SeluOp",
     "ShapeAttr",
     "ShapeOp",
+    "ShiftAccumulatorOp",
     "SigmoidOp",
     "SinOp",
     "SliceOp",

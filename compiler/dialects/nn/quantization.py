@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerType
+from xdsl.dialects.builtin import IntegerType, i32
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor, is_float
 from ...weights import Weight
 from .attributes import ParamsSourceAttr, RangeAttr
-from .base import ANY_TENSOR, FLAG, INT, TEXT, NNOp, integer
+from .base import ANY_TENSOR, FLAG, INT, INTS, TEXT, NNOp, integer, ints
 from .qparams import QParamsAttr
 from .shapes import axis_of, element_of, merge_dim, shape_of, tensor, tensor_of
 
@@ -114,3 +114,39 @@ class DequantizeOp(QParamsOp):
             raise VerifyException("result must be of a float type")
         self.check_axis(self.qparams)
         return [tensor(element_of(self.result), shape_of(self.input))]
+
+
+@irdl_op_definition
+class ShiftAccumulatorOp(QParamsOp):
+    """`clip(floor(round_half_even(x / scale) / 2^shift), -2^15, 2^15 - 1) * 2^shift * scale` (AMCT's shift-N).
+
+    What is left of a layer's result where its 32-bit sums are shifted right and kept in 16 bits. input of any float shape, result
+    as input; computed in float32. `qparams` are those of the sums, i32 without zero points; `shifts` is one number from 1 to 16,
+    or one for each scale.
+    """
+
+    name = "nn.shift_accumulator"
+
+    KEYWORDS: ClassVar[Mapping[str, str]] = {"qparams": "of", "shifts": "by"}
+
+    input = operand_def(ANY_TENSOR)
+    qparams = prop_def(QParamsAttr)
+    shifts = prop_def(INTS)
+    result = result_def(ANY_TENSOR)
+
+    @property
+    def shift_list(self) -> tuple[int, ...]:
+        return ints(self.shifts)
+
+    def infer(self) -> Sequence[Tensor]:
+        if not is_float(element_of(self.input)):
+            raise VerifyException("input must be of a float type")
+        params = self.qparams.data
+        if params.storage != i32 or any(params.zero_point):
+            raise VerifyException("sums are i32, without zero points")
+        if outside := [n for n in self.shift_list if not 1 <= n <= 16]:
+            raise VerifyException(f"shifts must lie in [1, 16], not {outside[0]}")
+        if not isinstance(params.scale, Weight) and len(self.shift_list) not in (1, len(params.scale)):
+            raise VerifyException(f"{len(self.shift_list)} shifts for {len(params.scale)} scales")
+        self.check_axis(self.qparams)
+        return [tensor_of(self.input)]

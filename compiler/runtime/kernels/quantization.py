@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from xdsl.dialects.builtin import i16
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
@@ -53,6 +54,23 @@ def dequantize(op: nn.DequantizeOp) -> Kernel:
     return run if nn.constant_of(op.input) is None else _once(run)
 
 
+@kernel(nn.ShiftAccumulatorOp)
+def shift_accumulator(op: nn.ShiftAccumulatorOp) -> Kernel:
+    scale, _ = _broadcastable(op)
+    powers = np.exp2(np.array(op.shift_list, np.float32))
+    powers = powers.reshape(np.shape(scale)) if powers.size > 1 else powers[0]
+    low, high = integer_range(i16)
+    step = powers * scale
+    dtype = numpy_dtype(op.result.type.element_type)
+
+    def run(x: Array) -> Array:
+        y = np.asarray(np.divide(x.astype(np.float32, copy=False), scale))
+        y = np.floor(np.divide(np.rint(y, out=y), powers, out=y), out=y)
+        return np.multiply(np.clip(y, low, high, out=y), step, out=y).astype(dtype, copy=False)
+
+    return run
+
+
 def _once(run: Callable[[Array], Array]) -> Kernel:
     """Weights are dequantized by the first run and kept: then a quantized model holds what its float model does."""
     kept: list[Array] = []
@@ -67,7 +85,7 @@ def _once(run: Callable[[Array], Array]) -> Kernel:
     return remembered
 
 
-def _broadcastable(op: nn.QuantizeOp | nn.DequantizeOp) -> tuple[Array, Array]:
+def _broadcastable(op: nn.QuantizeOp | nn.DequantizeOp | nn.ShiftAccumulatorOp) -> tuple[Array, Array]:
     """Scales and zero points, float32, in shapes that broadcast to the operand."""
     scales, points = op.qparams.data.broadcastable(len(shape_of(op.input)))
     return scales, points.astype(np.float32)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from onnx import TensorProto, helper
-from xdsl.dialects.builtin import f32, i32
+from xdsl.dialects.builtin import f32, i16, i32
 
 from ...dialects import nn
-from ...dialects.nn.shapes import element_of
-from ...dtypes import numpy_dtype
+from ...dialects.nn.shapes import element_of, shape_of
+from ...dtypes import integer_range, numpy_dtype
 from .layer import Layer, Operand, converter
 
 # The names end in the operator: the layer's own name is its consumer's.
@@ -35,6 +35,24 @@ def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
     if (element := element_of(op.result)) == f32:
         return result
     return layer.helper("Cast", result, to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))
+
+
+@converter(nn.ShiftAccumulatorOp)
+def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: Layer) -> str:
+    """Its definition, in float32: all steps but the first and the last are exact."""
+    element = element_of(op.input)
+    x: Operand = op.input if element == f32 else layer.helper("Cast", op.input, to=TensorProto.FLOAT)
+    scale, _ = op.qparams.data.broadcastable(len(shape_of(op.input)))
+    powers = np.exp2(np.array(op.shift_list, np.float32))
+    powers = powers.reshape(scale.shape) if powers.size > 1 else powers[0]
+    sums = layer.helper("Round", layer.helper("Div", x, layer.constant(scale, "scale", op)))
+    shifted = layer.helper("Floor", layer.helper("Div", sums, layer.constant(powers, "power", op)))
+    low, high = (layer.constant(np.array(limit, np.float32), "limit") for limit in integer_range(i16))
+    kept = layer.helper("Clip", shifted, low, high)
+    step = layer.constant(powers * scale, "step", op)
+    if element == f32:
+        return layer.node("Mul", kept, step)
+    return layer.node("Cast", layer.helper("Mul", kept, step), to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))
 
 
 def _scale(p: nn.QParams, layer: Layer) -> str:

@@ -44,6 +44,10 @@ class SettingsOptions:
     """How much of the spread of activations goes into the weights, 0.2 to 0.8: the `migration_strength` of all layers."""
     fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None = None
     """Scales of activations, and those of accumulators in Ascend's dialect, keep as many bits as float16's have."""
+    joint_quant: bool | None = None
+    """Values that an addition joins share their parameters (AMCT)."""
+    shift: bool = False
+    """Sums keep 16 bits, shifted by what data or the record says; with `joint_quant`."""
     skip_layers: tuple[str, ...] = ()
     skip_layer_types: tuple[str, ...] = ()
     only_layers: tuple[str, ...] = ()
@@ -79,9 +83,11 @@ class SettingsOptions:
             ),
             activation_offset=given.activation_offset if self.activation_offset is None else self.activation_offset,
             fakequant_precision_mode=self.fakequant_precision_mode or given.fakequant_precision_mode,
+            shift=self.shift,
             skip_layers=tuple(dict.fromkeys((*given.skip_layers, *self.skip_layers))),
             skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *self.skip_layer_types))),
             only_layers=self.only_layers,
+            joint_quant=given.joint_quant if self.joint_quant is None else self.joint_quant,
             tensor_quantize=(*given.tensor_quantize, *(_tensor(text, activation) for text in self.tensor_quantize)),
         )
 

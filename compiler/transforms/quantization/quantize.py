@@ -19,6 +19,7 @@ from .data_options import DataOptions
 from .insert_observers import insert_observers
 from .options import SettingsOptions
 from .point_options import PointOptions
+from .shift_accumulators import shift_accumulators
 
 
 @dataclass(frozen=True)
@@ -52,3 +53,5 @@ def quantize(
     insert_observers(module, settings, record, session, options)
     calibrate_points(module, samples, session)
     convert_observers(module, settings, record, session)
+    if settings.shift or (record is not None and any(any(layer.shift_bit) for layer in record.layers.values())):
+        shift_accumulators(module, settings, record, samples, session)

@@ -36,5 +36,3 @@ def check_record(record: Record) -> None:
         for field in ("scale_h", "scale_r"):
             if getattr(layer, field):
                 raise record.error(name, f"{field} is not supported")
-        if any(layer.shift_bit):
-            raise record.error(name, "shift_bit is not supported")

@@ -215,3 +215,67 @@ func.func @main(%x: tensor<2xi8>) {
   nn.dequantize %x by <i8, scale = [1.0, 1.0, 1.0], axis = 0> : (tensor<2xi8>) -> tensor<2xf32>
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<2xi32>) {
+  // CHECK: invalid-quantization.mlir:223:3: error: 'nn.shift_accumulator' op input must be of a float type
+  nn.shift_accumulator %x of <i32, scale = 1.0> by [1] : tensor<2xi32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2xf32>) {
+  // CHECK: invalid-quantization.mlir:231:3: error: 'nn.shift_accumulator' op sums are i32, without zero points
+  nn.shift_accumulator %x of <i8, scale = 1.0> by [1] : tensor<2xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2xf32>) {
+  // CHECK: invalid-quantization.mlir:239:3: error: 'nn.shift_accumulator' op sums are i32, without zero points
+  nn.shift_accumulator %x of <i32, scale = 1.0, zero_point = 3> by [1] : tensor<2xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2xf32>) {
+  // CHECK: invalid-quantization.mlir:247:3: error: 'nn.shift_accumulator' op shifts must lie in [1, 16], not 17
+  nn.shift_accumulator %x of <i32, scale = 1.0> by [17] : tensor<2xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2xf32>) {
+  // CHECK: invalid-quantization.mlir:255:3: error: 'nn.shift_accumulator' op shifts must lie in [1, 16], not 0
+  nn.shift_accumulator %x of <i32, scale = 1.0> by [0] : tensor<2xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2xf32>) {
+  // CHECK: invalid-quantization.mlir:263:3: error: 'nn.shift_accumulator' op 2 shifts for 1 scales
+  nn.shift_accumulator %x of <i32, scale = 1.0> by [1, 2] : tensor<2xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2xf32>) {
+  // CHECK: invalid-quantization.mlir:271:3: error: 'nn.shift_accumulator' op 0 shifts for 1 scales
+  nn.shift_accumulator %x of <i32, scale = 1.0> by [] : tensor<2xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2xf32>) {
+  // CHECK: invalid-quantization.mlir:279:3: error: 'nn.shift_accumulator' op size of axis 0 and number of scales differ: 2 and 3
+  nn.shift_accumulator %x of <i32, scale = [1.0, 2.0, 3.0], axis = 0> by [1] : tensor<2xf32>
+  func.return
+}

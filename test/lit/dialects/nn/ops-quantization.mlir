@@ -37,3 +37,15 @@ func.func @steps(%x: tensor<?x3xf32>, %h: tensor<2xf16>) {
   // CHECK-NEXT: func.return
   func.return
 }
+
+// CHECK-LABEL: func.func @sums(
+func.func @sums(%x: tensor<?x2x?xf32>, %h: tensor<2xf16>) {
+  // CHECK-NEXT: %each = nn.shift_accumulator %x of <i32, scale = [0.005, 1.0e-08], axis = 1> by [1, 16] : tensor<?x2x?xf32>
+  %each = nn.shift_accumulator %x of <i32, scale = [0.005, 1.0e-08], axis = 1> by [1, 16] : tensor<?x2x?xf32>
+  // CHECK-NEXT: %all = nn.shift_accumulator %x of <i32, scale = [0.5, 0.25], axis = 1> by [3] : tensor<?x2x?xf32>
+  %all = nn.shift_accumulator %x of <i32, scale = [0.5, 0.25], axis = 1> by [3] : tensor<?x2x?xf32>
+  // CHECK-NEXT: %half = nn.shift_accumulator %h of <i32, scale = 0.5> by [2] : tensor<2xf16>
+  %half = nn.shift_accumulator %h of <i32, scale = 0.5> by [2] : tensor<2xf16>
+  // CHECK-NEXT: func.return
+  func.return
+}
