@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -46,7 +47,15 @@ class ArrayRows:
         return self.array.dtype
 
     def read(self, start: int, stop: int) -> Array:
+        forget(self.array)
         return self.array[start:stop]
 
     def place(self, index: int) -> str:
         return self.source
+
+
+def forget(array: Array) -> None:
+    """Give back the memory of the parts of a mapped array that were read; they are read again where they are looked at again."""
+    mapping = getattr(array, "_mmap", None)
+    if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED)

@@ -16,7 +16,7 @@ from xdsl.dialects.func import FuncOp
 
 from ...diagnostics import CompileError
 from ...dtypes import Tensor, numpy_dtype
-from .rows import Array
+from .rows import Array, forget
 from .samples import Samples, check_type, converted, input_types, samples_of
 from .script import load_script, running
 
@@ -125,6 +125,7 @@ class SpooledRows:
         return (len(self.shapes), *(each.pop() if len(each) == 1 else -1 for each in sizes))
 
     def read(self, start: int, stop: int) -> Array:
+        forget(self.memory)
         return np.stack([self._input(i) for i in range(start, stop)])
 
     def _input(self, index: int) -> Array:
