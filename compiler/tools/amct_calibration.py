@@ -94,7 +94,7 @@ def _written(files: tuple[Path, ...]) -> list[tuple[str, str]]:
 
 def _shapes(args: argparse.Namespace) -> Shapes:
     """--input_shape by input. TensorFlow's inputs may be called by their tensors, `images:0`."""
-    from ..calibration import framework_of
+    from ..saving import framework_of
 
     given = shapes(args.input_shape, ",", "--input_shape")
     if framework_of(args.model) != "tensorflow":

@@ -1,0 +1,107 @@
+"""AMCT's set of files for a model: which ones, what they are called, and writing all of them or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xdsl.dialects.builtin import ModuleOp
+
+from .diagnostics import CompileError
+from .files import filling
+from .session import Session
+from .targets import Target
+from .universe import SAVED_MODEL, target_named
+
+
+class Output(NamedTuple):
+    """A file of the result: the ending of its name behind the prefix, and what writes it."""
+
+    ending: str
+    target: str
+    options: Mapping[str, Any]
+
+
+_EVERY = (Output("_quant.json", "fusion-info", {}),)
+OUTPUTS: Mapping[str, tuple[Output, ...]] = {
+    "onnx": (
+        Output("_fake_quant_model.onnx", "onnx", {}),
+        Output("_deploy_model.onnx", "onnx-ascend", {}),
+        Output("_record.txt", "record", {"flavour": "onnx"}),
+        *_EVERY,
+    ),
+    "tensorflow": (
+        Output("_quantized.pb", "tf-fakequant", {}),
+        Output("_record.txt", "record", {"flavour": "tensorflow"}),
+        *_EVERY,
+    ),
+    "caffe": (
+        Output(".prototxt", "caffe", {"form": "fake-quant"}),
+        Output(".prototxt", "caffe", {"form": "deploy"}),
+        Output("_record.txt", "record", {"flavour": "caffe"}),
+        *_EVERY,
+    ),
+}
+"""By framework. The caffe target appends to the names what AMCT does."""
+
+_FRAMEWORKS = {
+    ".onnx": "onnx",
+    ".mlir": "onnx",
+    ".prototxt": "caffe",
+    ".caffemodel": "caffe",
+}
+"""By file ending; all others are TensorFlow's."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of one result, in a folder and with a prefix; without a prefix their names begin with no underscore."""
+
+    folder: Path
+    prefix: str
+    outputs: tuple[tuple[Target, str], ...]
+    """What writes each file, and the name that it is given."""
+
+    def paths(self) -> list[Path]:
+        """The files that may be created or replaced."""
+        return [self._final(f) for target, name in self.outputs for f in target.files(self.folder / name)]
+
+    def write(self, module: ModuleOp, session: Session) -> tuple[Path, ...]:
+        """Write a quantized `nn` module, all files or none; the folder is made when missing. Returns the files written."""
+        finals: list[Path] = []
+        with filling(self.folder) as temporary:
+            for target, name in self.outputs:
+                for written in target.write(module, temporary / name, session):
+                    final = self._final(written)
+                    written.replace(final)
+                    finals.append(self.folder / final.name)
+        return tuple(finals)
+
+    def _final(self, path: Path) -> Path:
+        return path if self.prefix else path.with_name(path.name.removeprefix("_"))
+
+
+def files_of(model: Path, save_path: str) -> Files:
+    """The files for a model. `save_path` is a folder and a prefix, which is empty where it ends in `/`.
+
+    Raises CompileError for a folder that is none.
+    """
+    folder, slash, prefix = save_path.rpartition("/")
+    path = Path(folder or slash or ".")
+    if path.exists() and not path.is_dir():
+        raise CompileError("cannot be written: it is no folder", where=str(path))
+    outputs = OUTPUTS[framework_of(model)]
+    return Files(path, prefix, tuple((target_named(o.target)(**o.options), _name(prefix, o.ending)) for o in outputs))
+
+
+def framework_of(model: Path) -> str:
+    """Whose files are written for a model: onnx, tensorflow or caffe."""
+    ending = SAVED_MODEL if model.is_dir() else model.suffix.lower()
+    return _FRAMEWORKS.get(ending, "tensorflow")
+
+
+def _name(prefix: str, ending: str) -> str:
+    """The name of a file; the caffe target needs a bare ending as one."""
+    return f"{prefix}{ending}" if prefix or ending.startswith(".") else ending.removeprefix("_")
