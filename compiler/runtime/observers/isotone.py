@@ -19,7 +19,8 @@ class IsotoneObserver(Observer):
     """For each row along `axis` there are scales that keep its two largest values apart; the scale that does so in most rows.
 
     With L1 >= L2 the two largest values of a row and q the largest integer, these are `max(L2, 0) / (q - 0.51)` to
-    `2 * (L1 - max(L2, 0))`. Where no row has any, the whole range is taken. Symmetric: of absolute values.
+    `2 * (L1 - max(L2, 0))`. Of the scales that do best, the one that just clips nothing, else the middle one. Where no row has
+    any, the whole range is taken. Symmetric: of absolute values.
     """
 
     axis: int = -1
@@ -76,15 +77,18 @@ class IsotoneObserver(Observer):
         valid = (begins < ends) & (ends > 0)
         if not valid.any():
             return low, high
-        scale = _most_covered(begins[valid], ends[valid], self.counts[valid])
+        begin, end = _most_covered(begins[valid], ends[valid], self.counts[valid])
+        whole = (max(-low, high) if self.symmetric else high) / most
+        scale = whole if begin < whole < end else (begin + end) / 2
         return (-scale * most if self.symmetric else 0.0), scale * most
 
 
-def _most_covered(begins: Array, ends: Array, counts: Array) -> float:
-    """The middle of the first stretch that lies in most of the intervals."""
+def _most_covered(begins: Array, ends: Array, counts: Array) -> tuple[float, float]:
+    """The first stretch that lies in most of the intervals."""
     points = np.unique(np.concatenate([begins, ends]))
     middles = (points[:-1] + points[1:]) / 2
-    return float(middles[int(np.argmax(_below(middles, begins, counts) - _below(middles, ends, counts)))])
+    best = int(np.argmax(_below(middles, begins, counts) - _below(middles, ends, counts)))
+    return float(points[best]), float(points[best + 1])
 
 
 def _below(points: Array, values: Array, counts: Array) -> Array:

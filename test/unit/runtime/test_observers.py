@@ -302,10 +302,15 @@ def test_isotone_keeps_the_winner() -> None:
 
 
 def test_isotone_by_hand() -> None:
-    """Two rows: scales of the first lie in [1/254.49, 4], of the second in [3/254.49, 2]: the middle of the overlap wins."""
-    low, high = observed("isotone", np.array([[3.0, 1.0, 0.0], [4.0, 3.0, -1.0]], np.float32))
+    """Two rows: scales of the first lie in [1/254.49, 4], of the second in [3/254.49, 2]; 4/255 clips nothing and is in both."""
+    assert observed("isotone", np.array([[3.0, 1.0, 0.0], [4.0, 3.0, -1.0]], np.float32)) == (0, 4)
+
+
+def test_isotone_where_most_rows_want_a_finer_scale() -> None:
+    """One row in [0, 200], two in [0, 0.02]: of what is in all three, 100/255 is not, so the middle wins."""
+    low, high = observed("isotone", np.array([[100.0, 0.0], [0.01, 0.0], [0.01, 0.0]], np.float32))
     assert low == 0
-    assert high / 255 == pytest.approx((3 / 254.49 + 2) / 2)
+    assert high / 255 == pytest.approx(0.01)
 
 
 def test_hfmg_rebinning() -> None:
