@@ -115,10 +115,13 @@ def remarks_yaml(remarks: Iterable[Remark]) -> str:
 
 
 def verify(module: ModuleOp) -> None:
-    """Verify op by op, then that values are defined before use. Raises CompileError at the op that fails.
+    """Verify op by op, then that values are defined before use, then groups of quantization points. Raises CompileError at the
+    op that fails.
 
     xDSL's own `verify` prints the whole module into its error and does not check dominance.
     """
+    from .dialects.nn.groups import check_groups
+
     for op in module.walk():
         try:
             op.verify_()
@@ -129,6 +132,7 @@ def verify(module: ModuleOp) -> None:
     visible: set[SSAValue] = set()
     for region in module.regions:
         _check_order(region, visible)
+    check_groups(module)
 
 
 def first_line(message: str) -> str:

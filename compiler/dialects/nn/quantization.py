@@ -23,7 +23,8 @@ class ObserveOp(NNOp):
 
     input of any float shape, result as input. `point` is `"layer:operand"` of the (first) consumer, `observer` the algorithm,
     `bits` and `symmetric` the specification. Calibration adds `range`, `qparams` and `source`; points with one `group` carry
-    equal parameters: those of its `master`s, where it has any, else of all members.
+    equal parameters: those of its `master`s, where it has any, else of all members. `joint` members of a group are observed
+    together, as if their values were one.
     """
 
     name = "nn.observe"
@@ -40,11 +41,14 @@ class ObserveOp(NNOp):
     source = opt_prop_def(ParamsSourceAttr)
     group = opt_prop_def(TEXT)
     master = opt_prop_def(FLAG)
+    joint = opt_prop_def(FLAG)
     result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         if not is_float(element_of(self.input)):
             raise VerifyException("only float values are observed")
+        if self.joint is not None and self.group is None:
+            raise VerifyException("joint needs a group")
         if not 2 <= (bits := self.bits.value.data) <= 16:
             raise VerifyException(f"bits must lie in [2, 16], not {bits}")
         if self.qparams is not None and self.qparams.data.storage.width.data != bits:

@@ -1,36 +1,50 @@
 """Alignment: points of operands and results that must carry equal parameters become a group (PPQ's QuantAlignmentPass).
 
-A group takes the range of its masters, else the union of its members'. All points on a value follow: producers are aligned too,
-as PPQ does with force_overlap.
+A group takes the range of its masters, else the union of its members'. Parameters that a member has already, by hand or from a
+record, hold for all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from xdsl.dialects.builtin import StringAttr, UnitAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 
 from ...dialects.nn import ObserveOp
 
-Mode = Literal["large", "output", "input", "none"]
+Mode = Literal["large", "output", "input", "none", "joint"]
 
 
-def align(mode: Mode, name: str, operands: Sequence[ObserveOp], results: Sequence[ObserveOp]) -> None:
-    """Group the points of an operation; `name` is that of the group, unless a member has one already.
+def align(mode: Mode, name: str, operands: Sequence[ObserveOp], results: Sequence[ObserveOp]) -> list[ObserveOp]:
+    """Group the points of an operation; `name` is that of the group, unless a member has one already. Returns the points that are
+    left out: they ask for other bits or another symmetry than the first.
 
     large: the operands take what holds all of them. output: operands take the result's parameters. input: the reverse.
+    joint: all of them are observed together.
     """
     members = {"large": operands, "none": ()}.get(mode, (*operands, *results))
-    members = list(dict.fromkeys(members))
+    members, others = alike(members)
     if len(members) < 2:
-        return
+        return others
     for point in {"output": results, "input": operands}.get(mode, ()):
-        point.master = UnitAttr()
-    _join(members, name)
+        if point in members:
+            point.master = UnitAttr()
+    join(members, name)
+    if mode == "joint":
+        for point in members:
+            point.joint = UnitAttr()
+    return others
 
 
-def _join(members: Sequence[ObserveOp], name: str) -> None:
+def alike(points: Iterable[ObserveOp]) -> tuple[list[ObserveOp], list[ObserveOp]]:
+    """The points, each once, that ask for the bits and the symmetry of the first, and the others."""
+    distinct = list(dict.fromkeys(points))
+    members = [p for p in distinct if (p.bits, p.symmetric) == (distinct[0].bits, distinct[0].symmetric)]
+    return members, [p for p in distinct if p not in members]
+
+
+def join(members: Sequence[ObserveOp], name: str) -> None:
     """One group of the members and of all that are in a group with one of them."""
     block = members[0].parent
     assert block is not None
@@ -38,6 +52,33 @@ def _join(members: Sequence[ObserveOp], name: str) -> None:
     group = StringAttr(min(old, default=name))
     for point in (*members, *(o for o in block.ops if isinstance(o, ObserveOp) and o.group and o.group.data in old)):
         point.group = group
+
+
+def settle(module: ModuleOp) -> list[list[ObserveOp]]:
+    """Give members of a group the parameters that one of them has already. Groups whose members have different ones are given up,
+    and returned.
+    """
+    given_up: list[list[ObserveOp]] = []
+    for members in groups_of(module).values():
+        known = {m.qparams: m for m in members if m.qparams is not None}
+        if len(known) > 1:
+            given_up.append(members)
+            for point in members:
+                point.group = point.master = point.joint = None
+        elif known:
+            (owner,) = known.values()
+            for point in members:
+                point.qparams, point.source, point.range = owner.qparams, owner.source, owner.range
+    return given_up
+
+
+def groups_of(module: ModuleOp) -> Mapping[str, list[ObserveOp]]:
+    """The observed members of each group."""
+    groups: dict[str, list[ObserveOp]] = {}
+    for op in module.walk():
+        if isinstance(op, ObserveOp) and op.group is not None:
+            groups.setdefault(op.group.data, []).append(op)
+    return groups
 
 
 Range = tuple[float, float]

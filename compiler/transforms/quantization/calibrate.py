@@ -15,7 +15,7 @@ from ...files import refuse_overwriting
 from ...metadata import add_metadata, tool_version
 from ...runtime.data import Samples
 from ...session import Session, session_of
-from .alignment import group_ranges
+from .alignment import group_ranges, settle
 from .calibration_state import Part, Progress, merge_states, write_state
 from .calibration_turns import next_step, show, show_to_the_end
 from .data_options import DataOptions
@@ -54,7 +54,8 @@ class CalibratePass(DataOptions, ModulePass):
 
 
 def points_to_calibrate(module: ModuleOp) -> list[ObserveOp]:
-    """The points that have no parameters yet."""
+    """The points that have no parameters yet, after members of a group have taken those that one of them has."""
+    settle(module)
     return [o for o in module.walk() if isinstance(o, ObserveOp) and o.qparams is None]
 
 

@@ -14,6 +14,7 @@ from ...diagnostics import CompileError
 from ...dialects.nn import ObserveOp
 from ...rewriting import Remarks, layer_of
 from ...session import Session, session_of
+from .joint import join_sums
 from .layers import (
     check_settings,
     half_quantized,
@@ -103,6 +104,8 @@ def insert_observers(
         remarks.missed(site.compute, rule.name, reason)
     insert_tensor_points(module, settings, record, points, remarks)
     points.erase_unused()
+    if settings.joint_quant:
+        join_sums(module, remarks)
     remarks.flush()
 
 

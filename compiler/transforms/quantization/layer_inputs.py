@@ -40,6 +40,15 @@ def inputs_of(site: Site) -> list[LayerInput]:
     return found
 
 
+def ends_layer(site: Site) -> bool:
+    """Whether no operation of the same layer reads what an operation makes."""
+    op, owner = site.compute, site.owner
+    readers = [use.operation for use in op.results[0].uses]
+    if isinstance(owner, FusedOp):
+        readers += [use.operation for use in owner.result.uses]
+    return op.origin is None or all(op.origin != r.properties.get("origin") for r in readers)
+
+
 def _within_layer(site: Site, slot: int) -> Site | None:
     """The operation of the same layer that makes an operand."""
     before = _producer(site, slot)

@@ -20,7 +20,7 @@ from ...session import Session
 
 @dataclass
 class Observation:
-    """Points on one value that ask the same of it, and what was seen for them."""
+    """Points on one value, or joint points of a group, that ask the same, and what was seen for them."""
 
     points: list[ObserveOp]
     observer: Observer
@@ -45,11 +45,12 @@ class Observation:
 
 
 def observations(points: Iterable[ObserveOp]) -> list[Observation]:
-    """Fresh observers, in the order of their first points."""
+    """Fresh observers, in the order of their first points. Joint points of a group have one, which sees the values of all."""
     shared: dict[object, Observation] = {}
     for point in points:
         text, bits, symmetric = point.observer.data, point.bits.value.data, point.symmetric is not None
-        key = point.input, text, bits, symmetric
+        what = point.input if point.joint is None or point.group is None else point.group.data
+        key = what, text, bits, symmetric
         if key not in shared:
             shared[key] = Observation([], make_observer(text, bits, symmetric=symmetric))
         shared[key].points.append(point)

@@ -16,12 +16,8 @@ def check_supported(settings: Settings) -> None:
 
 
 def _unsupported(settings: Settings) -> Iterator[str]:
-    for name in (
-        "joint_quant",
-        "skip_approximation_layers",
-    ):
-        if getattr(settings, name):
-            yield name
+    if settings.skip_approximation_layers:
+        yield "skip_approximation_layers"
     named = [("common_config", settings.common), *settings.by_type.items(), *settings.by_layer.items()]
     for name, calibration in named:
         if calibration is None:

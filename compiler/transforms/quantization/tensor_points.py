@@ -35,7 +35,7 @@ def insert_tensor_points(
     """
     found = sites(module, (NNOp,))
     layers = {layer_of(site.compute): site for site in found}
-    given = {} if record is None else recorded_tensors(record, layers)
+    given: Mapping[str, LayerRecord] = {} if record is None else recorded_tensors(record, layers)
     wanted = {f"{t.layer_name}:{t.input_index}": t.activation for t in settings.tensor_quantize}
     observed: dict[Operation, list[str]] = {}
     left: list[tuple[Operation, str]] = []

@@ -9,6 +9,7 @@ from .layer_inputs import inputs_of
 from .legality import row_of
 from .rules import input_is_computed, input_is_float, tensor_only
 from .sites import Site
+from .tables import LayerRow
 
 
 def tensor_broken(site: Site, index: int) -> tuple[str, str] | None:
@@ -19,9 +20,8 @@ def tensor_broken(site: Site, index: int) -> tuple[str, str] | None:
     row = row_of(site.compute)
     if row is None or not row.tensor_only:
         return tensor_only.name, "only inputs of max pooling and addition are quantized by themselves"
-    for rule in row.rules:
-        if rule is not tensor_only and (reason := rule.check(site)) is not None:
-            return rule.name, reason
+    if (broken := _row_broken(site, row)) is not None:
+        return broken
     inputs = inputs_of(site)
     if not 0 <= index < len(inputs):
         return "input-index", f"it has {len(inputs)} input{'s' if len(inputs) > 1 else ''}, counted from 0"
@@ -30,3 +30,17 @@ def tensor_broken(site: Site, index: int) -> tuple[str, str] | None:
     if not is_float(element_of(value)):
         return input_is_float.name, f"its input {index} is of {element_of(value)}"
     return None if array_of(value) is None else (input_is_computed.name, f"its input {index} is a constant")
+
+
+def sum_broken(site: Site) -> str | None:
+    """Why the values around a sum are not quantized jointly."""
+    row = row_of(site.compute)
+    if row is None or not row.tensor_only:
+        return "it is none of the sums that AMCT quantizes"
+    return broken[1] if (broken := _row_broken(site, row)) is not None else None
+
+
+def _row_broken(site: Site, row: LayerRow) -> tuple[str, str] | None:
+    """The first rule of the layer's row that does not hold."""
+    reasons = ((rule.name, rule.check(site)) for rule in row.rules if rule is not tensor_only)
+    return next(((name, reason) for name, reason in reasons if reason is not None), None)

@@ -174,7 +174,6 @@ BAD_CONFIGS = {
         'override_layer_configs { layer_name: "fc" calibration_config { arq_quantize { channel_wise: true } } }',
         "layer 'fc' (Gemm) takes no channel_wise",
     ),
-    "joint_quant": ("joint_quant: true", "joint_quant is not supported"),
     "tensors": (
         'tensor_quantize { layer_name: "conv1" input_index: 0 }',
         "tensor_quantize names 'conv1:0', which cannot be quantized (tensor-only)",
@@ -299,6 +298,39 @@ def test_a_bias_beyond_int32(quantize, folder: Path) -> None:
     with pytest.raises(CompileError, match="has a bias that does not fit into int32") as error:
         quantize("record={}/record.txt", data="")
     assert error.value.where.startswith("net.mlir:6")
+
+
+def test_the_bias_of_a_record(quantize, folder: Path) -> None:
+    """AMCT's numbers: 0.5 / (0.02 * 0.01) is 2500, and 100 / (0.02 * 0.005) is 1000000."""
+    write(
+        folder,
+        "record.txt",
+        'record { key: "conv1" value { scale_d: 0.02 offset_d: 0 scale_w: [0.01, 0.005] offset_w: [0, 0] } }',
+    )
+    module, _ = quantize("record={}/record.txt", data="")
+    (conv,) = [op for op in module.walk() if isinstance(op, nn.ConvOp) and op.bias is not None]
+    integers = nn.array_of(conv.bias.owner.operands[0])
+    assert integers.tolist() == [2500, 1000000]
+
+
+def test_a_bias_at_scales_that_are_lost(quantize, folder: Path) -> None:
+    """1e-30 times 1e-30 is no float32."""
+    write(
+        folder, "record.txt", 'record { key: "conv1" value { scale_d: 1e-30 offset_d: 0 scale_w: 1e-30 offset_w: 0 } }'
+    )
+    with pytest.raises(CompileError, match="has a bias that does not fit into int32"):
+        quantize("record={}/record.txt", data="")
+
+
+def test_a_bias_of_data_always_fits(quantize) -> None:
+    """A channel whose weights are nearly nothing takes a scale at which its bias is an int32."""
+    text = NET.replace("[[1.28]], [[-2.56]]", "[[1.28e-30]], [[-2.56e-30]]").replace("[0.5, 100.0]", "[0.5, 1.0e+20]")
+    module, _ = quantize("", text)
+    (conv,) = [op for op in module.walk() if isinstance(op, nn.ConvOp) and op.bias is not None]
+    back = conv.bias.owner
+    integers = nn.array_of(back.operands[0]).astype(np.float64)
+    assert np.abs(integers).max() <= 2**30
+    np.testing.assert_allclose(integers * back.qparams.data.scales(), [0.5, 1e20], rtol=1e-3)
 
 
 def test_files_that_are_not_there(quantize) -> None:

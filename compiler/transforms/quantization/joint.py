@@ -1,0 +1,94 @@
+"""Joint quantization (AMCT's joint_quant): what goes into a sum and what comes out of it has one scale and one zero point.
+
+AMCT does not say how it does so. Here the points on a sum's inputs and on its result, which the quantized layers before and
+behind it read through, are one group and observed together: the range is searched on the union of their values. Sums in a row,
+as along a residual chain, thereby share one. The result is that of the activation behind the sum, where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.nn import AddOp, FusedOp, NNOp, ObserveOp
+from ...rewriting import Remarks, layer_of
+from ..fusion.fuse_activation.activations import LINEAR, single_kind
+from .alignment import align, groups_of, settle
+from .layer_inputs import ends_layer, inputs_of
+from .points import producer_of
+from .sites import Site, sites
+from .tensor_rules import sum_broken
+
+_RULE = "joint-quant"
+
+
+def join_sums(module: ModuleOp, remarks: Remarks) -> None:
+    """Group the points of each sum, layers named Add or Eltwise; a remark for each member, and for each sum without two."""
+    sums = [site for site in sites(module, (AddOp,)) if ends_layer(site)]
+    for site in sums:
+        if (reason := sum_broken(site)) is not None:
+            remarks.missed(site.compute, _RULE, reason)
+            continue
+        members = [p for value in _values(site) for p in _points_on(value)]
+        for point in align("joint", layer_of(site.compute), members, ()):
+            remarks.note(
+                site.compute,
+                f"{_RULE}-{point.point.data}",
+                f"{point.point.data} {_spec(point)}, unlike {_first(members)}",
+            )
+        if len(set(members)) < 2:
+            remarks.missed(site.compute, _RULE, "no two of its inputs and of the layers that read it are quantized")
+    for given_up in settle(module):
+        for point in given_up:
+            _tell(point, remarks, "shares no parameters: those that are given differ")
+    for name, members in groups_of(module).items():
+        for point in members:
+            if point.joint is not None:
+                others = ", ".join(m.point.data for m in members if m is not point)
+                _tell(point, remarks, f"shares scale and zero point with {others}, group {name}")
+
+
+def _values(site: Site) -> Iterator[SSAValue]:
+    """The inputs of a sum, and its result."""
+    yield from (raw for each in inputs_of(site) if (raw := _observed(each.value)) is not None)
+    result = site.owner.results[0]
+    yield result
+    yield from (user.results[0] for user in users(result) if single_kind(user) in LINEAR)
+
+
+def _observed(value: SSAValue | None) -> SSAValue | None:
+    """What stands behind a value's point."""
+    producer = producer_of(value)
+    return producer.input if isinstance(producer, ObserveOp) else value
+
+
+def users(value: SSAValue) -> list[Operation]:
+    return [use.operation for use in value.uses]
+
+
+def _points_on(value: SSAValue) -> list[ObserveOp]:
+    return sorted((op for op in users(value) if isinstance(op, ObserveOp)), key=_position)
+
+
+def _position(op: ObserveOp) -> int:
+    block = op.parent
+    assert block is not None
+    return block.get_operation_index(op)
+
+
+def _spec(point: ObserveOp) -> str:
+    return f"is of {point.bits.value.data} bits, {'asymmetric' if point.symmetric is None else 'symmetric'}"
+
+
+def _first(members: list[ObserveOp]) -> str:
+    return f"{members[0].point.data}, which {_spec(members[0])}"
+
+
+def _tell(point: ObserveOp, remarks: Remarks, what: str) -> None:
+    """Say something of the layers that read through a point."""
+    for user in users(point.result):
+        op = next((o for o in user.body.block.ops if isinstance(o, NNOp)), None) if isinstance(user, FusedOp) else user
+        if op is not None:
+            remarks.note(op, f"{_RULE}-{point.point.data}", f"{point.point.data} {what}")
