@@ -32,7 +32,7 @@ from .layers import has_integer_weight, layer_at
 from .legality import first_broken
 from .non_uniform_layers import layers_of_few_levels
 from .options import SettingsOptions
-from .parameters import quantized_bias, widened_for_bias
+from .parameters import bias_fits, quantized_bias, widened_for_bias
 from .precision import round_scales, wants_fp16
 from .profiles import Profile, Row, profile_named
 from .sites import Site, sites
@@ -152,7 +152,7 @@ def _convert_parameters(site: Site, row: Row, weight: Weight, params: QParams, w
 
 def _check_bias(site: Site, bias: Array, scales: Array) -> None:
     """Raises CompileError, located at the layer, where a bias in units of given scales is no int32."""
-    if (np.abs(bias.astype(np.float64) / scales) >= 2**31).any():
+    if not bias_fits(bias, scales):
         hint = f"leave it out of the record, or give skip-layers={layer_of(site.compute)}"
         raise op_error(site.compute, "has a bias that does not fit into int32 at the record's scales", hint)
 

@@ -50,6 +50,13 @@ def widened_for_bias(scales: Array, bias: Array, input_scale: float) -> Array:
     return np.maximum(scales, needed.astype(np.float32))
 
 
+def bias_fits(bias: Array, scales: Array) -> bool:
+    """Whether `quantized_bias` gives numbers of int32."""
+    with np.errstate(all="ignore"):
+        steps = np.rint(bias.astype(np.float64) / scales.astype(np.float64))
+    return bool(np.all((steps >= -(2**31)) & (steps < 2**31)))
+
+
 def quantized_bias(bias: Array, scales: Array) -> Array:
     """`round_half_even(bias / scale)` as int32, in float64; scales are float32, [] or [channels]."""
     return np.rint(bias.astype(np.float64) / scales.astype(np.float64)).astype(np.int32)

@@ -6,6 +6,7 @@ import pytest
 from compiler.runtime.affine import symmetric_scales
 from compiler.transforms.quantization.parameters import (
     activation_params,
+    bias_fits,
     quantized,
     quantized_bias,
     widened_for_bias,
@@ -69,6 +70,25 @@ def test_bias_vector() -> None:
     # AMCT's vector: b = [.5, -1.25] at scale_d .02 and scale_w [.01, .005]
     scales = np.float32([0.01, 0.005]) * np.float32(0.02)
     assert quantized_bias(np.array([0.5, -1.25]), scales).tolist() == [2500, -12500]
+
+
+@pytest.mark.parametrize(
+    ("steps", "fits"),
+    [
+        (2**31 - 1, True),
+        (2**31 - 0.5, False),  # rounds to 2^31
+        (-(2**31), True),
+        (-(2**31) - 0.25, True),
+        (-(2**31) - 0.75, False),
+        (float("inf"), False),
+    ],
+)
+def test_the_ends_of_int32(steps: float, fits: bool) -> None:
+    bias, scale = np.float64([0, steps]), np.float32(1)
+    assert bias_fits(bias, scale) == fits
+    if fits:
+        assert quantized_bias(bias, scale).tolist() == [0, round(steps)]
+    assert not bias_fits(np.zeros(1), np.float32(0)), "a scale that is lost is no scale"
 
 
 @pytest.mark.parametrize("bias", [1e4, -1e4, 3e38])
