@@ -202,3 +202,24 @@ func.func @main(%x: tensor<1x2xf32> {nn.name = "x"}) -> (tensor<1x2xf32> {nn.nam
     np.savez(tmp_path / "x.npz", x=np.full((1, 2), 1e10, np.float32))
     with pytest.raises(CompileError, match=r"net\.mlir:7:3.*has NaN or Inf among its results"):
         make_pass("shift-accumulators", f"data={tmp_path}/x.npz joint-quant=true").apply(session, module)
+
+
+@pytest.mark.parametrize(
+    "way", ["data={data} joint-quant=true shift=true", "data={data} shift=true config={folder}/simple.cfg"]
+)
+def test_the_whole_of_quantization(way: str, data: Path, tmp_path: Path) -> None:
+    """`--quantize` shifts as its last step; a record needs no option but joint_quant."""
+    (tmp_path / "simple.cfg").write_text("joint_quant: true common_config { hfmg_quantize { } }")
+    module, session = parsed(NET)
+    make_pass("quantize", way.format(data=data, folder=tmp_path)).apply(session, module)
+    assert len(shifts_in(module)) == 2
+    RecordTarget().write(module, tmp_path / "record.txt", session)
+    again, session = parsed(NET)
+    make_pass("quantize", f"record={tmp_path}/record.txt joint-quant=true").apply(session, again)
+    assert shifts_in(again) == shifts_in(module)
+
+
+def test_shifts_belong_to_joint_quant(data: Path) -> None:
+    module, session = parsed(NET)
+    with pytest.raises(CompileError, match="shift is of joint_quant, which is off"):
+        make_pass("quantize", f"data={data} shift=true").apply(session, module)
