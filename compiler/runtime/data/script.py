@@ -41,4 +41,5 @@ def running(path: Path) -> Generator[None]:
         message = e.msg if isinstance(e, SyntaxError) else str(e)
         raise CompileError(f"{type(e).__name__}: {message}", where=where) from None
     finally:
-        sys.path.remove(folder)
+        if folder in sys.path:
+            sys.path.remove(folder)
