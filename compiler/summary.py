@@ -20,7 +20,7 @@ from .rewriting import layer_of
 from .runtime.metrics import Difference
 
 _NOT_LAYERS = (ConstantOp, QuantizeOp, DequantizeOp, ObserveOp, FusedOp, YieldOp, ReturnOp)
-_QUANTIZING = ("insert-observers", "convert-observers")
+_QUANTIZING = ("insert-observers", "convert-observers", "adapt-qat")
 _LOWERING = "lower-to-ascend"
 
 

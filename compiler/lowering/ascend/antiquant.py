@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.func import ReturnOp
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
@@ -25,3 +26,8 @@ def is_read_in_float(op: nn.NNOp) -> bool:
     if not isinstance(op, nn.DequantizeOp) or not op.result.uses.get_length():
         return False
     return isinstance(op.input.owner, nn.QuantizeOp)
+
+
+def is_output(op: nn.NNOp) -> bool:
+    """Whether an operation quantizes an output of the graph, which is of integers then."""
+    return isinstance(op, nn.QuantizeOp) and any(isinstance(use.operation, ReturnOp) for use in op.result.uses)

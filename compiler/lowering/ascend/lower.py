@@ -16,7 +16,7 @@ from ...dialects.ascend import AscendQuantOp
 from ...dialects.nn import DequantizeOp, NNOp, QuantizeOp, set_type
 from ...rewriting import Remarks, erase_dead_constants
 from . import convolution, elementwise, linear, normalization, pooling, shape
-from .antiquant import anti_quantized, is_read_in_float
+from .antiquant import anti_quantized, is_output, is_read_in_float
 from .fused import inline_fused
 from .quantized import QUANTIZED_RULES, Quantizer, dequantize_of
 from .rules import RULES, Builder, NotLowered
@@ -44,7 +44,7 @@ class LowerToAscendPass(ModulePass):
         for each in operations:
             if not isinstance(each, QuantizeOp | DequantizeOp):
                 _lower(each, quantizer, remarks)
-        for each in filter(is_read_in_float, operations):
+        for each in [o for o in operations if is_read_in_float(o) or is_output(o)]:
             _lower(each, quantizer, remarks)
         _erase_unused(op)
         for each in op.walk():
@@ -79,6 +79,9 @@ def _rules(op: NNOp, quantizer: Quantizer) -> Iterator[Callable[[Builder], Seque
     """What may be tried, the best first."""
     if isinstance(op, DequantizeOp):
         yield lambda build: anti_quantized(build, op, quantizer.activation(op))
+        return
+    if isinstance(op, QuantizeOp):
+        yield lambda build: [quantizer.integers(op).value]
         return
     dequantize = dequantize_of(op.operands[0]) if op.operands else None
     if dequantize is not None and (in_integers := QUANTIZED_RULES.get(type(op))) is not None:

@@ -108,13 +108,18 @@ class Quantizer:
 
     def activation(self, dequantize: nn.DequantizeOp) -> Activation:
         """The integers behind a dequantized activation. Raises NotLowered where AscendQuant cannot give them."""
-        params, source = dequantize.qparams.data, dequantize.input
+        source = dequantize.input
         if not isinstance(source, OpResult) or not isinstance(source.op, nn.QuantizeOp):
             raise NotLowered("quantize-before", "its activation comes as integers, not from a quantize")
+        equal = source.op.qparams == dequantize.qparams
+        require(equal, "equal-parameters", "its quantize and dequantize differ")
+        return self.integers(source.op)
+
+    def integers(self, quantize: nn.QuantizeOp) -> Activation:
+        """What a quantize gives. Raises NotLowered where AscendQuant cannot."""
+        params = quantize.qparams.data
         require(params.storage == i8, "int8-activation", f"its activation is {params.storage}, not i8")
         require(params.axis is None, "per-tensor-activation", "AscendQuant has one scale for the whole tensor")
-        quantize = source.op
-        require(quantize.qparams == dequantize.qparams, "equal-parameters", "its quantize and dequantize differ")
         element = element_of(quantize.input)
         require(element in F, "float-type", f"AscendQuant takes {' or '.join(map(str, F))}, not {element}")
         return Activation(self.quantized(quantize), np.float32(params.scales()), int(params.zero_points()))

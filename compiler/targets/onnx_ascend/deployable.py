@@ -13,6 +13,7 @@ from ...dialects.ascend.base import FALSE, i8
 from ...dialects.nn.shapes import element_of
 from ...lowering.ascend import LowerToAscendPass
 from ...rewriting import erase_dead_constants, layer_of
+from ...runtime.kernels import kernel_for
 from ...session import Session
 from ..graph import identity_of
 from ..layout import in_layout
@@ -34,6 +35,8 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
                 _turn_weight(op, made)
             case ascend.PadV3Op():
                 _quantize_before(op)
+            case nn.DequantizeOp():
+                _as_constant(op)
             case _:
                 pass
     erase_dead_constants(module)
@@ -86,6 +89,14 @@ def _turn_weight(op: ascend.MatMulV2Op | ascend.BatchMatMulV2Op, made: Made) -> 
     order = (*range(rank), rank + 1, rank)
     op.operands[1] = _rearranged(op.x2, made, "transposed", order, (*batch, columns, rows))
     op.properties["transpose_x2" if isinstance(op, ascend.MatMulV2Op) else "adj_x2"] = FALSE
+
+
+def _as_constant(op: nn.DequantizeOp) -> None:
+    """The weight of a layer that stays in float becomes the numbers that it stands for."""
+    array, constant, kernel = nn.array_of(op.input), nn.constant_of(op.input), kernel_for(op)
+    if array is None or constant is None or kernel is None:
+        return
+    Rewriter.replace_op(op, nn.ConstantOp.of(np.asarray(kernel(array)), constant.key, constant.location))
 
 
 def _quantize_before(pad: ascend.PadV3Op) -> None:

@@ -1,0 +1,51 @@
+"""`amct convert`: AMCT's convert_model and convert_qat_model, from known factors to the files that AMCT writes."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ..options import names
+from ..session import ImportOptions
+from .amct_quantize import print_lists
+from .shared import MODEL
+from .tables import print_table
+
+_DESCRIPTION = """\
+Quantizes without calibration, by factors that are known:
+  with --record_file   those of a record; layers that it does not list stay float
+  else                 those that the model was trained with, as QuantizeLinear and DequantizeLinear in it
+
+Writes the files that amct calibration writes, with the folder and prefix of --save_path: for ONNX P_fake_quant_model.onnx,
+P_deploy_model.onnx, P_quant.json and P_record.txt. Files of an earlier run are overwritten, those that were read never."""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "convert",
+        help="quantize a model by factors of your own, or adapt one that was trained with quantization",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--model", type=Path, required=True, help=MODEL)
+    add("--record_file", help="AMCT's record of scales and offsets, by layer")
+    add("--save_path", required=True, help="folder and prefix of the results, as results/model; folders are made")
+    add("--weights", type=Path, help="the .caffemodel of a .prototxt")
+    add("--outputs", default="", help="of TensorFlow: names of the output tensors, as 'scope/Softmax:0;scope/boxes:0'")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Raises CompileError for anything that cannot be done; nothing is written then."""
+    from ..conversion import convert_file
+    from ..universe import new_session
+
+    session = new_session()
+    session.imports = ImportOptions(outputs=names(args.outputs.replace(";", ",")), weights=args.weights)
+    result = convert_file(args.model, args.record_file, args.save_path, session)
+    print_lists(result.layers)
+    layers = result.layers
+    rows = [("quantized", f"{len(layers.quantized)} layers"), ("left in float", f"{len(layers.left_in_float)} layers")]
+    print_table("conversion", (), [*rows, *(("wrote", str(file)) for file in result.files)])

@@ -1,0 +1,105 @@
+"""`--adapt-qat`: models trained with fake quantization, in the form in which quantized ones are lowered and written.
+
+The rules are those of AMCT's `convert_qat_model`: data and weight of a layer both quantized, pairs that share factors, one
+scale for data and for the weights of matrix products, symmetric constant weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.ir import OpResult, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ....diagnostics import op_error
+from ....dialects.nn import ConstantOp, DequantizeOp, QuantizeOp, array_of, constant_of
+from ....dialects.nn.shapes import element_of
+from ....dtypes import is_float
+from ....functions import main_function
+from ....rewriting import Remarks, erase_dead_constants
+from ....runtime.kernels import kernel_for
+from ....session import session_of
+from ..profiles import Row, profile_named
+from ..sites import Site, sites
+from .bias import quantize_bias
+from .integers import dequantize_of, quantize_constants, store_signed
+from .rules import broken
+
+
+@dataclass(frozen=True)
+class AdaptQatPass(ModulePass):
+    """Make quantize and dequantize of quantization-aware training what quantization after training would have left.
+
+    Weights become integers, uint8 becomes int8, float biases of quantized layers become int32. A layer that breaks a rule
+    computes in float, on a weight that stays rounded to its grid, and has a remark.
+    """
+
+    name = "adapt-qat"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Raises CompileError, located, for inputs of another type than float32 and pairs of different factors."""
+        session = session_of(ctx)
+        remarks = Remarks(ctx, self.name)
+        _check_inputs(op)
+        _check_pairs(op)
+        quantize_constants(op)
+        store_signed(op, remarks)
+        rows = profile_named(session.profile).rows
+        for site in sites(op, rows):
+            if rows[type(site.compute)].weight is not None:
+                _adapt(site, rows[type(site.compute)], remarks)
+        erase_dead_constants(op)
+        remarks.flush()
+
+
+def _check_inputs(module: ModuleOp) -> None:
+    """Raises CompileError for float inputs that are no float32."""
+    function = main_function(module)
+    for argument in function.body.block.args:
+        if is_float(element := element_of(argument)) and element != f32:
+            name = argument.name_hint or f"arg{argument.index}"
+            raise op_error(function, f"has the input '{name}' of {element}: training's quantization is float32's")
+
+
+def _check_pairs(module: ModuleOp) -> None:
+    """Raises CompileError where what is quantized by some factors is dequantized by others."""
+    for op in module.walk():
+        if not isinstance(op, DequantizeOp) or not isinstance(op.input, OpResult):
+            continue
+        before = op.input.op
+        if isinstance(before, QuantizeOp) and before.qparams != op.qparams:
+            raise op_error(op, "has another scale or zero point than the quantize before it", "pairs share factors")
+
+
+def _adapt(site: Site, row: Row, remarks: Remarks) -> None:
+    """A quantized layer, or why it is none."""
+    assert row.weight is not None
+    data, weight = dequantize_of(site.activation), dequantize_of(site.operand(row.weight))
+    if data is None and weight is None:
+        return
+    if (why := broken(site, data, weight)) is not None:
+        remarks.missed(site.compute, *why)
+        if weight is not None and constant_of(weight.input) is not None:
+            site.set_operand(row.weight, _rounded(weight))
+        return
+    assert data is not None
+    assert weight is not None
+    kept = quantize_bias(site, row, data.qparams.data, weight.qparams.data)
+    remarks.applied(site.compute, "quantized", "as it was trained")
+    if kept is not None:
+        remarks.note(site.compute, "int32-bias", kept)
+
+
+def _rounded(weight: DequantizeOp) -> SSAValue:
+    """The constant that a dequantized weight is."""
+    array, constant, kernel = array_of(weight.input), constant_of(weight.input), kernel_for(weight)
+    assert array is not None
+    assert constant is not None
+    assert kernel is not None
+    made = ConstantOp.of(np.asarray(kernel(array)), constant.key, constant.location)
+    Rewriter.insert_op(made, InsertPoint.after(constant))
+    return made.result

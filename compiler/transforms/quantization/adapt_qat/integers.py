@@ -1,0 +1,119 @@
+"""The integers: constants are quantized offline, unsigned ones become signed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i8
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ....dialects.nn import ClipOp, ConstantOp, DequantizeOp, QParams, QParamsAttr, QuantizeOp, constant_of
+from ....dialects.nn.shapes import element_of
+from ....functions import main_function
+from ....rewriting import Remarks
+from ....runtime.kernels import kernel_for
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_UI8 = IntegerType(8, Signedness.UNSIGNED)
+_MOVED = 128
+
+
+def dequantize_of(value: SSAValue | None) -> DequantizeOp | None:
+    return value.op if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp) else None
+
+
+def quantize_constants(module: ModuleOp) -> None:
+    """Quantize (and Clip, which narrow ranges export) of constants are computed; each constant once per parameters."""
+    made: dict[object, ConstantOp] = {}
+    for op in [o for o in module.walk() if isinstance(o, DequantizeOp)]:
+        steps = _steps(op.input)
+        if steps is None or not steps:
+            continue
+        constant = constant_of(steps[0].operands[0])
+        assert constant is not None
+        key = (constant, *((type(s), tuple(s.properties.items())) for s in steps))
+        if key not in made:
+            integers = ConstantOp.of(_computed(constant.array, steps), f"{constant.key}.i8", constant.location)
+            Rewriter.insert_op(integers, InsertPoint.after(constant))
+            made[key] = integers
+        op.operands[0] = made[key].result
+        _erase_unused(steps)
+
+
+def _steps(value: SSAValue) -> list[Operation] | None:
+    """The operations between a constant and a value, in order; None where the value is not computed from a constant so."""
+    steps: list[Operation] = []
+    while constant_of(value) is None:
+        op = value.op if isinstance(value, OpResult) else None
+        if not isinstance(op, QuantizeOp | ClipOp):
+            return None
+        steps.insert(0, op)
+        value = op.operands[0]
+    return steps
+
+
+def _computed(array: Array, steps: list[Operation]) -> Array:
+    for step in steps:
+        kernel = kernel_for(step)
+        assert kernel is not None
+        array = np.asarray(kernel(array))
+    return array
+
+
+def _erase_unused(steps: list[Operation]) -> None:
+    for step in reversed(steps):
+        if not step.results[0].uses.get_length():
+            step.detach()
+            step.erase()
+
+
+def store_signed(module: ModuleOp, remarks: Remarks) -> None:
+    """uint8 between a quantize, or a constant, and its dequantizes becomes int8: the same values, zero points moved along."""
+    for op in [o for o in module.walk() if isinstance(o, QuantizeOp | ConstantOp)]:
+        value = op.results[0]
+        if element_of(value) != _UI8 or not (users := _users(value)):
+            continue
+        signed = _signed(op)
+        if signed is None:
+            remarks.missed(op, "int8", "its uint8 result is taken by more than dequantize")
+            continue
+        for user in users:
+            if isinstance(user, DequantizeOp):
+                user.qparams = _moved(user.qparams)
+        Rewriter.replace_op(op, signed)
+        if any(isinstance(user, ReturnOp) for user in users):
+            remarks.note(signed, "int8-output", "an output of uint8 becomes one of int8, smaller by 128")
+            main_function(module).update_function_type()
+
+
+def _signed(op: QuantizeOp | ConstantOp) -> QuantizeOp | ConstantOp | None:
+    """The operation with int8 in the place of uint8; None where others than dequantize, and outputs, see the integers."""
+    users = _users(op.results[0])
+    if isinstance(op, ConstantOp):
+        if not all(isinstance(u, DequantizeOp) for u in users):
+            return None
+        moved = (op.array.astype(np.int16) - _MOVED).astype(np.int8)
+        return ConstantOp.of(moved, op.key, op.location)
+    if not all(isinstance(u, DequantizeOp | ReturnOp) for u in users):
+        return None
+    return QuantizeOp.make(
+        op.input,
+        qparams=_moved(op.qparams),
+        source=op.source,
+        origin=op.origin,
+        location=op.location,
+        name=op.result.name_hint,
+    )
+
+
+def _users(value: SSAValue) -> list[Operation]:
+    return [use.operation for use in value.uses]
+
+
+def _moved(params: QParamsAttr) -> QParamsAttr:
+    p = params.data
+    return QParamsAttr(QParams(i8, p.scale, tuple(z - _MOVED for z in p.zero_point), p.axis))

@@ -1,0 +1,48 @@
+"""What AMCT asks of a layer that was trained with fake quantization (`convert_qat_model`)."""
+
+from __future__ import annotations
+
+from ....dialects.ascend.base import i8
+from ....dialects.nn import DequantizeOp, MatMulOp, QuantizeOp, constant_of
+from ....dialects.nn.shapes import shape_of
+from ..layers import channel_axis
+from ..sites import Site
+
+Broken = tuple[str, str]
+"""The name of a rule, and what is wrong, as one sentence."""
+
+
+def broken(site: Site, data: DequantizeOp | None, weight: DequantizeOp | None) -> Broken | None:
+    """The first rule that a layer breaks, of which data or weight is dequantized; None where it can be quantized."""
+    if data is None or not isinstance(data.input.owner, QuantizeOp):
+        return "quantized-data", "its weight is quantized, its data is not"
+    if weight is None:
+        return "quantized-weight", "its data is quantized, its weight is not"
+    return _broken_data(data) or _broken_weight(site, weight)
+
+
+def _broken_data(data: DequantizeOp) -> Broken | None:
+    params = data.qparams.data
+    if params.storage != i8:
+        return "int8-data", f"its data is {params.storage}, not i8 or ui8"
+    if params.axis is not None:
+        return "per-tensor-data", "its data has more than one scale"
+    return None
+
+
+def _broken_weight(site: Site, weight: DequantizeOp) -> Broken | None:
+    params = weight.qparams.data
+    if constant_of(weight.input) is None:
+        return "constant-weight", "its weight is computed at run time"
+    if params.storage != i8:
+        return "int8-weight", f"its weight is {params.storage}, not i8 or ui8"
+    if params.zero_points().any():
+        return "symmetric-weight", "its weight has zero points that are not 0"
+    if isinstance(site.compute, MatMulOp):
+        if (rank := len(shape_of(weight.result))) != 2:
+            return "matrix-weight", f"its weight is of rank {rank}, not 2"
+        if params.axis is not None:
+            return "per-tensor-weight", "its weight has a scale per channel, as only convolutions may"
+    elif params.axis not in (None, channel_axis(site.compute)):
+        return "channel-scales", f"its weight has scales along axis {params.axis}, not per output channel"
+    return None
