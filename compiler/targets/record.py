@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,8 +18,11 @@ from ..precision import FORCE_FP16, forces_fp16
 from ..rewriting import Remarks, layer_of
 from ..session import Session
 from ..transforms.quantization.balance_channels import factors_of
+from ..transforms.quantization.grids import point_behind
+from ..transforms.quantization.layer_inputs import ends_layer, inputs_of
 from ..transforms.quantization.layers import is_quantized
-from ..transforms.quantization.profiles import Row, profile_named
+from ..transforms.quantization.legality import row_of
+from ..transforms.quantization.profiles import Profile, Row, profile_named
 from ..transforms.quantization.shift_accumulators import shift_of
 from ..transforms.quantization.sites import Site, sites
 from . import Target
@@ -44,7 +48,12 @@ class RecordTarget(Target):
         return [path]
 
     def _with_known_fields(self, record: Record, session: Session) -> Record:
-        """Some flavours of AMCT have the precision mode in the configuration only."""
+        """Some flavours of AMCT have the precision mode in the configuration only, and do not mark inputs that are quantized by
+        themselves.
+        """
+        if self.flavour is not None and "is_tensor_quantize" not in NUMBERS[self.flavour]:
+            layers = {name: replace(layer, is_tensor_quantize=False) for name, layer in record.layers.items()}
+            record = replace(record, layers=layers)
         if self.flavour is None or "fakequant_precision_mode" in NUMBERS[self.flavour]:
             return record
         if any(layer.fakequant_precision_mode for layer in record.layers.values()):
@@ -60,19 +69,58 @@ def record_of(module: ModuleOp, session: Session) -> Record:
     A layer whose parameters a record cannot hold is left out with a remark; that nothing is left, with a warning.
     """
     remarks = Remarks(session, RecordTarget.name)
-    rows = profile_named(session.profile).rows
+    profile = profile_named(session.profile)
     layers: dict[str, LayerRecord] = {}
-    for site in sites(module, rows):
-        if not is_quantized(site):
-            continue
+    for site in sites(module, profile.rows):
         try:
-            layers[layer_of(site.compute)] = _layer_record(site, rows[type(site.compute)])
+            layers.update(_records(site, profile))
         except CompileError as e:
             remarks.missed(site.compute, "recorded", e.message)
     remarks.flush()
     if not layers:
         session.warn("no layer is quantized in a way that can be recorded: the record is empty")
     return Record(layers)
+
+
+def _records(site: Site, profile: Profile) -> Iterator[tuple[str, LayerRecord]]:
+    """The entry of a layer, and those of inputs beside the first one, or that are quantized by themselves.
+
+    Raises CompileError for what a record cannot hold.
+    """
+    name, row = layer_of(site.compute), profile.rows[type(site.compute)]
+    source = row_of(site.compute, profile.table)
+    if source is not None and source.tensor_only:
+        yield from _tensor_records(name, [each.value for each in inputs_of(site)] if ends_layer(site) else [], profile)
+        return
+    params = _params_behind(site.activation, profile)
+    if is_quantized(site) or params is not None:
+        yield name, _layer_record(site, row, params)
+        others = range(len(site.compute.operands)) if row.active else ()
+        taken = (0, row.weight, row.bias)
+        yield from _tensor_records(name, [None if i in taken else site.operand(i) for i in others], profile)
+
+
+def _tensor_records(
+    name: str, values: Sequence[SSAValue | None], profile: Profile
+) -> Iterator[tuple[str, LayerRecord]]:
+    """An entry `layer:index` for each quantized value."""
+    for i, value in enumerate(values):
+        if (params := _params_behind(value, profile)) is not None:
+            yield (
+                f"{name}:{i}",
+                LayerRecord(
+                    scale_d=_scale(params),
+                    offset_d=params.zero_point[0],
+                    act_type=_integers(params),
+                    is_tensor_quantize=True,
+                ),
+            )
+
+
+def _params_behind(value: SSAValue | None, profile: Profile) -> QParams | None:
+    """What a value was dequantized by, before passive operations."""
+    point = point_behind(value, profile.rows)
+    return point.qparams.data if isinstance(point, DequantizeOp) else None
 
 
 def _params_of(value: SSAValue | None) -> QParams | None:
@@ -82,9 +130,8 @@ def _params_of(value: SSAValue | None) -> QParams | None:
     return None
 
 
-def _layer_record(site: Site, row: Row) -> LayerRecord:
-    """Raises CompileError for what a record cannot hold."""
-    params = _params_of(site.activation)
+def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
+    """`params` are those of the input. Raises CompileError for what a record cannot hold."""
     weight = None if row.weight is None else _params_of(site.operand(row.weight))
     if row.weight is not None and weight is None:
         raise CompileError("its input is quantized, its weight is not")
@@ -94,10 +141,8 @@ def _layer_record(site: Site, row: Row) -> LayerRecord:
     if params is None:
         assert weight is not None, "only layers with weights have these alone"
         return LayerRecord(scale_w=scales, offset_w=offsets, wts_type=_integers(weight), weight_compress_only=True)
-    if params.axis is not None:
-        raise CompileError("its input has more than one scale")
     return LayerRecord(
-        scale_d=float(params.scales()),
+        scale_d=_scale(params),
         offset_d=params.zero_point[0],
         scale_w=scales,
         offset_w=offsets,
@@ -108,6 +153,12 @@ def _layer_record(site: Site, row: Row) -> LayerRecord:
         fakequant_precision_mode=FORCE_FP16 if forces_fp16(site.compute) else None,
         cluster=() if row.weight is None else _levels(site.operand(row.weight)),
     )
+
+
+def _scale(params: QParams) -> float:
+    if params.axis is not None:
+        raise CompileError("its input has more than one scale")
+    return float(params.scales())
 
 
 def _levels(weight: SSAValue | None) -> tuple[int, ...]:

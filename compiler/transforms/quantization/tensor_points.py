@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ...configuration.record import LayerRecord, Record
-from ...configuration.settings import Activation, Settings
+from ...configuration.settings import Activation, Calibration, Settings
 from ...configuration.tensor_names import tensor_parts
 from ...diagnostics import CompileError, describe
 from ...dialects.nn import DequantizeOp, NNOp, ObserveOp
@@ -37,6 +37,7 @@ def insert_tensor_points(
     layers = {layer_of(site.compute): site for site in found}
     given: Mapping[str, LayerRecord] = {} if record is None else recorded_tensors(record, layers)
     wanted = {f"{t.layer_name}:{t.input_index}": t.activation for t in settings.tensor_quantize}
+    common = (settings.common or Calibration()).activation
     observed: dict[Operation, list[str]] = {}
     left: list[tuple[Operation, str]] = []
     for name in {**wanted, **given}:
@@ -44,7 +45,7 @@ def insert_tensor_points(
         if record is not None and name in given and given[name].scale_d is None:
             raise record.error(name, "has no scale_d")
         last, tensor = _input_named(name, layers, settings, where)
-        spec = _spec(wanted.get(name, Activation()), given.get(name), settings)
+        spec = _spec(wanted.get(name, common), given.get(name), settings)
         if (reason := _left(tensor, spec, record is None or name in given)) is not None:
             left.append((last.compute, f"input {name} {reason}"))
             continue

@@ -10,11 +10,13 @@ import onnxruntime
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from compiler.configuration.record import read_record
 from compiler.dialects import ascend, nn
 from compiler.pipelines import make_pass, run_passes
 from compiler.runtime.executor import Executable
 from compiler.session import Session
 from compiler.targets.onnx import OnnxTarget
+from compiler.targets.record import RecordTarget
 from compiler.text import parse_module
 from compiler.universe import new_session
 
@@ -181,3 +183,26 @@ def test_group_parameters_given_before_calibration() -> None:
     first, second = (op for op in module.walk() if isinstance(op, nn.ObserveOp))
     assert second.qparams == first.qparams
     assert second.source == first.source
+
+
+@pytest.mark.parametrize("flavour", ["onnx", "tensorflow"])
+def test_records_hold_tensor_points(data: Path, tmp_path: Path, flavour: str) -> None:
+    """By `layer:index`, marked where the flavour has a mark; the record alone gives the same parameters again."""
+    session = new_session()
+    module = quantized(NET, f"data={data} joint-quant=true tensor-quantize=sum:0,sum:1", session)
+    RecordTarget(flavour=flavour).write(module, tmp_path / "r.txt", session)
+    record = read_record(tmp_path / "r.txt")
+    assert list(record.layers) == ["conv1", "sum:0", "sum:1", "conv2"]
+    assert record.layers["sum:0"].is_tensor_quantize == (flavour == "onnx")
+    again = quantized(NET, f"record={tmp_path}/r.txt")
+    assert params(again) == params(module)
+
+
+def test_a_record_without_the_tensor_that_is_asked_for(data: Path, tmp_path: Path) -> None:
+    session = new_session()
+    RecordTarget().write(quantized(NET, f"data={data}", session), tmp_path / "r.txt", session)
+    session = new_session()
+    module = quantized(NET, f"record={tmp_path}/r.txt tensor-quantize=sum:0", session)
+    assert len(params(module)) == 2
+    said = [r.reason for r in session.remarks if r.rule == "tensor-quantize-left"]
+    assert said == ["input sum:0 stays float: the record does not list it"]
