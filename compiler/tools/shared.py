@@ -76,6 +76,7 @@ def add_data_options(add: Callable[..., object]) -> None:
     add("--std", default="", metavar="S,...", help="of images; inputs are (pixel - mean) / std")
     add("--resize", metavar="HxW", help="height and width that images are brought to, bilinearly")
     add("--layout", choices=("NCHW", "NHWC"), help="of images")
+    add("--batch-num", type=positive, metavar="N", help="use the first N runs only; ends a function that never does")
     add("--color", choices=("rgb", "bgr", "gray"), help="of images (default rgb)")
 
 
@@ -85,6 +86,7 @@ def data_options(args: argparse.Namespace) -> DataOptions:
 
     return DataOptions(
         args.data,
+        batch_num=args.batch_num,
         data_types=names(args.data_types),
         mean=_numbers(args.mean, "--mean"),
         std=_numbers(args.std, "--std"),

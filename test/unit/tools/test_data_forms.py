@@ -114,6 +114,16 @@ def test_mistakes(amct_tool, tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
 
+def test_an_endless_function_ends_with_batch_num(amct_tool, tmp_path: Path) -> None:
+    text = "import numpy as np\ndef batches():\n    while True:\n        yield np.ones((1, 1, 8, 8))\n"
+    (tmp_path / "calib.py").write_text(text)
+    data = ("--data", f"{tmp_path / 'calib.py'}:batches", "--batch-num", 20)
+    result = amct_tool("quantize", DIGITS / "digits.onnx", *data, "-o", tmp_path / "out")
+    assert (result.status, result.err) == (0, "")
+    assert "18 samples" in result.out
+    assert "2 samples, held back" in result.out
+
+
 def test_run_takes_a_single_array(amct_tool, tmp_path: Path, images: np.ndarray) -> None:
     np.save(tmp_path / "x.npy", images)
     result = amct_tool("run", DIGITS / "digits.onnx", "--inputs", tmp_path / "x.npy", "-o", tmp_path / "y.npz")
