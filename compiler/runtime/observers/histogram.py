@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...diagnostics import CompileError
 from .observer import Array
 
 _BLOCK = 1 << 16
@@ -17,6 +18,7 @@ _BLOCK = 1 << 16
 _NARROWEST = -148
 """Binary exponent of the narrowest bins: float32 has no smaller numbers."""
 _WIDEST = 1023
+_FEWEST, _MOST = 1 << 6, 1 << 20
 _PRECISION = 24
 """Bits of a float32: narrower bins than the largest value's last bit would be empty, and numbered past int32."""
 
@@ -42,6 +44,10 @@ class Histogram:
     counts: Array = field(default_factory=_no_counts, init=False)
     low: float = field(default=float("inf"), init=False)
     high: float = field(default=float("-inf"), init=False)
+
+    def __post_init__(self) -> None:
+        if not _FEWEST <= self.bins <= _MOST:
+            raise CompileError(f"num-of-bins must lie in [{_FEWEST}, {_MOST}], not {self.bins}")
 
     @property
     def width(self) -> float:

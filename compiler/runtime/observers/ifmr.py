@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from math import floor
+from math import floor, inf
 from typing import Self
 
 import numpy as np
@@ -158,7 +158,7 @@ class IfmrObserver(Observer):
 def _check(options: IfmrObserver) -> None:
     """The ranges that AMCT allows."""
     start, end, step = options.search_range_start, options.search_range_end, options.search_step
-    if not 0 < start < end:
+    if not 0 < start < end < inf:
         raise CompileError(f"search-range-start {start} and search-range-end {end} must be positive and in order")
     span = float(Decimal(str(end)) - Decimal(str(start)))
     if not 0 < step <= span:
