@@ -24,16 +24,18 @@ func.func @main(%x: tensor<2x2xf32>, %k: tensor<2x2xf32>) {
 // CHECK: [insert-observers applied observed] "dilated"
 // CHECK: [insert-observers applied observed] "other-spelling"
 // CHECK: [insert-observers missed filter-rank-4] "volume": its filter is of rank 5
+// CHECK: [insert-observers missed weight-constant] "computed": its weight is computed at run time
 // CHECK: [convert-observers applied quantized] "convolution"
 // CHECK: [convert-observers applied quantized] "dilated"
 // CHECK: [convert-observers applied quantized] "other-spelling"
-func.func @main(%x: tensor<1x2x4x4xf32>, %v: tensor<1x1x4x4x4xf32>) {
+func.func @main(%x: tensor<1x2x4x4xf32>, %v: tensor<1x1x4x4x4xf32>, %k: tensor<2x2x1x1xf32>) {
   %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %vw = nn.constant dense<1.0> : tensor<1x1x1x1x1xf32>
   %0 = nn.conv %x, %w from <caffe, "Convolution", "convolution"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %1 = nn.conv %x, %w dilations [2, 2] from <caffe, "Convolution", "dilated", {dilation = array<i64: 2>}> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %2 = nn.conv %x, %w from <caffe, "DepthwiseConvolution", "other-spelling"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %3 = nn.conv %v, %vw from <caffe, "Convolution", "volume"> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x4x4x4xf32>
+  %4 = nn.conv %x, %k from <caffe, "Convolution", "computed"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   func.return
 }
 
@@ -43,13 +45,15 @@ func.func @main(%x: tensor<1x2x4x4xf32>, %v: tensor<1x1x4x4x4xf32>) {
 // CHECK: [insert-observers applied observed] "deconvolution"
 // CHECK: [insert-observers missed dilation-1] "dilated": its dilations are [2]
 // CHECK: [insert-observers missed filter-rank-4] "line": its filter is of rank 3
+// CHECK: [insert-observers missed weight-constant] "computed": its weight is computed at run time
 // CHECK: [convert-observers applied quantized] "deconvolution"
-func.func @main(%x: tensor<1x2x4x4xf32>, %l: tensor<1x1x4xf32>) {
+func.func @main(%x: tensor<1x2x4x4xf32>, %l: tensor<1x1x4xf32>, %k: tensor<2x2x1x1xf32>) {
   %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %lw = nn.constant dense<1.0> : tensor<1x1x1xf32>
   %0 = nn.conv_transpose %x, %w from <caffe, "Deconvolution", "deconvolution"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %1 = nn.conv_transpose %x, %w from <caffe, "Deconvolution", "dilated", {dilation = array<i64: 2>}> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %2 = nn.conv_transpose %l, %lw from <caffe, "Deconvolution", "line"> : (tensor<1x1x4xf32>, tensor<1x1x1xf32>) -> tensor<1x1x4xf32>
+  %3 = nn.conv_transpose %x, %k from <caffe, "Deconvolution", "computed"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   func.return
 }
 

@@ -100,14 +100,16 @@ func.func @main(%x: tensor<1x2x4x4xf32>) {
 // CHECK: [insert-observers applied observed] "wide"
 // CHECK: [insert-observers missed dilation-d-1] "deep": its dilation_d is 2
 // CHECK: [insert-observers missed dilation-d-1] "deep-first": its dilation_d is 2
+// CHECK: [insert-observers missed weight-constant] "computed": its weight is computed at run time
 // CHECK: [convert-observers applied quantized] "conv3d"
 // CHECK: [convert-observers applied quantized] "wide"
-func.func @main(%v: tensor<1x1x4x4x4xf32>) {
+func.func @main(%v: tensor<1x1x4x4x4xf32>, %k: tensor<1x1x1x1x1xf32>) {
   %vw = nn.constant dense<1.0> : tensor<1x1x1x1x1xf32>
   %0 = nn.conv %v, %vw from <tensorflow, "Conv3D", "conv3d"> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x4x4x4xf32>
   %1 = nn.conv %v, %vw from <tensorflow, "Conv3D", "wide", {data_format = "NDHWC", dilations = array<i64: 1, 1, 2, 2, 1>}> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x4x4x4xf32>
   %2 = nn.conv %v, %vw from <tensorflow, "Conv3D", "deep", {data_format = "NDHWC", dilations = array<i64: 1, 2, 1, 1, 1>}> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x4x4x4xf32>
   %3 = nn.conv %v, %vw from <tensorflow, "Conv3D", "deep-first", {data_format = "NCDHW", dilations = array<i64: 1, 1, 2, 1, 1>}> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x4x4x4xf32>
+  %4 = nn.conv %v, %k from <tensorflow, "Conv3D", "computed"> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x4x4x4xf32>
   func.return
 }
 

@@ -1,0 +1,40 @@
+// Weights of fewer than 8 bits: two-dimensional convolutions have them, other layers 8 (AMCT). 6 and 7 bits are stored in 8.
+// RUN: amct-opt %s --quantize='weight-bits=4' 2>/dev/null | filecheck %s --check-prefix FOUR
+// RUN: amct-opt %s --quantize='weight-bits=6' 2>/dev/null | filecheck %s --check-prefix SIX
+// RUN: amct-opt %s --quantize='weight-bits=7' 2>/dev/null | filecheck %s --check-prefix SEVEN
+// RUN: amct-opt %s --quantize='weight-bits=6' --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+
+// Asked of one layer it is an error; of a type only where no layer of it can.
+// RUN: echo 'override_layer_configs { layer_name: "fc" calibration_config { arq_quantize { quant_bits: 7 } } }' > %t.cfg
+// RUN: not amct-opt %s --quantize='config=%t.cfg' 2>&1 | filecheck %s --check-prefix LAYER
+// RUN: echo 'override_layer_types { layer_type: "Conv" calibration_config { arq_quantize { quant_bits: 7 } } }' > %t.type.cfg
+// RUN: amct-opt %s --quantize='config=%t.type.cfg' --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix TYPE
+
+// FOUR:   %w.i4 = nn.constant dense<{{\[\[\[\[}}7]], {{\[\[}}-4]]], {{\[\[\[}}4]], {{\[\[}}-8]]]]> : tensor<2x2x1x1xi4>
+// FOUR:   nn.dequantize %w.i4 by <i4, scale = [0.18142857, 0.32], axis = 0>
+// FOUR:   nn.dequantize %vw.i8
+// FOUR:   nn.dequantize %mw.i8
+// SIX:    %w.i8 = nn.constant dense<{{\[\[\[\[}}31]], {{\[\[}}-16]]], {{\[\[\[}}16]], {{\[\[}}-32]]]]> : tensor<2x2x1x1xi8>
+// SIX:    nn.dequantize %w.i8 by <i8, scale = [0.04096774, 0.08], axis = 0>
+// SIX:    %mw.i8 = nn.constant dense<{{\[\[}}127, 64], [64, 32]]> : tensor<2x2xi8>
+// SEVEN:  %w.i8 = nn.constant dense<{{\[\[\[\[}}63]], {{\[\[}}-32]]], {{\[\[\[}}32]], {{\[\[}}-64]]]]> : tensor<2x2x1x1xi8>
+
+// REMARK-NOT: "conv": not as the configuration has it
+// REMARK: [insert-observers analysis configuration] "volume": not as the configuration has it: takes no weight of 6 bits: only two-dimensional convolutions do
+// REMARK: [insert-observers analysis configuration] "fc": not as the configuration has it: takes no weight of 6 bits: only two-dimensional convolutions do
+// REMARK: "conv": {{.*}}; int6 weight per channel
+// REMARK: "volume": {{.*}}; int8 weight per channel
+// REMARK: "fc": {{.*}}; int8 weight per tensor
+
+// LAYER:  .cfg: error: layer 'fc' (Gemm) takes no weight of 7 bits: only two-dimensional convolutions do
+// TYPE:   "volume": not as the configuration has it: takes no weight of 7 bits
+// TYPE:   "conv": {{.*}}; int7 weight per channel
+func.func @main(%x: tensor<1x2x4x4xf32>, %v: tensor<1x1x4x4x4xf32>, %m: tensor<2x2xf32>) {
+  %w = nn.constant dense<[[[[1.27]], [[-0.64]]], [[[1.28]], [[-2.56]]]]> : tensor<2x2x1x1xf32>
+  %vw = nn.constant dense<1.0> : tensor<1x1x1x1x1xf32>
+  %mw = nn.constant dense<[[1.0, 0.5], [0.5, 0.25]]> : tensor<2x2xf32>
+  %0 = nn.conv %x, %w from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %1 = nn.conv %v, %vw from <onnx, "Conv", "volume"> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x4x4x4xf32>
+  %2 = nn.matmul %m, %mw from <onnx, "Gemm", "fc"> : tensor<2x2xf32>
+  func.return
+}
