@@ -82,7 +82,7 @@ def next_step(progress: Progress, total: int, path: Path) -> str:
     count = sum(part.samples for part in progress.present)
     seen = f"pass {turn} of {total} has seen {count} samples of {sources(progress.present)}"
     if missing := progress.missing():
-        return f"{seen}, not {sources(missing)} yet"
+        return f"{seen}, not {sources(missing)} yet: load it together with the states that have"
     if turn == total:
         return f"{seen}; finish with --calibrate=load-state={path}"
     return (
