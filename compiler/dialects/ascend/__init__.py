@@ -46,7 +46,8 @@ from .elementwise import (
 from .linear import BatchMatMulV2Op, BiasAddOp, MatMulV2Op, MatrixOp
 from .normalization import BNInferOp, LogSoftmaxV2Op, LRNOp, SoftmaxV2Op
 from .pooling import AvgPoolV2Op, MaxPoolV3Op, PoolOp
-from .quantization import AscendAntiQuantOp, AscendDequantOp, AscendQuantOp
+from .quantization import AscendAntiQuantOp, AscendDequantOp, AscendQuantOp, PerChannelOp
+from .requantization import AscendDequantS16Op, AscendRequantOp, AscendRequantS16Op
 from .shape import (
     ConcatV2Op,
     FlattenOp,
@@ -65,11 +66,19 @@ from .shape import (
     TransposeOp,
     UnsqueezeOp,
 )
+from .weights import AscendAntiQuantV2Op, AscendQuantV2Op, AscendWeightQuantOp, WeightQuantBatchMatmulV2Op
 
 OPERATIONS: tuple[type[AscendOp], ...] = (
     AscendQuantOp,
     AscendAntiQuantOp,
     AscendDequantOp,
+    AscendRequantOp,
+    AscendDequantS16Op,
+    AscendRequantS16Op,
+    AscendWeightQuantOp,
+    AscendQuantV2Op,
+    AscendAntiQuantV2Op,
+    WeightQuantBatchMatmulV2Op,
     Conv2DOp,
     Conv3DOp,
     DepthwiseConv2DOp,
@@ -136,9 +145,15 @@ __all__ = [
     "AbsOp",
     "AddOp",
     "AscendAntiQuantOp",
+    "AscendAntiQuantV2Op",
     "AscendDequantOp",
+    "AscendDequantS16Op",
     "AscendOp",
     "AscendQuantOp",
+    "AscendQuantV2Op",
+    "AscendRequantOp",
+    "AscendRequantS16Op",
+    "AscendWeightQuantOp",
     "AvgPoolV2Op",
     "BNInferOp",
     "BatchMatMulV2Op",
@@ -175,6 +190,7 @@ __all__ = [
     "NegOp",
     "PReluOp",
     "PadV3Op",
+    "PerChannelOp",
     "PoolOp",
     "PowOp",
     "RealDivOp",
@@ -201,4 +217,5 @@ __all__ = [
     "TransposeOp",
     "UnaryOp",
     "UnsqueezeOp",
+    "WeightQuantBatchMatmulV2Op",
 ]

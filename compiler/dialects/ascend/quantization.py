@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, StringAttr, i32
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor, integer_range
-from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, integer
+from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, REAL, TEXT, integer, ints
 from ..nn.constant import constant_of
-from ..nn.shapes import Shape, known, merge_dim, shape_of, tensor
-from .base import DATA_TYPES, FALSE, AscendOp, ElementTypes, F, check_choice, f32, i4, i8
+from ..nn.shapes import Shape, known, merge_dim, shape_of, size, tensor
+from .base import DATA_TYPES, FALSE, AscendOp, ElementTypes, F, check_choice, check_range, f32, i4, i8, int_list
 
 STORAGE: Mapping[int, IntegerType] = {2: i8, 29: i4}
 """What AscendQuant gives, by dst_type."""
@@ -92,12 +92,57 @@ class AscendAntiQuantOp(ScaledOp):
         return [tensor(_float_type(self.dtype.value.data), shape_of(self.x))]
 
 
+class PerChannelOp(AscendOp):
+    """Multiplies integers by float32 scales: `[1]`, `[C]` for the channels on axis 1, or of full rank with all other sizes 1."""
+
+    @property
+    def integers(self) -> SSAValue:
+        """What is multiplied."""
+        return self.operands[0]
+
+    @property
+    def scales(self) -> SSAValue:
+        return self.operands[1]
+
+    @property
+    def scale_shape(self) -> Shape:
+        """The shape under which the scales broadcast to the integers."""
+        return self.along_channels(self.scales)
+
+    def along_channels(self, value: SSAValue) -> Shape:
+        rank, shape = len(shape_of(self.integers)), shape_of(value)
+        if len(shape) != 1 or rank < 2 or shape == (1,):
+            return shape
+        return (1, *shape, *(1,) * (rank - 2))
+
+    def check_channels(self, what: str, value: SSAValue) -> None:
+        """Raises VerifyException unless there is one number, or one for each channel."""
+        x, shape = shape_of(self.integers), self.along_channels(value)
+        if len(shape) not in (1, len(x)):
+            raise VerifyException(f"{what} must be of rank 1 or {len(x)}, not {len(shape)}")
+        if sum(d != 1 for d in shape) > 1:
+            raise VerifyException(f"{what} {list(shape)} has more than one size above 1")
+        if shape == (1,):
+            return
+        for d, s in zip(x, shape, strict=True):
+            if s != 1:
+                merge_dim(d, s, f"channels of x and {what} length")
+
+    def verify_operation(self) -> None:
+        super().verify_operation()
+        if constant_of(self.scales) is None:
+            name, _ = self.get_irdl_definition().operands[1]
+            raise VerifyException(f"{name} must be a constant")
+
+
 @irdl_op_definition
-class AscendDequantOp(AscendOp):
+class AscendDequantOp(PerChannelOp):
     """`float32(x) * deq_scale`, then `max(0, .)` with `relu_flag`: an int32 accumulator to float32 (`dtype 0`) or float16 (1).
 
     x int32; deq_scale a constant: `[1]`, `[C]` for the channels on axis 1 of x, or of the rank of x with all other sizes 1.
     x is rounded to float32 (to nearest, ties to even), then the product is; with `sqrt_mode` it is multiplied twice.
+    `shift_n` (AMCT's shift N, 1 to 16; one number, or one per scale) keeps 16 bits of the accumulator:
+    `clip(floor(x / 2^N), -2^15, 2^15 - 1) * (deq_scale * 2^N)`.
 
     ```mlir
     %y = ascend.AscendDequant %acc, %scale : (tensor<1x4x8x8xi32>, tensor<4xf32>) -> tensor<1x4x8x8xf32>
@@ -107,39 +152,37 @@ class AscendDequantOp(AscendOp):
     name = "ascend.AscendDequant"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i32,), "deq_scale": (f32,)}
-    DEVIATION: ClassVar[str] = "deq_scale is float32; targets pack it into uint64"
+    DEVIATION: ClassVar[str] = (
+        "deq_scale is float32 and shift_n stands beside it; targets pack both into uint64 (the scale without 2^N)"
+    )
 
     x = operand_def(ANY_TENSOR)
     deq_scale = operand_def(ANY_TENSOR)
     sqrt_mode = prop_def(BOOL, default_value=FALSE)
     relu_flag = prop_def(BOOL, default_value=FALSE)
     dtype = prop_def(INT, default_value=integer(0))
+    shift_n = prop_def(INTS, default_value=int_list())
     y = result_def(ANY_TENSOR)
 
     @property
-    def scale_shape(self) -> Shape:
-        """The shape under which deq_scale broadcasts to x."""
-        rank, scale = len(shape_of(self.x)), shape_of(self.deq_scale)
-        if len(scale) != 1 or rank < 2 or scale == (1,):
-            return scale
-        return (1, *scale, *(1,) * (rank - 2))
+    def shifts(self) -> tuple[int, ...]:
+        """The shift of every scale, or one for all; empty where accumulators are taken whole."""
+        return ints(self.shift_n)
 
     def derive(self) -> Sequence[Tensor]:
-        x, scale = shape_of(self.x), self.scale_shape
-        if len(scale) not in (1, len(x)):
-            raise VerifyException(f"deq_scale must be of rank 1 or {len(x)}, not {len(scale)}")
-        if sum(d != 1 for d in scale) > 1:
-            raise VerifyException(f"deq_scale {list(scale)} has more than one size above 1")
-        if scale != (1,):
-            for d, s in zip(x, scale, strict=True):
-                if s != 1:
-                    merge_dim(d, s, "channels of x and deq_scale length")
-        return [tensor(_float_type(self.dtype.value.data), x)]
+        self.check_channels("deq_scale", self.deq_scale)
+        self._check_shifts()
+        return [tensor(_float_type(self.dtype.value.data), shape_of(self.x))]
 
-    def verify_operation(self) -> None:
-        super().verify_operation()
-        if constant_of(self.deq_scale) is None:
-            raise VerifyException("deq_scale must be a constant")
+    def _check_shifts(self) -> None:
+        if not self.shifts:
+            return
+        check_range("shift_n", self.shifts, 1, 16)
+        count = size(shape_of(self.deq_scale))
+        if len(self.shifts) not in (1, count):
+            raise VerifyException(f"shift_n has {len(self.shifts)} entries for {count} scales")
+        if self.sqrt_mode.value.data:
+            raise VerifyException("shift_n and sqrt_mode exclude each other")
 
 
 def _float_type(number: int) -> Attribute:

@@ -1,18 +1,26 @@
-"""Kernels of `ascend`: exact integers where the operands are int8, else what the operation means in `nn`."""
+"""Kernels of `ascend`: exact integers where the operands are int8, else what the operation means in `nn`, else of its own."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from ...dialects.ascend import AscendOp
 from ...dialects.ascend.base import i8
 from ...dialects.nn.shapes import element_of
 from . import Kernel, kernel
+from .ascend_cube import INTEGER_KERNELS
 from .ascend_float import MEANINGS, float_kernel
-from .ascend_integer import INTEGER_KERNELS, QUANTIZATION_KERNELS
+from .ascend_integer import STEP_KERNELS
+from .ascend_weights import WEIGHT_KERNELS
+
+OWN_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {**STEP_KERNELS, **WEIGHT_KERNELS}
+"""Kernels of operations without a counterpart in `nn`."""
 
 
-@kernel(*QUANTIZATION_KERNELS)
-def quantization(op: AscendOp) -> Kernel:
-    return QUANTIZATION_KERNELS[type(op)](op)
+@kernel(*OWN_KERNELS)
+def of_its_own(op: AscendOp) -> Kernel:
+    return OWN_KERNELS[type(op)](op)
 
 
 @kernel(*MEANINGS)

@@ -1,24 +1,22 @@
-"""Exact integer kernels of `ascend`, and the steps from reals to integers and back.
+"""The steps from reals to integers and back.
 
 Rounding order, the only one of the dialect: AscendQuant rounds product, sum and integer each once (float32); AscendDequant
-rounds the accumulator to float32, then the product.
+rounds the accumulator to float32, then the product; what goes from integers to integers rounds that product to an integer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import IntegerType
 
-from ...dialects import ascend, nn
+from ...dialects import ascend
 from ...dialects.ascend import AscendOp
-from ...dialects.ascend.base import FormatOp
-from ...dialects.nn.shapes import Shape, element_of, window_size
+from ...dialects.ascend.base import i8, i16
+from ...dialects.nn.shapes import element_of
 from ...dtypes import integer_range, numpy_dtype
-from ..integer import INT32_MAX, conv_int8, matmul_int8, prepare_conv, prepare_matmul
-from ..windows import tap_slices
 from . import Array, Kernel
 
 _F32 = np.dtype(np.float32)
@@ -47,9 +45,10 @@ def dequant(op: ascend.AscendDequantOp) -> Kernel:
     """`float32(x) * deq_scale`: the accumulator is rounded to float32 (ties to even), then the product is."""
     squared, relu = bool(op.sqrt_mode.value.data), bool(op.relu_flag.value.data)
     shape, dtype = op.scale_shape, numpy_dtype(element_of(op.y))
+    shifted = _shifted(op)
 
     def run(x: Array, scale: Array) -> Array:
-        scale = scale.reshape(shape)
+        x, scale = shifted(x, scale.reshape(shape))
         y = x.astype(_F32)
         np.multiply(y, scale, out=y)
         if squared:
@@ -77,173 +76,79 @@ def anti_quant(op: ascend.AscendAntiQuantOp) -> Kernel:
     return run
 
 
-def _in_format(op: FormatOp, run: Callable[..., Array]) -> Callable[..., Array]:
-    """`run`, whose first operand and result are `[N, C, ...]`, for the data format of the operation."""
-    if not op.channels_last:
-        return run
-
-    def transposed(x: Array, *rest: Array) -> Array:
-        return np.moveaxis(run(np.moveaxis(x, -1, 1), *rest), 1, -1)
-
-    return transposed
-
-
-def _geometry(op: ascend.ConvolutionOp) -> tuple[dict[str, Any], Shape]:
-    """The properties of an integer convolution, and its pads: all begins, then all ends."""
-    pads = (*(b for b, _ in op.pad_list), *(e for _, e in op.pad_list))
-    geometry = {"zero_point": op.zero_point, "strides": op.stride_list, "dilations": op.dilation_list}
-    return geometry, pads
+def _shifted(op: ascend.AscendDequantOp) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """From accumulators and scales to what `shift_n` leaves of them: `clip(floor(x / 2^N))` and `scale * 2^N`, both exact."""
+    if not op.shifts:
+        return lambda x, scale: (x, scale)
+    shifts = np.array(op.shifts, np.int32)
+    shifts = shifts.reshape(op.scale_shape) if shifts.size > 1 else shifts
+    low, high = integer_range(i16)
+    return lambda x, scale: (np.clip(x >> shifts, low, high), np.ldexp(scale, shifts))
 
 
-def convolution(op: ascend.GroupedOp) -> Kernel:
-    geometry, pads = _geometry(op)
-    geometry["groups"] = op.group_count
-    return _in_format(op, _convolution(op, _filter_order(op), geometry, pads))
+def requant(op: ascend.AscendRequantOp) -> Kernel:
+    """`clip(rint(float32(x) * req_scale) + offset)`; below 2^24 the sum of integers is exact, beyond it is clipped anyway."""
+    offset, relu, shape = np.float32(op.offset.value.data), bool(op.relu_flag.value.data), op.scale_shape
 
-
-def _filter_order(op: FormatOp) -> Callable[[Array], Array]:
-    """From the filter's axis order to channels first: where channels are last, the first two axes are the last, reversed."""
-    if op.channels_last:
-        return lambda weight: np.moveaxis(weight, (-1, -2), (0, 1))
-    return lambda weight: weight
-
-
-def depthwise(op: ascend.DepthwiseConv2DOp) -> Kernel:
-    """Filter `[kh, kw, C, M]` becomes `[C*M, 1, kh, kw]`: output channel c*M + m."""
-    geometry, pads = _geometry(op)
-    geometry["groups"] = op.filter_sizes.channels
-
-    def arrange(weight: Array) -> Array:
-        return weight.transpose(2, 3, 0, 1).reshape(-1, 1, *weight.shape[:2])
-
-    return _in_format(op, _convolution(op, arrange, geometry, pads))
-
-
-def _convolution(
-    op: ascend.ConvolutionOp, arrange: Callable[[Array], Array], geometry: dict[str, Any], pads: Shape
-) -> Callable[..., Array]:
-    """Weights are packed once where they are constant."""
-    weight, bias = nn.array_of(op.filter_value), nn.array_of(op.bias)
-    if weight is not None and (op.bias is None or bias is not None):
-        prepared = prepare_conv(np.ascontiguousarray(arrange(weight)), bias, **geometry)
-
-        def run(x: Array, *_: Array) -> Array:
-            return prepared(x, pads)
-
-        return run
-
-    def run_once(x: Array, weight: Array, bias: Array | None = None) -> Array:
-        return conv_int8(x, arrange(weight), bias, pads=pads, **geometry)
-
-    return run_once
-
-
-def transposed_convolution(op: ascend.Conv2DTransposeOp) -> Kernel:
-    """A convolution, with the turned kernel, of the input spread out by the strides.
-
-    What lies between the elements is the zero point, which contributes 0, as does padding.
-    """
-    groups, zero_point, strides = op.group_count, op.zero_point, op.stride_list
-    kernel_shape, extra = op.filter_sizes.kernel, op.output_padding_list
-    ones = (1,) * len(strides)
-    rows = list(zip(kernel_shape, op.pad_list, extra, strict=True))
-    pads = (*(k - 1 - b for k, (b, _), _ in rows), *(k - 1 - e + more for k, (_, e), more in rows))
-    geometry = {"zero_point": zero_point, "strides": ones, "dilations": ones, "groups": groups}
-
-    order = _filter_order(op)
-
-    def arrange(weight: Array) -> Array:
-        channels, per_group, *kernel = order(weight).shape
-        turned = np.flip(order(weight), axis=(2, 3)).reshape(groups, channels // groups, per_group, *kernel)
-        return np.ascontiguousarray(turned.swapaxes(1, 2)).reshape(groups * per_group, channels // groups, *kernel)
-
-    convolve = _convolution(op, arrange, geometry, (0,) * len(pads))
-
-    def spread(x: Array, *rest: Array) -> Array:
-        return convolve(_spread(x, strides, pads, zero_point), *rest)
-
-    in_format = _in_format(op, spread)
-
-    def run(_: Array, x: Array, *rest: Array) -> Array:
-        return in_format(x, *rest)
+    def run(x: Array, scale: Array) -> Array:
+        y = _rounded(x, scale.reshape(shape))
+        if relu:
+            np.maximum(y, 0, out=y)
+        np.add(y, offset, out=y)
+        return _saturated(y, i8)
 
     return run
 
 
-def _spread(x: Array, strides: Shape, pads: Sequence[int], fill: int) -> Array:
-    """x with `stride - 1` elements of `fill` between its own, and pads around them, cut off where negative."""
-    n = len(strides)
-    sizes = [(s - 1) * st + 1 for s, st in zip(x.shape[2:], strides, strict=True)]
-    begins, ends = pads[:n], pads[n:]
-    padded = [max(b, 0) + s + max(e, 0) for b, s, e in zip(begins, sizes, ends, strict=True)]
-    y = np.full((*x.shape[:2], *padded), fill, x.dtype)
-    rows = zip(begins, sizes, strides, strict=True)
-    y[(slice(None), slice(None), *(slice(max(b, 0), max(b, 0) + s, st) for b, s, st in rows))] = x
-    inner = (slice(max(-b, 0), p + min(e, 0)) for b, p, e in zip(begins, padded, ends, strict=True))
-    return y[(slice(None), slice(None), *inner)]
+def dequant_s16(op: ascend.AscendDequantS16Op) -> Kernel:
+    """`clip(rint(float32(x0) * deq_scale) + x1)`; below 2^24 the sum of integers is exact, beyond it is clipped anyway."""
+    relu, shape = bool(op.relu_flag.value.data), op.scale_shape
+    bias_shape = None if op.x1 is None else op.along_channels(op.x1)
+
+    def run(x: Array, scale: Array, bias: Array | None = None) -> Array:
+        y = _rounded(x, scale.reshape(shape))
+        if bias is not None:
+            np.add(y, bias.reshape(bias_shape), out=y)
+        if relu:
+            np.maximum(y, 0, out=y)
+        return _saturated(y, i16)
+
+    return run
 
 
-def matrix_product(op: ascend.MatrixOp) -> Kernel:
-    transpose_x1, transpose_x2 = op.transposes
+def requant_s16(op: ascend.AscendRequantS16Op) -> Kernel:
+    """The int16 sum, and `clip(rint(sum * req_scale))`."""
+    relu, shape = bool(op.relu_flag.value.data), op.scale_shape
 
-    def first(x1: Array) -> Array:
-        return x1.swapaxes(-1, -2) if transpose_x1 else x1
+    def run(x: Array, scale: Array, other: Array | None = None) -> Sequence[Array]:
+        total = x.astype(np.int32)
+        if other is not None:
+            np.add(total, other, out=total)
+        if relu:
+            np.maximum(total, 0, out=total)
+        total = _saturated(total, i16)
+        return _saturated(_rounded(total, scale.reshape(shape)), i8), total
 
-    def second(x2: Array) -> Array:
-        return x2.swapaxes(-1, -2) if transpose_x2 else x2
-
-    weight, bias = nn.array_of(op.x2), nn.array_of(op.bias)
-    if weight is not None and (op.bias is None or bias is not None):
-        prepared = prepare_matmul(second(weight), bias, zero_point=op.zero_point)
-
-        def run(x1: Array, *_: Array) -> Array:
-            return prepared(first(x1))
-
-        return run
-    zero_point = op.zero_point
-
-    def run_once(x1: Array, x2: Array, bias: Array | None = None) -> Array:
-        return matmul_int8(first(x1), second(x2), bias, zero_point=zero_point)
-
-    return run_once
+    return run
 
 
-def window_sum(op: ascend.AvgPoolV2Op) -> Kernel:
-    """The int32 sum of `x - offset_x` over each window; padding, and what ceil_mode adds beyond it, contribute 0."""
-    zero_point, strides, ceil = op.zero_point, op.stride_list, op.rounds_up
-
-    def run(x: Array) -> Array:
-        space = x.shape[2:]
-        kernel_shape, pads = op.kernel(space), op.resolved_pads(space)
-        assert pads is not None
-        if 255 * prod(kernel_shape) > INT32_MAX:
-            raise ValueError(f"the sum of a window of {list(kernel_shape)} may not fit into int32")
-        rows = list(zip(space, kernel_shape, strides, pads, strict=True))
-        out = [window_size(s, k, st, 1, b, e, ceil) for s, k, st, (b, e) in rows]
-        ends = [max((o - 1) * st + k - s - b, 0) for o, (s, k, st, (b, _)) in zip(out, rows, strict=True)]
-        borders = [(b, e) for (b, _), e in zip(pads, ends, strict=True)]
-        values = np.pad(x, ((0, 0), (0, 0), *borders), constant_values=zero_point)
-        sums = np.full((*x.shape[:2], *out), -zero_point * prod(kernel_shape), np.int32)
-        for _, slices in tap_slices(kernel_shape, out, strides, (1,) * len(out)):
-            np.add(sums, values[(slice(None), slice(None), *slices)], out=sums)
-        return sums
-
-    return _in_format(op, run)
+def _rounded(x: Array, scale: Array) -> Array:
+    """`rint(float32(x) * scale)`, float32."""
+    y = x.astype(_F32)
+    np.multiply(y, scale, out=y)
+    return np.rint(y, out=y)
 
 
-QUANTIZATION_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
+def _saturated(y: Array, storage: IntegerType) -> Array:
+    low, high = integer_range(storage)
+    return np.clip(y, low, high, out=y).astype(numpy_dtype(storage))
+
+
+STEP_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     ascend.AscendQuantOp: quant,
     ascend.AscendDequantOp: dequant,
     ascend.AscendAntiQuantOp: anti_quant,
+    ascend.AscendRequantOp: requant,
+    ascend.AscendDequantS16Op: dequant_s16,
+    ascend.AscendRequantS16Op: requant_s16,
 }
-
-INTEGER_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
-    ascend.Conv2DOp: convolution,
-    ascend.Conv3DOp: convolution,
-    ascend.DepthwiseConv2DOp: depthwise,
-    ascend.Conv2DTransposeOp: transposed_convolution,
-    ascend.MatMulV2Op: matrix_product,
-    ascend.BatchMatMulV2Op: matrix_product,
-    ascend.AvgPoolV2Op: window_sum,
-}
-"""Operations that compute in integers when their data is int8."""
