@@ -26,7 +26,7 @@ from ....session import session_of
 from ..profiles import Row, profile_named
 from ..sites import Site, sites
 from .bias import quantize_bias
-from .integers import dequantize_of, quantize_constants, store_signed
+from .integers import dequantize_of, erase_unused, quantize_constants, store_signed, transpose_constants
 from .rules import broken
 
 
@@ -47,11 +47,13 @@ class AdaptQatPass(ModulePass):
         _check_inputs(op)
         _check_pairs(op)
         quantize_constants(op)
+        transpose_constants(op)
         store_signed(op, remarks)
         rows = profile_named(session.profile).rows
         for site in sites(op, rows):
             if rows[type(site.compute)].weight is not None:
                 _adapt(site, rows[type(site.compute)], remarks)
+        erase_unused([o for o in op.walk() if isinstance(o, DequantizeOp)])
         erase_dead_constants(op)
         remarks.flush()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,17 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....dialects.nn import ClipOp, ConstantOp, DequantizeOp, QParams, QParamsAttr, QuantizeOp, constant_of
+from ....dialects.nn import (
+    ClipOp,
+    ConstantOp,
+    DequantizeOp,
+    QParams,
+    QParamsAttr,
+    QuantizeOp,
+    TransposeOp,
+    constant_of,
+    ints,
+)
 from ....dialects.nn.shapes import element_of
 from ....functions import main_function
 from ....rewriting import Remarks
@@ -41,7 +52,7 @@ def quantize_constants(module: ModuleOp) -> None:
             Rewriter.insert_op(integers, InsertPoint.after(constant))
             made[key] = integers
         op.operands[0] = made[key].result
-        _erase_unused(steps)
+        erase_unused(steps)
 
 
 def _steps(value: SSAValue) -> list[Operation] | None:
@@ -64,11 +75,33 @@ def _computed(array: Array, steps: list[Operation]) -> Array:
     return array
 
 
-def _erase_unused(steps: list[Operation]) -> None:
+def erase_unused(steps: Sequence[Operation]) -> None:
+    """Erase those of these operations, which are in order, that nothing takes."""
     for step in reversed(steps):
         if not step.results[0].uses.get_length():
             step.detach()
             step.erase()
+
+
+def transpose_constants(module: ModuleOp) -> None:
+    """The transpose of a dequantized constant is a dequantized constant: how PyTorch exports the weight of a linear layer."""
+    for op in [o for o in module.walk() if isinstance(o, TransposeOp)]:
+        back = dequantize_of(op.input)
+        constant = None if back is None else constant_of(back.input)
+        if back is None or constant is None:
+            continue
+        perm, p = ints(op.perm), back.qparams.data
+        turned = ConstantOp.of(np.ascontiguousarray(constant.array.transpose(perm)), constant.key, constant.location)
+        qparams = QParamsAttr(QParams(p.storage, p.scale, p.zero_point, None if p.axis is None else perm.index(p.axis)))
+        made = DequantizeOp.make(
+            turned.result,
+            qparams=qparams,
+            result_types=op.result_types,
+            location=op.location,
+            name=op.result.name_hint,
+        )
+        Rewriter.replace_op(op, [turned, made], [made.result])
+        erase_unused([back])
 
 
 def store_signed(module: ModuleOp, remarks: Remarks) -> None:

@@ -1,0 +1,183 @@
+"""Deployed files that are malformed, or ask for what the interpreter does not do, end in one located line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from compiler import frontends
+from compiler.diagnostics import CompileError, verify
+from compiler.universe import new_session
+
+Change = Callable[[ModelProto], object]
+
+
+def deployed() -> ModelProto:
+    """AscendQuant, Conv and AscendDequant, as AMCT writes them."""
+    weights = {
+        "conv.weight": np.ones((4, 3, 3, 3), np.int8),
+        "conv.bias": np.arange(4, dtype=np.int32),
+        "conv.dequant.param": np.full(4, 0x3A83126F, np.uint64),
+    }
+    nodes = [
+        helper.make_node("AscendQuant", ["x"], ["q"], "conv.quant", scale=50.0, offset=-3.0, dst_type="INT8"),
+        helper.make_node("Conv", ["q", "conv.weight", "conv.bias"], ["acc"], "conv"),
+        helper.make_node("AscendDequant", ["acc", "conv.dequant.param"], ["y"], "conv.dequant", dtype=0),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 5, 5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 3, 3])],
+        [numpy_helper.from_array(a, n) for n, a in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def node(model: ModelProto, name: str) -> NodeProto:
+    return next(n for n in model.graph.node if n.name == name)
+
+
+def attribute(name: str, **values: Any) -> Change:
+    """Sets attributes of a node; None takes one away."""
+
+    def change(model: ModelProto) -> None:
+        found = node(model, name)
+        kept = [a for a in found.attribute if a.name not in values]
+        added = [helper.make_attribute(k, v) for k, v in values.items() if v is not None]
+        del found.attribute[:]
+        found.attribute.extend([*kept, *added])
+
+    return change
+
+
+def tensor(name: str, array: Any) -> Change:
+    def change(model: ModelProto) -> None:
+        (found,) = (i for i in model.graph.initializer if i.name == name)
+        found.CopyFrom(numpy_helper.from_array(array, name))
+
+    return change
+
+
+def without_parameter(model: ModelProto) -> None:
+    del node(model, "conv.dequant").input[1]
+
+
+def unquantized(model: ModelProto) -> None:
+    """int8 that comes as an input."""
+    del model.graph.node[0]
+    model.graph.node[0].input[0] = "x"
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT8
+
+
+def through(op_type: str, value: str, **attributes: Any) -> Change:
+    """Puts an operator behind a value."""
+
+    def change(model: ModelProto) -> None:
+        index = next(i for i, n in enumerate(model.graph.node) if value in n.output)
+        for each in model.graph.node:
+            each.input[:] = ["between" if v == value else v for v in each.input]
+        model.graph.node.insert(index + 1, helper.make_node(op_type, [value], ["between"], "odd", **attributes))
+
+    return change
+
+
+def not_dequantized(model: ModelProto) -> None:
+    model.graph.node[2].CopyFrom(helper.make_node("Relu", ["acc"], ["y"], "relu"))
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+
+
+def dequantized_float(model: ModelProto) -> None:
+    node(model, "conv.dequant").input[0] = "x"
+
+
+CASES: dict[str, tuple[Change, str, str]] = {
+    "no parameter": (without_parameter, "conv.dequant", "AscendDequant has no input 1"),
+    "float parameter": (
+        tensor("conv.dequant.param", np.ones(4, np.float32)),
+        "conv.dequant",
+        "has a parameter of float32, it must be uint64",
+    ),
+    "matrix": (tensor("conv.dequant.param", np.ones((4, 1), np.uint64)), "conv.dequant", r"of shape \[4, 1\]"),
+    "wrong length": (tensor("conv.dequant.param", np.full(3, 0x3A83126F, np.uint64)), "conv.dequant", "4 and 3"),
+    "shift": (tensor("conv.dequant.param", np.full(4, 0x53A83126F, np.uint64)), "conv.dequant", "by 5 bits"),
+    "weight offset": (
+        tensor("conv.dequant.param", np.full(4, 0xFF003A83126F, np.uint64)),
+        "conv.dequant",
+        "a weight with an offset",
+    ),
+    "scale 0": (tensor("conv.dequant.param", np.zeros(4, np.uint64)), "conv.dequant", "not positive and finite"),
+    "NaN": (tensor("conv.dequant.param", np.full(4, 0x7FC00000, np.uint64)), "conv.dequant", "not positive and finite"),
+    "dequantized float": (dequantized_float, "conv.dequant", "the int32 result of a layer, not float32"),
+    "dtype": (attribute("conv.dequant", dtype=7), "conv.dequant", "neither 0"),
+    "no scale": (attribute("conv.quant", scale=None), "conv.quant", "has no attribute 'scale'"),
+    "negative scale": (attribute("conv.quant", scale=-1.0), "conv.quant", "positive and finite"),
+    "infinite scale": (attribute("conv.quant", scale=float("inf")), "conv.quant", "the scale inf"),
+    "integer scale": (attribute("conv.quant", scale=1), "conv.quant", "must be a number"),
+    "offset": (attribute("conv.quant", offset=200.0), "conv.quant", r"200 is not in \[-128, 127\]"),
+    "half an offset": (attribute("conv.quant", offset=0.5), "conv.quant", "0.5, it must be an integer"),
+    "INT16": (attribute("conv.quant", dst_type="INT16"), "conv.quant", "gives INT16"),
+    "rounding": (attribute("conv.quant", round_mode="Odd"), "conv.quant", "'Odd'"),
+    "float weight": (tensor("conv.weight", np.ones((4, 3, 3, 3), np.float32)), "conv", "a weight of float32"),
+    "float bias": (tensor("conv.bias", np.ones(4, np.float32)), "conv", "a bias of float32, it must be int32"),
+    "bias of a matrix": (tensor("conv.bias", np.ones((4, 4), np.int32)), "conv", "no constant vector"),
+    "another kernel": (attribute("conv", kernel_shape=[5, 5]), "conv", r"kernel_shape \[5, 5\]"),
+    "no zero point": (unquantized, "conv", "comes from no AscendQuant"),
+    "float operator": (through("Relu", "q"), "odd", "computes in float, and takes the int8 result of AscendQuant"),
+    "unknown operator": (through("Odd", "q"), "odd", "takes the int8 result of AscendQuant"),
+    "between": (through("Relu", "acc"), "conv", "AscendDequant must follow"),
+    "not dequantized": (not_dequantized, "conv", "AscendDequant must follow"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_located(case: str, tmp_path: Path) -> None:
+    change, where, message = CASES[case]
+    model = deployed()
+    change(model)
+    path = tmp_path / "bad.onnx"
+    onnx.save(model, path)
+    with pytest.raises(CompileError, match=message) as caught:
+        verify(frontends.read(path, new_session()))
+    assert caught.value.where == f"{path}: node '{where}'"
+
+
+def test_the_model_itself_is_sound(tmp_path: Path) -> None:
+    path = tmp_path / "good.onnx"
+    onnx.save(deployed(), path)
+    verify(frontends.read(path, new_session()))
+
+
+def test_pool_that_counts_differently(tmp_path: Path) -> None:
+    """Windows at the border count fewer elements: no one scale of sums gives their averages."""
+    model = deployed()
+    node(model, "conv").CopyFrom(
+        helper.make_node("AveragePool", ["q"], ["acc"], "pool", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    )
+    tensor("conv.dequant.param", np.full(1, 0x3A83126F, np.uint64))(model)
+    path = tmp_path / "bad.onnx"
+    onnx.save(model, path)
+    with pytest.raises(CompileError, match="do not all count the same number"):
+        frontends.read(path, new_session())
+
+
+def test_weight_quant(tmp_path: Path) -> None:
+    """What asymmetric graphs have between a weight and its layer; an offset of 0 is the weight itself."""
+    for offset, sound in ((0, True), (1, False)):
+        model = deployed()
+        model.graph.initializer.append(numpy_helper.from_array(np.full(1, offset, np.int8), "o"))
+        model.graph.node.insert(0, helper.make_node("AscendWeightQuant", ["conv.weight", "o"], ["w"], "weight_quant"))
+        node(model, "conv").input[1] = "w"
+        path = tmp_path / "model.onnx"
+        onnx.save(model, path)
+        if sound:
+            verify(frontends.read(path, new_session()))
+            continue
+        with pytest.raises(CompileError, match="has an offset of 1"):
+            frontends.read(path, new_session())
