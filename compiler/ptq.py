@@ -92,7 +92,7 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
         model=model,
         metadata=metadata(module),
         layers=describe_layers(quantized, session.remarks),
-        accuracy=Accuracy(held.count, held_back, fake, integer),
+        accuracy=Accuracy(held.count, held_back, held.synthetic, fake, integer),
         sizes=Sizes(sum(f.stat().st_size for f in sources), weight_bytes(original), weight_bytes(module), {}),
         files=files,
     )

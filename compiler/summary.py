@@ -48,6 +48,8 @@ class Accuracy:
     samples: int
     held_back: bool
     """The samples took no part in calibration."""
+    synthetic: bool
+    """They are no data, so that the figures say little."""
     fake_quantized: Mapping[str, Difference]
     integer: Mapping[str, Difference]
 
@@ -133,6 +135,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
         "accuracy": {
             "samples": summary.accuracy.samples,
             "held_back": summary.accuracy.held_back,
+            "synthetic": summary.accuracy.synthetic,
             "fake_quantized": {name: difference_data(d) for name, d in summary.accuracy.fake_quantized.items()},
             "integer": {name: difference_data(d) for name, d in summary.accuracy.integer.items()},
         },

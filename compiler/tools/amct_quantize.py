@@ -14,7 +14,7 @@ from .tables import print_table, progress_bar, some
 
 if TYPE_CHECKING:
     from ..diagnostics import Remark
-    from ..summary import Layers, Summary
+    from ..summary import Accuracy, Layers, Summary
 
 _DESCRIPTION = """\
 Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, and writes into OUTDIR:
@@ -139,7 +139,7 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     synthetic = meta.get("synthetic") == "true"
     data = "SYNTHETIC samples: the accuracy says nothing" if synthetic else "samples"
     yield "calibrated on", f"{meta.get('samples', 'no')} {data}; observer {meta.get('observer', 'none')}"
-    yield "measured on", f"{accuracy.samples} samples, {_apart(accuracy.held_back, synthetic)}"
+    yield "measured on", f"{accuracy.samples} samples, {_apart(accuracy)}"
     yield "weights", f"{_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
     yield "model", f"{summary.model} ({_size(sizes.model)} with its arrays)"
     for role, path in summary.files.items():
@@ -147,11 +147,11 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
         yield role, f"{path}{size}"
 
 
-def _apart(held_back: bool, synthetic: bool) -> str:
+def _apart(accuracy: Accuracy) -> str:
     """How the samples that measure are related to those that calibrate."""
-    if synthetic:
+    if accuracy.synthetic:
         return "synthetic ones of another seed"
-    return "held back from calibration" if held_back else "those of calibration: too few to hold some back"
+    return "held back from calibration" if accuracy.held_back else "those of calibration: too few to hold some back"
 
 
 def _counted(kinds: Mapping[str, int]) -> str:
