@@ -78,7 +78,10 @@ def batches():
         yield {"image": batch}
 """
     (tmp_path / "calib.py").write_text(text.replace("PATH", str(tmp_path / "x.npy")))
-    assert quantized(tmp_path, f"data={tmp_path / 'calib.py'}:batches") == expected
+    function = f"data={tmp_path / 'calib.py'}:batches"
+    assert quantized(tmp_path, function) == expected
+    twice = quantized(tmp_path, f"data={tmp_path / 'x.npz'} observer=ifmr")  # it looks at data more than once
+    assert quantized(tmp_path, f"{function} observer=ifmr") == twice != expected
 
 
 def test_amct_quantize(amct_tool, tmp_path: Path, pixels: np.ndarray, images: np.ndarray) -> None:
