@@ -10,6 +10,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ...diagnostics import CompileError
 from ...dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
 from ...files import refuse_overwriting
 from ...metadata import add_metadata, tool_version
@@ -37,6 +38,7 @@ class CalibratePass(DataOptions, ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         points, session = points_to_calibrate(op), session_of(ctx)
         if not points:
+            self._refuse_states()
             return
         loaded, saved = [Path(p) for p in self.load_state], None if self.save_state is None else Path(self.save_state)
         if saved is not None:
@@ -51,6 +53,12 @@ class CalibratePass(DataOptions, ModulePass):
             progress = show(op, observed, progress, samples, session)
         write_state(saved, op, observed, progress)
         session.note(f"{saved}: {next_step(progress, passes(observed), saved)}")
+
+    def _refuse_states(self) -> None:
+        """Raises CompileError for states where nothing is to be calibrated."""
+        if self.save_state is not None or self.load_state:
+            hint = "observers come from --insert-observers; those that have parameters already are left alone"
+            raise CompileError("there is no point to calibrate, and so no state", hint=hint)
 
 
 def points_to_calibrate(module: ModuleOp) -> list[ObserveOp]:

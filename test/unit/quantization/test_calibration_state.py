@@ -291,6 +291,14 @@ def test_a_forged_state(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_nothing_to_calibrate() -> None:
+    calibrate("kl", "a.npz", save="a.state")
+    every = ("conv", "fc")
+    refused("error: there is no point to calibrate", "kl", "a.npz", [], "b.state", skip_layers=every)
+    refused("error: there is no point to calibrate", "kl", None, ["a.state"], skip_layers=every)
+
+
+@pytest.mark.usefixtures("folder")
 def test_data_is_not_overwritten() -> None:
     refused("a.npz: error: would overwrite a file that was read", "kl", "a.npz", [], "a.npz")
 
