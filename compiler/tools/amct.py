@@ -8,10 +8,28 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from ..diagnostics import CompileError
-from . import amct_calibration, amct_compare, amct_convert, amct_create_config, amct_quantize, amct_run, amct_support
+from . import (
+    amct_auto_calibration,
+    amct_calibration,
+    amct_compare,
+    amct_convert,
+    amct_create_config,
+    amct_quantize,
+    amct_run,
+    amct_support,
+)
 from .entry import run_tool
 
-COMMANDS = (amct_support, amct_quantize, amct_calibration, amct_convert, amct_create_config, amct_run, amct_compare)
+COMMANDS = (
+    amct_support,
+    amct_quantize,
+    amct_calibration,
+    amct_auto_calibration,
+    amct_convert,
+    amct_create_config,
+    amct_run,
+    amct_compare,
+)
 """Each module adds its parser, which names the function that runs it."""
 
 

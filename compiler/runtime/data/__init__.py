@@ -1,7 +1,7 @@
 """Data that runs through a model: samples from files and programs, in batches that fit the model's inputs."""
 
 from .arrays import load_arrays
-from .evaluator import FloatModel, from_evaluator
+from .evaluator import FloatModel, calibration_runs, from_evaluator, load_evaluator
 from .images import ImageForm, image_size
 from .load import Form, data_files, load_samples
 from .rows import ArrayRows, Rows
@@ -17,12 +17,14 @@ __all__ = [
     "Rows",
     "Samples",
     "Spool",
+    "calibration_runs",
     "data_files",
     "from_batches",
     "from_evaluator",
     "image_size",
     "input_types",
     "load_arrays",
+    "load_evaluator",
     "load_samples",
     "synthetic_samples",
     "takes_whole_inputs",

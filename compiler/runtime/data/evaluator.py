@@ -46,16 +46,28 @@ class FloatModel:
 
 
 def from_evaluator(path: Path, module: ModuleOp, runs: int) -> Samples:
-    """What the evaluator of a Python file runs the model on. The file is executed.
+    """What the evaluator of a Python file runs the model on. The file is executed. Raises CompileError as the two below."""
+    return calibration_runs(load_evaluator(path), path, module, runs)
 
-    The evaluator is the object or class called `evaluator`, else the only object, else the only class of the file that has a
-    method `calibration`; a class is called without arguments. Raises CompileError, located in the file, for none or several,
-    for what it raises, and for fewer runs than asked for.
+
+def load_evaluator(path: Path) -> Any:
+    """The object or class called `evaluator` of a Python file, else the only object, else the only class that has a method
+    `calibration`; a class is called without arguments. The file is executed.
+
+    Raises CompileError, located in the file, for none or several, and for what it raises.
     """
     found = _evaluator(path)
+    with running(path):
+        return found() if isinstance(found, type) else found
+
+
+def calibration_runs(evaluator: Any, path: Path, module: ModuleOp, runs: int) -> Samples:
+    """What an evaluator's `calibration` runs the model on.
+
+    Raises CompileError, located in its file, for what it raises, and for fewer runs than asked for.
+    """
     with closing(Spool(main_function(module), str(path))) as spool:
         with running(path):
-            evaluator = found() if isinstance(found, type) else found
             evaluator.calibration(FloatModel(module, spool, runs))
         if spool.count < runs:
             raise CompileError(f"runs the model {spool.count} times, batch_num asks for {runs}", where=str(path))

@@ -1,0 +1,198 @@
+"""AMCT's accuracy-based automatic calibration: as many layers quantized as the metric of an evaluator allows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from . import frontends
+from .calibration import BATCH_NUM
+from .configuration.json_config import json_text
+from .configuration.settings import IFMR
+from .diagnostics import CompileError, verify
+from .files import refuse_overwriting, replacing_all
+from .functions import main_function
+from .pipelines import run_passes
+from .ptq import fusion
+from .runtime.data import FloatModel, Samples, Spool, calibration_runs, load_evaluator
+from .runtime.data.script import running
+from .saving import files_of
+from .session import Session
+from .summary import source_files
+from .transforms.canonicalization import CanonicalizePass
+from .transforms.quantization.layers import quantizable_layers
+from .transforms.quantization.profiles import profile_named
+from .transforms.quantization.quantize import QuantizePass
+from .transforms.quantization.sensitivity import sensitivities
+
+NAME = "accuracy_based_auto_calibration"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A quantization that was tried: the layers that were left in floats for it, and what the evaluator says."""
+
+    disabled: tuple[str, ...]
+    metric: Any
+    ok: bool
+    loss: Any
+
+
+@dataclass(frozen=True)
+class AutoCalibrated:
+    """The float model's metric, the layers' sensitivity, the worst first, all trials, and the one that was chosen."""
+
+    original: Any
+    ranking: Mapping[str, float]
+    trials: tuple[Trial, ...]
+    chosen: Trial
+    files: tuple[Path, ...]
+
+
+def auto_calibrate_file(
+    model: Path,
+    save_path: str,
+    evaluator: Path,
+    session: Session,
+    config: str | None = None,
+    batch_num: int | None = None,
+) -> AutoCalibrated:
+    """Quantize `model` with the fewest layers in floats, of those that suffer most, that the evaluator's `metric_eval` accepts.
+
+    Writes AMCT's files for the model, and beside them the configuration, the ranking and the record of the search; all or none.
+    Raises CompileError, located, for anything that cannot be done, also where no layer can be quantized as wanted.
+    """
+    files = files_of(model, save_path)
+    about = {part: files.folder / f"{NAME}_{part}.json" for part in ("final_config", "ranking_information", "record")}
+    module = frontends.read(model, session)
+    verify(module)
+    read = {*frontends.files_of(model, session.imports), *source_files(module), evaluator}
+    refuse_overwriting([*files.paths(), *about.values()], read if config is None else read | {Path(config)})
+    run_passes(module, [CanonicalizePass()], session)
+    search = _Search.of(module, evaluator, session, config, batch_num)
+    chosen, final = search.run()
+    settings = search.options(chosen.disabled).settings()
+    texts = {
+        "final_config": json_text(settings, quantizable_layers(module, profile_named(session.profile), settings)),
+        "ranking_information": _json(search.ranking),
+        "record": _json({"original": search.original, "trials": [asdict(t) for t in search.trials]}),
+    }
+    try:
+        files.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise CompileError(f"cannot be written: {e.strerror}", where=str(files.folder)) from None
+    with replacing_all(*about.values()) as streams:
+        for stream, text in zip(streams, texts.values(), strict=True):
+            stream.write(text.encode())
+        written = files.write(final, session)
+    return AutoCalibrated(search.original, search.ranking, tuple(search.trials), chosen, (*written, *about.values()))
+
+
+def _json(value: object) -> str:
+    """Metrics are the evaluator's: what JSON does not have becomes text."""
+    return f"{json.dumps(value, indent=4, ensure_ascii=False, default=_plain)}\n"
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+@dataclass
+class _Search:
+    """One model, one evaluator, and what is known so far."""
+
+    module: ModuleOp
+    evaluator: Any
+    path: Path
+    session: Session
+    config: str | None
+    samples: Samples
+    runs: int
+    original: Any = None
+    ranking: dict[str, float] = field(default_factory=dict[str, float])
+    trials: list[Trial] = field(default_factory=list[Trial])
+    accepted: tuple[Trial, ModuleOp] | None = None
+    """The last trial that was, and its module."""
+
+    @staticmethod
+    def of(module: ModuleOp, path: Path, session: Session, config: str | None, batch_num: int | None) -> _Search:
+        evaluator = load_evaluator(path)
+        for method in ("evaluate", "metric_eval"):
+            if not callable(getattr(evaluator, method, None)):
+                raise CompileError(f"its evaluator has no method {method}", where=str(path))
+        runs = batch_num or QuantizePass(config=config).settings().batch_num or BATCH_NUM
+        samples = calibration_runs(evaluator, path, module, runs)
+        return _Search(module, evaluator, path, session, config, samples, runs)
+
+    def run(self) -> tuple[Trial, ModuleOp]:
+        """The chosen trial and its module. Raises CompileError where the float model, or every quantization, is refused."""
+        self.original = self._metric(self.module)
+        if not self._judged(self.original)[0]:
+            raise CompileError("metric_eval refuses the original model's own metric", where=str(self.path))
+        whole = self.quantize(())
+        self._accepts((), whole)
+        if self.accepted is not None:
+            return self.accepted
+        fused = self.module.clone()
+        session = self.session.clone()
+        run_passes(fused, [fusion(self.options(()), fused, session)], session)
+        self.ranking = sensitivities(fused, whole, self.samples, self.session)
+        worst_first = tuple(self.ranking)
+        fewest(len(worst_first), lambda n: self._accepts(worst_first[:n], self.quantize(worst_first[:n])))
+        if self.accepted is None:
+            raise CompileError("metric_eval refuses every quantization: nothing is written", where=str(self.path))
+        return self.accepted
+
+    def quantize(self, disabled: tuple[str, ...]) -> ModuleOp:
+        """A quantized copy of the module, calibrated from scratch."""
+        module, session = self.module.clone(), self.session.clone()
+        quantize = self.options(disabled)
+        run_passes(module, [fusion(quantize, module, session), quantize], session)
+        return module
+
+    def options(self, disabled: tuple[str, ...]) -> QuantizePass:
+        observer = IFMR if self.config is None else None
+        return QuantizePass(
+            self.samples, config=self.config, observer=observer, skip_layers=disabled, batch_num=self.runs
+        )
+
+    def _accepts(self, disabled: tuple[str, ...], module: ModuleOp) -> bool:
+        metric = self._metric(module)
+        trial = Trial(disabled, metric, *self._judged(metric))
+        self.trials.append(trial)
+        if trial.ok:
+            self.accepted = trial, module
+        return trial.ok
+
+    def _metric(self, module: ModuleOp) -> Any:
+        with closing(Spool(main_function(module), str(self.path))) as spool, running(self.path):
+            return self.evaluator.evaluate(FloatModel(module, spool, 0))
+
+    def _judged(self, metric: Any) -> tuple[bool, Any]:
+        with running(self.path):
+            found: Any = self.evaluator.metric_eval(self.original, metric)
+        match found:
+            case (ok, loss):
+                return bool(ok), loss
+            case _:
+                raise CompileError("metric_eval gives no pair of a truth value and a loss", where=str(self.path))
+
+
+def fewest(count: int, accepts: Callable[[int], bool]) -> int | None:
+    """How many of `count` layers have to stay in floats: by bisection, the last number that was accepted; None for none.
+
+    Acceptance is taken to grow with the number. Nothing is asked about all of them: then nothing would be quantized.
+    """
+    low, high, found = 0, count - 1, None
+    while low <= high and (middle := (low + high) // 2) < count - 1:
+        if accepts(middle + 1):
+            found, high = middle + 1, middle - 1
+        else:
+            low = middle + 1
+    return found

@@ -1,0 +1,64 @@
+"""`amct auto-calibration`: leave in floats what costs too much accuracy, by the evaluator's measure, and quantize the rest."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ..options import names
+from ..session import ImportOptions
+from .shared import MODEL, positive
+from .tables import print_table, progress_bar
+
+_DESCRIPTION = """\
+AMCT's accuracy_based_auto_calibration. The evaluator is a Python file with an object or class that has
+  calibration(model)              runs model.run({"input": array}) on calibration data
+  evaluate(model)                 the metric of a model, float or quantized
+  metric_eval(original, metric)   (ok, loss): whether the metric is good enough beside the original's
+
+First everything is quantized. Where that is not good enough, layers are ranked by the cosine between what they compute in
+floats and quantized, and the fewest of the worst stay in floats. Written are the files of `amct calibration`, and beside them
+  accuracy_based_auto_calibration_final_config.json, _ranking_information.json and _record.json"""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "auto-calibration",
+        help="quantize as many layers as an evaluator's metric allows",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--model", type=Path, required=True, help=MODEL)
+    add("--weights", type=Path, help="the .caffemodel of a .prototxt")
+    add("--outputs", default="", help="of TensorFlow: names of the output tensors, as 'scope/Softmax:0;scope/boxes:0'")
+    add("--save_path", required=True, help="folder and prefix of the results, as results/model; folders are made")
+    add("--evaluator", type=Path, required=True, help="a Python file, which is executed")
+    add("--calibration_config", help="AMCT's configuration, simplified or JSON (.json); IFMR and ARQ when not given")
+    add("--batch_num", type=positive, help="runs that calibrate; the configuration's or 1 when not given")
+    add("--strategy", choices=["BinarySearch"], default="BinarySearch", help="how layers are searched")
+    add("--sensitivity", choices=["CosineSimilarity"], default="CosineSimilarity", help="how layers are ranked")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Raises CompileError for anything that cannot be done; nothing is written then."""
+    from ..auto_calibration import auto_calibrate_file
+    from ..universe import new_session
+
+    session = new_session()
+    session.imports = ImportOptions(outputs=names(args.outputs.replace(";", ",")), weights=args.weights)
+    with progress_bar() as session.on_progress:
+        found = auto_calibrate_file(
+            args.model, args.save_path, args.evaluator, session, args.calibration_config, args.batch_num
+        )
+    rows = [(str(len(t.disabled)), str(t.metric), "yes" if t.ok else "no", str(t.loss)) for t in found.trials]
+    print_table(f"trials (original: {found.original})", ("layers in float", "metric", "ok", "loss"), rows)
+    worst = [
+        (name, f"{value:.6f}", "float" if name in found.chosen.disabled else "")
+        for name, value in found.ranking.items()
+    ]
+    if worst:
+        print_table("sensitivity, the worst first", ("layer", "0.5 + 0.5 cosine", ""), worst)
+    print_table("written", (), [("wrote", str(file)) for file in found.files])

@@ -1,0 +1,126 @@
+"""How much each layer suffers from quantization: the cosine between what it alone computes in floats and quantized (AMCT)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, OpResult, Region, SSAValue
+
+from ...dialects.nn import DequantizeOp, ObserveOp, QuantizeOp
+from ...dialects.nn.fused import outside
+from ...rewriting import layer_of
+from ...runtime.data import Samples
+from ...runtime.executor import Executable
+from ...session import Session
+from .balance_channels import balancer_of
+from .layers import is_quantized, quantizable_layers
+from .profiles import profile_named
+from .shift_accumulators import shift_of
+from .sites import Site, sites
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def sensitivities(whole: ModuleOp, quantized: ModuleOp, samples: Samples, session: Session) -> dict[str, float]:
+    """By quantized layer `0.5 + 0.5 * cosine` of its results in floats and quantized, the worst first; 1 is no difference.
+
+    Both modules hold the same layers, fused alike. Every layer gets the inputs that it has in `whole`, of all samples. A layer
+    that gives nothing but zeros in floats counts 1, one that does so only quantized 0.
+    """
+    rows = profile_named(session.profile).rows
+    names = {layer.name for layer in quantizable_layers(quantized, profile_named(session.profile))}
+    alone = {layer_of(s.compute): s for s in sites(quantized, rows) if is_quantized(s) and layer_of(s.compute) in names}
+    layers = {
+        name: _Pair(site, Executable(_by_itself(alone[name])), _Cosine())
+        for site in sites(whole, rows)
+        if (name := layer_of(site.compute)) in alone
+    }
+    readers: dict[SSAValue, list[_Pair]] = {}
+    makers: dict[SSAValue, _Pair] = {}
+    for pair in layers.values():
+        assert pair.site.activation is not None, "a quantized layer has one"
+        readers.setdefault(pair.site.activation, []).append(pair)
+        makers[pair.site.compute.results[0]] = pair
+    pending: dict[SSAValue, Array] = {}
+
+    def watch(value: SSAValue, array: Array) -> None:
+        if (pair := makers.get(value)) is not None:
+            pair.cosine.add(array, pending.pop(value))
+        for pair in readers.get(value, ()):
+            (name,) = pair.alone.inputs
+            (pending[pair.site.compute.results[0]],) = pair.alone.run({name: array}).values()
+
+    executable = Executable(whole, list({**readers, **makers}))
+    for i, batch in enumerate(samples.batches()):
+        executable.run(batch, watch)
+        session.progress("rank", i + 1, samples.runs)
+    found = {name: pair.cosine.result() for name, pair in layers.items()}
+    return dict(sorted(found.items(), key=lambda entry: entry[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """A layer of the float module, and its quantized form alone."""
+
+    site: Site
+    alone: Executable
+    cosine: _Cosine
+
+
+@dataclass
+class _Cosine:
+    """Sums over everything that was added, in float64."""
+
+    product: float = 0
+    first: float = 0
+    second: float = 0
+
+    def add(self, a: Array, b: Array) -> None:
+        x, y = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
+        self.product += float(x @ y)
+        self.first += float(x @ x)
+        self.second += float(y @ y)
+
+    def result(self) -> float:
+        if not self.first:
+            return 1.0
+        return 0.5 + 0.5 * self.product / np.sqrt(self.first * self.second).item() if self.second else 0.0
+
+
+def _by_itself(site: Site) -> ModuleOp:
+    """A module that computes one quantized layer: from its input in floats to its result, with what shifts its sums."""
+    source = _source(site)
+    block = Block(arg_types=[source.type])
+    values: dict[SSAValue, SSAValue] = {source: block.args[0]}
+    end = site.compute if (shift := shift_of(site.compute)) is None else shift
+    result = _copied(end.results[0], values, block)
+    block.add_op(ReturnOp(result))
+    return ModuleOp([FuncOp("main", ((source.type,), (result.type,)), Region(block))])
+
+
+def _source(site: Site) -> SSAValue:
+    """The value that a layer read before it was quantized."""
+    if (product := balancer_of(site)) is not None:
+        return product.operands[0]
+    value = site.activation
+    assert value is not None, "a quantized layer has one"
+    while isinstance(value, OpResult) and isinstance(value.op, ObserveOp | QuantizeOp | DequantizeOp):
+        value = value.op.input
+    return value
+
+
+def _copied(value: SSAValue, values: dict[SSAValue, SSAValue], block: Block) -> SSAValue:
+    """A copy of what computes a value, and of what that needs, at the end of the block."""
+    value = outside(value)
+    if value not in values:
+        assert isinstance(value, OpResult), "a layer reads its input and constants"
+        operands: Mapping[SSAValue, SSAValue] = {o: _copied(o, values, block) for o in value.op.operands}
+        copy = value.op.clone(dict(operands))
+        block.add_op(copy)
+        values.update(zip(value.op.results, copy.results, strict=True))
+    return values[value]
