@@ -109,7 +109,7 @@ def by_formula(channel: np.ndarray, bits: int) -> tuple[float, int, list[int]]:
     return scale, point, [min(max(s, least), -least - 1) for s in steps]
 
 
-VECTOR = np.float32([[-1, 0.25, 0.5, 0.9], [0.1, -0.2, 0.3, -0.05]])
+VECTOR = np.array([[-1, 0.25, 0.5, 0.9], [0.1, -0.2, 0.3, -0.05]], np.float32)
 
 
 def test_reference_vector() -> None:
@@ -148,7 +148,7 @@ def test_weights_alone(profile: str, bits: int, channel_wise: bool, asymmetric: 
         if asymmetric:
             channels = np.moveaxis(array, -1, 0).reshape(array.shape[-1], -1) if channel_wise else array.reshape(1, -1)
             formula = [by_formula(c, bits) for c in channels]
-            np.testing.assert_array_equal(p.scales().reshape(-1), np.float32([s for s, _, _ in formula]))
+            np.testing.assert_array_equal(p.scales().reshape(-1), np.array([s for s, _, _ in formula], np.float32))
             expected = [z for _, z, _ in formula]
             np.testing.assert_array_equal(np.broadcast_to(p.zero_points(), len(expected)), expected)
         else:
@@ -275,7 +275,7 @@ def test_bits(quantize: Quantize) -> None:
     module, session = quantize("", config=BITS.format(6))
     back = weight(module, "up")
     assert back is not None
-    assert np.abs(nn.array_of(back.input)).max() > 31
+    assert np.abs(np.asarray(nn.array_of(back.input))).max() > 31
     assert "takes no weight of 6 bits: alone they have 4 or 8" in remarks(session, "analysis")["up"][1]
     with pytest.raises(CompileError, match=r"layer 'up' \(MatMul\) takes no weight of 6 bits: alone they have 4 or 8"):
         quantize("", config=BY_NAME.format("up", "arq_quantize { quant_bits: 6 }"))

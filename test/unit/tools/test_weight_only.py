@@ -27,7 +27,7 @@ def onnxruntime_run(path: Path, x: np.ndarray) -> np.ndarray:
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": x})[0]
+    return np.asarray(session.run(None, {"x": x})[0])
 
 
 @pytest.mark.parametrize("options", [("true", "true"), ("false", "false")], ids="-".join)
