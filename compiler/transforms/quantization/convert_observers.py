@@ -131,6 +131,8 @@ def _stays_float(site: Site, settings: Settings, record: Record | None, profile:
     row = profile.rows[type(site.compute)]
     if has_integer_weight(site) or takes_weight_only(site, row, settings, record):
         return True
+    if record is not None and layer_of(site.compute) not in record.layers:
+        return True
     skipped = settings_for(settings, layer_at(site, row)).skipped
     return skipped is not None or first_broken(site, row.rules, profile.table) is not None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from ...dialects.nn import DequantizeOp, NNOp, ObserveOp, QuantizeOp
 from .profiles import Row
@@ -23,6 +23,12 @@ def point_behind(value: SSAValue | None, rows: Mapping[type[NNOp], Row]) -> Obse
 
 
 def point_on(value: SSAValue) -> ObserveOp | QuantizeOp | None:
-    """The observer or quantization that stands on a value."""
-    users = (use.operation for use in value.uses)
-    return next((op for op in users if isinstance(op, ObserveOp | QuantizeOp)), None)
+    """The observer or quantization that stands on a value, the first of several."""
+    points = [op for use in value.uses if isinstance(op := use.operation, ObserveOp | QuantizeOp)]
+    return min(points, key=_position) if len(points) > 1 else next(iter(points), None)
+
+
+def _position(op: Operation) -> int:
+    block = op.parent
+    assert block is not None
+    return block.get_operation_index(op)

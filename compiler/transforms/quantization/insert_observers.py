@@ -10,7 +10,6 @@ from xdsl.passes import ModulePass
 
 from ...configuration.record import Record
 from ...configuration.settings import Settings, settings_for
-from ...diagnostics import CompileError
 from ...dialects.nn import ObserveOp
 from ...rewriting import Remarks, layer_of
 from ...session import Session, session_of
@@ -56,7 +55,7 @@ def insert_observers(
     options: PointOptions = _AS_THE_PROFILE,
 ) -> None:
     """Observe the inputs of the layers that settings, the profile and legality allow; with a record, of those that it lists, and
-    with its parameters. A profile that quantizes values has its points on these, as options say, and takes no record.
+    with its parameters. A profile that quantizes values has its points on these, as options say.
 
     Raises CompileError, located in the file of the settings or the record, for layers and values that the module does not have.
     """
@@ -64,13 +63,13 @@ def insert_observers(
     check_settings(settings, module, profile)
     options.check_points(profile)
     remarks = Remarks(session, InsertObserversPass.name)
-    if profile.points == "values":
-        _refuse_record(record, profile)
-        insert_value_points(module, settings, options, profile, remarks)
-        remarks.flush()
-        return
     if record is not None:
         _check_layers(record, module, session)
+    if profile.points == "values":
+        _note_tensors(settings, module, profile, remarks)
+        insert_value_points(module, settings, record, options, profile, remarks)
+        remarks.flush()
+        return
     points = Points()
     for site in sites(module, profile.rows):
         row = profile.rows[type(site.compute)]
@@ -109,10 +108,14 @@ def insert_observers(
     remarks.flush()
 
 
-def _refuse_record(record: Record | None, profile: Profile) -> None:
-    """AMCT's records are of layers' inputs. Raises CompileError for one."""
-    if record is not None:
-        raise CompileError(f"profile {profile.name} takes no record: it has points on values, a record is of layers")
+def _note_tensors(settings: Settings, module: ModuleOp, profile: Profile, remarks: Remarks) -> None:
+    """Where values are quantized, inputs need no points of their own."""
+    asked = {t.layer_name for t in settings.tensor_quantize}
+    for site in sites(module, profile.rows):
+        if layer_of(site.compute) in asked:
+            remarks.note(
+                site.compute, "tensor-quantize", f"profile {profile.name} quantizes values, its inputs among them"
+            )
 
 
 def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
@@ -126,7 +129,8 @@ def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
         if is_quantized(site) or weight_only_broken(site, profile.rows[type(site.compute)]) is None
     }
     layers = {layer_of(op) for op in module.walk()}
-    for name in record.layers.keys() - recorded_tensors(record, layers):
+    tensors = recorded_tensors(record, layers)
+    for name in (name for name in record.layers if name not in tensors):
         if name not in layers:
             raise record.error(name, "the model has no such layer")
         if record.layers[name].weight_compress_only and name not in alone:

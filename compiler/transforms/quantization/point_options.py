@@ -27,6 +27,8 @@ class PointOptions:
     align_pooling: Literal["input", "output", "none"] | None = None
     """Of average pooling."""
     align_resize: Literal["input", "output", "none"] | None = None
+    force_alignment_overlap: bool | None = None
+    """False: a value that others read as well keeps its own parameters, and is quantized once more for the aligned operation."""
 
     def check_points(self, profile: Profile) -> None:
         """Raises CompileError for an option that the profile has no use for."""
@@ -37,10 +39,10 @@ class PointOptions:
                 hint="it is an option of profiles that quantize values: qdq",
             )
 
-    def modes(self) -> Mapping[Alignment, Mode]:
-        """How each kind of operation is aligned."""
+    def modes(self, joint_quant: bool) -> Mapping[Alignment, Mode]:
+        """How each kind of operation is aligned. Joint quantization is of additions, where `align-elementwise` is not given."""
         return {
-            "elementwise": self.align_elementwise or "large",
+            "elementwise": self.align_elementwise or ("joint" if joint_quant else "large"),
             "concat": self.align_concat or "output",
             "pooling": self.align_pooling or "none",
             "resize": self.align_resize or "output",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import IntegerType
+from xdsl.dialects.builtin import IntegerType, LocationAttr, UnitAttr
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...configuration.record import LayerRecord
 from ...configuration.settings import LayerSettings
 from ...dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, QParamsAttr
+from ...dialects.nn.properties import integer
 from .sites import Site
 
 
@@ -53,7 +54,8 @@ class Points:
         if isinstance(old := producer_of(site.operand(index)), ObserveOp):
             self._replaced.add(old)
         if (value, spec) not in self._made:
-            self._made[value, spec] = _make(site, value, spec, name)
+            made = self._made[value, spec] = make_point(value, name, spec, site.compute.location)
+            Rewriter.insert_op(made, InsertPoint.before(site.owner))
         point = self._made[value, spec]
         _move_before(point, site.owner)
         site.set_operand(index, point.result)
@@ -66,8 +68,9 @@ class Points:
                 point.erase()
 
 
-def _make(site: Site, value: SSAValue, spec: Spec, name: str) -> ObserveOp:
-    point = ObserveOp.make(
+def make_point(value: SSAValue, name: str, spec: Spec, location: LocationAttr) -> ObserveOp:
+    """A point on a value, to be inserted."""
+    return ObserveOp.make(
         value,
         point=name,
         observer=spec.observer,
@@ -75,10 +78,14 @@ def _make(site: Site, value: SSAValue, spec: Spec, name: str) -> ObserveOp:
         symmetric=spec.symmetric,
         qparams=spec.qparams,
         source=None if spec.qparams is None else ParamsSourceAttr(ParamsSource.RECORD),
-        location=site.compute.location,
+        location=location,
     )
-    Rewriter.insert_op(point, InsertPoint.before(site.owner))
-    return point
+
+
+def set_parameters(point: ObserveOp, spec: Spec) -> None:
+    """Give a point that stands there already the parameters of a record."""
+    point.bits, point.symmetric = integer(spec.bits), UnitAttr() if spec.symmetric else None
+    point.qparams, point.source = spec.qparams, ParamsSourceAttr(ParamsSource.RECORD)
 
 
 def _move_before(point: ObserveOp, reader: Operation) -> None:

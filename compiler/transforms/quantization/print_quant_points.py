@@ -83,6 +83,8 @@ def quant_points(module: ModuleOp, profile: Profile) -> list[QuantPoint]:
 
 
 def _of_operation(op: Operation, profile: Profile) -> Iterator[QuantPoint]:
+    if isinstance(op, ObserveOp | QuantizeOp) and _is_second(op):
+        yield _of_point(layer_of(next(_readers(op), op)), _name(_before_points(op.input)), op)
     if not isinstance(op, NNOp | FusedOp) or isinstance(op, ConstantOp | ObserveOp | QuantizeOp | DequantizeOp):
         return
     for operand in op.operands:
@@ -100,6 +102,31 @@ def _of_value(layer: str, name: str, value: SSAValue, profile: Profile) -> Quant
     point = point_on(value)
     if point is None:
         return QuantPoint(layer, name, *_without_point(value, profile))
+    return _of_point(layer, name, point)
+
+
+def _is_second(op: ObserveOp | QuantizeOp) -> bool:
+    """A point beside the first one of its value, or on what comes out of another."""
+    behind = op.input.owner
+    return point_on(op.input) is not op or isinstance(behind, ObserveOp | DequantizeOp)
+
+
+def _before_points(value: SSAValue) -> SSAValue:
+    while isinstance(value, OpResult) and isinstance(value.op, ObserveOp | QuantizeOp | DequantizeOp):
+        value = value.op.operands[0]
+    return value
+
+
+def _readers(op: ObserveOp | QuantizeOp) -> Iterator[Operation]:
+    """What reads through a point."""
+    for use in op.result.uses:
+        if isinstance(use.operation, DequantizeOp):
+            yield from (each.operation for each in use.operation.result.uses)
+        else:
+            yield use.operation
+
+
+def _of_point(layer: str, name: str, point: ObserveOp | QuantizeOp) -> QuantPoint:
     state = State.PASSIVE if point.group is not None and point.master is None else State.ACTIVATED
     group = f"group {point.group.data}" if point.group is not None else ""
     given = point.qparams

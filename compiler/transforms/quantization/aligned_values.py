@@ -1,0 +1,85 @@
+"""Which points on values carry equal parameters (PPQ's alignment), by the operations that read or give the values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialects.nn import AddOp, ObserveOp
+from ...rewriting import Remarks
+from .alignment import Mode, align, settle
+from .grids import point_behind, point_on
+from .point_options import PointOptions
+from .points import Spec, make_point
+from .profiles import Alignment, Profile
+from .value_layers import ValueLayer, ValueLayers
+
+
+def align_values(
+    module: ModuleOp,
+    layers: ValueLayers,
+    modes: Mapping[Alignment, Mode],
+    options: PointOptions,
+    profile: Profile,
+    remarks: Remarks,
+) -> None:
+    """Group the points of each operation that asks for it. A remark for each that is left out, and why."""
+    for layer in layers.values():
+        if layer.row.alignment is None:
+            continue
+        mode = modes[layer.row.alignment]
+        if mode == "joint" and not isinstance(layer.site.compute, AddOp):
+            mode = "large"
+        if mode not in ("none", "input") and options.force_alignment_overlap is False:
+            _keep_shared_points(layer, layers, profile)
+        behind = (point_behind(value, profile.rows) for _, value in layer.reads())
+        operands = [p for p in behind if isinstance(p, ObserveOp)]
+        for point in align(mode, layer.name, operands, _result_points(layer, layers)):
+            reason = f"{point.point.data} is of other bits or another symmetry: it keeps its own parameters"
+            remarks.note(layer.site.compute, f"alignment-{point.point.data}", reason)
+    for given_up in settle(module):
+        names = ", ".join(p.point.data for p in given_up)
+        for layer in layers.values():
+            if any(p in given_up for _, v in layer.reads() if (p := point_behind(v, profile.rows)) is not None):
+                remarks.note(
+                    layer.site.compute, "alignment", f"the parameters that {names} have already differ: not aligned"
+                )
+
+
+def _keep_shared_points(layer: ValueLayer, layers: ValueLayers, profile: Profile) -> None:
+    """Let an operation read values that others read as well through points of its own: these are quantized once more."""
+    for index, value in list(layer.reads()):
+        point = point_behind(value, profile.rows)
+        if not isinstance(point, ObserveOp) or not _is_shared(value, point, layer):
+            continue
+        made_by_quantized = isinstance(point.input, OpResult) and point.input.op in layers
+        source = value if made_by_quantized or value is not point.result else point.input
+        spec = Spec(point.observer.data, point.bits.value.data, point.symmetric is not None)
+        own = make_point(source, f"{layer.name}:{index}", spec, layer.site.compute.location)
+        Rewriter.insert_op(own, InsertPoint.before(layer.site.owner))
+        layer.site.set_operand(index, own.result)
+
+
+def _is_shared(value: SSAValue, point: ObserveOp, layer: ValueLayer) -> bool:
+    """Whether anything but the operation reads the value or what is between it and its point; a graph output does."""
+    reader: Operation = layer.site.owner
+    while all(use.operation is reader for use in value.uses):
+        if value is point.result:
+            return False
+        assert isinstance(value, OpResult), "a point is behind it"
+        reader, value = value.op, value.op.operands[0]
+    return True
+
+
+def _result_points(layer: ValueLayer, layers: ValueLayers) -> list[ObserveOp]:
+    """The point on a layer's result, or on that of the activation that took it over."""
+    value = layer.result
+    while (point := point_on(value)) is None:
+        uses = list(value.uses)
+        if len(uses) != 1 or (reader := layers.get(uses[0].operation)) is None:
+            return []
+        value = reader.result
+    return [point] if isinstance(point, ObserveOp) else []

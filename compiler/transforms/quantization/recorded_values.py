@@ -1,0 +1,50 @@
+"""A record's parameters, which are of layers' inputs, as those of values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.ir import OpResult, SSAValue
+
+from ...configuration.record import Record
+from ...dialects.nn import ObserveOp
+from .points import Spec, recorded
+from .value_layers import ValueLayers
+
+
+def recorded_values(layers: ValueLayers, record: Record) -> Mapping[SSAValue, Spec]:
+    """What a record gives for values: the entry of a layer is of its first input, `layer:1` of its second. Behind passive
+    operations that are quantized it is of what goes into these.
+
+    Raises CompileError, located in the record's file, where two layers read one value by different parameters, and for an entry
+    that is of no input.
+    """
+    found: dict[SSAValue, tuple[str, Spec]] = {}
+    used: set[str] = set()
+    for layer in layers.values():
+        for index, value in layer.reads():
+            name = layer.name if index == 0 else f"{layer.name}:{index}"
+            if (entry := record.layers.get(name)) is None or entry.scale_d is None:
+                continue
+            used.add(name)
+            spec = recorded(layer.held.observer, entry)
+            other, first = found.setdefault(_root(value, layers), (name, spec))
+            if (first.bits, first.qparams) != (spec.bits, spec.qparams):
+                reason = f"its input is also that of layer '{other}', which has other parameters"
+                raise record.error(name, reason, "this profile has one point on each value")
+    if unused := [name for name, entry in record.layers.items() if entry.is_tensor_quantize and name not in used]:
+        raise record.error(unused[0], "is no input of a quantized layer")
+    return {value: spec for value, (_, spec) in found.items()}
+
+
+def _root(value: SSAValue, layers: ValueLayers) -> SSAValue:
+    """The value whose point holds for another: before passive operations, and before a point that stands there already."""
+    while isinstance(value, OpResult):
+        layer = layers.get(value.op)
+        if isinstance(value.op, ObserveOp):
+            value = value.op.input
+        elif layer is not None and not layer.row.active:
+            value = layer.site.owner.operands[0]
+        else:
+            return value
+    return value

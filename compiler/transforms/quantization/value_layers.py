@@ -1,0 +1,110 @@
+"""The operations that a profile of points on values quantizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from ...configuration.record import Record
+from ...configuration.settings import LayerSettings, Settings, settings_for
+from ...dialects.nn import ConstantOp, DequantizeOp, ObserveOp, QuantizeOp, array_of
+from ...dialects.nn.shapes import element_of
+from ...dtypes import is_float
+from ...functions import body, main_function
+from ...rewriting import Remarks, layer_of
+from ..fusion.fuse_activation.activations import LINEAR, single_kind
+from .grids import point_behind
+from .layers import half_quantized, has_integer_weight, layer_at
+from .legality import first_broken
+from .profiles import Profile, Row
+from .sites import Site, sites
+from .skipped import SKIPPED
+from .weight_only import note_weight_only, takes_weight_only
+
+
+class ValueLayer(NamedTuple):
+    """A quantized operation: `site.owner` stands in the graph."""
+
+    site: Site
+    row: Row
+    held: LayerSettings
+
+    @property
+    def name(self) -> str:
+        return layer_of(self.site.compute)
+
+    @property
+    def result(self) -> SSAValue:
+        return self.site.owner.results[0]
+
+    def reads(self) -> Iterator[tuple[int, SSAValue]]:
+        """The real values that it takes through quantization, by operand."""
+        for i in range(len(self.site.compute.operands)):
+            value = self.site.operand(i)
+            if value is not None and i != self.row.bias and is_quantizable(value) and (self.row.active or i == 0):
+                yield i, value
+
+
+ValueLayers = Mapping[Operation, ValueLayer]
+"""By the operation that stands in the graph."""
+
+
+def quantized_layers(
+    module: ModuleOp, settings: Settings, record: Record | None, profile: Profile, remarks: Remarks
+) -> ValueLayers:
+    """Those that are quantized, with a record those that it lists; a remark for each other that gives reals."""
+    layers: dict[Operation, ValueLayer] = {}
+    considered: set[Operation] = set()
+    for site in sites(module, profile.rows):
+        if site.owner in considered:
+            continue  # what follows in a region
+        considered.add(site.owner)
+        row = profile.rows[type(site.compute)]
+        held = settings_for(settings, layer_at(site, row))
+        if held.skipped is not None:
+            remarks.missed(site.compute, held.skipped, SKIPPED[held.skipped])
+        elif takes_weight_only(site, row, settings, record):
+            note_weight_only(site, row, held, remarks)
+        elif isinstance(point_behind(site.activation, profile.rows), DequantizeOp):
+            layers[site.owner] = ValueLayer(site, row, held)
+            if (reason := half_quantized(site, row)) is not None:
+                remarks.missed(site.compute, "weight-quantized", reason)
+        elif has_integer_weight(site):
+            continue  # its weight alone
+        elif (broken := first_broken(site, row.rules, profile.table)) is not None:
+            remarks.missed(site.compute, broken[0].name, broken[1])
+        elif record is not None and not (_is_listed(site, record) or _belongs_to_layer(site, layers)):
+            remarks.missed(site.compute, "record", "the record does not list it")
+        else:
+            layers[site.owner] = ValueLayer(site, row, held)
+    for op in body(main_function(module)).ops:
+        if op not in considered and _gives_reals(op):
+            remarks.missed(op, "not-in-profile", f"profile {profile.name} quantizes no {op.name}")
+    return layers
+
+
+def _belongs_to_layer(site: Site, layers: ValueLayers) -> bool:
+    """A linear activation that alone reads a quantized operation's result is one with it, and no record lists it."""
+    value = site.activation
+    if single_kind(site.compute) not in LINEAR or not isinstance(value, OpResult):
+        return False
+    return value.op in layers and value.uses.get_length() == 1
+
+
+def _is_listed(site: Site, record: Record) -> bool:
+    given = record.layers.get(layer_of(site.compute))
+    return given is not None and given.scale_d is not None
+
+
+NO_LAYERS = (ConstantOp, ObserveOp, QuantizeOp, DequantizeOp)
+
+
+def _gives_reals(op: Operation) -> bool:
+    return not isinstance(op, NO_LAYERS) and any(is_float(element_of(v)) for v in op.results)
+
+
+def is_quantizable(value: SSAValue) -> bool:
+    return is_float(element_of(value)) and array_of(value) is None
