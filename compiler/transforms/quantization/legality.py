@@ -69,17 +69,22 @@ def _first(site: Site, rules: Iterable[Rule]) -> Broken | None:
 
 def has_weight_only_mode(op: NNOp, row: Row) -> bool:
     """Whether the weights of a layer's type can be quantized alone, per channel and asymmetric too (AMCT's table 3)."""
-    if row.weight_only != "table":
-        return row.weight_only == "always"
-    source = row_of(op)
-    weights = None if source is None else WEIGHTS.get(source.ascend[0])
-    return weights is not None and weights.weight_only == Marks(Mark.YES, Mark.YES)
+    return _weight_only_rules(op, row) is not None
 
 
 def weight_only_broken(site: Site, row: Row) -> Broken | None:
     """The first rule that keeps a layer's weight from being quantized alone."""
-    mode = () if has_weight_only_mode(site.compute, row) else (no_weight_only_mode,)
-    return _first(site, (*mode, input_is_float, weight_constant))
+    rules = _weight_only_rules(site.compute, row)
+    return _first(site, (no_weight_only_mode,) if rules is None else (input_is_float, *rules))
+
+
+def _weight_only_rules(op: NNOp, row: Row) -> Sequence[Rule] | None:
+    """What must hold for the weight to be quantized alone; None where there is no such mode."""
+    if row.weight_only != "table":
+        return (weight_constant,) if row.weight_only == "always" else None
+    source = row_of(op)
+    weights = None if source is None else WEIGHTS.get(source.ascend[0])
+    return weights.rules if weights is not None and weights.weight_only == Marks(Mark.YES, Mark.YES) else None
 
 
 def other_layers(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> Iterator[tuple[Site, Broken]]:

@@ -267,6 +267,27 @@ def test_a_weight_that_layers_share(quantize: Quantize) -> None:
     assert nn.array_of(layer(module, "none").operands[1]) is not None
 
 
+TURNED = f"""
+func.func @main(%x: tensor<?x6xf32> {{nn.name = "x"}}) -> (tensor<?x20xf32> {{nn.name = "y"}}) {{
+  %w = nn.constant {hex_of(np.ascontiguousarray(COLUMNS.T))}
+  %y = nn.matmul %x, %w transpose_b from <tensorflow, "MatMul", "turned", {{transpose_b = 1 : i64}}> :
+    (tensor<?x6xf32>, tensor<20x6xf32>) -> tensor<?x20xf32>
+  func.return %y : tensor<?x20xf32>
+}}
+"""
+
+
+def test_transposes_that_inputs_may_not_have(quantize: Quantize) -> None:
+    """Table 1 refuses them beside a quantized input; alone the channels are the other axis."""
+    for config in ("", BY_NAME.format("turned", "arq_quantize { channel_wise: true }")):
+        module, _ = quantize("" if config else "weight-only=true channel-wise=true", TURNED, config)
+        back = weight(module, "turned")
+        assert back is not None
+        assert back.qparams.data.axis == 0
+    with pytest.raises(CompileError, match="names 'turned', which cannot be quantized: its transpose_b is true"):
+        quantize("", TURNED, 'override_layer_configs { layer_name: "turned" calibration_config { } }')
+
+
 BITS = "common_config {{ weight_compress_only: true arq_quantize {{ quant_bits: {} }} }}"
 
 
