@@ -6,6 +6,7 @@ chips have it (TransQuantParamV2): the scale without its last 13 bits, bit 46 se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,13 +27,17 @@ class DeqScale(NamedTuple):
     weight_offset: Array
 
 
-def pack(scale: Array, shift: int = 0, weight_offset: int = 0) -> Array:
-    """uint64 of the shape of `scale`. Raises ValueError for a shift that is not in [0, 16], an offset that is no int8."""
-    if not 0 <= shift <= 16:
-        raise ValueError(f"shift {shift} is not in [0, 16]")
+def pack(scale: Array, shift: int | Sequence[int] = 0, weight_offset: int = 0) -> Array:
+    """uint64 of the shape of `scale`; one shift, or one for each scale of a vector.
+
+    Raises ValueError for a shift that is not in [0, 16], an offset that is no int8.
+    """
+    shifts = np.asarray(shift)
+    if outside := [int(n) for n in shifts.reshape(-1) if not 0 <= n <= 16]:
+        raise ValueError(f"shift {outside[0]} is not in [0, 16]")
     if not -128 <= weight_offset <= 127:
         raise ValueError(f"weight offset {weight_offset} is not in [-128, 127]")
-    return _bits(scale) | np.uint64(shift << _SHIFT) | np.uint64((weight_offset & 0xFF) << _WEIGHT_OFFSET)
+    return _bits(scale) | (shifts.astype(np.uint64) << np.uint64(_SHIFT)) | np.uint64((weight_offset & 0xFF) << _WEIGHT_OFFSET)
 
 
 def unpack(packed: Array) -> DeqScale:

@@ -57,7 +57,7 @@ def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
     scale = nn.array_of(op.deq_scale)
     assert scale is not None
     name = f"{_layer_before(op, layer)}.dequant"
-    packed = deq_scale.pack(unaveraged(op.x, scale.reshape(-1), layer))
+    packed = deq_scale.pack(unaveraged(op.x, scale.reshape(-1), layer), op.shifts or 0)
     attributes = {
         "dtype": op.dtype.value.data,
         "sqrt_mode": _flag(op.sqrt_mode),

@@ -195,3 +195,43 @@ func.func @main(%x: tensor<1x4x8x8xi32>) {
   %y = ascend.AscendDequant %x, %s : (tensor<1x4x8x8xi32>, tensor<4xf32>) -> tensor<1x4x8x8xf16>
   func.return
 }
+
+// -----
+
+// A shift is a number of bits.
+// CHECK: error: 'ascend.AscendDequant' op shift_n 17 is not in [1, 16]
+func.func @main(%x: tensor<1x4x8x2xi32>) {
+  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
+  %y = ascend.AscendDequant %x, %s shift_n [17] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf32>
+  func.return
+}
+
+// -----
+
+// 0 is said by leaving it out.
+// CHECK: error: 'ascend.AscendDequant' op shift_n 0 is not in [1, 16]
+func.func @main(%x: tensor<1x4x8x2xi32>) {
+  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
+  %y = ascend.AscendDequant %x, %s shift_n [0] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf32>
+  func.return
+}
+
+// -----
+
+// One per scale.
+// CHECK: error: 'ascend.AscendDequant' op shift_n has 3 entries for 4 scales
+func.func @main(%x: tensor<1x4x8x2xi32>) {
+  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
+  %y = ascend.AscendDequant %x, %s shift_n [1, 2, 3] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf32>
+  func.return
+}
+
+// -----
+
+// 2^N is a factor of one scale.
+// CHECK: error: 'ascend.AscendDequant' op shift_n and sqrt_mode exclude each other
+func.func @main(%x: tensor<1x4x8x2xi32>) {
+  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
+  %y = ascend.AscendDequant %x, %s sqrt_mode true shift_n [1] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf32>
+  func.return
+}

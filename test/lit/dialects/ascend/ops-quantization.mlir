@@ -34,3 +34,16 @@ func.func @dequant(%x: tensor<1x4x8x2xi32>) {
   // CHECK-NEXT: func.return
   func.return
 }
+
+// Sums that are shifted right, by one number or by one per channel.
+// CHECK-LABEL: func.func @shift(
+func.func @shift(%x: tensor<1x4x8x2xi32>) {
+  // CHECK-NEXT: %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
+  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
+  // CHECK-NEXT: %a = ascend.AscendDequant %x, %s shift_n [3] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf32>
+  %a = ascend.AscendDequant %x, %s shift_n [3] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf32>
+  // CHECK-NEXT: %b = ascend.AscendDequant %x, %s dtype 1 shift_n [1, 2, 3, 16] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf16>
+  %b = ascend.AscendDequant %x, %s dtype 1 shift_n [1, 2, 3, 16] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf16>
+  // CHECK-NEXT: func.return
+  func.return
+}
