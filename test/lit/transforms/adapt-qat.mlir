@@ -43,6 +43,25 @@ func.func @transposed(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
 
 // -----
 
+// Quantization moves behind what only moves elements: x is quantized once, where the layer takes it.
+// CHECK-LABEL: @passive
+// CHECK:       [[F:%.*]] = nn.flatten %x
+// CHECK:       [[Q:%.*]] = nn.quantize [[F]] by <i8, scale = 0.25>
+// CHECK-NEXT:  [[D:%.*]] = nn.dequantize [[Q]] by <i8, scale = 0.25>
+// CHECK:       nn.matmul [[D]]
+// REMARK:      [adapt-qat applied quantized] "fc": as it was trained
+func.func @passive(%x: tensor<1x2x1x1xf32>) -> tensor<1x2xf32> {
+  %w = nn.constant dense<[[1, 2], [3, 4]]> : tensor<2x2xi8>
+  %xq = nn.quantize %x by <i8, scale = 0.25> : (tensor<1x2x1x1xf32>) -> tensor<1x2x1x1xi8>
+  %xd = nn.dequantize %xq by <i8, scale = 0.25> : (tensor<1x2x1x1xi8>) -> tensor<1x2x1x1xf32>
+  %f = nn.flatten %xd axis 1 : (tensor<1x2x1x1xf32>) -> tensor<1x2xf32>
+  %wd = nn.dequantize %w by <i8, scale = 0.5> : (tensor<2x2xi8>) -> tensor<2x2xf32>
+  %y = nn.matmul %f, %wd from <onnx, "MatMul", "fc"> : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  func.return %y : tensor<1x2xf32>
+}
+
+// -----
+
 // REMARK: [adapt-qat missed quantized-data] "conv1": its weight is quantized, its data is not
 // CHECK-LABEL: @quantized_data
 // CHECK-NEXT:  [[W:%.*]] = nn.constant dense<5.000000e-01> : tensor<1x1x1x1xf32>

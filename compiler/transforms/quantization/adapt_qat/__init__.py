@@ -27,6 +27,7 @@ from ..profiles import Row, profile_named
 from ..sites import Site, sites
 from .bias import quantize_bias
 from .integers import dequantize_of, erase_unused, quantize_constants, store_signed, transpose_constants
+from .passive import quantize_at
 from .rules import broken
 
 
@@ -53,7 +54,7 @@ class AdaptQatPass(ModulePass):
         for site in sites(op, rows):
             if rows[type(site.compute)].weight is not None:
                 _adapt(site, rows[type(site.compute)], remarks)
-        erase_unused([o for o in op.walk() if isinstance(o, DequantizeOp)])
+        erase_unused([o for o in op.walk() if isinstance(o, QuantizeOp | DequantizeOp)])
         erase_dead_constants(op)
         remarks.flush()
 
@@ -80,6 +81,7 @@ def _check_pairs(module: ModuleOp) -> None:
 def _adapt(site: Site, row: Row, remarks: Remarks) -> None:
     """A quantized layer, or why it is none."""
     assert row.weight is not None
+    quantize_at(site)
     data, weight = dequantize_of(site.activation), dequantize_of(site.operand(row.weight))
     if data is None and weight is None:
         return

@@ -1,0 +1,73 @@
+"""Quantization is moved behind what only moves elements, to the layer that takes them."""
+
+from __future__ import annotations
+
+from xdsl.ir import OpResult, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ....dialects.nn import (
+    DequantizeOp,
+    FlattenOp,
+    GlobalMaxPoolOp,
+    MaxPoolOp,
+    NNOp,
+    QuantizeOp,
+    ReshapeOp,
+    SliceOp,
+    SqueezeOp,
+    TransposeOp,
+    UnsqueezeOp,
+)
+from ..sites import Site
+from .integers import dequantize_of
+
+_PASSIVE = (
+    FlattenOp,
+    GlobalMaxPoolOp,
+    MaxPoolOp,
+    ReshapeOp,
+    SliceOp,
+    SqueezeOp,
+    TransposeOp,
+    UnsqueezeOp,
+)
+"""These commute with quantization by one scale: it is the same for every element, and monotone."""
+
+
+def quantize_at(site: Site) -> None:
+    """Put quantize and dequantize right before a layer whose data was quantized before passive operations. Same numbers."""
+    data = site.activation
+    chain = _chain(data)
+    if data is None or not chain:
+        return
+    back = dequantize_of(chain[-1].operands[0])
+    if back is None or back.qparams.data.axis is not None or not isinstance(before := back.input.owner, QuantizeOp):
+        return
+    if all(op.results[0].uses.get_length() == 1 for op in chain):
+        chain[-1].operands[0] = before.input
+    hint = data.name_hint
+    quantize = QuantizeOp.make(
+        data,
+        qparams=back.qparams,
+        source=before.source,
+        location=before.location,
+        name=f"{hint}.q" if hint else None,
+    )
+    dequantize = DequantizeOp.make(
+        quantize.result,
+        qparams=back.qparams,
+        result_types=[data.type],
+        location=back.location,
+        name=f"{hint}.dq" if hint else None,
+    )
+    Rewriter.insert_op([quantize, dequantize], InsertPoint.before(site.owner))
+    site.set_operand(0, dequantize.result)
+
+
+def _chain(value: SSAValue | None) -> list[NNOp]:
+    """The passive operations behind a value, the last one first."""
+    chain: list[NNOp] = []
+    while isinstance(value, OpResult) and isinstance(op := value.op, _PASSIVE):
+        chain.append(op)
+        value = op.operands[0]
+    return chain
