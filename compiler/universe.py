@@ -49,6 +49,7 @@ PASSES = {
     "print-quant-points": ".transforms.quantization.print_quant_points:PrintQuantPointsPass",
     "quantize": ".transforms.quantization.quantize:QuantizePass",
     "lower-to-ascend": ".lowering.ascend:LowerToAscendPass",
+    "fuse-requant": ".lowering.ascend.fuse_requant:FuseRequantPass",
     "legalize-ascend": ".lowering.ascend:LegalizeAscendPass",
 }
 
@@ -75,6 +76,7 @@ SUMMARIES = {
     "print-quant-points": "list layer, value, state and parameters of every quantization point",
     "quantize": "all of quantization: balanced channels where asked, observers where missing, calibration, conversion",
     "lower-to-ascend": "nn to the ascend dialect, integer arithmetic explicit",
+    "fuse-requant": "AscendDequant, Relu and AscendQuant in one step; Relu6 as Relu where that is exact",
     "legalize-ascend": "an error for each operation that is not of the ascend dialect",
 }
 """What each pass does, for --help, which imports none of them."""

@@ -1,0 +1,46 @@
+"""AscendDequant -> Relu: a flag of AscendDequant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from ....dialects.ascend import AscendDequantOp, ReluOp
+from ....rewriting import FusionPattern, used_once
+from .producers import dequant_of
+
+
+@dataclass(frozen=True)
+class DequantRelu:
+    dequant: AscendDequantOp
+    relu: ReluOp
+
+
+class FuseReluFlag(FusionPattern[DequantRelu]):
+    """Relu(AscendDequant(x)) = AscendDequant(x) with relu_flag"""
+
+    name = "relu-flag"
+    roots = (ReluOp,)
+
+    dequant_used_once = used_once("dequant")
+
+    def match(self, op: Operation) -> DequantRelu | None:
+        if not isinstance(op, ReluOp) or (dequant := dequant_of(op.x)) is None:
+            return None
+        return DequantRelu(dequant, op)
+
+    def rewrite(self, m: DequantRelu, folded: Sequence[SSAValue]) -> Sequence[Operation]:
+        d = m.dequant
+        made = AscendDequantOp.make(
+            d.x,
+            d.deq_scale,
+            sqrt_mode=d.sqrt_mode,
+            relu_flag=True,
+            dtype=d.dtype,
+            shift_n=d.shift_n,
+            origin=d.origin,
+            name=m.relu.y.name_hint,
+        )
+        return [made]

@@ -1,0 +1,59 @@
+"""Relu6 before AscendQuant is Relu exactly when AscendQuant saturates at 6: 24,000 pairs of scale and offset, in plain numpy.
+
+Half of the pairs lie within 2 ulp of the scale at which `rint(6 * scale + offset)` reaches the largest integer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType, f32
+from xdsl.ir import Block
+
+from compiler.dialects import ascend
+from compiler.lowering.ascend.fuse_requant.relu6 import saturates_at_6
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+PAIRS = 12_000
+BEYOND = np.float32([6, np.nextafter(np.float32(6), np.float32(7)), 6.03, 6.5, 7, 11, 100, 1e6, 3e38, np.inf])
+"""Reals from 6 on; below 6 both activations are one."""
+
+
+def _pairs() -> tuple[Array, Array]:
+    """Scales and offsets of AscendQuant."""
+    rng = np.random.default_rng(6)
+    offsets = rng.integers(-128, 128, 2 * PAIRS)
+    scales = np.exp(rng.uniform(np.log(1e-2), np.log(1e3), 2 * PAIRS)).astype(np.float32)
+    # 6 * scale + offset = 126.5 up to rounding, where the result turns from 126 (ties to even) to 127
+    boundary = ((126.5 - offsets[PAIRS:]) / 6).astype(np.float32)
+    steps = rng.integers(-2, 3, PAIRS)
+    scales[PAIRS:] = (boundary.view(np.int32) + steps.astype(np.int32)).view(np.float32)
+    positive = scales > 0  # at offset 127 the boundary is negative
+    return scales[positive], offsets[positive]
+
+
+def _quantized(x: Array, scale: np.float32, offset: int) -> Array:
+    """AscendQuant, written apart: product, sum and integer each round to float32."""
+    with np.errstate(over="ignore"):
+        product = (x.astype(np.float64) * np.float64(scale)).astype(np.float32)
+        total = (product.astype(np.float64) + offset).astype(np.float32)
+    return np.minimum(np.maximum(np.rint(total), -128), 127).astype(np.int64)
+
+
+def test_the_rule_is_exact() -> None:
+    scales, offsets = _pairs()
+    assert len(scales) >= 20_000
+    x = Block(arg_types=[TensorType(f32, [1, 4])]).args[0]
+    same = np.empty(len(scales), bool)
+    said = np.empty(len(scales), bool)
+    for i, (scale, offset) in enumerate(zip(scales, offsets, strict=True)):
+        at_relu, at_relu6 = (_quantized(v, scale, int(offset)) for v in (BEYOND, np.minimum(BEYOND, np.float32(6))))
+        same[i] = np.array_equal(at_relu, at_relu6)
+        op = ascend.AscendQuantOp.make(x, scale=scale, offset=int(offset))
+        said[i] = saturates_at_6(op)
+        op.drop_all_references()
+    np.testing.assert_array_equal(said, same)
+    near = slice(np.count_nonzero(scales[:PAIRS] > 0), None)
+    assert 0.2 < same[near].mean() < 0.8, "the pairs stand on both sides of the boundary"
