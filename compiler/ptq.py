@@ -10,6 +10,7 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from . import frontends
+from .configuration.tensor_names import tensor_parts
 from .diagnostics import CompileError, remarks_yaml, verify
 from .files import filling, refuse_overwriting
 from .functions import main_function
@@ -110,8 +111,10 @@ def fusion(quantize: QuantizePass, module: ModuleOp, session: Session) -> FuseAl
     wanted = quantize.settings()
     check_settings(wanted, module, profile_named(session.profile))
     record = quantize.records(wanted)
-    skipped = [name for name, layer in record.layers.items() if layer.skip_fusion] if record is not None else []
-    session.skip_fusion = session.skip_fusion.union(skipped)
+    layers = {} if record is None else record.layers
+    skipped = {name for name, layer in layers.items() if layer.skip_fusion}
+    tensors = {layer for layer, index in map(tensor_parts, layers) if index >= 0}  # their inputs stay values of their own
+    session.skip_fusion = session.skip_fusion.union(skipped, tensors)
     return FuseAllPass(config=quantize.config)
 
 

@@ -13,10 +13,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ...configuration.files import read_settings
-from ...configuration.settings import Settings
-from ...dialects.nn import OriginAttr
+from ...configuration.settings import Settings, TensorQuantize
+from ...dialects.nn import NNOp, OriginAttr
 from ...rewriting import Guard, Refusal, layer_of
 from ...session import Session
+from ..quantization.layer_inputs import inputs_of
 from ..quantization.legality import first_broken
 from ..quantization.profiles import profile_named
 from ..quantization.sites import Site, has_half_precision
@@ -34,7 +35,9 @@ class FusionOptions:
     do_fusion: bool = True
     """AMCT's switch of that name: false leaves every operation as it is, with a remark where one would have been fused."""
     config: str | None = None
-    """A configuration of AMCT, for its `do_fusion` and `skip_fusion_layers`."""
+    """A configuration of AMCT, for its `do_fusion` and `skip_fusion_layers`, and for its `tensor_quantize`: such an input stays a
+    value of its own.
+    """
 
     def guards(self, module: ModuleOp, session: Session) -> list[Guard]:
         """The options as questions to a match."""
@@ -44,6 +47,8 @@ class FusionOptions:
             guards.append(lambda _: Refusal("do-fusion", "do-fusion is false"))
         if settings.skip_fusion_layers:
             guards.append(_skip_layers(settings.skip_fusion_layers))
+        if settings.tensor_quantize:
+            guards.append(_keep_tensors(settings.tensor_quantize))
         if self.skip_types:
             guards.append(_skip_types(self.skip_types))
         if self.only_quantizable:
@@ -55,6 +60,25 @@ def _skip_layers(layers: Collection[str]) -> Guard:
     def refuse(parts: Sequence[Operation]) -> Refusal | None:
         skipped = next((layer_of(op) for op in parts if layer_of(op) in layers), None)
         return None if skipped is None else Refusal("skip-fusion", f"{skipped} is one of skip_fusion_layers")
+
+    return refuse
+
+
+def _keep_tensors(tensors: Sequence[TensorQuantize]) -> Guard:
+    """An input that is quantized by itself is not made in the operation that takes it."""
+
+    def refuse(parts: Sequence[Operation]) -> Refusal | None:
+        for op in parts:
+            inputs = inputs_of(Site(op, op, False)) if isinstance(op, NNOp) else []
+            for tensor in tensors:
+                if layer_of(op) != tensor.layer_name or tensor.input_index >= len(inputs):
+                    continue
+                value = inputs[tensor.input_index].value
+                if value is not None and value.owner in parts:
+                    return Refusal(
+                        "tensor-quantize", f"input {tensor.input_index} of {layer_of(op)} is quantized by itself"
+                    )
+        return None
 
     return refuse
 
