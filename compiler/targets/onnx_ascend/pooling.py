@@ -43,7 +43,8 @@ def unaveraged(accumulator: SSAValue, scale: Array, layer: Layer) -> Array:
     if (count := pool.constant_count()) is None:
         raise layer.error("dequantizes a pool whose windows do not all count the same number of elements")
     if (found := before_averaging(scale, count, _reciprocal(pool))) is None:
-        raise layer.error(f"has a scale that no float32 number divided by {count} gives")
+        message = f"has a scale that no float32 number divided by {count}, the size of a window, gives"
+        raise layer.error(message, hint="write the module before --fuse-requant")
     return found
 
 

@@ -8,6 +8,7 @@ from xdsl.ir import OpResult
 
 from ... import deq_scale
 from ...dialects import ascend, nn
+from ...dialects.ascend.base import i8
 from ..graph import label_of
 from ..onnx.layer import Layer
 from .pooling import unaveraged
@@ -46,7 +47,7 @@ def anti_quant(op: ascend.AscendAntiQuantOp, layer: Layer) -> str:
     return layer.unchecked("AscendAntiQuant", [op.x], attributes, f"{layer_behind(op.y, layer.label)}.antiquant")
 
 
-def _layer_before(op: ascend.AscendDequantOp, layer: Layer) -> str:
+def _layer_before(op: ascend.AscendDequantOp | ascend.AscendRequantOp, layer: Layer) -> str:
     """The layer whose accumulators these are."""
     return label_of(op.x.op) if isinstance(op.x, OpResult) else layer.label
 
@@ -64,3 +65,28 @@ def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
         "relu_flag": _flag(op.relu_flag),
     }
     return layer.unchecked("AscendDequant", [op.x, layer.named_constant(packed, f"{name}.param")], attributes, name)
+
+
+@converter(ascend.AscendRequantOp)
+def requant(op: ascend.AscendRequantOp, layer: Layer) -> str:
+    """`L.requant`, scales and offset packed in `L.requant.param`. AMCT leaves it to ATC to make these."""
+    scale = nn.array_of(op.req_scale)
+    assert scale is not None
+    name = f"{_layer_before(op, layer)}.requant"
+    packed = deq_scale.pack_requant(unaveraged(op.x, scale.reshape(-1), layer), int(op.offset.value.data))
+    return layer.unchecked(
+        "AscendRequant",
+        [op.x, layer.named_constant(packed, f"{name}.param")],
+        {"relu_flag": _flag(op.relu_flag)},
+        name,
+    )
+
+
+@converter(ascend.AscendWeightQuantOp)
+def weight_quant(op: ascend.AscendWeightQuantOp, layer: Layer) -> str:
+    """`L.weight_quant`, on integers and their offsets."""
+    if op.storage != i8:
+        raise layer.error(f"gives {op.storage}, files hold int8 weights")
+    return layer.unchecked(
+        "AscendWeightQuant", [op.x, op.offset], {}, f"{layer_behind(op.y, layer.label)}.weight_quant"
+    )

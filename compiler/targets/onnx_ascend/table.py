@@ -15,7 +15,7 @@ from ...runtime.kernels.ascend_float import MEANINGS
 from ..onnx.layer import CONVERTERS as NN_CONVERTERS
 from ..onnx.layer import Converters, Layer, Operand
 
-OPERATORS = frozenset({"AscendQuant", "AscendDequant", "AscendAntiQuant", "AscendRequant"})
+OPERATORS = frozenset({"AscendQuant", "AscendDequant", "AscendAntiQuant", "AscendRequant", "AscendWeightQuant"})
 """Ascend's own operators in these files, in ONNX's default domain."""
 
 

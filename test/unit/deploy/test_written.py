@@ -139,6 +139,33 @@ def test_relu_flag(deploy: Any) -> None:
     assert attributes(dequant) == {"dtype": 0, "relu_flag": 1}
 
 
+REQUANT = """
+func.func @main(%x: tensor<2x3xf32> {nn.name = "x"}) -> (tensor<2x2xf32> {nn.name = "y"}) {
+  %w = nn.constant dense<[[1, -2], [3, -4], [5, -6]]> : tensor<3x2xi8>
+  %v = nn.constant dense<[[1, -2], [3, -4]]> : tensor<2x2xi8>
+  %s = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+  %r = nn.constant dense<[0.01, 0.2]> : tensor<2xf32>
+  %q = ascend.AscendQuant %x scale 20.0 offset 0.0 : (tensor<2x3xf32>) -> tensor<2x3xi8>
+  %a = ascend.MatMulV2 %q, %w from <onnx, "Gemm", "fc1"> : (tensor<2x3xi8>, tensor<3x2xi8>) -> tensor<2x2xi32>
+  %p = ascend.AscendRequant %a, %r offset -5.0 relu_flag true : (tensor<2x2xi32>, tensor<2xf32>) -> tensor<2x2xi8>
+  %b = ascend.MatMulV2 %p, %v offset_x -5 from <onnx, "Gemm", "fc2"> : (tensor<2x2xi8>, tensor<2x2xi8>) -> tensor<2x2xi32>
+  %y = ascend.AscendDequant %b, %s shift_n [3, 4] : (tensor<2x2xi32>, tensor<2xf32>) -> tensor<2x2xf32>
+  func.return %y : tensor<2x2xf32>
+}"""
+
+
+def test_requant_and_shifts(deploy: Any) -> None:
+    """The offset of AscendRequant, the zero point of what follows, and the shifts of AscendDequant come back."""
+    x = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
+    model = deploy.assert_equal(parsed(REQUANT), {"x": x})
+    requant = model.graph.node[2]
+    assert (requant.op_type, requant.name, attributes(requant)) == ("AscendRequant", "fc1.requant", {"relu_flag": 1})
+    stored = {i.name: onnx.numpy_helper.to_array(i) for i in model.graph.initializer}
+    bits = np.array([0.01, 0.2], np.float32).view(np.uint32).tolist()
+    assert stored["fc1.requant.param"].tolist() == [b | (-5 & 0x1FF) << 37 for b in bits]
+    assert [int(p) >> 32 for p in stored["fc2.dequant.param"]] == [3, 4]
+
+
 CHANNELS_LAST = """
 func.func @main(%x: tensor<1x4x4x2xf32> {nn.name = "x"}) -> (tensor<1x4x4x1xf32> {nn.name = "y"}) {
   %w = nn.constant dense<1.0> : tensor<1x1x2x1xf32>

@@ -44,12 +44,12 @@ def producer(value: object) -> Operation | None:
     return value.op if isinstance(value, OpResult) else None
 
 
-def quantizer_of(value: SSAValue) -> ascend.AscendQuantOp | None:
-    """The AscendQuant that gave these integers, past what only moves them."""
+def quantizer_of(value: SSAValue) -> ascend.AscendQuantOp | ascend.AscendRequantOp | None:
+    """The AscendQuant or AscendRequant that gave these integers, past what only moves them."""
     op = producer(value)
     while isinstance(op, _PASSED):
         op = producer(op.operands[0])
-    return op if isinstance(op, ascend.AscendQuantOp) else None
+    return op if isinstance(op, ascend.AscendQuantOp | ascend.AscendRequantOp) else None
 
 
 def zero_point(node: Node, value: SSAValue) -> int:

@@ -101,7 +101,7 @@ def _weight_shape(node: Node) -> tuple[int, ...]:
     """Raises CompileError for a weight that is not int8 or not constant."""
     if node.dtype(1).name != "int8":
         raise node.error(f"has int8 data and a weight of {node.dtype(1)}")
-    if node.array(1) is None:
+    if node.array(1) is None and not isinstance(producer(node.value(1)), ascend.AscendWeightQuantOp):
         raise node.error("computes in int8 with a weight that is computed at run time")
     return node.shape(1)
 

@@ -1,4 +1,4 @@
-"""AscendQuant, AscendDequant, AscendAntiQuant, AscendWeightQuant, as AMCT writes them for ATC (ops-nn, ONNX plugins)."""
+"""Ascend's own operators, as AMCT writes them for ATC (ops-nn, ONNX plugins)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
-from .....deq_scale import averaged, unpack
+from .....deq_scale import averaged, unpack, unpack_requant
 from .....dialects import ascend, nn
 from .....dialects.ascend.base import i8
 from .....dialects.nn.shapes import element_of, shape_of
@@ -62,20 +62,16 @@ def anti_quant(node: Node) -> Converted:
 
 @converter("AscendDequant")
 def dequant(node: Node) -> Converted:
-    """The scales are unpacked; of a pool, whose operator averages, they become those of sums."""
-    x = node.value(0)
-    if element_of(x) != i32:
-        raise node.error(f"takes the int32 result of a layer, not {node.dtype(0)}")
-    scale = _unpacked(node)
-    pool = producer(x)
-    if isinstance(pool, ascend.AvgPoolV2Op):
-        if (count := pool.constant_count()) is None:
-            raise node.error("follows a pool whose windows do not all count the same number of elements")
-        scale = averaged(scale, count)
+    """The scales and shifts are unpacked."""
+    x = _accumulator(node)
+    scale, shift, weight_offset = unpack(_parameter(node))
+    if weight_offset.any():
+        raise node.error("has a weight with an offset that is not 0")
     return node.emit(
         ascend.AscendDequantOp,
         x,
-        node.sink.value(Constant(f"{node.layer.name}.scale", scale.reshape(_scale_shape(x, scale)))),
+        _scales(node, x, scale),
+        shift_n=_shifts(node, shift),
         dtype=node.int("dtype", 0),
         sqrt_mode=bool(node.int("sqrt_mode", 0)),
         relu_flag=bool(node.int("relu_flag", 0)),
@@ -83,16 +79,30 @@ def dequant(node: Node) -> Converted:
     ).y
 
 
+@converter("AscendRequant")
+def requant(node: Node) -> Converted:
+    """Scales and offset are unpacked; one offset holds for all channels."""
+    x = _accumulator(node)
+    scale, offsets = unpack_requant(_parameter(node))
+    if (offsets != offsets[0]).any():
+        raise node.error("has another offset for each channel")
+    return node.emit(
+        ascend.AscendRequantOp,
+        x,
+        _scales(node, x, scale),
+        offset=int(offsets[0]),
+        relu_flag=bool(node.int("relu_flag", 0)),
+        origin=_origin(node),
+    ).y
+
+
 @converter("AscendWeightQuant")
 def weight_quant(node: Node) -> Converted:
-    """The weight itself: what it would subtract is 0 in every model that AMCT quantizes with activations."""
-    weight, offset = _constant(node, 0, "weight", "int8"), _constant(node, 1, "offset", "int8")
-    if offset.any():
-        raise node.error(
-            f"has an offset of {offset.reshape(-1)[offset.reshape(-1) != 0][0]}, weights are symmetric here"
-        )
-    assert weight.dtype == np.int8
-    return node.binding(0)
+    """The weight itself where what it subtracts is 0, as in every model that AMCT quantizes with activations."""
+    _constant(node, 0, "weight", "int8")
+    if not _constant(node, 1, "offset", "int8").any():
+        return node.binding(0)
+    return node.emit(ascend.AscendWeightQuantOp, node.value(0), node.value(1), origin=_origin(node)).y
 
 
 def _origin(node: Node) -> nn.OriginAttr:
@@ -100,19 +110,40 @@ def _origin(node: Node) -> nn.OriginAttr:
     return nn.OriginAttr.of("onnx", node.op_type, node.layer.name)
 
 
-def _unpacked(node: Node) -> Array:
-    """The float32 scales, one or one per channel. Raises CompileError for what the interpreter does not do with them."""
+def _accumulator(node: Node) -> SSAValue:
+    x = node.value(0)
+    if element_of(x) != i32:
+        raise node.error(f"takes the int32 result of a layer, not {node.dtype(0)}")
+    return x
+
+
+def _parameter(node: Node) -> Array:
+    """The vector of uint64 that holds scales."""
     packed = _constant(node, 1, "parameter", "uint64")
     if packed.ndim != 1 or not packed.size:
         raise node.error(f"has a parameter of shape {list(packed.shape)}, it must be a vector")
-    scale, shift, weight_offset = unpack(packed)
-    if shift.any():
-        raise node.error(f"shifts accumulators by {int(shift.max())} bits, which the interpreter does not do")
-    if weight_offset.any():
-        raise node.error("has a weight with an offset that is not 0")
+    return packed
+
+
+def _shifts(node: Node, shift: Array) -> list[int] | None:
+    """The shifts, None where accumulators are taken whole."""
+    if not shift.any():
+        return None
+    if not shift.all() or shift.max() > 16:
+        raise node.error(f"has shifts that are neither all 0 nor all in [1, 16]: {sorted(set(shift.tolist()))}")
+    return [int(n) for n in shift]
+
+
+def _scales(node: Node, x: SSAValue, scale: Array) -> SSAValue:
+    """The scales of an accumulator as a constant; of a pool, whose operator averages, they become those of sums."""
     if not np.all((scale > 0) & np.isfinite(scale)):
         raise node.error("has a scale that is not positive and finite")
-    return scale
+    pool = producer(x)
+    if isinstance(pool, ascend.AvgPoolV2Op):
+        if (count := pool.constant_count()) is None:
+            raise node.error("follows a pool whose windows do not all count the same number of elements")
+        scale = averaged(scale, count)
+    return node.sink.value(Constant(f"{node.layer.name}.scale", scale.reshape(_scale_shape(x, scale))))
 
 
 def _scale_shape(x: SSAValue, scale: Array) -> tuple[int, ...]:
