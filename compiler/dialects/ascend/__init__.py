@@ -9,7 +9,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from .base import AscendOp
-from .convolution import Conv2DOp, Conv2DTransposeOp, Conv3DOp, ConvolutionOp, DepthwiseConv2DOp, GroupedOp
+from .convolution import Conv2DOp, Conv3DOp, ConvolutionOp, DepthwiseConv2DOp, GroupedOp
 from .cube import CubeOp
 from .elementwise import (
     AbsOp,
@@ -43,9 +43,9 @@ from .elementwise import (
     TanhOp,
     UnaryOp,
 )
-from .linear import BatchMatMulV2Op, BiasAddOp, MatMulV2Op, MatrixOp
+from .linear import BatchMatMulV2Op, BiasAddOp, FullyConnectionOp, MatMulV2Op, MatrixOp
 from .normalization import BNInferOp, LogSoftmaxV2Op, LRNOp, SoftmaxV2Op
-from .pooling import AvgPoolV2Op, MaxPoolV3Op, PoolOp
+from .pooling import AveragingOp, AvgPoolOp, AvgPoolV2Op, MaxPoolOp, MaxPoolV3Op, PoolingOp, PoolOp, WindowOp
 from .quantization import AscendAntiQuantOp, AscendDequantOp, AscendQuantOp, PerChannelOp
 from .requantization import AscendDequantS16Op, AscendRequantOp, AscendRequantS16Op
 from .shape import (
@@ -66,6 +66,7 @@ from .shape import (
     TransposeOp,
     UnsqueezeOp,
 )
+from .transposed import Conv2DBackpropInputOp, Conv2DTransposeOp, DeconvolutionOp, TransposedOp
 from .weights import AscendAntiQuantV2Op, AscendQuantV2Op, AscendWeightQuantOp, WeightQuantBatchMatmulV2Op
 
 OPERATIONS: tuple[type[AscendOp], ...] = (
@@ -83,11 +84,17 @@ OPERATIONS: tuple[type[AscendOp], ...] = (
     Conv3DOp,
     DepthwiseConv2DOp,
     Conv2DTransposeOp,
+    Conv2DBackpropInputOp,
+    DeconvolutionOp,
     MatMulV2Op,
     BatchMatMulV2Op,
+    FullyConnectionOp,
     BiasAddOp,
     MaxPoolV3Op,
     AvgPoolV2Op,
+    MaxPoolOp,
+    AvgPoolOp,
+    PoolingOp,
     ReluOp,
     Relu6Op,
     LeakyReluOp,
@@ -154,6 +161,8 @@ __all__ = [
     "AscendRequantOp",
     "AscendRequantS16Op",
     "AscendWeightQuantOp",
+    "AveragingOp",
+    "AvgPoolOp",
     "AvgPoolV2Op",
     "BNInferOp",
     "BatchMatMulV2Op",
@@ -162,16 +171,19 @@ __all__ = [
     "CastOp",
     "ClipByValueOp",
     "ConcatV2Op",
+    "Conv2DBackpropInputOp",
     "Conv2DOp",
     "Conv2DTransposeOp",
     "Conv3DOp",
     "ConvolutionOp",
     "CubeOp",
+    "DeconvolutionOp",
     "DepthwiseConv2DOp",
     "EluOp",
     "ErfOp",
     "ExpOp",
     "FlattenOp",
+    "FullyConnectionOp",
     "GatherV2Op",
     "GeluOp",
     "GroupedOp",
@@ -182,6 +194,7 @@ __all__ = [
     "LogSoftmaxV2Op",
     "MatMulV2Op",
     "MatrixOp",
+    "MaxPoolOp",
     "MaxPoolV3Op",
     "MaximumOp",
     "MinimumOp",
@@ -192,6 +205,7 @@ __all__ = [
     "PadV3Op",
     "PerChannelOp",
     "PoolOp",
+    "PoolingOp",
     "PowOp",
     "RealDivOp",
     "ReciprocalOp",
@@ -215,7 +229,9 @@ __all__ = [
     "SubOp",
     "TanhOp",
     "TransposeOp",
+    "TransposedOp",
     "UnaryOp",
     "UnsqueezeOp",
     "WeightQuantBatchMatmulV2Op",
+    "WindowOp",
 ]

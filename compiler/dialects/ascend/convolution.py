@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import DenseArrayBase, StringAttr
@@ -12,13 +12,10 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, integer, ints
-from ..nn.constant import constant_ints
+from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, integer
 from ..nn.shapes import DYNAMIC, Shape, element_of, known, merge_dim, shape_of, tensor
 from .base import (
     FLOAT32_DEVIATION,
-    INDEX,
-    ElementTypes,
     FormatOp,
     check_choice,
     check_range,
@@ -26,7 +23,7 @@ from .base import (
     int_list,
     window_sizes,
 )
-from .cube import CubeOp
+from .cube import CubeOp, OffsetOp
 
 HEIGHT_LIMIT, WIDTH_LIMIT = 100000, 4096
 KERNEL_LIMIT, STRIDE_LIMIT, PAD_LIMIT, DILATION_LIMIT = 255, 63, 255, 255
@@ -43,7 +40,6 @@ class Filter(NamedTuple):
 class ConvolutionOp(CubeOp, FormatOp):
     """What convolutions share. strides and dilations have one entry per axis, pads are begin and end of each spatial axis."""
 
-    bias = opt_operand_def(ANY_TENSOR)
     strides = prop_def(INTS)
     pads = prop_def(INTS)
     dilations = prop_def(INTS, default_value=int_list(1, 1, 1, 1))
@@ -57,6 +53,10 @@ class ConvolutionOp(CubeOp, FormatOp):
     @property
     def filter_value(self) -> SSAValue:
         raise NotImplementedError
+
+    @property
+    def bias_value(self) -> SSAValue | None:
+        return None
 
     @property
     def data_operand(self) -> SSAValue:
@@ -104,11 +104,11 @@ class ConvolutionOp(CubeOp, FormatOp):
         return x
 
     def check_bias(self, channels: int) -> None:
-        if self.bias is None:
+        if (bias := self.bias_value) is None:
             return
-        if len(shape_of(self.bias)) != 1:
+        if len(shape_of(bias)) != 1:
             raise VerifyException("bias must be of rank 1")
-        merge_dim(shape_of(self.bias)[0], channels, "bias length and output channels")
+        merge_dim(shape_of(bias)[0], channels, "bias length and output channels")
 
     def check_groups(self, what: str, channels: int) -> None:
         if known(channels) and channels % self.group_count:
@@ -118,11 +118,12 @@ class ConvolutionOp(CubeOp, FormatOp):
         return window_sizes(sizes, self.filter_sizes.kernel, self.stride_list, self.dilation_list, self.pad_list)
 
 
-class XFirstOp(ConvolutionOp):
-    """A convolution whose operands begin with x and filter."""
+class XFirstOp(ConvolutionOp, OffsetOp):
+    """A convolution of x by filter, with a bias."""
 
     x = operand_def(ANY_TENSOR)
     filter = operand_def(ANY_TENSOR)
+    bias = opt_operand_def(ANY_TENSOR)
 
     @property
     def x_value(self) -> SSAValue:
@@ -131,6 +132,10 @@ class XFirstOp(ConvolutionOp):
     @property
     def filter_value(self) -> SSAValue:
         return self.filter
+
+    @property
+    def bias_value(self) -> SSAValue | None:
+        return self.bias
 
 
 class GroupedOp(XFirstOp):
@@ -224,81 +229,6 @@ class DepthwiseConv2DOp(XFirstOp):
         merge_dim(x[self.channel_axis], sizes.channels, "channels of x and of filter")
         self.check_bias(sizes.out)
         return [tensor(row.y[0], self.arrange(x[0], sizes.out, self.output_sizes(self.spatial(x))))]
-
-
-@irdl_op_definition
-class Conv2DTransposeOp(ConvolutionOp):
-    """Transposed convolution. filter `[C, cout/groups, kh, kw]` (NHWC: `[kh, kw, cout/groups, C]`), dilations must be 1.
-
-    input_size is the result's shape as integers, 0 where it follows from the geometry:
-    `stride*(size - 1) - (begin + end) + kernel + output_padding`.
-    """
-
-    name = "ascend.Conv2DTranspose"
-
-    DEVIATION: ClassVar[str] = FLOAT32_DEVIATION
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"input_size": INDEX}
-
-    input_size = operand_def(ANY_TENSOR)
-    x = operand_def(ANY_TENSOR)
-    filter = operand_def(ANY_TENSOR)
-    bias = opt_operand_def(ANY_TENSOR)
-    groups = prop_def(INT, default_value=integer(1))
-    output_padding = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
-
-    @property
-    def x_value(self) -> SSAValue:
-        return self.x
-
-    @property
-    def filter_value(self) -> SSAValue:
-        return self.filter
-
-    @property
-    def group_count(self) -> int:
-        return self.groups.value.data
-
-    @property
-    def filter_sizes(self) -> Filter:
-        shape = shape_of(self.filter)
-        channels, per_group = (shape[3], shape[2]) if self.channels_last else shape[:2]
-        kernel = shape[:2] if self.channels_last else shape[2:]
-        return Filter(per_group * self.group_count if known(per_group) else DYNAMIC, channels, kernel)
-
-    @property
-    def output_padding_list(self) -> Shape:
-        return self.per_axis("output_padding", self.output_padding, neutral=0)
-
-    def output_sizes(self, sizes: Sequence[int]) -> Shape:
-        rows = zip(
-            sizes, self.filter_sizes.kernel, self.stride_list, self.pad_list, self.output_padding_list, strict=True
-        )
-        return tuple(
-            stride * (s - 1) - begin - end + k + extra if known(s) and known(k) else DYNAMIC
-            for s, k, stride, (begin, end), extra in rows
-        )
-
-    def derive(self) -> Sequence[Tensor]:
-        row = self.row(self.x, self.filter, self.bias)
-        x, sizes = self.check_geometry(), self.filter_sizes
-        if any(d != 1 for d in self.dilation_list):
-            raise VerifyException(f"dilations {list(ints(self.dilations))} must be 1")
-        merge_dim(x[self.channel_axis], sizes.channels, "channels of x and of filter")
-        self.check_groups("input", sizes.channels)
-        self.check_bias(sizes.out)
-        output = self.output_sizes(self.spatial(x))
-        if any(known(s) and s < 1 for s in output):
-            raise VerifyException(f"pads cut off all of the output: {list(output)}")
-        shape = self.arrange(x[0], sizes.out, output)
-        self.check_input_size(shape)
-        return [tensor(row.y[0], shape)]
-
-    def check_input_size(self, shape: Shape) -> None:
-        if shape_of(self.input_size) != (4,):
-            raise VerifyException("input_size must hold 4 integers")
-        for wanted, size in zip(constant_ints(self.input_size) or (), shape, strict=False):
-            if wanted:
-                merge_dim(wanted, size, "input_size and the size that the geometry gives")
 
 
 def full_rank(data_format: str, spatial: Sequence[int], neutral: int = 1) -> DenseArrayBase[Any]:

@@ -37,10 +37,7 @@ AFTER_INT32: set[str] = {
 
 
 class CubeOp(AscendOp):
-    """An operation of the matrix engine: int8 operands give an exact int32 result, equal float types a float one.
-
-    `offset_x`, the zero point of an int8 x, is subtracted from x; what padding adds contributes 0.
-    """
+    """An operation of the matrix engine: int8 operands give an exact int32 result, equal float types a float one."""
 
     ROWS: ClassVar[Mapping[Attribute, Row]] = {
         i8: INT8_ROW,
@@ -49,11 +46,10 @@ class CubeOp(AscendOp):
         f32: FLOAT32_ROW,
     }
 
-    offset_x = prop_def(INT, default_value=integer(0))
-
     @property
     def zero_point(self) -> int:
-        return self.offset_x.value.data
+        """What is subtracted from an int8 x."""
+        return 0
 
     def row(self, x: SSAValue, weight: SSAValue, bias: SSAValue | None, weight_name: str = "filter") -> Row:
         """The row of these operands. Raises VerifyException when they are in none."""
@@ -64,9 +60,7 @@ class CubeOp(AscendOp):
             raise VerifyException(f"x is of {element}, {weight_name} of {element_of(weight)}: they must be equal")
         if bias is not None:
             self.check_element(f"bias beside {element} operands", element_of(bias), row.bias)
-        check_range("offset_x", [self.zero_point], -128, 127)
-        if element != i8 and self.zero_point:
-            raise VerifyException("offset_x is for int8 operands")
+        check_offset_x(element, self.zero_point, "operands")
         return row
 
     def verify_operation(self) -> None:
@@ -83,6 +77,23 @@ class CubeOp(AscendOp):
     def data_operand(self) -> SSAValue:
         """The operand that is multiplied with the weight."""
         return self.operands[0]
+
+
+class OffsetOp(CubeOp):
+    """With `offset_x`, the zero point of an int8 x: it is subtracted from x; what padding adds contributes 0."""
+
+    offset_x = prop_def(INT, default_value=integer(0))
+
+    @property
+    def zero_point(self) -> int:
+        return self.offset_x.value.data
+
+
+def check_offset_x(element: Attribute, offset_x: int, what: str = "x") -> None:
+    """Raises VerifyException for an offset that is no int8 number, and for one beside other elements."""
+    check_range("offset_x", [offset_x], -128, 127)
+    if element != i8 and offset_x:
+        raise VerifyException(f"offset_x is for int8 {what}")
 
 
 def check_int32_uses(op: Operation) -> None:

@@ -10,13 +10,13 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, TEXT
-from ..nn.shapes import Shape, broadcast, merge_dim, same_element, shape_of, tensor, tensor_of
-from .base import FALSE, REAL_NUMBER, AscendOp, ElementTypes, check_choice
-from .cube import CubeOp
+from ..nn.base import ANY_TENSOR, BOOL, INT, TEXT, integer
+from ..nn.shapes import Shape, broadcast, merge_dim, same_element, shape_of, size, tensor, tensor_of
+from .base import FALSE, REAL_NUMBER, AscendOp, ElementTypes, check_choice, check_range
+from .cube import OffsetOp
 
 
-class MatrixOp(CubeOp):
+class MatrixOp(OffsetOp):
     """x1 `[..., M, K]` times x2 `[..., K, N]` after their transpose flags, bias `[N]`."""
 
     x1 = operand_def(ANY_TENSOR)
@@ -93,6 +93,49 @@ class BatchMatMulV2Op(MatrixOp):
             if (rank := len(shape_of(value))) < 2:
                 raise VerifyException(f"{name} must be of rank 2 or more, not {rank}")
         return super().derive()
+
+
+@irdl_op_definition
+class FullyConnectionOp(OffsetOp):
+    """Inner product (Caffe): x, whose axes from `axis` (1 or 2) on become K, times w, plus b `[num_output]`.
+
+    w is `[num_output, K]`, with `transpose` `[K, num_output]`; y `[N, num_output]`, for axis 2 `[N, d1, num_output]`.
+    """
+
+    name = "ascend.FullyConnection"
+
+    x = operand_def(ANY_TENSOR)
+    w = operand_def(ANY_TENSOR)
+    b = opt_operand_def(ANY_TENSOR)
+    num_output = prop_def(INT)
+    transpose = prop_def(BOOL, default_value=FALSE)
+    axis = prop_def(INT, default_value=integer(1))
+    y = result_def(ANY_TENSOR)
+
+    @property
+    def first_axis(self) -> int:
+        return self.axis.value.data
+
+    @property
+    def is_transposed(self) -> bool:
+        return bool(self.transpose.value.data)
+
+    def derive(self) -> Sequence[Tensor]:
+        row = self.row(self.x, self.w, self.b, "w")
+        x, outputs = shape_of(self.x), self.num_output.value.data
+        check_range("axis", [self.first_axis], 1, 2)
+        if len(x) <= self.first_axis:
+            raise VerifyException(f"x must be of rank {self.first_axis + 1} or more, not {len(x)}")
+        if (rank := len(shape_of(self.w))) != 2:
+            raise VerifyException(f"w must be of rank 2, not {rank}")
+        rows, depth = _swapped(shape_of(self.w), self.is_transposed)
+        merge_dim(rows, outputs, "outputs of w and num_output")
+        merge_dim(size(x[self.first_axis :]), depth, "contracted sizes")
+        if self.b is not None:
+            if len(shape_of(self.b)) != 1:
+                raise VerifyException("b must be of rank 1")
+            merge_dim(shape_of(self.b)[0], outputs, "length of b and num_output")
+        return [tensor(row.y[0], (*x[: self.first_axis], outputs))]
 
 
 @irdl_op_definition

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import StringAttr, i32
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr, f16, f32, f64, i32
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, TEXT, integer
+from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, TEXT, integer, ints
 from ..nn.shapes import Shape, element_of, known, same_size, shape_of, static, tensor
 from .base import (
     FALSE,
@@ -30,27 +31,24 @@ from .base import (
     ui16,
     window_sizes,
 )
-from .cube import check_int32_uses
+from .cube import check_int32_uses, check_offset_x
 
 WINDOW_LIMIT, STRIDE_LIMIT = 255, 63
 
 
-class PoolOp(FormatOp):
-    """A window over each channel of x `[N, C, H, W]` (`data_format "NHWC"`: channels last).
+_SUMS = (
+    "takes int8 x with offset_x and gives the exact int32 sum of each window (padding contributes 0); 1/count goes into "
+    "deq_scale, so the count must be constant"
+)
 
-    ksize and strides have one entry per axis. `padding_mode` is `CALCULATED` (by `pads`: top, bottom, left, right), `SAME` or
-    `VALID`; `global_pooling` makes the window all of space; `ceil_mode` rounds output sizes up.
-    """
+
+class WindowOp(FormatOp):
+    """A window over each channel of x."""
 
     x = operand_def(ANY_TENSOR)
-    ksize = prop_def(INTS)
-    strides = prop_def(INTS)
-    padding_mode = prop_def(TEXT, default_value=StringAttr("CALCULATED"))
-    pads = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
-    data_format = prop_def(TEXT, default_value=StringAttr("NCHW"))
-    global_pooling = prop_def(BOOL, default_value=FALSE)
-    ceil_mode = prop_def(BOOL, default_value=FALSE)
     y = result_def(ANY_TENSOR)
+
+    data_format = prop_def(TEXT, default_value=StringAttr("NCHW"))
 
     @property
     def format(self) -> str:
@@ -58,30 +56,44 @@ class PoolOp(FormatOp):
 
     @property
     def is_global(self) -> bool:
-        return bool(self.global_pooling.value.data)
+        """Whether the window is all of space."""
+        return False
 
     @property
     def rounds_up(self) -> bool:
-        return bool(self.ceil_mode.value.data)
+        """Whether output sizes are rounded up."""
+        return False
 
     @property
-    def padding(self) -> str:
-        return check_choice("padding_mode", self.padding_mode, ("CALCULATED", "SAME", "VALID"))
+    @abstractmethod
+    def is_same(self) -> bool:
+        """Whether padding is TensorFlow's SAME."""
+
+    @property
+    @abstractmethod
+    def window_shape(self) -> Shape:
+        """The window's sizes, where it is not all of space."""
+
+    @property
+    @abstractmethod
+    def stride_list(self) -> Shape:
+        """The steps along the spatial axes."""
+
+    @property
+    @abstractmethod
+    def given_pads(self) -> tuple[tuple[int, int], ...]:
+        """(begin, end) per spatial axis where padding is not SAME."""
 
     def kernel(self, sizes: Sequence[int]) -> Shape:
         """The window for these spatial sizes."""
-        return tuple(sizes) if self.is_global else self.per_axis("ksize", self.ksize)
-
-    @property
-    def stride_list(self) -> Shape:
-        return self.per_axis("strides", self.strides)
+        return tuple(sizes) if self.is_global else self.window_shape
 
     def resolved_pads(self, sizes: Sequence[int]) -> tuple[tuple[int, int], ...] | None:
         """(begin, end) per spatial axis for these sizes; None where SAME needs a size that is not known."""
-        if self.is_global or self.padding == "VALID":
+        if self.is_global:
             return ((0, 0),) * len(self.space)
-        if self.padding == "CALCULATED":
-            return self.pad_pairs(self.pads)
+        if not self.is_same:
+            return self.given_pads
         return same_pad_pairs(sizes, self.kernel(sizes), self.stride_list) if static(sizes) else None
 
     def result_shape(self) -> Shape:
@@ -109,40 +121,84 @@ class PoolOp(FormatOp):
             raise VerifyException(f"a window of {prod(kernel)} elements, at most {WINDOW_LIMIT} are possible")
 
 
-@irdl_op_definition
-class MaxPoolV3Op(PoolOp):
-    """The largest element of each window; padding never wins. y has the type of x."""
+class PoolOp(WindowOp):
+    """x `[N, C, H, W]` (`data_format "NHWC"`: channels last).
 
-    name = "ascend.MaxPoolV3"
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i8, i16, i32, i64, ui8, ui16)}
-
-    def derive(self) -> Sequence[Tensor]:
-        return [tensor(element_of(self.x), self.result_shape())]
-
-
-@irdl_op_definition
-class AvgPoolV2Op(PoolOp):
-    """The mean of each window; of int8 x, the exact int32 sum of `x - offset_x` over each window.
-
-    With `exclusive` padding is not counted, else it counts as zeros. `divisor_override` must be 0, which means none.
+    ksize and strides have one entry per axis. `padding_mode` is `CALCULATED` (by `pads`: top, bottom, left, right), `SAME` or
+    `VALID`; `global_pooling` makes the window all of space; `ceil_mode` rounds output sizes up.
     """
 
-    name = "ascend.AvgPoolV2"
+    ksize = prop_def(INTS)
+    strides = prop_def(INTS)
+    padding_mode = prop_def(TEXT, default_value=StringAttr("CALCULATED"))
+    pads = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
+    data_format = prop_def(TEXT, default_value=StringAttr("NCHW"))
+    global_pooling = prop_def(BOOL, default_value=FALSE)
+    ceil_mode = prop_def(BOOL, default_value=FALSE)
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i8)}
-    DEVIATION: ClassVar[str] = (
-        "takes int8 x with offset_x and gives the exact int32 sum of each window (padding contributes 0); 1/count goes into "
-        "deq_scale, so the count must be constant"
-    )
+    @property
+    def is_global(self) -> bool:
+        return bool(self.global_pooling.value.data)
 
-    exclusive = prop_def(BOOL, default_value=TRUE)
-    divisor_override = prop_def(INT, default_value=integer(0))
+    @property
+    def rounds_up(self) -> bool:
+        return bool(self.ceil_mode.value.data)
+
+    @property
+    def padding(self) -> str:
+        return check_choice("padding_mode", self.padding_mode, ("CALCULATED", "SAME", "VALID"))
+
+    @property
+    def is_same(self) -> bool:
+        return self.padding == "SAME"
+
+    @property
+    def window_shape(self) -> Shape:
+        return self.per_axis("ksize", self.ksize)
+
+    @property
+    def stride_list(self) -> Shape:
+        return self.per_axis("strides", self.strides)
+
+    @property
+    def given_pads(self) -> tuple[tuple[int, int], ...]:
+        return ((0, 0),) * len(self.space) if self.padding == "VALID" else self.pad_pairs(self.pads)
+
+
+class SameOrValidOp(WindowOp):
+    """As in TensorFlow: x `[N, H, W, C]` (`data_format "NCHW"`: channels second), `padding` `SAME` or `VALID`."""
+
+    ksize = prop_def(INTS)
+    strides = prop_def(INTS)
+    padding = prop_def(TEXT)
+    data_format = prop_def(TEXT, default_value=StringAttr("NHWC"))
+
+    @property
+    def is_same(self) -> bool:
+        return check_choice("padding", self.padding, ("SAME", "VALID")) == "SAME"
+
+    @property
+    def window_shape(self) -> Shape:
+        return self.per_axis("ksize", self.ksize)
+
+    @property
+    def stride_list(self) -> Shape:
+        return self.per_axis("strides", self.strides)
+
+    @property
+    def given_pads(self) -> tuple[tuple[int, int], ...]:
+        return ((0, 0),) * len(self.space)
+
+
+class AveragingOp(WindowOp):
+    """Of int8 x, the exact int32 sum of `x - offset_x` over each window; dividing is part of the dequantization."""
+
     offset_x = prop_def(INT, default_value=integer(0))
 
     @property
+    @abstractmethod
     def counts_padding(self) -> bool:
-        return not self.exclusive.value.data
+        """Whether padding counts as zeros, else not at all."""
 
     @property
     def zero_point(self) -> int:
@@ -150,11 +206,7 @@ class AvgPoolV2Op(PoolOp):
 
     def derive(self) -> Sequence[Tensor]:
         element = element_of(self.x)
-        check_range("offset_x", [self.zero_point], -128, 127)
-        if element != i8 and self.zero_point:
-            raise VerifyException("offset_x is for int8 x")
-        if self.divisor_override.value.data:
-            raise VerifyException("divisor_override must be 0")
+        check_offset_x(element, self.zero_point)
         return [tensor(i32 if element == i8 else element, self.result_shape())]
 
     def verify_operation(self) -> None:
@@ -173,6 +225,145 @@ class AvgPoolV2Op(PoolOp):
         counts = [_axis_count(s, k, st, p, self.counts_padding, self.rounds_up) for s, k, st, p in rows]
         found = [c for c in counts if c is not None]
         return prod(found) if len(found) == len(counts) else None
+
+
+@irdl_op_definition
+class MaxPoolV3Op(PoolOp):
+    """The largest element of each window; padding never wins. y has the type of x."""
+
+    name = "ascend.MaxPoolV3"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i8, i16, i32, i64, ui8, ui16)}
+
+    def derive(self) -> Sequence[Tensor]:
+        return [tensor(element_of(self.x), self.result_shape())]
+
+
+@irdl_op_definition
+class MaxPoolOp(SameOrValidOp):
+    """The largest element of each window (TensorFlow); padding never wins. y has the type of x."""
+
+    name = "ascend.MaxPool"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (f16, f32, f64, i8, i16, i32, i64, ui8, ui16)}
+
+    def derive(self) -> Sequence[Tensor]:
+        return [tensor(element_of(self.x), self.result_shape())]
+
+
+@irdl_op_definition
+class AvgPoolV2Op(PoolOp, AveragingOp):
+    """The mean of each window; of int8 x, the exact int32 sum of `x - offset_x` over each window.
+
+    With `exclusive` padding is not counted, else it counts as zeros. `divisor_override` must be 0, which means none.
+    """
+
+    name = "ascend.AvgPoolV2"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i8)}
+    DEVIATION: ClassVar[str] = _SUMS
+
+    exclusive = prop_def(BOOL, default_value=TRUE)
+    divisor_override = prop_def(INT, default_value=integer(0))
+    offset_x = prop_def(INT, default_value=integer(0))
+
+    @property
+    def counts_padding(self) -> bool:
+        return not self.exclusive.value.data
+
+    def derive(self) -> Sequence[Tensor]:
+        if self.divisor_override.value.data:
+            raise VerifyException("divisor_override must be 0")
+        return super().derive()
+
+
+@irdl_op_definition
+class AvgPoolOp(SameOrValidOp, AveragingOp):
+    """The mean of each window (TensorFlow), padding not counted; of int8 x, the exact int32 sum of `x - offset_x`."""
+
+    name = "ascend.AvgPool"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i8)}
+    DEVIATION: ClassVar[str] = _SUMS
+
+    @property
+    def counts_padding(self) -> bool:
+        return False
+
+
+@irdl_op_definition
+class PoolingOp(AveragingOp):
+    """Pooling (Caffe): the largest element (`mode 0`) or the mean (1) of each window of x `[N, C, H, W]`.
+
+    `window` and `stride` are along H and W, `pad` top, bottom, left, right; `ceil_mode` 0 rounds output sizes **up**, less a
+    window that would begin behind the padded input, 1 down. Padding never is the largest element; in a mean it counts as zeros,
+    what rounding up adds beyond it not. int8 x (`mode 1`) gives the exact int32 sum of `x - offset_x`.
+    """
+
+    name = "ascend.Pooling"
+
+    FORMATS: ClassVar[tuple[str, ...]] = ("NCHW",)
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (f16, f32, i8)}
+    DEVIATION: ClassVar[str] = (
+        "has the attribute offset_x; of int8 x it gives the exact int32 sum of each window (padding contributes 0), 1/count goes "
+        "into deq_scale, so the count must be constant"
+    )
+
+    mode = prop_def(INT, default_value=integer(0))
+    global_pooling = prop_def(BOOL, default_value=FALSE)
+    window = prop_def(INTS, default_value=int_list(1, 1))
+    stride = prop_def(INTS, default_value=int_list(1, 1))
+    pad = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
+    dilation = prop_def(INTS, default_value=int_list(1, 1, 1, 1))
+    ceil_mode = prop_def(INT, default_value=integer(0))
+
+    @property
+    def is_average(self) -> bool:
+        return self.mode.value.data == 1
+
+    @property
+    def counts_padding(self) -> bool:
+        return True
+
+    @property
+    def is_global(self) -> bool:
+        return bool(self.global_pooling.value.data)
+
+    @property
+    def rounds_up(self) -> bool:
+        return self.ceil_mode.value.data == 0
+
+    @property
+    def is_same(self) -> bool:
+        return False
+
+    @property
+    def window_shape(self) -> Shape:
+        return _pair("window", self.window)
+
+    @property
+    def stride_list(self) -> Shape:
+        return _pair("stride", self.stride)
+
+    @property
+    def given_pads(self) -> tuple[tuple[int, int], ...]:
+        return self.pad_pairs(self.pad)
+
+    def derive(self) -> Sequence[Tensor]:
+        check_range("mode", [self.mode.value.data], 0, 1)
+        check_range("ceil_mode", [self.ceil_mode.value.data], 0, 1)
+        if any(d != 1 for d in ints(self.dilation)):
+            raise VerifyException(f"dilation {list(ints(self.dilation))} must be 1")
+        if element_of(self.x) == i8 and not self.is_average:
+            raise VerifyException("int8 x is for mode 1, the mean")
+        return super().derive()
+
+
+def _pair(what: str, attribute: DenseArrayBase[Any]) -> Shape:
+    values = ints(attribute)
+    if len(values) != 2:
+        raise VerifyException(f"{what} has {len(values)} entries, expected 2 (H, W)")
+    return values
 
 
 def _axis_count(

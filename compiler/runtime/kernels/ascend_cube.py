@@ -63,8 +63,8 @@ def _convolution(
     op: ascend.ConvolutionOp, arrange: Callable[[Array], Array], geometry: dict[str, Any], pads: Shape
 ) -> Callable[..., Array]:
     """Weights are packed once where they are constant."""
-    weight, bias = nn.array_of(op.filter_value), nn.array_of(op.bias)
-    if weight is not None and (op.bias is None or bias is not None):
+    weight, bias = nn.array_of(op.filter_value), nn.array_of(op.bias_value)
+    if weight is not None and (op.bias_value is None or bias is not None):
         prepared = prepare_conv(np.ascontiguousarray(arrange(weight)), bias, **geometry)
 
         def run(x: Array, *_: Array) -> Array:
@@ -78,7 +78,13 @@ def _convolution(
     return run_once
 
 
-def transposed_convolution(op: ascend.Conv2DTransposeOp) -> Kernel:
+def operand_order(op: ascend.ConvolutionOp) -> tuple[int, ...]:
+    """Where x, filter and, if there is one, bias are among the operands."""
+    operands = list(op.operands)
+    return tuple(operands.index(v) for v in (op.x_value, op.filter_value, op.bias_value) if v is not None)
+
+
+def transposed_convolution(op: ascend.TransposedOp) -> Kernel:
     """A convolution, with the turned kernel, of the input spread out by the strides.
 
     What lies between the elements is the zero point, which contributes 0, as does padding.
@@ -86,9 +92,10 @@ def transposed_convolution(op: ascend.Conv2DTransposeOp) -> Kernel:
     groups, zero_point, strides = op.group_count, op.zero_point, op.stride_list
     kernel_shape, extra = op.filter_sizes.kernel, op.output_padding_list
     ones = (1,) * len(strides)
-    rows = list(zip(kernel_shape, op.pad_list, extra, strict=True))
-    pads = (*(k - 1 - b for k, (b, _), _ in rows), *(k - 1 - e + more for k, (_, e), more in rows))
-    geometry = {"zero_point": zero_point, "strides": ones, "dilations": ones, "groups": groups}
+    reaches = [d * (k - 1) for d, k in zip(op.dilation_list, kernel_shape, strict=True)]
+    rows = list(zip(reaches, op.pad_list, extra, strict=True))
+    pads = (*(reach - b for reach, (b, _), _ in rows), *(reach - e + more for reach, (_, e), more in rows))
+    geometry = {"zero_point": zero_point, "strides": ones, "dilations": op.dilation_list, "groups": groups}
 
     order = _filter_order(op)
 
@@ -102,12 +109,8 @@ def transposed_convolution(op: ascend.Conv2DTransposeOp) -> Kernel:
     def spread(x: Array, *rest: Array) -> Array:
         return convolve(_spread(x, strides, pads, zero_point), *rest)
 
-    in_format = _in_format(op, spread)
-
-    def run(_: Array, x: Array, *rest: Array) -> Array:
-        return in_format(x, *rest)
-
-    return run
+    in_format, order_of = _in_format(op, spread), operand_order(op)
+    return lambda *arrays: in_format(*(arrays[i] for i in order_of))
 
 
 def _spread(x: Array, strides: Shape, pads: Sequence[int], fill: int) -> Array:
@@ -148,7 +151,19 @@ def matrix_product(op: ascend.MatrixOp) -> Kernel:
     return run_once
 
 
-def window_sum(op: ascend.AvgPoolV2Op) -> Kernel:
+def inner_product(op: ascend.FullyConnectionOp) -> Kernel:
+    """x with the axes that are summed over as one."""
+    axis, zero_point, transposed = op.first_axis, op.zero_point, op.is_transposed
+
+    def run(x: Array, weight: Array, bias: Array | None = None) -> Array:
+        rows = x.reshape(prod(x.shape[:axis]), prod(x.shape[axis:]))
+        y = matmul_int8(rows, weight if transposed else weight.T, bias, zero_point=zero_point)
+        return y.reshape(*x.shape[:axis], -1)
+
+    return run
+
+
+def window_sum(op: ascend.AveragingOp) -> Kernel:
     """The int32 sum of `x - offset_x` over each window; padding, and what ceil_mode adds beyond it, contribute 0."""
     zero_point, strides, ceil = op.zero_point, op.stride_list, op.rounds_up
 
@@ -179,5 +194,10 @@ INTEGER_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     ascend.MatMulV2Op: matrix_product,
     ascend.BatchMatMulV2Op: matrix_product,
     ascend.AvgPoolV2Op: window_sum,
+    ascend.AvgPoolOp: window_sum,
+    ascend.PoolingOp: window_sum,
+    ascend.Conv2DBackpropInputOp: transposed_convolution,
+    ascend.DeconvolutionOp: transposed_convolution,
+    ascend.FullyConnectionOp: inner_product,
 }
 """Operations that compute in integers when their data is int8."""

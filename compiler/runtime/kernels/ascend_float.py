@@ -17,6 +17,7 @@ from ...dialects.ascend.shape import index_list, one_index
 from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of, shape_of, tensor
 from . import Array, Kernel, kernel_for
+from .ascend_cube import operand_order
 
 Arrange = Callable[[Sequence[Array]], Sequence[Array]]
 
@@ -61,15 +62,15 @@ def _layout(channels_last: bool) -> str:
 def _convolution(
     op: ascend.ConvolutionOp, kind: type[NNOp], weight: tuple[int, int], groups: int, **properties: Any
 ) -> Meaning:
-    """x and filter are the operands before bias; `weight` holds the first two sizes of `nn`'s weight."""
-    first = list(op.operands).index(op.x_value)
+    """`weight` holds the first two sizes of `nn`'s weight."""
+    x, weight_index, *rest = operand_order(op)
     weight_type = tensor(element_of(op.filter_value), (*weight, *op.filter_sizes.kernel))
-    types = [op.x_value.type, weight_type, *([] if op.bias is None else [op.bias.type])]
+    types = [op.x_value.type, weight_type, *(op.operands[i].type for i in rest)]
     order = _filter_order(op)
     pads = (*(b for b, _ in op.pad_list), *(e for _, e in op.pad_list))
     geometry = {"strides": op.stride_list, "pads": pads, "dilations": op.dilation_list, "groups": groups}
     meaning = kind.make(*_stand_ins(types), layout=_layout(op.channels_last), **geometry, **properties)
-    return Meaning(meaning, lambda arrays: (arrays[first], order(arrays[first + 1]), *arrays[first + 2 :]))
+    return Meaning(meaning, lambda arrays: (arrays[x], order(arrays[weight_index]), *(arrays[i] for i in rest)))
 
 
 def _filter_order(op: ascend.ConvolutionOp) -> Callable[[Array], Array]:
@@ -91,7 +92,7 @@ def _depthwise(op: ascend.DepthwiseConv2DOp) -> Meaning:
     return _convolution(op, nn.ConvOp, (sizes.out, 1), sizes.channels)
 
 
-def _transposed(op: ascend.Conv2DTransposeOp) -> Meaning:
+def _transposed(op: ascend.TransposedOp) -> Meaning:
     sizes, groups = op.filter_sizes, op.group_count
     padding = op.output_padding_list
     weight = (sizes.channels, sizes.out // groups)
@@ -103,29 +104,40 @@ def _matrix_product(op: ascend.MatrixOp) -> Meaning:
     return _same(nn.MatMulOp, transpose_a=a, transpose_b=b)(op)
 
 
+def _inner_product(op: ascend.FullyConnectionOp) -> Meaning:
+    """x with the axes that are summed over as one; dynamic sizes are those of the arrays."""
+    axis, columns = op.first_axis, shape_of(op.w)[0 if op.is_transposed else 1]
+    x = tensor(element_of(op.x), (*shape_of(op.x)[:axis], columns))
+    meaning = nn.MatMulOp.make(*_stand_ins([x, *op.operand_types[1:]]), transpose_b=not op.is_transposed)
+    return Meaning(meaning, lambda arrays: (arrays[0].reshape(*arrays[0].shape[:axis], -1), *arrays[1:]))
+
+
 def _bias_add(op: ascend.BiasAddOp) -> Meaning:
     return _same(nn.BiasAddOp, layout=_layout(op.data_format.data == "NHWC"))(op)
 
 
-def _pool(op: ascend.PoolOp, kind: type[NNOp], global_kind: type[NNOp], **properties: Any) -> Meaning:
+def _pool(op: ascend.WindowOp, kind: type[NNOp], global_kind: type[NNOp], **properties: Any) -> Meaning:
     layout = _layout(op.channels_last)
     if op.is_global:
         return _first(op, global_kind, layout=layout)
-    if op.padding == "SAME":
+    if op.is_same:
         padding: dict[str, Any] = {"auto_pad": "same_upper"}
     else:
-        pairs = op.resolved_pads(op.spatial(shape_of(op.x))) or ()
-        padding = {"pads": (*(b for b, _ in pairs), *(e for _, e in pairs))}
-    window = {"kernel": op.per_axis("ksize", op.ksize), "strides": op.stride_list, "ceil_mode": op.rounds_up}
+        padding = {"pads": (*(b for b, _ in op.given_pads), *(e for _, e in op.given_pads))}
+    window = {"kernel": op.window_shape, "strides": op.stride_list, "ceil_mode": op.rounds_up}
     return _first(op, kind, layout=layout, **window, **padding, **properties)
 
 
-def _max_pool(op: ascend.MaxPoolV3Op) -> Meaning:
+def _max_pool(op: ascend.WindowOp) -> Meaning:
     return _pool(op, nn.MaxPoolOp, nn.GlobalMaxPoolOp)
 
 
-def _average_pool(op: ascend.AvgPoolV2Op) -> Meaning:
+def _average_pool(op: ascend.AveragingOp) -> Meaning:
     return _pool(op, nn.AveragePoolOp, nn.GlobalAveragePoolOp, count_include_pad=op.counts_padding)
+
+
+def _pooling(op: ascend.PoolingOp) -> Meaning:
+    return _average_pool(op) if op.is_average else _max_pool(op)
 
 
 def _prelu(op: ascend.PReluOp) -> Meaning:
@@ -200,11 +212,17 @@ MEANINGS: dict[type[AscendOp], Callable[[Any], Meaning]] = {
     ascend.Conv3DOp: _grouped,
     ascend.DepthwiseConv2DOp: _depthwise,
     ascend.Conv2DTransposeOp: _transposed,
+    ascend.Conv2DBackpropInputOp: _transposed,
+    ascend.DeconvolutionOp: _transposed,
     ascend.MatMulV2Op: _matrix_product,
     ascend.BatchMatMulV2Op: _matrix_product,
+    ascend.FullyConnectionOp: _inner_product,
     ascend.BiasAddOp: _bias_add,
     ascend.MaxPoolV3Op: _max_pool,
     ascend.AvgPoolV2Op: _average_pool,
+    ascend.MaxPoolOp: _max_pool,
+    ascend.AvgPoolOp: _average_pool,
+    ascend.PoolingOp: _pooling,
     ascend.ReluOp: _same(nn.ReluOp),
     ascend.Relu6Op: _same(nn.Relu6Op),
     ascend.LeakyReluOp: lambda op: _first(op, nn.LeakyReluOp, alpha=op.negative_slope),
