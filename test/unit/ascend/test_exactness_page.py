@@ -1,0 +1,51 @@
+"""docs/exactness.md: what the page says is equal is equal, and where stages differ it is by steps.
+
+`python docs/exactness.py` writes the page; each model goes the same way here again, by the command line.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[3] / "docs" / "exactness.py"
+TEXT = PAGE.with_suffix(".md").read_text("utf-8")
+
+
+def _script() -> Any:
+    spec = spec_from_file_location("docs_exactness", PAGE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+exactness = _script()
+
+SLOW = [name for name in exactness.MODELS if name != "digits"]
+
+
+def test_the_page_has_every_row() -> None:
+    sections = re.split("^## ", TEXT, flags=re.MULTILINE)[1:]
+    assert [section.partition("\n")[0] for section in sections] == [f"{a} and {b}" for a, b in exactness.PAIRS]
+    for section in sections:
+        assert re.findall(r"^\| (.+?) \| \d+ \|", section, re.MULTILINE) == list(exactness.MODELS)
+
+
+@pytest.mark.parametrize("name", ["digits", *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
+def test_stages(name: str, tmp_path: Path) -> None:
+    model = exactness.MODELS[name](tmp_path)
+    found = exactness.measure(model)
+    assert exactness.row(name, found["ascend", "file"]) in TEXT, "the file is equal, bit for bit"
+    for distance in found.values():
+        assert distance.elements > 100_000
+        # a step in one layer makes others in the next; what arrives is another sample of the rounding noise
+        assert distance.counts[0] > 0.7 * distance.elements
+        assert distance.sqnr > 12
