@@ -36,12 +36,12 @@ class Observation:
         return Observation(self.points, make_observer(self.points[0].observer.data, one.bits, symmetric=one.symmetric))
 
     @contextmanager
-    def located(self) -> Generator[None]:
+    def located(self, hint: str = "") -> Generator[None]:
         """A ValueError of the observer becomes a CompileError at its first point."""
         try:
             yield
         except ValueError as e:
-            raise op_error(self.points[0], str(e), "look for an overflow in the model or its data") from None
+            raise op_error(self.points[0], str(e), hint) from None
 
 
 def observations(points: Iterable[ObserveOp]) -> list[Observation]:
@@ -87,7 +87,7 @@ def observe(module: ModuleOp, observed: Sequence[Observation], samples: Samples,
 def _watch(by_value: Mapping[SSAValue, Sequence[Observation]]) -> Watch:
     def watch(value: SSAValue, array: Array) -> None:
         for each in by_value[value]:
-            with each.located():
+            with each.located("look for an overflow in the model or its data"):
                 each.observer.update(array)
 
     return watch

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 
 from compiler.diagnostics import CompileError
 from compiler.dialects import nn
@@ -18,8 +18,9 @@ from compiler.metadata import metadata
 from compiler.runtime.observers import OBSERVERS
 from compiler.session import Session
 from compiler.text import module_text, parse_module
-from compiler.transforms.quantization.calibrate import CalibratePass
+from compiler.transforms.quantization.calibrate import CalibratePass, set_parameters
 from compiler.transforms.quantization.insert_observers import InsertObserversPass
+from compiler.transforms.quantization.observations import begin_pass, observations
 from compiler.universe import new_session
 from compiler.weights import open_side_file, write_side_file
 
@@ -163,6 +164,25 @@ def test_observers_of_one_pass_beside_those_of_three() -> None:
     assert without_metadata(run(None, states)) == whole
 
 
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("observer", ["minmax", "percentile", "mse"])
+def test_points_that_are_observed_together(observer: str) -> None:
+    def run(data: str | None, load: Sequence[str] = (), save: str | None = None) -> ModuleOp:
+        session = new_session()
+        module = parse_module(session, net(), "net.mlir")
+        InsertObserversPass(observer=observer).apply(session, module)
+        for point in (op for op in module.walk() if isinstance(op, nn.ObserveOp)):
+            point.group, point.joint = StringAttr("g"), UnitAttr()
+        CalibratePass(data, load_state=tuple(load), save_state=save).apply(session, module)
+        return module
+
+    for part in "abc":
+        run(f"{part}.npz", save=f"{part}.state")
+    merged, whole = run(None, ["c.state", "a.state", "b.state"]), run("all.npz")
+    assert without_metadata(merged) == without_metadata(whole)
+    assert ranges(merged)[0] == ranges(merged)[1]
+
+
 # What is said
 
 
@@ -288,6 +308,35 @@ def test_a_forged_state(monkeypatch: pytest.MonkeyPatch) -> None:
     refused("forged.state: error: holds a header that is none", "kl", None, [file_name])
     file_name = forged({"header": np.frombuffer(b"[" * 100000, np.uint8)})
     refused("forged.state: error: holds a header that is none", "kl", None, [file_name])
+
+
+def test_values_that_an_observer_refuses() -> None:
+    """At the point: none at all, too many to keep, and (from an overflow in the model) none that are finite."""
+    session = new_session()
+    module = parse_module(session, net(), "net.mlir")
+    InsertObserversPass(observer="ifmr{exact=true max-percentile=0.6}").apply(session, module)
+    observed = observations([op for op in module.walk() if isinstance(op, nn.ObserveOp)])
+    with pytest.raises(CompileError, match=r"net.mlir:5:3: error: 'nn.observe' op no values were seen"):
+        set_parameters(observed, [])
+    observed[0].observer.update(np.zeros(2**22, np.float32))
+    with pytest.raises(
+        CompileError, match=r"net.mlir:5:3: error: 'nn.observe' op has 4194304 values: .*leave out exact"
+    ):
+        begin_pass(observed[:1], 1)
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_overflow_in_the_model() -> None:
+    Path("large").mkdir()
+    np.save("large/x.npy", np.full((2, 3, 6, 6), 3e38, np.float32))
+    with np.errstate(over="ignore", invalid="ignore"):
+        refused(
+            "net.mlir:9:3: error: 'nn.observe' op NaN or Inf among the values\n  hint: ",
+            "minmax",
+            "large",
+            [],
+            "a.state",
+        )
 
 
 @pytest.mark.usefixtures("folder")
