@@ -89,7 +89,7 @@ def convert_observers(module: ModuleOp, settings: Settings, record: Record | Non
         weight = weight_at(site, row, settings, record, {})
         assert weight is not None, "legality has asked for it"
         assert row.weight is not None
-        site.set_operand(row.weight, weights.of(weight))
+        site.set_operand(row.weight, weights.of(weight, site.compute))
         remarks.applied(site.compute, "quantized", f"{described(weight)}, alone")
     erase_dead_constants(module)
     remarks.flush()
@@ -149,7 +149,7 @@ def _convert_parameters(site: Site, row: Row, weight: Weight, params: QParams, w
         assert row.bias is not None
         site.set_operand(row.bias, _integer_bias(site, bias, numbers, scales * input_scale))
     assert row.weight is not None
-    site.set_operand(row.weight, weights.of(weight._replace(scales=scales)))
+    site.set_operand(row.weight, weights.of(weight._replace(scales=scales), site.compute))
 
 
 def _check_bias(site: Site, bias: Array, scales: Array) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerType
+from xdsl.dialects.builtin import IntegerType, UnknownLoc
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...configuration.record import Record
 from ...configuration.settings import Arq, Nuq, Settings, settings_for
 from ...diagnostics import op_error
-from ...dialects.nn import ConstantOp, DequantizeOp, QParamsAttr, array_of, constant_of
+from ...dialects.nn import ConstantOp, DequantizeOp, NNOp, QParamsAttr, array_of, constant_of
 from ...dtypes import numpy_dtype
 from ...runtime.affine import asymmetric_params, symmetric_scales
 from .layers import channel_axis, layer_at
@@ -95,19 +95,20 @@ class IntegerWeights:
     def __init__(self) -> None:
         self._made: dict[tuple[SSAValue, bytes, bytes, int, int | tuple[int, ...] | None], SSAValue] = {}
 
-    def of(self, weight: Weight) -> SSAValue:
-        """The dequantized integer form, of the weight's own type."""
+    def of(self, weight: Weight, layer: NNOp) -> SSAValue:
+        """The dequantized integer form, of the weight's own type, where its constant stands, or else its first layer."""
         key = (weight.value, weight.scales.tobytes(), weight.zero_points.tobytes(), weight.bits, weight.levels)
         if key not in self._made:
-            self._made[key] = _integer_form(weight)
+            self._made[key] = _integer_form(weight, layer)
         return self._made[key]
 
 
-def _integer_form(weight: Weight) -> SSAValue:
+def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
     """Integers and nn.dequantize, placed right behind the constant. Integers of 5 to 7 bits are stored in 8 (AMCT)."""
     constant = constant_of(weight.value)
     assert constant is not None
     key = constant.key.removesuffix(".folded")
+    location = layer.location if isinstance(constant.location, UnknownLoc) else constant.location
     integers = quantized(weight.array, weight.scales, weight.bits, weight.axis, weight.zero_points)
     if weight.levels is not None:
         levels = (
@@ -115,14 +116,14 @@ def _integer_form(weight: Weight) -> SSAValue:
         )
         integers = nearest(integers, levels)
     storage = IntegerType(4 if weight.bits == 4 else 8)
-    stored = ConstantOp.of(integers.astype(numpy_dtype(storage)), f"{key}.i{storage.width.data}", constant.location)
+    stored = ConstantOp.of(integers.astype(numpy_dtype(storage)), f"{key}.i{storage.width.data}", location)
     points = [int(z) for z in weight.zero_points.reshape(-1)]
     qparams = QParamsAttr.of(storage, weight.scales, points, axis=weight.axis, key=f"{key}.scale")
     back = DequantizeOp.make(
         stored.result,
         qparams=qparams,
         result_types=[weight.value.type],
-        location=constant.location,
+        location=location,
         name=weight.value.name_hint,
     )
     Rewriter.insert_op([stored, back], InsertPoint.after(constant))

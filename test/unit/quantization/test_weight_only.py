@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 
 from compiler.configuration.record import read_record
 from compiler.diagnostics import CompileError, verify
@@ -265,6 +265,19 @@ def test_a_weight_that_layers_share(quantize: Quantize) -> None:
     assert alone.qparams.data.zero_points().any()
     assert not both.qparams.data.zero_points().any()
     assert nn.array_of(layer(module, "none").operands[1]) is not None
+
+
+def test_integers_of_a_constant_without_a_place_have_the_layer_s() -> None:
+    """ONNX initializers have none; errors at the integers name a layer nevertheless."""
+    module = parse_module(new_session(), NET, "net.mlir")
+    for op in module.walk():
+        if isinstance(op, nn.ConstantOp):
+            op.location = UnknownLoc()
+    make_pass("quantize", "weight-only=true").apply(new_session(), module)
+    for name in ("up", "down"):
+        back = weight(module, name)
+        assert back is not None
+        assert back.location == layer(module, name).location
 
 
 TURNED = f"""
