@@ -26,10 +26,10 @@ def conv(op: ascend.GroupedOp, layer: Layer) -> str:
     return product(layer, "Conv", op.x, [op.filter, op.bias], _window(op))
 
 
-@converter(ascend.Conv2DTransposeOp)
-def conv_transpose(op: ascend.Conv2DTransposeOp, layer: Layer) -> str:
-    """The result's size follows from the geometry, so that `input_size` has no place."""
+@converter(ascend.Conv2DTransposeOp, ascend.Conv2DBackpropInputOp, ascend.DeconvolutionOp)
+def conv_transpose(op: ascend.TransposedOp, layer: Layer) -> str:
+    """The result's size follows from the geometry, so that `input_size` has no place but for what it adds to that."""
     require_channels_second(op, layer)
     extra = op.output_padding_list
     attributes = {**_window(op), "output_padding": list(extra) if any(extra) else None}
-    return product(layer, "ConvTranspose", op.x, [op.filter, op.bias], attributes)
+    return product(layer, "ConvTranspose", op.x_value, [op.filter_value, op.bias_value], attributes)

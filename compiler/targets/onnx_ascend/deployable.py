@@ -9,11 +9,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...diagnostics import op_error
 from ...dialects import ascend, nn
-from ...dialects.ascend.base import FALSE, i8
+from ...dialects.ascend.base import FALSE, TRUE, i8
 from ...dialects.nn.shapes import element_of
 from ...lowering.ascend import LowerToAscendPass
 from ...rewriting import erase_dead_constants, layer_of
-from ...runtime.kernels import kernel_for
 from ...session import Session
 from ..graph import identity_of
 from ..layout import in_layout
@@ -33,10 +32,10 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
                 _group_channels(op, made)
             case ascend.MatMulV2Op() | ascend.BatchMatMulV2Op():
                 _turn_weight(op, made)
+            case ascend.FullyConnectionOp():
+                _turn_inner_product(op, made)
             case ascend.PadV3Op():
                 _quantize_before(op)
-            case nn.DequantizeOp():
-                _as_constant(op)
             case _:
                 pass
     erase_dead_constants(module)
@@ -91,12 +90,13 @@ def _turn_weight(op: ascend.MatMulV2Op | ascend.BatchMatMulV2Op, made: Made) -> 
     op.properties["transpose_x2" if isinstance(op, ascend.MatMulV2Op) else "adj_x2"] = FALSE
 
 
-def _as_constant(op: nn.DequantizeOp) -> None:
-    """The weight of a layer that stays in float becomes the numbers that it stands for."""
-    array, constant, kernel = nn.array_of(op.input), nn.constant_of(op.input), kernel_for(op)
-    if array is None or constant is None or kernel is None:
+def _turn_inner_product(op: ascend.FullyConnectionOp, made: Made) -> None:
+    """The weight of Caffe's layer is stored `[num_output, K]`."""
+    if op.is_transposed or (constant := nn.constant_of(op.w)) is None:
         return
-    Rewriter.replace_op(op, nn.ConstantOp.of(np.asarray(kernel(array)), constant.key, constant.location))
+    rows, columns = constant.array.shape
+    op.operands[1] = _rearranged(op.w, made, "transposed", (1, 0), (columns, rows))
+    op.properties["transpose"] = TRUE
 
 
 def _quantize_before(pad: ascend.PadV3Op) -> None:
@@ -106,7 +106,7 @@ def _quantize_before(pad: ascend.PadV3Op) -> None:
         return
     quant = _only_user(pad.y)
     pool = None if quant is None else _only_user(quant.results[0])
-    if not isinstance(quant, ascend.AscendQuantOp) or not isinstance(pool, ascend.AvgPoolV2Op):
+    if not isinstance(quant, ascend.AscendQuantOp) or not isinstance(pool, ascend.AveragingOp):
         return
     if layer_of(pad) != f"{layer_of(pool)}_pad" or quant.storage != i8:
         return

@@ -31,6 +31,24 @@ def matmul(op: ascend.BatchMatMulV2Op, layer: Layer) -> str:
     return result if op.bias is None else layer.unchecked("Add", [result, op.bias], {}, f"{layer.label}/Add")
 
 
+@converter(ascend.FullyConnectionOp)
+def inner_product(op: ascend.FullyConnectionOp, layer: Layer) -> str:
+    """Gemm on a matrix of what is summed over; along axis 2 a MatMul, with its bias behind it."""
+    rank, axis = len(shape_of(op.x)), op.first_axis
+    if axis == 1:
+        x = layer.value(op.x) if rank == 2 else layer.helper("Flatten", op.x, axis=1)
+        return product(layer, "Gemm", op.x, [op.w, op.b], {"transB": None if op.is_transposed else 1}, data=x)
+    x = layer.value(op.x) if rank == 3 else layer.helper("Reshape", op.x, layer.ints([0, 0, -1], "shape"))
+    w = layer.value(op.w) if op.is_transposed else _transposed(op.w, layer)
+    result = product(layer, "MatMul", op.x, [w], {}, data=x)
+    if op.b is None:
+        return result
+    name = f"{layer.label}/Add"
+    if is_integer(op):
+        return layer.unchecked("Add", [result, op.b], {}, name)
+    return layer.emit("Add", [result, op.b], {}, name)[0]
+
+
 def _transposed(value: SSAValue, layer: Layer) -> str:
     rank = len(shape_of(value))
     return layer.helper("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])

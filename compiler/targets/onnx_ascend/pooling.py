@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from xdsl.ir import OpResult, SSAValue
@@ -10,22 +10,23 @@ from xdsl.ir import OpResult, SSAValue
 from ...deq_scale import before_averaging
 from ...dialects import ascend
 from ...dialects.ascend.base import i8
-from ...dialects.nn.shapes import element_of
+from ...dialects.nn.shapes import element_of, shape_of
 from ..onnx.graph import Array
 from ..onnx.layer import Layer
 from .table import by_meaning, converter, require_channels_second
 
 
-@converter(ascend.AvgPoolV2Op)
-def average_pool(op: ascend.AvgPoolV2Op, layer: Layer) -> Any:
+@converter(ascend.AvgPoolV2Op, ascend.AvgPoolOp, ascend.PoolingOp)
+def average_pool(op: ascend.AveragingOp, layer: Layer) -> str | Sequence[str]:
     if element_of(op.x) != i8:
         return by_meaning(op, layer)
     require_channels_second(op, layer)
     if op.is_global:
         return layer.unchecked("GlobalAveragePool", [op.x], {}, layer.label)
-    pads = op.resolved_pads(())
+    sizes = op.spatial(shape_of(op.x))
+    pads = op.resolved_pads(sizes)
     attributes = {
-        "kernel_shape": list(op.kernel(())),
+        "kernel_shape": list(op.kernel(sizes)),
         "strides": list(op.stride_list),
         "pads": None if pads is None else [*(b for b, _ in pads), *(e for _, e in pads)],
         "auto_pad": "SAME_UPPER" if pads is None else None,
@@ -38,7 +39,7 @@ def average_pool(op: ascend.AvgPoolV2Op, layer: Layer) -> Any:
 def unaveraged(accumulator: SSAValue, scale: Array, layer: Layer) -> Array:
     """The scales of averages from those of window sums; other sums' stay as they are."""
     pool = accumulator.op if isinstance(accumulator, OpResult) else None
-    if not isinstance(pool, ascend.AvgPoolV2Op):
+    if not isinstance(pool, ascend.AveragingOp):
         return scale
     if (count := pool.constant_count()) is None:
         raise layer.error("dequantizes a pool whose windows do not all count the same number of elements")
@@ -48,7 +49,7 @@ def unaveraged(accumulator: SSAValue, scale: Array, layer: Layer) -> Array:
     return found
 
 
-def _reciprocal(pool: ascend.AvgPoolV2Op) -> np.float32 | None:
+def _reciprocal(pool: ascend.AveragingOp) -> np.float32 | None:
     """The scale of the AscendQuant before a pool."""
     quant = pool.x.op if isinstance(pool.x, OpResult) else None
     return np.float32(quant.scale.value.data) if isinstance(quant, ascend.AscendQuantOp) else None

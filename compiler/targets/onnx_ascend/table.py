@@ -40,11 +40,14 @@ def require_channels_second(op: FormatOp, layer: Layer) -> None:
         raise layer.error(f"is in {op.format}, ONNX has channels second", hint)
 
 
-def product(layer: Layer, op_type: str, x: SSAValue, rest: Sequence[Operand], attributes: dict[str, Any]) -> str:
-    """The node that bears the layer's name: on floats as ONNX has it, on int8 as ATC takes it."""
+def product(
+    layer: Layer, op_type: str, x: SSAValue, rest: Sequence[Operand], attributes: dict[str, Any], data: Operand = None
+) -> str:
+    """The node that bears the layer's name: on floats as ONNX has it, on int8 as ATC takes it. `data` is x in another shape."""
+    operands = [x if data is None else data, *rest]
     if element_of(x) == i8:
-        return layer.unchecked(op_type, [x, *rest], attributes, layer.label)
-    return layer.emit(op_type, [x, *rest], attributes, layer.label)[0]
+        return layer.unchecked(op_type, operands, attributes, layer.label)
+    return layer.emit(op_type, operands, attributes, layer.label)[0]
 
 
 def is_integer(op: AscendOp) -> bool:

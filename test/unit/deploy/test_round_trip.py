@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from xdsl.dialects.builtin import f16
 
 from compiler import frontends
+from compiler.diagnostics import verify
 from compiler.dialects import nn
 from compiler.functions import input_names, main_function
 from compiler.pipelines import run_passes
+from compiler.text import parse_module
 from compiler.transforms.canonicalization import CanonicalizePass
 from compiler.transforms.fusion.fuse_all import FuseAllPass
 from compiler.transforms.quantization.quantize import QuantizePass
@@ -224,3 +226,52 @@ def test_transformer(opset: int, deploy: Any, capfd: Any) -> None:
     model = deploy.assert_equal(module, {name: real(1, 16, 64)}, opset=opset)
     assert sum(n.op_type == "AscendDequant" for n in model.graph.node) == 13
     assert "warning" in capfd.readouterr().err
+
+
+INTEGER = """
+func.func @main(%x: tensor<1x4x6x6xf32> {{nn.name = "x"}}) -> (tensor<{shape}xf32> {{nn.name = "y"}}) {{
+  %w = nn.constant #nn.external<"w", tensor<{weight}xi8>, "0x{data}">
+  %s = nn.constant dense<0.01> : tensor<1xf32>
+  %q = ascend.AscendQuant %x scale 20.0 offset -9.0 : (tensor<1x4x6x6xf32>) -> tensor<1x4x6x6xi8>
+  %a = {op} from <caffe, "Layer", "layer"> : ({types}) -> tensor<{shape}xi32>
+  %y = ascend.AscendDequant %a, %s : (tensor<{shape}xi32>, tensor<1xf32>) -> tensor<{shape}xf32>
+  func.return %y : tensor<{shape}xf32>
+}}"""
+
+CAFFE: dict[str, tuple[str, str, str, str]] = {
+    # operation, shape of the weight, of the result, the operator that is written
+    "fully connected": ("ascend.FullyConnection %q, %w num_output 5 offset_x -9", "5x144", "1x5", "Gemm"),
+    "transposed": ("ascend.FullyConnection %q, %w num_output 5 transpose true offset_x -9", "144x5", "1x5", "Gemm"),
+    "axis 2": ("ascend.FullyConnection %q, %w num_output 5 axis 2 offset_x -9", "5x36", "1x4x5", "MatMul"),
+    "deconvolution": (
+        "ascend.Deconvolution %q, %w strides [2, 2] pads [1, 1, 1, 1] groups 2 offset_x -9",
+        "4x3x3x3",
+        "1x6x11x11",
+        "ConvTranspose",
+    ),
+    "pooling": (
+        "ascend.Pooling %q mode 1 window [3, 3] stride [1, 1] ceil_mode 1 offset_x -9",
+        "",
+        "1x4x4x4",
+        "AveragePool",
+    ),
+    "global pooling": ("ascend.Pooling %q mode 1 global_pooling true offset_x -9", "", "1x4x1x1", "GlobalAveragePool"),
+    "same": (
+        'ascend.AvgPool %q ksize [1, 1, 2, 2] strides [1, 1, 2, 2] padding "SAME" data_format "NCHW" offset_x -9',
+        "",
+        "1x4x3x3",
+        "AveragePool",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CAFFE)
+def test_operations_of_other_frameworks(case: str, deploy: Any) -> None:
+    op, weight, shape, op_type = CAFFE[case]
+    array = int8(*map(int, weight.split("x"))) if weight else int8(1)
+    types = "tensor<1x4x6x6xi8>" + (f", tensor<{weight}xi8>" if weight else "")
+    text = INTEGER.format(op=op, weight=weight or "1", data=array.tobytes().hex().upper(), types=types, shape=shape)
+    module = parse_module(new_session(), text, "net.mlir")
+    verify(module)
+    model = deploy.assert_equal(module, {"x": real(1, 4, 6, 6)})
+    assert next(n for n in model.graph.node if n.name == "layer").op_type == op_type

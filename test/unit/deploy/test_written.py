@@ -233,15 +233,30 @@ def test_large_arrays_beside_the_model(deploy: Any, monkeypatch: pytest.MonkeyPa
 
 def test_weight_of_a_layer_that_stays_float(deploy: Any) -> None:
     """A dequantized constant is the float array that it stands for: ATC takes no DequantizeLinear."""
-    net = Net(2, 3)
-    weight = net.parameter(np.array([[1, 2], [3, 4], [5, 6]], np.int8), 0.5, None, "w.i8")
+    net = Net(1, 2, 3, 3)
+    weight = net.parameter(np.array([[1, 2], [3, 4], [5, 6]], np.int8).reshape(3, 2, 1, 1), 0.5, None, "w.i8")
     model = deploy.assert_equal(
-        net.module(net.add(nn.MatMulOp, net.x, weight, layer="mm", op_type="MatMul")),
+        net.module(net.add(nn.ConvOp, net.x, weight, layer="conv", op_type="Conv")),
+        {"arg0": np.ones((1, 2, 3, 3), np.float32)},
+    )
+    (stored,) = model.graph.initializer
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(stored).reshape(3, 2), [[0.5, 1], [1.5, 2], [2.5, 3]])
+
+
+def test_weight_that_is_quantized_alone(deploy: Any) -> None:
+    """The weight of a product stays int8, behind AscendAntiQuant."""
+    net = Net(2, 3)
+    integers = np.array([[1, 2], [3, 4], [5, 6]], np.int8)
+    model = deploy.assert_equal(
+        net.module(
+            net.add(nn.MatMulOp, net.x, net.parameter(integers, 0.5, None, "w.i8"), layer="mm", op_type="MatMul")
+        ),
         {"arg0": np.ones((2, 3), np.float32)},
     )
     (stored,) = model.graph.initializer
     assert stored.name == "w"
-    np.testing.assert_array_equal(onnx.numpy_helper.to_array(stored), [[0.5, 1], [1.5, 2], [2.5, 3]])
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(stored), integers)
+    assert [n.op_type for n in model.graph.node] == ["AscendAntiQuant", "MatMul"]
 
 
 def test_quantized_output(deploy: Any) -> None:
