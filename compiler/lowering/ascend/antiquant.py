@@ -1,33 +1,41 @@
-"""Values that are quantized and taken in float again: AscendQuant and AscendAntiQuant in the place of quantize and dequantize."""
+"""Quantized values that are taken in float again, and integers that are used as such: AscendAntiQuant and AscendQuant."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.func import ReturnOp
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
-from ...dialects.ascend.base import data_type_number
+from ...dialects.ascend.base import data_type_number, i8
 from ...dialects.nn.shapes import element_of
-from .quantized import Activation
-from .rules import Builder
+from .constants import constant_behind, numbers_behind
+from .quantized import Quantizer
+from .rules import Builder, require
 
 
-def anti_quantized(build: Builder, op: nn.DequantizeOp, activation: Activation) -> Sequence[SSAValue]:
-    """`(q - zero_point) * scale`; AscendAntiQuant adds its offset."""
+def reals(build: Builder, op: nn.DequantizeOp, quantizer: Quantizer) -> Sequence[SSAValue]:
+    """`(q - zero_point) * scale`; AscendAntiQuant adds its offset. What an integer constant stands for is a constant."""
+    constant, numbers = constant_behind(op.result), numbers_behind(op.result)
+    if constant is not None and numbers is not None:
+        return [build.constant(numbers, constant.key, constant.location)]
+    params = op.qparams.data
+    require(params.storage == i8, "int8-activation", f"its integers are {params.storage}, AscendAntiQuant takes i8")
+    require(params.axis is None, "per-tensor-activation", "AscendAntiQuant has one scale for the whole tensor")
+    source = op.input.owner
+    integers = quantizer.integers(source).value if isinstance(source, nn.QuantizeOp) else op.input
+    scale, offset = float(params.scales()), float(-params.zero_points())
     dtype = data_type_number(element_of(op.result))
-    scale, offset = float(activation.scale), float(-activation.zero_point)
-    return [build.add(ascend.AscendAntiQuantOp, activation.value, scale=scale, offset=offset, dtype=dtype).y]
+    return [build.add(ascend.AscendAntiQuantOp, integers, scale=scale, offset=offset, dtype=dtype).y]
 
 
 def is_read_in_float(op: nn.NNOp) -> bool:
-    """Whether an operation dequantizes what was a float value before, and is still used."""
-    if not isinstance(op, nn.DequantizeOp) or not op.result.uses.get_length():
-        return False
-    return isinstance(op.input.owner, nn.QuantizeOp)
+    """Whether an operation dequantizes, and is still used."""
+    return isinstance(op, nn.DequantizeOp) and op.result.uses.get_length() > 0
 
 
-def is_output(op: nn.NNOp) -> bool:
-    """Whether an operation quantizes an output of the graph, which is of integers then."""
-    return isinstance(op, nn.QuantizeOp) and any(isinstance(use.operation, ReturnOp) for use in op.result.uses)
+def gives_integers(op: nn.NNOp) -> bool:
+    """Whether an operation quantizes for others than dequantization: an output of integers, or what moves them."""
+    return isinstance(op, nn.QuantizeOp) and any(
+        not isinstance(use.operation, nn.DequantizeOp) for use in op.result.uses
+    )

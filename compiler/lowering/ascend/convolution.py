@@ -11,8 +11,9 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend.convolution import full_rank
 from ...dialects.nn.shapes import known, shape_of
+from .constants import Array, constant_behind
 from .quantized import Activation, bias_of, dequantization_scale, dequantized, lowers_quantized, stored, weight_of
-from .rules import Array, Builder, NotLowered, array_of, lowers, require
+from .rules import Builder, NotLowered, array_of, lowers, require
 
 FORMATS = {1: ("NCHW", "NHWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 """Data formats by number of spatial axes: channels second, channels last. One axis becomes two."""
@@ -152,7 +153,7 @@ def _filter(build: Builder, op: nn.ConvolutionOp, weight: SSAValue) -> SSAValue:
     if not (op.channels_last or op.spatial_rank == 1 or _is_depthwise(op)):
         return weight
     array = _filter_array(op, array_of(weight, "weight"))
-    constant = nn.constant_of(weight)
+    constant = constant_behind(weight)
     assert constant is not None
     return build.constant(np.ascontiguousarray(array), f"{constant.key}.filter", constant.location)
 

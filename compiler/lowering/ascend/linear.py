@@ -15,7 +15,7 @@ from .rules import Builder, lowers, require
 
 @lowers(nn.MatMulOp)
 def matmul(build: Builder, op: nn.MatMulOp) -> Sequence[SSAValue]:
-    return [_multiply(build, op, op.lhs, op.rhs, op.bias)]
+    return [multiply(build, op, op.lhs, op.rhs, op.bias)]
 
 
 @lowers_quantized(nn.MatMulOp)
@@ -28,7 +28,7 @@ def quantized_matmul(build: Builder, op: nn.MatMulOp, activation: Activation) ->
     scales = dequantization_scale(activation, weight)
     bias = bias_of(op.bias, scales)
     operands = activation.value, weight.value, bias.integers
-    accumulator = _multiply(build, op, *operands, zero_point=activation.zero_point)
+    accumulator = multiply(build, op, *operands, zero_point=activation.zero_point)
     # a vector of scales means axis 1, which is the columns of a product of rank 2 only
     result_rank = len(shape_of(accumulator))
     full = (1,) * (result_rank - 1) + (-1,) if scales.size > 1 and result_rank > 2 else (-1,)
@@ -36,7 +36,7 @@ def quantized_matmul(build: Builder, op: nn.MatMulOp, activation: Activation) ->
     return [y if bias.floats is None else build.add(ascend.AddOp, y, bias.floats).y]
 
 
-def _multiply(
+def multiply(
     build: Builder,
     op: nn.MatMulOp,
     lhs: SSAValue,
@@ -44,6 +44,7 @@ def _multiply(
     bias: SSAValue | None,
     zero_point: int = 0,
 ) -> SSAValue:
+    """MatMulV2 or BatchMatMulV2 of operands with the source operation's transposes."""
     ranks = len(shape_of(lhs)), len(shape_of(rhs))
     require(min(ranks) >= 2, "matrix-rank", "an operand is a vector")
     a, b = op.transpose_a is not None, op.transpose_b is not None

@@ -13,13 +13,15 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.ascend import AscendQuantOp
-from ...dialects.nn import DequantizeOp, NNOp, QuantizeOp, set_type
+from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QuantizeOp, set_type
 from ...rewriting import Remarks, erase_dead_constants
 from . import convolution, elementwise, linear, normalization, pooling, shape
-from .antiquant import anti_quantized, is_output, is_read_in_float
+from .antiquant import gives_integers, is_read_in_float, reals
+from .constants import dequantize_of
 from .fused import inline_fused
-from .quantized import QUANTIZED_RULES, Quantizer, dequantize_of
+from .quantized import QUANTIZED_RULES, Quantizer
 from .rules import RULES, Builder, NotLowered
+from .weight_only import has_integer_weight, weight_only_matmul
 
 FAMILIES = (convolution, linear, pooling, elementwise, normalization, shape)
 """The modules whose rules are registered."""
@@ -44,11 +46,11 @@ class LowerToAscendPass(ModulePass):
         for each in operations:
             if not isinstance(each, QuantizeOp | DequantizeOp):
                 _lower(each, quantizer, remarks)
-        for each in [o for o in operations if is_read_in_float(o) or is_output(o)]:
+        for each in [o for o in operations if is_read_in_float(o) or gives_integers(o)]:
             _lower(each, quantizer, remarks)
         _erase_unused(op)
         for each in op.walk():
-            if isinstance(each, QuantizeOp | DequantizeOp):
+            if isinstance(each, QuantizeOp | DequantizeOp) and not remarks.has(each):
                 remarks.missed(each, "integer-consumer", "what takes its value does not compute in integers")
         erase_dead_constants(op)
         remarks.flush()
@@ -78,7 +80,7 @@ def _lower(op: NNOp, quantizer: Quantizer, remarks: Remarks) -> None:
 def _rules(op: NNOp, quantizer: Quantizer) -> Iterator[Callable[[Builder], Sequence[SSAValue]]]:
     """What may be tried, the best first."""
     if isinstance(op, DequantizeOp):
-        yield lambda build: anti_quantized(build, op, quantizer.activation(op))
+        yield lambda build: reals(build, op, quantizer)
         return
     if isinstance(op, QuantizeOp):
         yield lambda build: [quantizer.integers(op).value]
@@ -86,6 +88,8 @@ def _rules(op: NNOp, quantizer: Quantizer) -> Iterator[Callable[[Builder], Seque
     dequantize = dequantize_of(op.operands[0]) if op.operands else None
     if dequantize is not None and (in_integers := QUANTIZED_RULES.get(type(op))) is not None:
         yield lambda build: in_integers(build, op, quantizer.activation(dequantize))
+    if has_integer_weight(op):
+        yield lambda build: weight_only_matmul(build, cast(MatMulOp, op))
     if (rule := RULES.get(type(op))) is not None:
         yield lambda build: rule(build, op)
 
@@ -94,7 +98,8 @@ def _replace(op: NNOp, values: Sequence[SSAValue]) -> NNOp:
     """Put values in the place of an operation's results; the operation that computes the first one."""
     for old, new in zip(op.results, values, strict=True):
         set_type(new, old.type)  # uses rely on the declared type, which may know more sizes than were inferred
-        new.name_hint = old.name_hint
+        if not isinstance(new.owner, ConstantOp):  # whose name is that of its array
+            new.name_hint = old.name_hint
         old.replace_all_uses_with(new)
     op.detach()
     op.erase()

@@ -16,7 +16,8 @@ from ...dialects.ascend.base import F, data_type_number, i8
 from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
 from ...precision import forces_fp16, shortened
-from .rules import Array, Builder, NotLowered, require
+from .constants import Array, dequantize_of
+from .rules import Builder, NotLowered, require
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,6 @@ def lowers_quantized(
         return rule
 
     return register
-
-
-def dequantize_of(value: SSAValue | None) -> nn.DequantizeOp | None:
-    """The dequantize that produces a value."""
-    if isinstance(value, OpResult) and isinstance(value.op, nn.DequantizeOp):
-        return value.op
-    return None
 
 
 @dataclass

@@ -15,11 +15,9 @@ from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialects import nn
 from ...dialects.ascend import AscendOp
 from ...dialects.nn import ConstantOp, NNOp
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from .constants import Array, numbers_behind
 
 
 class NotLowered(Exception):
@@ -114,8 +112,8 @@ def lowers_each(table: Mapping[type[NNOp], type[AscendOp]]) -> None:
 
 
 def array_of(value: SSAValue, what: str) -> Array:
-    """The numbers of an operand that has to be constant. Raises NotLowered."""
-    array = nn.array_of(value)
+    """The numbers of an operand that has to be constant, be it of quantized numbers. Raises NotLowered."""
+    array = numbers_behind(value)
     if array is None:
         raise NotLowered(f"constant-{what}", f"its {what} is computed at run time")
     return array

@@ -53,7 +53,7 @@ func.func @activations(%a: tensor<2x4x8xf32>, %m: tensor<3x3xf32>) -> (tensor<2x
 
 // Scales per row of the weight.
 // CHECK-LABEL: @channel_scales
-// CHECK:         %y = ascend.MatMulV2 %d, %wd
+// CHECK:         %y = ascend.MatMulV2 %d, %w
 // REMARK:      [lower-to-ascend missed channel-scales] "y": its weight has scales along axis 0, not per output column
 func.func @channel_scales(%x: tensor<3x2xf32>) -> tensor<3x4xf32> {
   %w = nn.constant dense<1> : tensor<2x4xi8>

@@ -1,0 +1,37 @@
+"""Numbers behind operands: those of constants, and those that integer constants stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.ir import OpResult, SSAValue
+
+from ...dialects import nn
+from ...dialects.nn.shapes import element_of
+from ...dtypes import numpy_dtype
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def dequantize_of(value: SSAValue | None) -> nn.DequantizeOp | None:
+    """The dequantize that produces a value."""
+    if isinstance(value, OpResult) and isinstance(value.op, nn.DequantizeOp):
+        return value.op
+    return None
+
+
+def constant_behind(value: SSAValue | None) -> nn.ConstantOp | None:
+    """The constant that produces a value, or whose integers it stands for."""
+    dequantize = dequantize_of(value)
+    return nn.constant_of(value if dequantize is None else dequantize.input)
+
+
+def numbers_behind(value: SSAValue | None) -> Array | None:
+    """The numbers of a constant, or `(q - zero_point) * scale` of a dequantized one, in float32 and then in its type."""
+    constant, dequantize = constant_behind(value), dequantize_of(value)
+    if constant is None or dequantize is None:
+        return nn.array_of(value)
+    scales, points = dequantize.qparams.data.broadcastable(constant.array.ndim)
+    reals = (constant.array.astype(np.float32) - points.astype(np.float32)) * scales
+    return reals.astype(numpy_dtype(element_of(dequantize.result)))

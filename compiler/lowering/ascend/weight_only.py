@@ -1,0 +1,109 @@
+"""Products with a weight that is quantized alone: its integers become reals before the product, or their scales come after it.
+
+float32 has AscendAntiQuant, which knows one scale: with scales per column, the product is that of the integers and is scaled
+afterwards. float16 has WeightQuantBatchMatmulV2, and AscendAntiQuantV2 beside batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import f16, f32
+from xdsl.ir import Attribute, SSAValue
+
+from ...dialects import ascend, nn
+from ...dialects.ascend.base import i4, i8
+from ...dialects.nn import NNOp, QParams
+from ...dialects.nn.shapes import element_of, shape_of
+from .constants import Array, dequantize_of
+from .linear import multiply
+from .rules import Builder, NotLowered, require
+
+
+def has_integer_weight(op: NNOp) -> bool:
+    """Whether a matrix product takes an integer constant as reals."""
+    if not isinstance(op, nn.MatMulOp) or (dequantize := dequantize_of(op.rhs)) is None:
+        return False
+    return nn.constant_of(dequantize.input) is not None
+
+
+def weight_only_matmul(build: Builder, op: nn.MatMulOp) -> Sequence[SSAValue]:
+    dequantize = dequantize_of(op.rhs)
+    assert dequantize is not None
+    params, element, rank = dequantize.qparams.data, element_of(op.lhs), len(shape_of(op.rhs))
+    columns = rank - 2 if op.transpose_b is not None else rank - 1
+    per_column = params.axis in (None, columns)
+    require(per_column, "channel-scales", f"its weight has scales along axis {params.axis}, not per output column")
+    if element not in _BY_ELEMENT:
+        raise NotLowered("float-type", f"quantized weights go beside float32 or float16, not {element}")
+    storages, rule = _BY_ELEMENT[element]
+    takes = " or ".join(map(str, storages))
+    require(
+        params.storage in storages, "int8-weight", f"its weight is {params.storage}, beside {element} it is {takes}"
+    )
+    return [rule(build, op, dequantize.input, params)]
+
+
+def _single(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) -> SSAValue:
+    """AscendAntiQuant, with one scale and zero point; or with 1 and 0, between Sub of zero points and Mul by scales."""
+    if params.axis is None:
+        scale, offset = float(params.scales()), float(-params.zero_points())
+        real = build.add(ascend.AscendAntiQuantOp, weight, scale=scale, offset=offset, name=f"{build.hint}_weight").y
+        return multiply(build, op, op.lhs, real, op.bias)
+    real = build.add(ascend.AscendAntiQuantOp, weight, scale=1.0, offset=0.0, name=f"{build.hint}_weight").y
+    if (points := params.zero_points()).any():
+        shape = (-1, 1) if op.transpose_b is not None and points.ndim else (-1,)
+        constant = build.constant(points.astype(np.float32).reshape(shape), f"{build.hint}_zero_point")
+        real = build.add(ascend.SubOp, real, constant, name=f"{build.hint}_weight").y
+    scales = build.constant(params.scales(), f"{build.hint}_scale")
+    y = build.add(ascend.MulOp, multiply(build, op, op.lhs, real, None), scales, name=f"{build.hint}_scaled").y
+    return y if op.bias is None else build.add(ascend.AddOp, y, op.bias).y
+
+
+def _half(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) -> SSAValue:
+    """WeightQuantBatchMatmulV2 for matrices, whose scales are float16; else the real weight by AscendAntiQuantV2."""
+    if len(shape_of(op.lhs)) != 2 or len(shape_of(op.rhs)) != 2:
+        return _half_batches(build, op, weight, params)
+    scales = params.scales().reshape(-1).astype(np.float16)
+    limits = np.finfo(np.float16)
+    normal = bool(np.all((scales >= limits.tiny) & (scales <= limits.max)))
+    require(normal, "scale-range", "a scale of its weight leaves the normal range of float16")
+    operands = (
+        build.constant(scales, f"{build.hint}_antiquant_scale"),
+        build.constant(_offsets(params).astype(np.float16), f"{build.hint}_antiquant_offset"),
+    )
+    return build.add(
+        ascend.WeightQuantBatchMatmulV2Op,
+        op.lhs,
+        weight,
+        *operands,
+        op.bias,
+        transpose_x=op.transpose_a is not None,
+        transpose_weight=op.transpose_b is not None,
+    ).y
+
+
+def _half_batches(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) -> SSAValue:
+    last = params.axis is None or op.transpose_b is None
+    require(last, "channel-scales", "AscendAntiQuantV2 has scales along the last axis, its weight is stored transposed")
+    operands = (
+        build.constant(params.scales().reshape(-1), f"{build.hint}_scale"),
+        build.constant(_offsets(params), f"{build.hint}_offset") if params.zero_points().any() else None,
+    )
+    real = build.add(ascend.AscendAntiQuantV2Op, weight, *operands, name=f"{build.hint}_weight").y
+    return multiply(build, op, op.lhs, real, op.bias)
+
+
+def _offsets(params: QParams) -> Array:
+    """What is added to the integers: the negated zero points, float32, as many as scales."""
+    return np.broadcast_to(0 - params.zero_points(), params.scales().reshape(-1).shape).astype(np.float32)
+
+
+_Rule = Callable[[Builder, nn.MatMulOp, SSAValue, QParams], SSAValue]
+
+_BY_ELEMENT: dict[Attribute, tuple[tuple[Attribute, ...], _Rule]] = {
+    f32: ((i8,), _single),
+    f16: ((i8, i4), _half),
+}
+"""By the type of the input: which integers the operations take, and how they compute."""
