@@ -10,6 +10,7 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from . import frontends
+from .configuration.record import Record
 from .configuration.tensor_names import tensor_parts
 from .diagnostics import CompileError, remarks_yaml, verify
 from .files import filling, refuse_overwriting
@@ -111,7 +112,7 @@ def fusion(quantize: QuantizePass, module: ModuleOp, session: Session) -> FuseAl
     wanted = quantize.settings()
     check_settings(wanted, module, profile_named(session.profile))
     record = quantize.records(wanted)
-    layers = {} if record is None else record.layers
+    layers = Record().layers if record is None else record.layers
     skipped = {name for name, layer in layers.items() if layer.skip_fusion}
     tensors = {layer for layer, index in map(tensor_parts, layers) if index >= 0}  # their inputs stay values of their own
     session.skip_fusion = session.skip_fusion.union(skipped, tensors)

@@ -33,6 +33,8 @@ def insert_tensor_points(
 
     Raises CompileError, located in the file of the request, else at the layer, for an input that cannot be quantized.
     """
+    if record is None and not settings.tensor_quantize:
+        return
     found = sites(module, (NNOp,))
     layers = {layer_of(site.compute): site for site in found}
     given: Mapping[str, LayerRecord] = {} if record is None else recorded_tensors(record, layers)

@@ -36,7 +36,7 @@ def network(path: Path) -> None:
     weights: dict[str, Array] = {}
     nodes: list[NodeProto] = []
 
-    def node(op_type: str, name: str, *inputs: str, **attributes: object) -> str:
+    def node(op_type: str, name: str, *inputs: str, **attributes: Any) -> str:
         nodes.append(helper.make_node(op_type, list(inputs), [f"{name}_out"], name, **attributes))
         return f"{name}_out"
 
@@ -128,7 +128,7 @@ def test_onnxruntime_computes_what_the_interpreter_does(out: Path) -> None:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     runner = onnxruntime.InferenceSession(str(out / "net_qdq.onnx"), options, providers=["CPUExecutionProvider"])
-    theirs = runner.run(None, inputs)[0]
+    theirs = np.asarray(runner.run(None, inputs)[0])
     ours = Executable(module_in(out / "net_nn.mlir")).run(inputs)["fc_out"]
     assert np.corrcoef(theirs.ravel(), ours.ravel())[0, 1] > 0.9999
     assert np.abs(theirs - ours).max() < 0.02 * np.abs(ours).max()
