@@ -9,13 +9,14 @@ from ...dialects.ascend import AscendOp
 from ...dialects.ascend.base import i8
 from ...dialects.nn.shapes import element_of
 from . import Kernel, kernel
+from .ascend_array import ARRAY_KERNELS
 from .ascend_cube import INTEGER_KERNELS
 from .ascend_float import MEANINGS, float_kernel
 from .ascend_integer import STEP_KERNELS
 from .ascend_weights import WEIGHT_KERNELS
 
-OWN_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {**STEP_KERNELS, **WEIGHT_KERNELS}
-"""Kernels of operations without a counterpart in `nn`."""
+OWN_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {**STEP_KERNELS, **WEIGHT_KERNELS, **ARRAY_KERNELS}
+"""Kernels of operations without one counterpart in `nn`."""
 
 
 @kernel(*OWN_KERNELS)

@@ -40,19 +40,19 @@ def float_kernel(op: AscendOp) -> Kernel:
     return run if count == len(op.operands) else lambda *arrays: run(*arrays[:count])
 
 
-def _stand_ins(types: Sequence[Attribute]) -> list[SSAValue]:
+def stand_ins(types: Sequence[Attribute]) -> list[SSAValue]:
     """Values of these types: an operation that only carries a meaning must not use those of the module."""
     return list(Block(arg_types=types).args)
 
 
 def _same(kind: type[NNOp], **properties: Any) -> Callable[[AscendOp], Meaning]:
     """An `nn` operation with the same operands."""
-    return lambda op: Meaning(kind.make(*_stand_ins(op.operand_types), **properties))
+    return lambda op: Meaning(kind.make(*stand_ins(op.operand_types), **properties))
 
 
 def _first(op: AscendOp, kind: type[NNOp], **properties: Any) -> Meaning:
     """An `nn` operation on the first operand; the others have become properties."""
-    return Meaning(kind.make(*_stand_ins(op.operand_types[:1]), **properties))
+    return Meaning(kind.make(*stand_ins(op.operand_types[:1]), **properties))
 
 
 def _layout(channels_last: bool) -> str:
@@ -69,7 +69,7 @@ def _convolution(
     order = _filter_order(op)
     pads = (*(b for b, _ in op.pad_list), *(e for _, e in op.pad_list))
     geometry = {"strides": op.stride_list, "pads": pads, "dilations": op.dilation_list, "groups": groups}
-    meaning = kind.make(*_stand_ins(types), layout=_layout(op.channels_last), **geometry, **properties)
+    meaning = kind.make(*stand_ins(types), layout=_layout(op.channels_last), **geometry, **properties)
     return Meaning(meaning, lambda arrays: (arrays[x], order(arrays[weight_index]), *(arrays[i] for i in rest)))
 
 
@@ -108,7 +108,7 @@ def _inner_product(op: ascend.FullyConnectionOp) -> Meaning:
     """x with the axes that are summed over as one; dynamic sizes are those of the arrays."""
     axis, columns = op.first_axis, shape_of(op.w)[0 if op.is_transposed else 1]
     x = tensor(element_of(op.x), (*shape_of(op.x)[:axis], columns))
-    meaning = nn.MatMulOp.make(*_stand_ins([x, *op.operand_types[1:]]), transpose_b=not op.is_transposed)
+    meaning = nn.MatMulOp.make(*stand_ins([x, *op.operand_types[1:]]), transpose_b=not op.is_transposed)
     return Meaning(meaning, lambda arrays: (arrays[0].reshape(*arrays[0].shape[:axis], -1), *arrays[1:]))
 
 
@@ -144,7 +144,7 @@ def _prelu(op: ascend.PReluOp) -> Meaning:
     """The weight as a slope that broadcasts to x."""
     rank, (count,) = len(shape_of(op.x)), shape_of(op.weight)
     shape = (count, *(1,) * max(rank - 2, 0))
-    meaning = nn.PReluOp.make(*_stand_ins([op.x.type, tensor(element_of(op.weight), shape)]))
+    meaning = nn.PReluOp.make(*stand_ins([op.x.type, tensor(element_of(op.weight), shape)]))
     return Meaning(meaning, lambda arrays: (arrays[0], arrays[1].reshape(-1, *shape[1:])))
 
 
@@ -160,7 +160,7 @@ def _reshape(op: ascend.ReshapeOp) -> Meaning:
 
 def _concat(op: ascend.ConcatV2Op) -> Meaning:
     axis = one_index("concat_dim", op.concat_dim)
-    meaning = nn.ConcatOp.make(_stand_ins([v.type for v in op.x]), axis=axis)
+    meaning = nn.ConcatOp.make(stand_ins([v.type for v in op.x]), axis=axis)
     return Meaning(meaning, lambda arrays: arrays[:-1])
 
 
@@ -173,7 +173,7 @@ def _gather(op: ascend.GatherV2Op) -> Meaning:
             raise ValueError(f"index {indices.min()} is negative, and negative_index_support is not set")
         return x, indices
 
-    return Meaning(nn.GatherOp.make(*_stand_ins(op.operand_types[:2]), axis=op.gather_axis), arrange)
+    return Meaning(nn.GatherOp.make(*stand_ins(op.operand_types[:2]), axis=op.gather_axis), arrange)
 
 
 def _slice(op: ascend.StridedSliceV2Op) -> Meaning:
@@ -201,6 +201,50 @@ def _lrn(op: ascend.LRNOp) -> Meaning:
     """`nn` divides alpha by the number of channels."""
     size = 2 * op.depth_radius.value.data + 1
     return _first(op, nn.LRNOp, size=size, alpha=op.alpha.value.data * size, beta=op.beta, bias=op.bias)
+
+
+def _resize_image(mode: str) -> Callable[[ascend.ResizeImageOp], Meaning]:
+    """TensorFlow's three ways to place elements; its nearest one is the next lower, that of aligned corners is rounded."""
+
+    def make(op: ascend.ResizeImageOp) -> Meaning:
+        aligned, centred = bool(op.align_corners.value.data), bool(op.half_pixel_centers.value.data)
+        coordinates = "align_corners" if aligned else "half_pixel" if centred else "asymmetric"
+        nearest = "round_prefer_ceil" if aligned or centred else "floor"
+        return _first(op, nn.ResizeOp, sizes=op.sizes, mode=mode, coordinates=coordinates, nearest=nearest)
+
+    return make
+
+
+def _resize(op: ascend.ResizeOp) -> Meaning:
+    scales, sizes = op.entries
+    properties = {
+        "scales": scales or None,
+        "sizes": sizes or None,
+        "mode": op.mode.data,
+        "coordinates": op.coordinate_transformation_mode.data,
+        "nearest": op.nearest_mode.data,
+        "cubic_coeff": op.cubic_coeff_a,
+        "exclude_outside": bool(op.exclude_outside.value.data),
+    }
+    return _first(op, nn.ResizeOp, **properties)
+
+
+def _depth_to_space(op: ascend.DepthToSpaceOp) -> Meaning:
+    mode, layout = op.mode.data.lower(), _layout(op.channels_last)
+    return _first(op, nn.DepthToSpaceOp, block=op.block_size, mode=mode, layout=layout)
+
+
+def _space_to_depth(op: ascend.SpaceToDepthOp) -> Meaning:
+    return _first(op, nn.SpaceToDepthOp, block=op.block_size, layout=_layout(op.channels_last))
+
+
+def _batch_blocks(kind: type[NNOp], borders: str) -> Callable[[ascend.BatchBlockOp], Meaning]:
+    def make(op: ascend.BatchBlockOp) -> Meaning:
+        block, pairs = op.blocks()
+        listed = (*(b for b, _ in pairs), *(e for _, e in pairs))
+        return _first(op, kind, block=block, layout="nhwc", **{borders: listed})
+
+    return make
 
 
 def _squeeze(op: ascend.SqueezeOp) -> Meaning:
@@ -270,4 +314,13 @@ MEANINGS: dict[type[AscendOp], Callable[[Any], Meaning]] = {
     ascend.ReduceMaxOp: _reduction(nn.ReduceMaxOp),
     ascend.ReduceMinOp: _reduction(nn.ReduceMinOp),
     ascend.ReduceProdOp: _reduction(nn.ReduceProdOp),
+    ascend.SeluOp: _same(nn.SeluOp),
+    ascend.SelectOp: _same(nn.WhereOp),
+    ascend.ResizeBilinearV2Op: _resize_image("linear"),
+    ascend.ResizeNearestNeighborV2Op: _resize_image("nearest"),
+    ascend.ResizeOp: _resize,
+    ascend.DepthToSpaceOp: _depth_to_space,
+    ascend.SpaceToDepthOp: _space_to_depth,
+    ascend.SpaceToBatchNDOp: _batch_blocks(nn.SpaceToBatchOp, "pads"),
+    ascend.BatchToSpaceNDOp: _batch_blocks(nn.BatchToSpaceOp, "crops"),
 }

@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, String
 from xdsl.irdl import OptOperandDef, VarOperandDef, VarResultDef
 
 from compiler.dialects.ascend import OPERATIONS, AscendOp, CubeOp
-from compiler.dialects.nn.attributes import f32_text
+from compiler.dialects.nn.attributes import RealsAttr, f32_text, reals_text
 
 
 def default(attribute) -> str:
@@ -22,6 +22,8 @@ def default(attribute) -> str:
             return f"={f32_text(attribute.value.data)}"
         case StringAttr():
             return f'="{attribute.data}"'
+        case RealsAttr():
+            return f"={reals_text(attribute.data)}"
         case DenseArrayBase():
             return f"=[{', '.join(map(str, attribute.get_values()))}]"
     raise TypeError(attribute)

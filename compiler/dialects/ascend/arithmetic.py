@@ -1,0 +1,184 @@
+"""Arithmetic beside that of two operands: with a number, of many operands, by a condition; and further activations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import i1, i32, i64
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, var_operand_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from ..nn.attributes import RealsAttr
+from ..nn.base import ANY_TENSOR, INT, REAL, integer, real
+from ..nn.shapes import broadcast, merge_shape, same_element, shape_of, size, tensor, tensor_of
+from .base import ALL, FB, FBD, REAL_NUMBER, AscendOp, ElementTypes, check_range, i16
+from .elementwise import UnaryOp
+
+
+@irdl_op_definition
+class SeluOp(UnaryOp):
+    """`1.0507 * x` where positive, `1.0507 * 1.6733 * (exp(x) - 1)` elsewhere."""
+
+    name = "ascend.Selu"
+
+
+@irdl_op_definition
+class SwishOp(UnaryOp):
+    """`x / (1 + exp(-scale * x))`."""
+
+    name = "ascend.Swish"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
+
+    scale = prop_def(REAL, default_value=real(1.0))
+
+
+@irdl_op_definition
+class FastGeluOp(UnaryOp):
+    """`x / (1 + exp(-1.702 * |x|)) * exp(0.851 * (x - |x|))`, which is `x * sigmoid(1.702 * x)`."""
+
+    name = "ascend.FastGelu"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
+
+
+@irdl_op_definition
+class SquareOp(UnaryOp):
+    """`x * x`."""
+
+    name = "ascend.Square"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i32, i64)}
+
+
+@irdl_op_definition
+class IdentityOp(UnaryOp):
+    """x itself."""
+
+    name = "ascend.Identity"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
+
+
+class ByNumberOp(UnaryOp):
+    """x and one number, `value`, which is rounded to the type of x."""
+
+    value = prop_def(REAL)
+
+
+@irdl_op_definition
+class AddsOp(ByNumberOp):
+    """`x + value`."""
+
+    name = "ascend.Adds"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FB, i16, i32)}
+
+
+@irdl_op_definition
+class MulsOp(ByNumberOp):
+    """`x * value`."""
+
+    name = "ascend.Muls"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FB, i16, i32, i64)}
+
+
+class ManyOp(AscendOp):
+    """x are `N` tensors of one type and shape."""
+
+    x = var_operand_def(ANY_TENSOR)
+    N = prop_def(INT)
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        if not self.x or len(self.x) != self.N.value.data:
+            raise VerifyException(f"N is {self.N.value.data}, there are {len(self.x)} inputs")
+        shape = shape_of(self.x[0])
+        for value in self.x[1:]:
+            shape = merge_shape(shape, shape_of(value), "shapes of the inputs")
+        return [tensor(same_element(*self.x), shape)]
+
+
+@irdl_op_definition
+class AddNOp(ManyOp):
+    """The sum of `N` tensors of one shape, added in their order."""
+
+    name = "ascend.AddN"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER}
+
+
+@irdl_op_definition
+class EltwiseOp(ManyOp):
+    """Caffe: product (`mode 0`), sum (1) or largest element (2) of up to 32 tensors of one shape.
+
+    The sum is weighted by `coeff`, which is empty or has a factor in [-1, 1] for each.
+    """
+
+    name = "ascend.Eltwise"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
+
+    mode = prop_def(INT, default_value=integer(1))
+    coeff = prop_def(RealsAttr, default_value=RealsAttr(()))
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        return tuple(self.coeff.data)
+
+    def derive(self) -> Sequence[Tensor]:
+        check_range("mode", [self.mode.value.data], 0, 2)
+        check_range("N", [self.N.value.data], 1, 32)
+        if self.factors and len(self.factors) != self.N.value.data:
+            raise VerifyException(f"coeff has {len(self.factors)} entries for {self.N.value.data} inputs")
+        if self.factors and self.mode.value.data != 1:
+            raise VerifyException("coeff is for mode 1, the sum")
+        if any(not abs(f) <= 1 for f in self.factors):
+            raise VerifyException("coeff must lie in [-1, 1]")
+        return super().derive()
+
+
+@irdl_op_definition
+class SelectOp(AscendOp):
+    """x1 where condition holds, else x2; all three of one shape, or broadcasting as in numpy."""
+
+    name = "ascend.Select"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"condition": (i1,), "x1": REAL_NUMBER, "x2": REAL_NUMBER}
+    DEVIATION: ClassVar[str] = "operands may broadcast, as those of SelectV2 do"
+
+    condition = operand_def(ANY_TENSOR)
+    x1 = operand_def(ANY_TENSOR)
+    x2 = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        return [tensor(same_element(self.x1, self.x2), broadcast(*(shape_of(v) for v in self.operands)))]
+
+
+@irdl_op_definition
+class ClipByValueV2Op(AscendOp):
+    """`min(max(x, clip_value_min), clip_value_max)`; the bounds hold one number each, which may be computed at run time."""
+
+    name = "ascend.ClipByValueV2"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {
+        "x": REAL_NUMBER,
+        "clip_value_min": REAL_NUMBER,
+        "clip_value_max": REAL_NUMBER,
+    }
+
+    x = operand_def(ANY_TENSOR)
+    clip_value_min = operand_def(ANY_TENSOR)
+    clip_value_max = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        same_element(*self.operands)
+        for name, value in (("clip_value_min", self.clip_value_min), ("clip_value_max", self.clip_value_max)):
+            if size(shape_of(value)) != 1:
+                raise VerifyException(f"{name} must hold one number")
+        return [tensor_of(self.x)]

@@ -1,0 +1,283 @@
+"""Parts and repetitions of tensors, their shapes, and places of their largest elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr, i32, i64
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, var_operand_def, var_result_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from ..nn.base import ANY_TENSOR, BOOL, INT, integer
+from ..nn.shapes import (
+    DYNAMIC,
+    axis_of,
+    element_of,
+    known,
+    merge_shape,
+    same_element,
+    shape_of,
+    size,
+    tensor,
+    text,
+)
+from .base import ALL, INDEX, REAL_NUMBER, TRUE, AscendOp, ElementTypes
+from .shape import index_list, one_index
+
+
+@irdl_op_definition
+class GatherOp(AscendOp):
+    """Picks slices of the first axis of x by index, 0 or more. y: the shape of indices, then that of a slice."""
+
+    name = "ascend.Gather"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "indices": INDEX}
+
+    x = operand_def(ANY_TENSOR)
+    indices = operand_def(ANY_TENSOR)
+    validate_indices = prop_def(BOOL, default_value=TRUE)
+    batch_dims = prop_def(INT, default_value=integer(0))
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        if self.batch_dims.value.data:
+            raise VerifyException("batch_dims must be 0")
+        if not shape_of(self.x):
+            raise VerifyException("x must be of rank 1 or more, not 0")
+        return [tensor(element_of(self.x), (*shape_of(self.indices), *shape_of(self.x)[1:]))]
+
+
+@irdl_op_definition
+class GatherNdOp(AscendOp):
+    """Picks slices by several indices at once, 0 or more: the last axis of indices counts along the first axes of x."""
+
+    name = "ascend.GatherNd"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "indices": INDEX}
+
+    x = operand_def(ANY_TENSOR)
+    indices = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        x, indices = shape_of(self.x), shape_of(self.indices)
+        if not indices or not known(indices[-1]) or indices[-1] > len(x):
+            raise VerifyException(f"indices {text(indices)} must end in at most {len(x)}, the rank of x")
+        return [tensor(element_of(self.x), (*indices[:-1], *x[indices[-1] :]))]
+
+
+@irdl_op_definition
+class TileOp(AscendOp):
+    """Repeats x along each axis as often as `multiples` says, a constant with a number per axis."""
+
+    name = "ascend.Tile"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "multiples": INDEX}
+
+    x = operand_def(ANY_TENSOR)
+    multiples = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        counts = index_list("multiples", self.multiples)
+        if len(counts) != len(shape_of(self.x)):
+            raise VerifyException(f"multiples has {len(counts)} entries for x of rank {len(shape_of(self.x))}")
+        if any(n < 0 for n in counts):
+            raise VerifyException(f"multiples {list(counts)} must not be negative")
+        return counts
+
+    def derive(self) -> Sequence[Tensor]:
+        rows = zip(shape_of(self.x), self.counts, strict=True)
+        return [tensor(element_of(self.x), [d * n if known(d) else DYNAMIC for d, n in rows])]
+
+
+@irdl_op_definition
+class PackOp(AscendOp):
+    """Joins `N` tensors of one shape along a new axis, which `axis` counts in y."""
+
+    name = "ascend.Pack"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
+
+    x = var_operand_def(ANY_TENSOR)
+    axis = prop_def(INT, default_value=integer(0))
+    N = prop_def(INT)
+    y = result_def(ANY_TENSOR)
+
+    @property
+    def new_axis(self) -> int:
+        return axis_of(self.axis.value.data, len(shape_of(self.x[0])) + 1)
+
+    def derive(self) -> Sequence[Tensor]:
+        if not self.x or len(self.x) != self.N.value.data:
+            raise VerifyException(f"N is {self.N.value.data}, there are {len(self.x)} inputs")
+        shape = shape_of(self.x[0])
+        for value in self.x[1:]:
+            shape = merge_shape(shape, shape_of(value), "shapes of the inputs")
+        axis = self.new_axis
+        return [tensor(same_element(*self.x), (*shape[:axis], len(self.x), *shape[axis:]))]
+
+
+class PartsOp(AscendOp):
+    """Has as many results as one of its properties says."""
+
+    COUNT: ClassVar[str]
+
+    @classmethod
+    def result_count(cls, properties: dict[str, Attribute | None]) -> int:
+        count = properties.get(cls.COUNT)
+        return count.value.data if isinstance(count, IntegerAttr) else 1  # pyright: ignore[reportUnknownMemberType]
+
+
+@irdl_op_definition
+class UnpackOp(PartsOp):
+    """Cuts x along `axis` into its `num` slices, which lose the axis; one result each."""
+
+    name = "ascend.Unpack"
+
+    COUNT: ClassVar[str] = "num"
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
+
+    x = operand_def(ANY_TENSOR)
+    num = prop_def(INT)
+    axis = prop_def(INT, default_value=integer(0))
+    y = var_result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        x, num = shape_of(self.x), self.num.value.data
+        axis = axis_of(self.axis.value.data, len(x))
+        if x[axis] not in (num, DYNAMIC):
+            raise VerifyException(f"num is {num}, axis {axis} is of size {x[axis]}")
+        return [tensor(element_of(self.x), (*x[:axis], *x[axis + 1 :]))] * num
+
+
+@irdl_op_definition
+class SplitOp(PartsOp):
+    """Cuts x along the axis `split_dim` into `num_split` equal parts, one result each."""
+
+    name = "ascend.Split"
+
+    COUNT: ClassVar[str] = "num_split"
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"split_dim": (i32,), "x": ALL}
+
+    split_dim = operand_def(ANY_TENSOR)
+    x = operand_def(ANY_TENSOR)
+    num_split = prop_def(INT)
+    y = var_result_def(ANY_TENSOR)
+
+    @property
+    def split_axis(self) -> int:
+        return axis_of(one_index("split_dim", self.split_dim), len(shape_of(self.x)), "split_dim")
+
+    def derive(self) -> Sequence[Tensor]:
+        x, axis, num = shape_of(self.x), self.split_axis, self.num_split.value.data
+        if num < 1 or (known(x[axis]) and x[axis] % num):
+            raise VerifyException(f"axis {axis} of size {x[axis]} cannot be cut into {num} equal parts")
+        part = x[axis] // num if known(x[axis]) else DYNAMIC
+        return [tensor(element_of(self.x), (*x[:axis], part, *x[axis + 1 :]))] * num
+
+
+@irdl_op_definition
+class SliceOp(AscendOp):
+    """Takes `size` elements from `offsets` on along each axis, both constants; -1: all that follow."""
+
+    name = "ascend.Slice"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "offsets": INDEX, "size": INDEX}
+
+    x = operand_def(ANY_TENSOR)
+    offsets = operand_def(ANY_TENSOR)
+    size = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    def slices(self) -> tuple[slice, ...]:
+        """One Python slice per axis of x."""
+        offsets, sizes = index_list("offsets", self.offsets), index_list("size", self.size)
+        x = shape_of(self.x)
+        if not len(offsets) == len(sizes) == len(x):
+            raise VerifyException(f"offsets and size must have {len(x)} entries, the rank of x")
+        for d, begin, count in zip(x, offsets, sizes, strict=True):
+            if begin < 0 or count < -1 or (known(d) and begin + max(count, 0) > d):
+                raise VerifyException(f"{count} elements from {begin} on are not in an axis of size {d}")
+        rows = zip(offsets, sizes, strict=True)
+        return tuple(slice(begin, None if count == -1 else begin + count) for begin, count in rows)
+
+    def derive(self) -> Sequence[Tensor]:
+        shape = [
+            s.stop - s.start if s.stop is not None else d - s.start if known(d) else DYNAMIC
+            for d, s in zip(shape_of(self.x), self.slices(), strict=True)
+        ]
+        return [tensor(element_of(self.x), shape)]
+
+
+@irdl_op_definition
+class FillOp(AscendOp):
+    """A tensor of the sizes `dims`, a constant, each element of which is `value`, one number."""
+
+    name = "ascend.Fill"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"dims": INDEX, "value": ALL}
+
+    dims = operand_def(ANY_TENSOR)
+    value = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        dims = index_list("dims", self.dims)
+        if any(d < 0 for d in dims):
+            raise VerifyException(f"dims {list(dims)} must not be negative")
+        if size(shape_of(self.value)) != 1:
+            raise VerifyException("value must hold one number")
+        return [tensor(element_of(self.value), dims)]
+
+
+@irdl_op_definition
+class ShapeOp(AscendOp):
+    """The sizes of x, as int32 (`dtype 3`) or int64 (9)."""
+
+    name = "ascend.Shape"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
+
+    x = operand_def(ANY_TENSOR)
+    dtype = prop_def(INT, default_value=integer(3))
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        return [tensor(index_type(self.dtype), [len(shape_of(self.x))])]
+
+
+@irdl_op_definition
+class ArgMaxV2Op(AscendOp):
+    """Where along the axis `dimension`, a constant, the largest element is, the first of equal ones.
+
+    As int64 (`dtype 9`) or int32 (3); y loses the axis.
+    """
+
+    name = "ascend.ArgMaxV2"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "dimension": INDEX}
+
+    x = operand_def(ANY_TENSOR)
+    dimension = operand_def(ANY_TENSOR)
+    dtype = prop_def(INT, default_value=integer(9))
+    y = result_def(ANY_TENSOR)
+
+    @property
+    def searched_axis(self) -> int:
+        return axis_of(one_index("dimension", self.dimension), len(shape_of(self.x)), "dimension")
+
+    def derive(self) -> Sequence[Tensor]:
+        x, axis = shape_of(self.x), self.searched_axis
+        return [tensor(index_type(self.dtype), (*x[:axis], *x[axis + 1 :]))]
+
+
+def index_type(dtype: IntegerAttr) -> Attribute:
+    number = dtype.value.data
+    if number not in (3, 9):
+        raise VerifyException(f"dtype {number} is neither 3 (int32) nor 9 (int64)")
+    return i32 if number == 3 else i64

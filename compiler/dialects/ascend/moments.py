@@ -1,0 +1,129 @@
+"""Normalizations by the mean and variance of their own input. They give these beside y."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, integer, real
+from ..nn.shapes import axis_of, known, merge_dim, merge_shape, same_element, shape_of, tensor, tensor_of
+from .base import FB, TRUE, AscendOp, ElementTypes, F, FormatOp, check_choice
+
+
+class MomentsOp(AscendOp):
+    """x, gamma and beta to y as x, and its mean and variance."""
+
+    x = operand_def(ANY_TENSOR)
+    gamma = operand_def(ANY_TENSOR)
+    beta = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+    mean = result_def(ANY_TENSOR)
+    variance = result_def(ANY_TENSOR)
+
+    @classmethod
+    def result_count(cls, properties: dict[str, Attribute | None]) -> int:
+        return 3
+
+    def with_moments(self, shape: Sequence[int]) -> Sequence[Tensor]:
+        moments = tensor(same_element(*self.operands), shape)
+        return [tensor_of(self.x), moments, moments]
+
+    def check_channels(self, channels: int) -> None:
+        for name, value in (("gamma", self.gamma), ("beta", self.beta)):
+            if (rank := len(shape_of(value))) != 1:
+                raise VerifyException(f"{name} must be of rank 1, not {rank}")
+            merge_dim(channels, shape_of(value)[0], f"channels and {name} length")
+
+
+@irdl_op_definition
+class LayerNormOp(MomentsOp):
+    """`(x - mean) / sqrt(variance + epsilon) * gamma + beta` over the axes from `begin_norm_axis` on.
+
+    gamma and beta have the sizes of x from `begin_params_axis` on; mean and variance have size 1 where x is normalized.
+    """
+
+    name = "ascend.LayerNorm"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "gamma": FB, "beta": FB}
+
+    begin_norm_axis = prop_def(INT, default_value=integer(0))
+    begin_params_axis = prop_def(INT, default_value=integer(0))
+    epsilon = prop_def(REAL, default_value=real(1e-7))
+
+    @property
+    def first_axis(self) -> int:
+        return axis_of(self.begin_norm_axis.value.data, len(shape_of(self.x)), "begin_norm_axis")
+
+    def derive(self) -> Sequence[Tensor]:
+        x = shape_of(self.x)
+        first = axis_of(self.begin_params_axis.value.data, len(x), "begin_params_axis")
+        for name, value in (("gamma", self.gamma), ("beta", self.beta)):
+            merge_shape(x[first:], shape_of(value), f"sizes of x from axis {first} on and of {name}")
+        return self.with_moments((*x[: self.first_axis], *(1,) * (len(x) - self.first_axis)))
+
+
+@irdl_op_definition
+class InstanceNormOp(MomentsOp, FormatOp):
+    """`(x - mean) / sqrt(variance + epsilon) * gamma + beta` over the spatial axes.
+
+    x in `data_format`, gamma and beta `[C]`; mean and variance have size 1 along the spatial axes.
+    """
+
+    name = "ascend.InstanceNorm"
+
+    FORMATS: ClassVar[tuple[str, ...]] = ("NDHWC", "NCDHW", "NHWC", "NCHW")
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F, "gamma": F, "beta": F}
+
+    x = operand_def(ANY_TENSOR)
+    gamma = operand_def(ANY_TENSOR)
+    beta = operand_def(ANY_TENSOR)
+    data_format = prop_def(TEXT, default_value=StringAttr("NDHWC"))
+    epsilon = prop_def(REAL, default_value=real(1e-6))
+
+    @property
+    def format(self) -> str:
+        return check_choice("data_format", self.data_format, self.FORMATS)
+
+    def derive(self) -> Sequence[Tensor]:
+        x = self.check_rank("x", self.x)
+        self.check_channels(x[self.channel_axis])
+        return self.with_moments(self.arrange(x[0], x[self.channel_axis], (1,) * len(self.space)))
+
+
+@irdl_op_definition
+class GroupNormOp(MomentsOp, FormatOp):
+    """`(x - mean) / sqrt(variance + eps) * gamma + beta` over the spatial axes and the channels of each of `num_groups` groups.
+
+    x in `data_format`, gamma and beta `[C]`; mean and variance `[N, num_groups]`.
+    """
+
+    name = "ascend.GroupNorm"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F, "gamma": F, "beta": F}
+    DEVIATION: ClassVar[str] = "mean and variance are [N, num_groups], of which the header says nothing"
+
+    x = operand_def(ANY_TENSOR)
+    gamma = operand_def(ANY_TENSOR)
+    beta = operand_def(ANY_TENSOR)
+    num_groups = prop_def(INT)
+    data_format = prop_def(TEXT, default_value=StringAttr("NHWC"))
+    eps = prop_def(REAL, default_value=real(1e-4))
+    is_training = prop_def(BOOL, default_value=TRUE)
+
+    @property
+    def format(self) -> str:
+        return check_choice("data_format", self.data_format, self.FORMATS)
+
+    def derive(self) -> Sequence[Tensor]:
+        x, groups = self.check_rank("x", self.x), self.num_groups.value.data
+        channels = x[self.channel_axis]
+        self.check_channels(channels)
+        if groups < 1 or (known(channels) and channels % groups):
+            raise VerifyException(f"{channels} channels are not divisible into {groups} groups")
+        return self.with_moments((x[0], groups))

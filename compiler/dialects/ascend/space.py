@@ -1,0 +1,268 @@
+"""Images at another size, and blocks of space in channels or in the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import ClassVar
+
+from xdsl.dialects.builtin import StringAttr, f32, i32
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...dtypes import Tensor
+from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, integer, real
+from ..nn.constant import array_of, constant_ints
+from ..nn.numbers import f32 as nearest_f32
+from ..nn.shapes import DYNAMIC, Shape, element_of, known, shape_of, tensor, text
+from .base import ALL, DATA_TYPES, FALSE, FBD, INDEX, REAL_NUMBER, AscendOp, ElementTypes, FormatOp, check_choice
+
+FORMAT_DEVIATION = "has data_format, as tensors have no format here"
+
+
+class ImageOp(FormatOp):
+    """x `[N, H, W, C]` (`data_format "NCHW"`: channels second)."""
+
+    x = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    data_format = prop_def(TEXT, default_value=StringAttr("NHWC"))
+
+    @property
+    def format(self) -> str:
+        return check_choice("data_format", self.data_format, self.FORMATS)
+
+
+class ResizeImageOp(ImageOp):
+    """The spatial axes at the sizes `size`, `[h, w]` (TensorFlow)."""
+
+    DEVIATION: ClassVar[str] = FORMAT_DEVIATION
+
+    x = operand_def(ANY_TENSOR)
+    size = operand_def(ANY_TENSOR)
+    align_corners = prop_def(BOOL, default_value=FALSE)
+    half_pixel_centers = prop_def(BOOL, default_value=FALSE)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of all axes, 0 for those that stay."""
+        numbers = constant_ints(self.size)
+        if numbers is None:
+            raise VerifyException("size must be a constant")
+        if len(numbers) != 2 or min(numbers) < 1:
+            raise VerifyException(f"size {list(numbers)} must hold two positive numbers")
+        return self.arrange(0, 0, numbers)
+
+    def resized(self) -> Shape:
+        x = self.check_rank("x", self.x)
+        if self.align_corners.value.data and self.half_pixel_centers.value.data:
+            raise VerifyException("align_corners and half_pixel_centers exclude each other")
+        return tuple(s or d for d, s in zip(x, self.sizes, strict=True))
+
+
+@irdl_op_definition
+class ResizeBilinearV2Op(ResizeImageOp):
+    """Bilinear sampling at another size; y of the element type with number `dtype`, or of that of x."""
+
+    name = "ascend.ResizeBilinearV2"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FBD, "size": (i32,)}
+
+    dtype = prop_def(INT, default_value=integer(0))
+
+    def derive(self) -> Sequence[Tensor]:
+        if DATA_TYPES.get(self.dtype.value.data) != element_of(self.x):
+            raise VerifyException(
+                f"dtype {self.dtype.value.data} must be the number of {element_of(self.x)}, the type of x"
+            )
+        return [tensor(element_of(self.x), self.resized())]
+
+
+@irdl_op_definition
+class ResizeNearestNeighborV2Op(ResizeImageOp):
+    """The nearest element at another size; y of the type of x."""
+
+    name = "ascend.ResizeNearestNeighborV2"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "size": (i32,)}
+
+    def derive(self) -> Sequence[Tensor]:
+        return [tensor(element_of(self.x), self.resized())]
+
+
+@irdl_op_definition
+class ResizeOp(AscendOp):
+    """ONNX Resize of x of rank 4, by `scales` (float32, one per axis) or to `sizes`; the other one is empty.
+
+    y of the type of x. `extrapolation_value` must be 0: nothing is cut out.
+    """
+
+    name = "ascend.Resize"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "scales": (f32,), "sizes": INDEX}
+    DEVIATION: ClassVar[str] = "roi is left out; scales and sizes are both there, one of them empty"
+
+    x = operand_def(ANY_TENSOR)
+    scales = operand_def(ANY_TENSOR)
+    sizes = operand_def(ANY_TENSOR)
+    coordinate_transformation_mode = prop_def(TEXT, default_value=StringAttr("half_pixel"))
+    cubic_coeff_a = prop_def(REAL, default_value=real(-0.75))
+    exclude_outside = prop_def(INT, default_value=integer(0))
+    extrapolation_value = prop_def(REAL, default_value=real(0.0))
+    mode = prop_def(TEXT, default_value=StringAttr("nearest"))
+    nearest_mode = prop_def(TEXT, default_value=StringAttr("round_prefer_floor"))
+    y = result_def(ANY_TENSOR)
+
+    COORDINATES: ClassVar[tuple[str, ...]] = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+    NEAREST: ClassVar[tuple[str, ...]] = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+    @property
+    def entries(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Scales and sizes, one of them empty."""
+        scales, sizes = array_of(self.scales), constant_ints(self.sizes)
+        if scales is None or sizes is None:
+            raise VerifyException("scales and sizes must be constants")
+        if sorted((scales.size, len(sizes))) != [0, 4]:
+            raise VerifyException(
+                f"{scales.size} scales and {len(sizes)} sizes, expected 4 of one and none of the other"
+            )
+        return tuple(map(float, scales.reshape(-1))), sizes
+
+    def derive(self) -> Sequence[Tensor]:
+        x, (scales, sizes) = shape_of(self.x), self.entries
+        if len(x) != 4:
+            raise VerifyException(f"x must be of rank 4, not {len(x)}")
+        check_choice("coordinate_transformation_mode", self.coordinate_transformation_mode, self.COORDINATES)
+        check_choice("mode", self.mode, ("nearest", "linear", "cubic"))
+        check_choice("nearest_mode", self.nearest_mode, self.NEAREST)
+        if self.exclude_outside.value.data not in (0, 1):
+            raise VerifyException("exclude_outside must be 0 or 1")
+        if self.extrapolation_value.value.data:
+            raise VerifyException("extrapolation_value must be 0")
+        if any(not e > 0 for e in (scales or sizes)):
+            raise VerifyException("scales and sizes must be positive")
+        if sizes:
+            return [tensor(element_of(self.x), sizes)]
+        rows = zip(x, scales, strict=True)
+        return [tensor(element_of(self.x), [int(nearest_f32(d * s)) if known(d) else DYNAMIC for d, s in rows])]
+
+
+class BlockSizeOp(ImageOp):
+    """Blocks of `block_size` times `block_size`."""
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
+
+    block_size = prop_def(INT)
+
+    def parts(self) -> tuple[int, int, int, Shape]:
+        """Block size, batch, channels, spatial sizes."""
+        x, block = self.check_rank("x", self.x), self.block_size.value.data
+        if block < 2:
+            raise VerifyException(f"block_size must be at least 2, not {block}")
+        return block, x[0], x[self.channel_axis], self.spatial(x)
+
+
+@irdl_op_definition
+class DepthToSpaceOp(BlockSizeOp):
+    """Moves channels into space; `mode` is `DCR` (blocks are the outer part of the channels) or `CRD` (the inner one)."""
+
+    name = "ascend.DepthToSpace"
+
+    mode = prop_def(TEXT, default_value=StringAttr("DCR"))
+
+    def derive(self) -> Sequence[Tensor]:
+        check_choice("mode", self.mode, ("DCR", "CRD"))
+        block, batch, channels, sizes = self.parts()
+        if known(channels) and channels % (block * block):
+            raise VerifyException(f"{channels} channels are not divisible by {block * block}")
+        rest = channels // (block * block) if known(channels) else DYNAMIC
+        larger = [d * block if known(d) else DYNAMIC for d in sizes]
+        return [tensor(element_of(self.x), self.arrange(batch, rest, larger))]
+
+
+@irdl_op_definition
+class SpaceToDepthOp(BlockSizeOp):
+    """Moves space into channels, whose outer part are the positions in a block."""
+
+    name = "ascend.SpaceToDepth"
+
+    def derive(self) -> Sequence[Tensor]:
+        block, batch, channels, sizes = self.parts()
+        if any(known(d) and d % block for d in sizes):
+            raise VerifyException(f"sizes {text(sizes)} are not divisible by {block}")
+        more = channels * block * block if known(channels) else DYNAMIC
+        smaller = [d // block if known(d) else DYNAMIC for d in sizes]
+        return [tensor(element_of(self.x), self.arrange(batch, more, smaller))]
+
+
+class BatchBlockOp(AscendOp):
+    """Blocks of the axes from 1 on in the batch. block_shape one number per axis, crops or paddings `[axes, 2]`; constants."""
+
+    x = operand_def(ANY_TENSOR)
+    block_shape = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    def blocks(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+        """The block's size, and (begin, end), of each axis."""
+        name, _ = self.get_irdl_definition().operands[2]
+        block, borders = constant_ints(self.block_shape), constant_ints(self.operands[2])
+        if block is None or borders is None:
+            raise VerifyException(f"block_shape and {name} must be constants")
+        if not 1 <= len(block) < len(shape_of(self.x)):
+            raise VerifyException(f"block_shape has {len(block)} entries for x of rank {len(shape_of(self.x))}")
+        if len(borders) != 2 * len(block) or min(block) < 1 or min(borders) < 0:
+            raise VerifyException(
+                f"block_shape must be positive, {name} not negative, a begin and an end per block axis"
+            )
+        return block, tuple(zip(borders[::2], borders[1::2], strict=True))
+
+
+@irdl_op_definition
+class SpaceToBatchNDOp(BatchBlockOp):
+    """Pads x `[N, *space, ...]` with zeros, then moves each position within a block into the batch (TensorFlow)."""
+
+    name = "ascend.SpaceToBatchND"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "block_shape": INDEX, "paddings": INDEX}
+
+    x = operand_def(ANY_TENSOR)
+    block_shape = operand_def(ANY_TENSOR)
+    paddings = operand_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        shape, (block, pads) = list(shape_of(self.x)), self.blocks()
+        for axis, (b, (begin, end)) in enumerate(zip(block, pads, strict=True), 1):
+            if not known(shape[axis]):
+                continue
+            padded = shape[axis] + begin + end
+            if padded % b:
+                raise VerifyException(f"padded size {padded} of axis {axis} is not divisible by {b}")
+            shape[axis] = padded // b
+        shape[0] = shape[0] * prod(block) if known(shape[0]) else DYNAMIC
+        return [tensor(element_of(self.x), shape)]
+
+
+@irdl_op_definition
+class BatchToSpaceNDOp(BatchBlockOp):
+    """Moves parts of the batch back into space, then crops it (TensorFlow)."""
+
+    name = "ascend.BatchToSpaceND"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "block_shape": INDEX, "crops": INDEX}
+
+    x = operand_def(ANY_TENSOR)
+    block_shape = operand_def(ANY_TENSOR)
+    crops = operand_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        shape, (block, crops) = list(shape_of(self.x)), self.blocks()
+        if known(shape[0]) and shape[0] % prod(block):
+            raise VerifyException(f"batch {shape[0]} is not divisible by {prod(block)}")
+        for axis, (b, (begin, end)) in enumerate(zip(block, crops, strict=True), 1):
+            if not known(shape[axis]):
+                continue
+            shape[axis] = shape[axis] * b - begin - end
+            if shape[axis] < 0:
+                raise VerifyException(f"crops take more of axis {axis} away than there is")
+        shape[0] = shape[0] // prod(block) if known(shape[0]) else DYNAMIC
+        return [tensor(element_of(self.x), shape)]

@@ -1,0 +1,213 @@
+"""Kernels of `ascend` operations that `nn` says in several operations, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from ...dialects import ascend, nn
+from ...dialects.ascend import AscendOp
+from ...dialects.nn.shapes import element_of, shape_of
+from ...dtypes import numpy_dtype
+from ..precision import mean, wide
+from . import Array, Kernel, kernel_for
+from .ascend_float import stand_ins
+
+
+def _by_number(combine: np.ufunc) -> Callable[[ascend.ByNumberOp], Kernel]:
+    def make(op: ascend.ByNumberOp) -> Kernel:
+        value = np.array(op.value.value.data).astype(numpy_dtype(element_of(op.x)))
+        return lambda x: combine(x, value)
+
+    return make
+
+
+def _added(op: ascend.AddNOp) -> Kernel:
+    return lambda *arrays: reduce(np.add, arrays[1:], arrays[0])
+
+
+def _elementwise(op: ascend.EltwiseOp) -> Kernel:
+    """Weighted summands are computed in float32, and their sum."""
+    mode, factors = op.mode.value.data, [np.float32(f) for f in op.factors]
+    if mode != 1 or not factors:
+        combine = (np.multiply, np.add, np.maximum)[mode]
+        return lambda *arrays: reduce(combine, arrays[1:], arrays[0])
+
+    def weighted(*arrays: Array) -> Array:
+        summands = [a.astype(np.float32, copy=False) * f for a, f in zip(arrays, factors, strict=True)]
+        return reduce(np.add, summands[1:], summands[0]).astype(arrays[0].dtype)
+
+    return weighted
+
+
+def _gated(scale: float) -> Kernel:
+    """`x * sigmoid(scale * x)`, computed in float32 or float64."""
+
+    def run(x: Array) -> Array:
+        wider = x.astype(wide(x.dtype), copy=False)
+        return (wider / (1 + np.exp(-wider.dtype.type(scale) * wider))).astype(x.dtype, copy=False)
+
+    return run
+
+
+def _clip(op: ascend.ClipByValueV2Op) -> Kernel:
+    return lambda x, low, high: np.minimum(np.maximum(x, low.reshape(())), high.reshape(()))
+
+
+def _scale(op: ascend.ScaleOp) -> Kernel:
+    shape = op.parameter_shape
+
+    def run(x: Array, scale: Array, bias: Array | None = None) -> Array:
+        y = x * scale.reshape(shape)
+        return y if bias is None else y + bias.reshape(shape)
+
+    return run
+
+
+def _bias(op: ascend.BiasOp) -> Kernel:
+    shape = op.parameter_shape
+    return lambda x, bias: x + bias.reshape(shape)
+
+
+def _bn_inference(op: ascend.BNInferenceOp) -> Kernel:
+    epsilon = op.epsilon.value.data
+
+    def run(x: Array, mu: Array, variance: Array, momentum: Array) -> Array:
+        divisor = float(momentum.reshape(())[()])
+        factor = 1 / divisor if divisor else 0.0
+        shape = (-1, *(1,) * (x.ndim - 2))
+        deviation = np.sqrt(variance.astype(np.float64) * factor + epsilon).reshape(shape)
+        wider = x.astype(wide(x.dtype), copy=False)
+        centred = wider - (mu.astype(np.float64) * factor).astype(wider.dtype).reshape(shape)
+        return (centred / deviation.astype(wider.dtype)).astype(x.dtype, copy=False)
+
+    return run
+
+
+def _with_moments(op: ascend.MomentsOp, y: Kernel, group: Callable[[Array], Array], axes: Sequence[int]) -> Kernel:
+    """y by an `nn` kernel, and the moments of the grouped x along axes, in the shape that their results have."""
+    keepdims = not isinstance(op, ascend.GroupNormOp)
+
+    def run(x: Array, gamma: Array, beta: Array) -> Sequence[Array]:
+        grouped = group(x).astype(wide(x.dtype), copy=False)
+        mu = mean(grouped, tuple(axes))
+        variance = mean(np.square(grouped - mu), tuple(axes))
+        moments = [m if keepdims else m.squeeze(tuple(axes)) for m in (mu, variance)]
+        result = y(x, gamma, beta)
+        assert isinstance(result, np.ndarray)
+        return result, *(m.astype(x.dtype, copy=False) for m in moments)
+
+    return run
+
+
+def _layer_norm(op: ascend.LayerNormOp) -> Kernel:
+    meaning = nn.LayerNormOp.make(*stand_ins(op.operand_types), axis=op.first_axis, epsilon=op.epsilon)
+    return _with_moments(op, _kernel(meaning), lambda x: x, range(op.first_axis, len(shape_of(op.x))))
+
+
+def _instance_norm(op: ascend.InstanceNormOp) -> Kernel:
+    layout = "nhwc" if op.channels_last else "nchw"
+    meaning = nn.InstanceNormOp.make(*stand_ins(op.operand_types), epsilon=op.epsilon, layout=layout)
+    return _with_moments(op, _kernel(meaning), lambda x: x, op.space)
+
+
+def _group_norm(op: ascend.GroupNormOp) -> Kernel:
+    layout, groups = "nhwc" if op.channels_last else "nchw", op.num_groups.value.data
+    meaning = nn.GroupNormOp.make(*stand_ins(op.operand_types), num_groups=groups, epsilon=op.eps, layout=layout)
+
+    def grouped(x: Array) -> Array:
+        first = np.moveaxis(x, -1, 1) if op.channels_last else x
+        return first.reshape(x.shape[0], groups, -1)
+
+    return _with_moments(op, _kernel(meaning), grouped, (2,))
+
+
+def _kernel(meaning: nn.NNOp) -> Kernel:
+    made = kernel_for(meaning)
+    assert made is not None
+    return made
+
+
+def _checked(indices: Array) -> Array:
+    if indices.size and indices.min() < 0:
+        raise ValueError(f"index {indices.min()} is negative")
+    return indices
+
+
+def _gather(op: ascend.GatherOp) -> Kernel:
+    return lambda x, indices: np.take(x, _checked(indices), axis=0)
+
+
+def _gather_nd(op: ascend.GatherNdOp) -> Kernel:
+    return lambda x, indices: x[tuple(np.moveaxis(_checked(indices), -1, 0))]
+
+
+def _tile(op: ascend.TileOp) -> Kernel:
+    counts = op.counts
+    return lambda x, _: np.tile(x, counts)
+
+
+def _pack(op: ascend.PackOp) -> Kernel:
+    axis = op.new_axis
+    return lambda *arrays: np.stack(arrays, axis=axis)
+
+
+def _unpack(op: ascend.UnpackOp) -> Kernel:
+    axis = op.axis.value.data
+    return lambda x: [np.ascontiguousarray(part) for part in np.moveaxis(x, axis, 0)]
+
+
+def _split(op: ascend.SplitOp) -> Kernel:
+    axis, count = op.split_axis, op.num_split.value.data
+    return lambda _, x: [np.ascontiguousarray(part) for part in np.split(x, count, axis=axis)]
+
+
+def _slice(op: ascend.SliceOp) -> Kernel:
+    slices = op.slices()
+    return lambda x, *_: np.ascontiguousarray(x[slices])
+
+
+def _fill(op: ascend.FillOp) -> Kernel:
+    return lambda dims, value: np.full(tuple(dims.reshape(-1)), value.reshape(()), value.dtype)
+
+
+def _shape(op: ascend.ShapeOp) -> Kernel:
+    dtype = numpy_dtype(element_of(op.y))
+    return lambda x: np.array(x.shape, dtype)
+
+
+def _arg_max(op: ascend.ArgMaxV2Op) -> Kernel:
+    axis, dtype = op.searched_axis, numpy_dtype(element_of(op.y))
+    return lambda x, _: np.asarray(np.argmax(x, axis=axis)).astype(dtype)
+
+
+ARRAY_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
+    ascend.SquareOp: lambda op: np.square,
+    ascend.IdentityOp: lambda op: lambda x: x,
+    ascend.AddsOp: _by_number(np.add),
+    ascend.MulsOp: _by_number(np.multiply),
+    ascend.AddNOp: _added,
+    ascend.EltwiseOp: _elementwise,
+    ascend.SwishOp: lambda op: _gated(op.scale.value.data),
+    ascend.FastGeluOp: lambda op: _gated(1.702),
+    ascend.ClipByValueV2Op: _clip,
+    ascend.ScaleOp: _scale,
+    ascend.BiasOp: _bias,
+    ascend.BNInferenceOp: _bn_inference,
+    ascend.LayerNormOp: _layer_norm,
+    ascend.InstanceNormOp: _instance_norm,
+    ascend.GroupNormOp: _group_norm,
+    ascend.GatherOp: _gather,
+    ascend.GatherNdOp: _gather_nd,
+    ascend.TileOp: _tile,
+    ascend.PackOp: _pack,
+    ascend.UnpackOp: _unpack,
+    ascend.SplitOp: _split,
+    ascend.SliceOp: _slice,
+    ascend.FillOp: _fill,
+    ascend.ShapeOp: _shape,
+    ascend.ArgMaxV2Op: _arg_max,
+}
