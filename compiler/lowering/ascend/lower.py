@@ -12,10 +12,10 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialects.ascend import AscendQuantOp
+from ...dialects.ascend import AscendDequantOp, AscendQuantOp, SqueezeOp
 from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QuantizeOp, set_type
 from ...rewriting import Remarks, erase_dead_constants
-from . import convolution, elementwise, linear, normalization, pooling, shape
+from . import convolution, elementwise, linear, normalization, pooling, shape, shift
 from .antiquant import gives_integers, is_read_in_float, reals
 from .constants import dequantize_of
 from .fused import inline_fused
@@ -23,7 +23,7 @@ from .quantized import QUANTIZED_RULES, Quantizer
 from .rules import RULES, Builder, NotLowered
 from .weight_only import has_integer_weight, weight_only_matmul
 
-FAMILIES = (convolution, linear, pooling, elementwise, normalization, shape)
+FAMILIES = (convolution, linear, pooling, elementwise, normalization, shape, shift)
 """The modules whose rules are registered."""
 
 
@@ -106,9 +106,12 @@ def _replace(op: NNOp, values: Sequence[SSAValue]) -> NNOp:
     return cast(NNOp, values[0].owner)
 
 
+_STEPS = (AscendQuantOp, AscendDequantOp, SqueezeOp, QuantizeOp, DequantizeOp)
+
+
 def _erase_unused(module: ModuleOp) -> None:
     """Remove quantization steps that nothing takes any more."""
     for op in reversed(list(module.walk())):
-        if isinstance(op, AscendQuantOp | QuantizeOp | DequantizeOp) and not op.results[0].uses.get_length():
+        if isinstance(op, _STEPS) and not op.results[0].uses.get_length():
             op.detach()
             op.erase()

@@ -9,7 +9,7 @@
 // RUN: filecheck %s --input-file=%t.shifted.mlir
 // RUN: amct-opt %t.mlir --shift-accumulators='record=%t.txt joint-quant=true' --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
 // RUN: amct-opt %t.shifted.mlir --convert-layout=to=nhwc | filecheck %s --check-prefix LAYOUT
-// RUN: amct-opt %t.shifted.mlir --lower-to-ascend --remarks=missed 2>&1 >/dev/null | filecheck %s --check-prefix ASCEND
+// RUN: amct-opt %t.shifted.mlir --lower-to-ascend | filecheck %s --check-prefix ASCEND
 // RUN: not amct-opt %t.shifted.mlir -t tf-fakequant -o %t.pb 2>&1 | filecheck %s --check-prefix TENSORFLOW
 // RUN: not amct-opt %t.mlir --shift-accumulators 2>&1 | filecheck %s --check-prefix OFF
 // RUN: not amct-opt %t.mlir --quantize=shift=true 2>&1 | filecheck %s --check-prefix OPTION
@@ -36,7 +36,9 @@
 // REMARK-NEXT: [shift-accumulators missed record] "plain": the record does not shift it
 
 // LAYOUT:      nn.shift_accumulator {{.*}} of <i32, scale = [0.005, 0.01], axis = 3> by [2, 3]
-// ASCEND:      [lower-to-ascend missed no-ascend-op] "conv1.shift": no ascend operation stands for nn.shift_accumulator yet
+// ASCEND:      ascend.AscendDequant {{.*}} shift_n [2, 3] from <onnx, "ShiftN", "conv1.shift">
+// ASCEND:      ascend.AscendDequant {{.*}} shift_n [4, 5]
+// ASCEND:      ascend.AscendDequant {{.*}} shift_n [6]
 // TENSORFLOW:  error: 'nn.shift_accumulator' op has no form in TensorFlow
 // OFF:         error: shifts are of joint_quant, which is off
 // OPTION:      error: shift is of joint_quant, which is off

@@ -165,7 +165,7 @@ func.func @transposed(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x9x6xf32> {
 
 // Groups share the scales along that axis, which are then not those of output channels.
 // CHECK-LABEL: @channel_scales
-// CHECK:         ascend.Conv2DTranspose %y_input_size, %d, %wd groups 3
+// CHECK:         ascend.Conv2DTranspose %y_input_size, %d, %w groups 3
 // REMARK:      [lower-to-ascend missed channel-scales] "y": its grouped weight has one scale for several output channels
 func.func @channel_scales(%x: tensor<1x3x4x4xf32>) -> tensor<1x6x6x6xf32> {
   %w = nn.constant dense<1> : tensor<3x2x3x3xi8>
