@@ -206,3 +206,43 @@ def test_a_record_without_the_tensor_that_is_asked_for(data: Path, tmp_path: Pat
     assert len(params(module)) == 2
     said = [r.reason for r in session.remarks if r.rule == "tensor-quantize-left"]
     assert said == ["input sum:0 stays float: the record does not list it"]
+
+
+def test_states_of_parts_merge_into_those_of_all(data: Path, tmp_path: Path) -> None:
+    """Processes that share calibration find the joint range of all the data."""
+    x = np.load(data)["x"]
+    np.savez(tmp_path / "a.npz", x=x[:2])
+    np.savez(tmp_path / "b.npz", x=x[2:])
+    points = "observer=ifmr joint-quant=true"
+
+    def calibrated(options: str) -> list[nn.QParamsAttr | None]:
+        session = new_session()
+        module = parse_module(session, NET, "net.mlir")
+        run_passes(module, [make_pass("insert-observers", points), make_pass("calibrate", options)], session)
+        return [op.qparams for op in module.walk() if isinstance(op, nn.ObserveOp)]
+
+    for part in "ab":
+        assert calibrated(f"data={tmp_path}/{part}.npz save-state={tmp_path}/{part}") == [None, None]
+    first, second = calibrated(f"load-state={tmp_path}/a,{tmp_path}/b")
+    assert first == second
+    assert [first, second] == calibrated(f"data={data}")
+
+
+def test_a_value_that_is_quantized_once_more_runs_in_onnxruntime(data: Path, tmp_path: Path) -> None:
+    """Without forced alignment the sum reads relu's value by other parameters than conv2: to the last bit."""
+    text = NET.replace(
+        "func.return %y",
+        """%z = nn.add %y, %r from <onnx, "Add", "sum2"> : tensor<?x2x4x4xf32>
+    func.return %z""",
+    )
+    session = new_session()
+    session.profile = "qdq"
+    module = quantized(text, f"data={data} force-alignment-overlap=false", session)
+    twice = [
+        op for op in module.walk() if isinstance(op, nn.QuantizeOp) and isinstance(op.input.owner, nn.DequantizeOp)
+    ]
+    assert len(twice) == 1
+    OnnxTarget().write(module, tmp_path / "net.onnx", session)
+    x = np.load(data)["x"]
+    runner = onnxruntime.InferenceSession(str(tmp_path / "net.onnx"), providers=["CPUExecutionProvider"])
+    assert np.array_equal(np.asarray(runner.run(None, {"x": x})[0]), Executable(module).run({"x": x})["y"])
