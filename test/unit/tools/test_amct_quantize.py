@@ -216,3 +216,18 @@ def test_the_arrays_of_the_model_are_not_overwritten(amct_tool, files, tmp_path)
     assert result.status == 1
     assert f"{arrays}: error: would overwrite a file that was read" in result.err
     assert arrays.read_bytes() == before
+
+
+def test_only_layers(tmp_path, capsys):
+    """The others stay float and say so; one that the model does not have is an error, and nothing is written."""
+    from compiler.tools import amct
+
+    given = ["quantize", str(MODEL), "--data", str(CALIB), "-o"]
+    assert amct.run([*given, str(tmp_path / "two"), "--only-layers", "conv2,fc1"]) == 0
+    layers = json.loads((tmp_path / "two" / "summary.json").read_text("utf-8"))["layers"]
+    assert [row["layer"] for row in layers["quantized"]] == ["conv2", "fc1"]
+    assert {row["rule"] for row in layers["left_in_float"] if row["op"] == "nn.conv"} == {"only-layers"}
+    capsys.readouterr()
+    assert amct.run([*given, str(tmp_path / "none"), "--only-layers", "conv9"]) == 1
+    assert "only_layers names 'conv9', which is no layer of the model" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
