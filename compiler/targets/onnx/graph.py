@@ -36,7 +36,7 @@ class Form:
 
     target: str
     opsets: range
-    converters: Mapping[type[Operation], Callable[[Any, Any], str | Sequence[str]]]
+    converters: Mapping[type[Operation], Callable[[Any, Any], str | Sequence[str | None]]]
     weight_name: Callable[[str], str] = str
     """From a constant's key to the name of the initializer."""
 

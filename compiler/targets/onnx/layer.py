@@ -140,11 +140,15 @@ class Layer:
     def note(self, rule: str, reason: str) -> None:
         self.graph.remarks.note(self.op, rule, reason)
 
-    def finish(self, results: Sequence[str]) -> None:
-        """Name what the operation's results became, then everything in between, and hand the nodes to the graph."""
+    def finish(self, results: Sequence[str | None]) -> None:
+        """Name what the operation's results became (None: nothing, as it is not used), then everything in between, and hand the
+        nodes to the graph.
+        """
         graph = self.graph
         final: dict[str, str] = {}
         for value, made in zip(self.op.results, results, strict=True):
+            if made is None:
+                continue
             final[made] = graph.declared(value) or graph.values.unique(value.name_hint or self.label)
             graph.bind(value, final[made])
             graph.value_info.append(value_info(value, final[made]))
@@ -161,10 +165,10 @@ class Layer:
 
 _Op = TypeVar("_Op", bound=Operation)
 
-Convert = Callable[[Any, Layer], "str | Sequence[str]"]
+Convert = Callable[[Any, Layer], "str | Sequence[str | None]"]
 """Writes the nodes of an operation into a layer; gives the name of its result, or one name per result."""
 
-_Written = Callable[[_Op, Layer], "str | Sequence[str]"]
+_Written = Callable[[_Op, Layer], "str | Sequence[str | None]"]
 
 
 class Converters(dict[type[Operation], Convert]):

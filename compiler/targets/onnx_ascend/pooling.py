@@ -17,7 +17,7 @@ from .table import by_meaning, converter, require_channels_second
 
 
 @converter(ascend.AvgPoolV2Op, ascend.AvgPoolOp, ascend.PoolingOp)
-def average_pool(op: ascend.AveragingOp, layer: Layer) -> str | Sequence[str]:
+def average_pool(op: ascend.AveragingOp, layer: Layer) -> str | Sequence[str | None]:
     if element_of(op.x) != i8:
         return by_meaning(op, layer)
     require_channels_second(op, layer)

@@ -19,7 +19,7 @@ OPERATORS = frozenset({"AscendQuant", "AscendDequant", "AscendAntiQuant", "Ascen
 """Ascend's own operators in these files, in ONNX's default domain."""
 
 
-def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
+def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str | None]:
     """As `nn` writes what the interpreter computes for the operation."""
     if isinstance(op, FormatOp):
         require_channels_second(op, layer)
