@@ -202,7 +202,7 @@ class SliceOp(AscendOp):
             raise VerifyException(f"offsets and size must have {len(x)} entries, the rank of x")
         for d, begin, count in zip(x, offsets, sizes, strict=True):
             if begin < 0 or count < -1 or (known(d) and begin + max(count, 0) > d):
-                raise VerifyException(f"{count} elements from {begin} on are not in an axis of size {d}")
+                raise VerifyException(f"{count} elements from {begin} on are not in an axis of size {d if known(d) else '?'}")
         rows = zip(offsets, sizes, strict=True)
         return tuple(slice(begin, None if count == -1 else begin + count) for begin, count in rows)
 

@@ -33,3 +33,14 @@ func.func @bias_add(%x: tensor<1x4x8x3xf32>, %b: tensor<3xf32>, %c: tensor<4xf32
   // CHECK-NEXT: func.return
   func.return
 }
+
+// Caffe's inner product.
+// CHECK-LABEL: func.func @inner_product(
+func.func @inner_product(%x: tensor<?x4x2x2xi8>, %w: tensor<3x16xi8>, %b: tensor<3xi32>, %h: tensor<2x5x8xf16>, %v: tensor<8x3xf16>) {
+  // CHECK-NEXT: %a = ascend.FullyConnection %x, %w, %b num_output 3 offset_x 4 : (tensor<?x4x2x2xi8>, tensor<3x16xi8>, tensor<3xi32>) -> tensor<?x3xi32>
+  %a = ascend.FullyConnection %x, %w, %b num_output 3 offset_x 4 : (tensor<?x4x2x2xi8>, tensor<3x16xi8>, tensor<3xi32>) -> tensor<?x3xi32>
+  // CHECK-NEXT: %c = ascend.FullyConnection %h, %v num_output 3 transpose true axis 2 : (tensor<2x5x8xf16>, tensor<8x3xf16>) -> tensor<2x5x3xf16>
+  %c = ascend.FullyConnection %h, %v num_output 3 transpose true axis 2 : (tensor<2x5x8xf16>, tensor<8x3xf16>) -> tensor<2x5x3xf16>
+  // CHECK-NEXT: func.return
+  func.return
+}

@@ -28,3 +28,22 @@ func.func @average_pool(%x: tensor<1x?x?x4xf16>, %i: tensor<1x4x9x8xi8>) {
   // CHECK-NEXT: func.return
   func.return
 }
+
+// TensorFlow's and Caffe's.
+// CHECK-LABEL: func.func @others(
+func.func @others(%x: tensor<1x?x?x4xf32>, %i: tensor<1x9x8x4xi8>, %c: tensor<1x4x9x8xf16>, %j: tensor<1x4x9x8xi8>) {
+  // CHECK-NEXT: %a = ascend.MaxPool %x ksize [1, 2, 2, 1] strides [1, 2, 2, 1] padding "SAME" : tensor<1x?x?x4xf32>
+  %a = ascend.MaxPool %x ksize [1, 2, 2, 1] strides [1, 2, 2, 1] padding "SAME" : tensor<1x?x?x4xf32>
+  // CHECK-NEXT: %b = ascend.AvgPool %i ksize [1, 2, 2, 1] strides [1, 2, 2, 1] padding "VALID" offset_x -3 : (tensor<1x9x8x4xi8>) -> tensor<1x4x4x4xi32>
+  %b = ascend.AvgPool %i ksize [1, 2, 2, 1] strides [1, 2, 2, 1] padding "VALID" offset_x -3 : (tensor<1x9x8x4xi8>) -> tensor<1x4x4x4xi32>
+  // CHECK-NEXT: %d = ascend.AvgPool %c ksize [1, 1, 2, 2] strides [1, 1, 2, 2] padding "SAME" data_format "NCHW" : (tensor<1x4x9x8xf16>) -> tensor<1x4x5x4xf16>
+  %d = ascend.AvgPool %c ksize [1, 1, 2, 2] strides [1, 1, 2, 2] padding "SAME" data_format "NCHW" : (tensor<1x4x9x8xf16>) -> tensor<1x4x5x4xf16>
+  // CHECK-NEXT: %e = ascend.Pooling %c window [2, 2] stride [2, 2] : (tensor<1x4x9x8xf16>) -> tensor<1x4x5x4xf16>
+  %e = ascend.Pooling %c window [2, 2] stride [2, 2] : (tensor<1x4x9x8xf16>) -> tensor<1x4x5x4xf16>
+  // CHECK-NEXT: %f = ascend.Pooling %j mode 1 window [3, 3] stride [2, 2] pad [1, 1, 1, 1] ceil_mode 1 offset_x 7 : (tensor<1x4x9x8xi8>) -> tensor<1x4x5x4xi32>
+  %f = ascend.Pooling %j mode 1 window [3, 3] stride [2, 2] pad [1, 1, 1, 1] ceil_mode 1 offset_x 7 : (tensor<1x4x9x8xi8>) -> tensor<1x4x5x4xi32>
+  // CHECK-NEXT: %g = ascend.Pooling %j mode 1 global_pooling true : (tensor<1x4x9x8xi8>) -> tensor<1x4x1x1xi32>
+  %g = ascend.Pooling %j mode 1 global_pooling true : (tensor<1x4x9x8xi8>) -> tensor<1x4x1x1xi32>
+  // CHECK-NEXT: func.return
+  func.return
+}
