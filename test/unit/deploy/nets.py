@@ -126,3 +126,45 @@ def residual_network() -> ModelProto:
         [numpy_helper.from_array(array, name) for name, array in weights.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def separable_network() -> ModelProto:
+    """Depthwise and pointwise convolutions with HardSwish, a gate from a global pool, and a residual."""
+    rng = np.random.default_rng(6)
+    shapes = {
+        "stem": (8, 3, 3, 3),
+        "deep": (8, 1, 3, 3),
+        "squeeze": (4, 8, 1, 1),
+        "excite": (8, 4, 1, 1),
+        "point": (8, 8, 1, 1),
+    }
+    weights = {}
+    for name, shape in shapes.items():
+        weights[f"{name}.weight"] = (rng.normal(size=shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+        weights[f"{name}.bias"] = (rng.normal(size=shape[0]) * 0.1).astype(np.float32)
+
+    def conv(name: str, x: str, **attributes: Any) -> onnx.NodeProto:
+        return helper.make_node("Conv", [x, f"{name}.weight", f"{name}.bias"], [f"{name}.y"], name, **attributes)
+
+    nodes = [
+        conv("stem", "x", pads=[1, 1, 1, 1], strides=[2, 2]),
+        helper.make_node("HardSwish", ["stem.y"], ["a"], "act0"),
+        conv("deep", "a", pads=[1, 1, 1, 1], group=8),
+        helper.make_node("HardSwish", ["deep.y"], ["b"], "act1"),
+        helper.make_node("GlobalAveragePool", ["b"], ["g"], "pool"),
+        conv("squeeze", "g"),
+        helper.make_node("Relu", ["squeeze.y"], ["r"], "act2"),
+        conv("excite", "r"),
+        helper.make_node("HardSigmoid", ["excite.y"], ["s"], "gate", alpha=1 / 6, beta=0.5),
+        helper.make_node("Mul", ["b", "s"], ["m"], "scale"),
+        conv("point", "m"),
+        helper.make_node("Add", ["point.y", "a"], ["y"], "add"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "separable",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 12, 12])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 8, 6, 6])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)

@@ -16,6 +16,8 @@ from compiler import frontends
 from compiler.diagnostics import verify
 from compiler.dialects import nn
 from compiler.functions import input_names, main_function
+from compiler.lowering.ascend import LowerToAscendPass
+from compiler.lowering.ascend.fuse_requant import FuseRequantPass
 from compiler.pipelines import run_passes
 from compiler.text import parse_module
 from compiler.transforms.canonicalization import CanonicalizePass
@@ -23,7 +25,7 @@ from compiler.transforms.fusion.fuse_all import FuseAllPass
 from compiler.transforms.quantization.quantize import QuantizePass
 from compiler.universe import new_session
 
-from .nets import Net, residual_network
+from .nets import Net, residual_network, separable_network
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -211,6 +213,28 @@ def test_residual_network(opset: int, deploy: Any, tmp_path: Path, capfd: Any) -
     assert sorted(names) == ["conv0", "conv1", "conv2", "fc", "pool", "short"]
     assert model.opset_import[0].version == opset
     assert "warning" in capfd.readouterr().err  # of the synthetic inputs that calibrate
+
+
+@pytest.mark.parametrize("opset", [13, 14])
+def test_separable_network(opset: int, deploy: Any, tmp_path: Path, capfd: Any) -> None:
+    """HardSwish came with opset 14, and is written as its definition before, of the same bits."""
+    path = tmp_path / "separable.onnx"
+    onnx.save(separable_network(), path)
+    model = deploy.assert_equal(quantized(path), {"x": real(2, 3, 12, 12)}, opset=opset)
+    types = [n.op_type for n in model.graph.node]
+    assert types.count("AscendDequant") == types.count("Conv") == 5
+    assert ("HardSwish" in types) == (opset >= 14)
+    assert "warning" in capfd.readouterr().err
+
+
+def test_requantized(deploy: Any) -> None:
+    """After --fuse-requant, which also takes the average pool of this network."""
+    digits = EXAMPLES / "digits"
+    module = quantized(digits / "digits.onnx", digits / "calib.npz")
+    run_passes(module, [LowerToAscendPass(), FuseRequantPass()], new_session())
+    model = deploy.assert_equal(module, dict(np.load(digits / "heldout.npz")))
+    names = [n.name for n in model.graph.node if n.op_type == "AscendRequant"]
+    assert names == ["conv2.requant", "pool1.requant", "depthwise1.requant"]
 
 
 def test_digits(deploy: Any) -> None:
