@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -110,7 +111,7 @@ def trained() -> onnx.ModelProto:
         "fc.zero": np.int8(0),
     }
 
-    def pair(value: str, factors: str, **attributes: int) -> list[onnx.NodeProto]:
+    def pair(value: str, factors: str, **attributes: Any) -> list[onnx.NodeProto]:
         names = [f"{factors}.scale", f"{factors}.zero"]
         return [
             helper.make_node("QuantizeLinear", [value, *names], [f"{value}.q"], f"{value}/Quantize", **attributes),
