@@ -138,6 +138,10 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "float weight": (tensor("conv.weight", np.ones((4, 3, 3, 3), np.float32)), "conv", "a weight of float32"),
     "float bias": (tensor("conv.bias", np.ones(4, np.float32)), "conv", "a bias of float32, it must be int32"),
     "bias of a matrix": (tensor("conv.bias", np.ones((4, 4), np.int32)), "conv", "no constant vector"),
+    "strides": (attribute("conv", strides=[1]), "conv", "has 1 strides, expected 2"),
+    "pads": (attribute("conv", pads=[1, 1]), "conv", "has 2 pads, expected 4"),
+    "dilations": (attribute("conv", dilations=[1, 1, 1]), "conv", "has 3 dilations, expected 2"),
+    "groups": (attribute("conv", group=2), "conv", "does not fit together"),
     "another kernel": (attribute("conv", kernel_shape=[5, 5]), "conv", r"kernel_shape \[5, 5\]"),
     "no zero point": (unquantized, "conv", "comes from no AscendQuant"),
     "float operator": (through("Relu", "q"), "odd", "computes in float, and takes the int8 result of AscendQuant"),
@@ -163,6 +167,24 @@ def test_the_model_itself_is_sound(tmp_path: Path) -> None:
     path = tmp_path / "good.onnx"
     onnx.save(deployed(), path)
     verify(frontends.read(path, new_session()))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({}, "has no attribute 'kernel_shape'"),
+        ({"kernel_shape": [3]}, "windows of two axes"),
+        ({"kernel_shape": [3, 3], "dilations": [2, 2]}, "with dilations"),
+    ],
+)
+def test_pools(attributes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    model = deployed()
+    node(model, "conv").CopyFrom(helper.make_node("AveragePool", ["q"], ["acc"], "pool", **attributes))
+    path = tmp_path / "bad.onnx"
+    onnx.save(model, path)
+    with pytest.raises(CompileError, match=message) as caught:
+        frontends.read(path, new_session())
+    assert caught.value.where == f"{path}: node 'pool'"
 
 
 def test_pool_that_counts_differently(tmp_path: Path) -> None:
@@ -195,3 +217,18 @@ def test_weight_quant(tmp_path: Path) -> None:
         assert any(isinstance(op, ascend.AscendWeightQuantOp) for op in module.walk()) == bool(offset)
         results.append(Executable(module).run({"x": x})["y"])
     np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_same_padding_with_dilations(tmp_path: Path) -> None:
+    """auto_pad SAME_UPPER keeps the sizes, whatever the dilations."""
+    model = deployed()
+    attribute("conv", auto_pad="SAME_UPPER", dilations=[2, 1])(model)
+    model.graph.output[0].type.tensor_type.shape.Clear()
+    for size in (1, 4, 5, 5):
+        model.graph.output[0].type.tensor_type.shape.dim.add(dim_value=size)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    module = frontends.read(path, new_session())
+    verify(module)
+    (conv,) = (op for op in module.walk() if isinstance(op, ascend.Conv2DOp))
+    assert conv.pad_list == ((2, 2), (1, 1))

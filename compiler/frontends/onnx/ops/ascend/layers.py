@@ -37,7 +37,7 @@ def conv_transpose(node: Node) -> Converted:
     if node.ints("output_shape") is not None:
         raise node.error("computes in int8 and has an output_shape, which Ascend IR takes as pads only")
     window = _window(node, "NCHW", _weight_shape(node)[2:])
-    padding = full_rank("NCHW", node.ints("output_padding") or (0, 0), neutral=0)
+    padding = full_rank("NCHW", _entries(node, "output_padding", [0, 0]), neutral=0)
     input_size = node.constant(np.zeros(4, np.int64), ".input_size")
     operands = input_size, x, node.value(1), _bias(node, 2)
     properties = {**window, "output_padding": padding, "groups": node.int("group", 1)}
@@ -82,9 +82,13 @@ def _flags(product: ascend.MatrixOp) -> dict[str, Any]:
 def average_pool(node: Node) -> Converted:
     """The sum of each window; AscendDequant has the count."""
     x = node.value(0)
-    kernel = node.ints("kernel_shape") or [1, 1]
+    is_global = node.op_type == "GlobalAveragePool"
+    kernel = [1, 1] if is_global else node.required_ints("kernel_shape")
+    if len(kernel) != 2:
+        raise node.error(f"computes in int8 with kernel_shape {kernel}, Ascend IR has windows of two axes")
     window = _window(node, "NCHW", kernel)
-    del window["dilations"]
+    if set(window.pop("dilations").get_values()) != {1}:
+        raise node.error("computes in int8 with dilations, which Ascend IR has not")
     return node.emit(
         ascend.AvgPoolV2Op,
         x,
@@ -92,7 +96,7 @@ def average_pool(node: Node) -> Converted:
         **window,
         exclusive=not node.int("count_include_pad", 0),
         ceil_mode=bool(node.int("ceil_mode", 0)),
-        global_pooling=node.op_type == "GlobalAveragePool",
+        global_pooling=is_global,
         offset_x=zero_point(node, x),
     ).y
 
@@ -124,25 +128,36 @@ def _window(node: Node, data_format: str, kernel: Sequence[int]) -> dict[str, An
     given = node.ints("kernel_shape")
     if given is not None and list(given) != list(kernel):
         raise node.error(f"has kernel_shape {given}, its weight is of shape {list(node.shape(1))}")
-    strides = node.ints("strides") or ones
+    strides, dilations = _entries(node, "strides", ones), _entries(node, "dilations", ones)
+    reach = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
     return {
         "strides": full_rank(data_format, strides),
-        "pads": _pads(node, kernel, strides),
-        "dilations": full_rank(data_format, node.ints("dilations") or ones),
+        "pads": _pads(node, reach, strides),
+        "dilations": full_rank(data_format, dilations),
         "data_format": data_format,
     }
+
+
+def _entries(node: Node, name: str, default: list[int]) -> list[int]:
+    """A list that has as many entries as its default. Raises CompileError for another number."""
+    values = node.ints(name)
+    if values is not None and len(values) != len(default):
+        raise node.error(f"has {len(values)} {name}, expected {len(default)}")
+    return default if values is None else values
 
 
 def _pads(node: Node, kernel: Sequence[int], strides: Sequence[int]) -> list[int]:
     n = len(kernel)
     match node.choice("auto_pad", "NOTSET", ("NOTSET", "VALID", "SAME_UPPER")):
         case "NOTSET":
-            pads = node.ints("pads") or [0] * (2 * n)
+            pads = _entries(node, "pads", [0] * (2 * n))
             return [p for pair in zip(pads[:n], pads[n:], strict=True) for p in pair]
         case "VALID":
             return [0] * (2 * n)
         case _:
             sizes = shape_of(node.value(0))[2:]
+            if node.op_type == "ConvTranspose":
+                raise node.error("computes in int8 with auto_pad SAME_UPPER, which Ascend IR takes as pads only")
             if not static(sizes):
                 raise node.error("has auto_pad SAME_UPPER, which depends on sizes that are not known")
             return [p for pair in same_pad_pairs(sizes, kernel, strides) for p in pair]
