@@ -26,6 +26,10 @@ Watch = Callable[[SSAValue, Array], None]
 """Told every watched value as soon as it is computed; must not write to the array or keep it."""
 
 
+Adapt = Callable[[Operation, Kernel], Kernel]
+"""What is run in place of an operation's kernel."""
+
+
 class Step(NamedTuple):
     kernel: Kernel
     operands: tuple[int, ...]
@@ -77,7 +81,9 @@ class Plan:
                 watch(value, array)
 
 
-def compile_block(block: Block, outputs: Sequence[SSAValue], watched: Sequence[SSAValue] = ()) -> Plan:
+def compile_block(
+    block: Block, outputs: Sequence[SSAValue], watched: Sequence[SSAValue] = (), adapt: Adapt | None = None
+) -> Plan:
     """Compile the operations of a block up to its terminator, those of fused regions each on its own.
 
     Raises CompileError at an operation without a kernel.
@@ -99,6 +105,7 @@ def compile_block(block: Block, outputs: Sequence[SSAValue], watched: Sequence[S
             continue
         if (kernel := kernel_for(op)) is None:
             raise op_error(op, "cannot be run: it has no kernel")
+        kernel = kernel if adapt is None else adapt(op, kernel)
         operands = tuple(slot_of[o] for o in op.operands)
         rows.append((kernel, operands, tuple(slot_of[r] for r in op.results), describe(op.location)))
     kept = {slot for slot, _ in constants} | {slot_of[o] for o in outputs}
@@ -139,7 +146,7 @@ def _flat(block: Block, slot_of: dict[SSAValue, int]) -> Iterator[Operation]:
 class Executable:
     """A module ready to run, by input and output name."""
 
-    def __init__(self, module: ModuleOp, watched: Sequence[SSAValue] = ()):
+    def __init__(self, module: ModuleOp, watched: Sequence[SSAValue] = (), adapt: Adapt | None = None):
         self.function: FuncOp = main_function(module)
         block = self.function.body.block
         if not isinstance(block.last_op, ReturnOp):
@@ -147,7 +154,7 @@ class Executable:
         self.inputs = input_names(self.function)
         self.outputs = output_names(self.function)
         self._types = [cast(Tensor, a.type) for a in block.args]
-        self._plan = compile_block(block, list(block.last_op.operands), watched)
+        self._plan = compile_block(block, list(block.last_op.operands), watched, adapt)
 
     def run(self, inputs: Mapping[str, Array], watch: Watch | None = None) -> dict[str, Array]:
         """Run on arrays by input name; arrays by output name. Raises RunError for inputs that do not fit."""

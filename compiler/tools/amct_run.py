@@ -27,6 +27,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL", type=Path, help=MODEL)
     add_inputs(parser)
     add_batch(parser)
+    parser.add_argument(
+        "--fp16", action="store_true", help="round to float16 as a device does that has no float32 (ascend modules)"
+    )
     add_import_options(parser.add_argument_group("how the model is read").add_argument)
     parser.add_argument("-o", dest="output", metavar="OUT.npz", type=Path, required=True, help="write the outputs here")
     parser.set_defaults(run=run)
@@ -37,6 +40,7 @@ def run(args: argparse.Namespace) -> None:
     from ..frontends import files_of
     from ..functions import main_function
     from ..runtime.executor import Executable
+    from ..runtime.half import half_kernel, require_ascend
     from ..runtime.inputs import load_runs, run_all
     from ..runtime.outputs import save_arrays
 
@@ -44,7 +48,9 @@ def run(args: argparse.Namespace) -> None:
     protect([args.output], reads=[*files_of(args.model, imports), args.inputs])
     module, _ = load_module(args.model, imports)
     runs = load_runs(args.inputs, main_function(module), args.batch)
-    outputs = run_all(Executable(module), runs)
+    if args.fp16:
+        require_ascend(module)
+    outputs = run_all(Executable(module, adapt=half_kernel if args.fp16 else None), runs)
     save_arrays(args.output, outputs)
     times = f" of {len(runs.inputs)} runs" if len(runs.inputs) > 1 else ""
     for name, array in outputs.items():

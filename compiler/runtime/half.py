@@ -1,0 +1,65 @@
+"""The interpreter's `--fp16`: `ascend` modules of float32 rounded where a device that has float16 only would round.
+
+| values of float32 | in float16 |
+|---|---|
+| operands of every `ascend` operation: the model's inputs, constants, results before | rounded to float16 when they are read |
+| results of every `ascend` operation: of AscendDequant and AscendAntiQuant, of operations on floats | rounded once computed |
+| between operand and result: sums of the matrix engine and of averages, AscendQuant's product and sum | float32, as without |
+| scales (`deq_scale`, `req_scale`), and the parameters that are float32 beside float16 data too (BNInfer) | as they are |
+| numbers in attributes; integers; operations of `nn` | as they are |
+
+A number beyond 65504 becomes infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from ..diagnostics import CompileError
+from ..dialects import ascend
+from .kernels import Array, Kernel
+
+KEPT: Mapping[type[Operation], frozenset[str]] = {
+    ascend.AscendDequantOp: frozenset({"deq_scale"}),
+    ascend.AscendRequantOp: frozenset({"req_scale"}),
+    ascend.AscendDequantS16Op: frozenset({"deq_scale"}),
+    ascend.AscendRequantS16Op: frozenset({"req_scale"}),
+    ascend.AscendAntiQuantV2Op: frozenset({"scale", "offset"}),
+    ascend.BNInferOp: frozenset({"scale", "offset", "mean", "variance"}),
+    ascend.ResizeOp: frozenset({"scales"}),
+}
+"""Operands that stay float32."""
+
+_F32 = np.dtype(np.float32)
+
+
+def half_kernel(op: Operation, kernel: Kernel) -> Kernel:
+    """The kernel of an `ascend` operation with float32 operands and results rounded to float16; others' as they are."""
+    if not isinstance(op, ascend.AscendOp):
+        return kernel
+    kept = [getattr(op, name) for name in KEPT.get(type(op), ())]
+    rounded = [not any(value is each for each in kept) for value in op.operands]
+
+    def run(*arrays: Array) -> Array | Sequence[Array]:
+        result = kernel(*(to_half(a) if r else a for a, r in zip(arrays, rounded, strict=True)))
+        return to_half(result) if isinstance(result, np.ndarray) else [to_half(each) for each in result]
+
+    return run
+
+
+def to_half(array: Array) -> Array:
+    """float32 numbers rounded to those that float16 has, ties to even; any other array as it is."""
+    if array.dtype != _F32:
+        return array
+    with np.errstate(over="ignore"):
+        return array.astype(np.float16).astype(np.float32)
+
+
+def require_ascend(module: ModuleOp) -> None:
+    """Raises CompileError unless the module has operations of `ascend`, the only ones that are rounded."""
+    if not any(isinstance(op, ascend.AscendOp) for op in module.walk()):
+        raise CompileError("--fp16 is for modules of the ascend dialect", hint="run amct-opt --lower-to-ascend first")
