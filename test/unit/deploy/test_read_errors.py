@@ -232,3 +232,32 @@ def test_same_padding_with_dilations(tmp_path: Path) -> None:
     verify(module)
     (conv,) = (op for op in module.walk() if isinstance(op, ascend.Conv2DOp))
     assert conv.pad_list == ((2, 2), (1, 1))
+
+
+def test_convolution_of_one_axis(tmp_path: Path) -> None:
+    """As AMCT writes one, without Unsqueeze and Squeeze: the same numbers as a convolution of a row."""
+    rng = np.random.default_rng(0)
+    weight, bias = rng.integers(-128, 128, (4, 2, 3)).astype(np.int8), np.arange(4, dtype=np.int32)
+    x = rng.normal(size=(2, 3, 9)).astype(np.float32)
+    x = np.concatenate([x, x[:, :1]], axis=1)
+    results = []
+    for rows in ((), (1,)):
+        model = deployed()
+        tensor("conv.weight", weight.reshape(4, 2, *rows, 3))(model)
+        tensor("conv.bias", bias)(model)
+        axes = 1 + len(rows)
+        first = [1] * len(rows)
+        pads = [0] * len(rows) + [2] + [0] * len(rows) + [1]
+        attribute("conv", group=2, strides=[*first, 2], pads=pads, dilations=[*first, 2])(model)
+        for value, channels, size in ((model.graph.input[0], 4, 9), (model.graph.output[0], 4, 4)):
+            shape = value.type.tensor_type.shape
+            shape.Clear()
+            for d in (2, channels, *rows, size):
+                shape.dim.add(dim_value=d)
+        path = tmp_path / f"model{axes}.onnx"
+        onnx.save(model, path)
+        module = frontends.read(path, new_session())
+        verify(module)
+        results.append(Executable(module).run({"x": x.reshape(2, 4, *rows, 9)})["y"])
+    assert results[0].shape == (2, 4, 4)
+    np.testing.assert_array_equal(results[0], results[1].reshape(2, 4, 4))

@@ -65,6 +65,19 @@ def is_accumulator(value: object) -> bool:
     return isinstance(op, ascend.CubeOp | ascend.AvgPoolV2Op) and element_of(op.results[0]) == i32
 
 
+def without_added_axis(node: Node, accumulator: SSAValue, value: SSAValue) -> SSAValue:
+    """What is made of an accumulator, without the axis that its convolution was given when it was read."""
+    layer = producer(accumulator)
+    before = producer(layer.x) if isinstance(layer, ascend.Conv2DOp) else None
+    if (
+        not isinstance(layer, ascend.Conv2DOp)
+        or not isinstance(before, nn.UnsqueezeOp)
+        or before.origin != layer.origin
+    ):
+        return value
+    return node.emit(nn.SqueezeOp, value, axes=[2]).result
+
+
 def converter_on_integers(node: Node) -> Converter | None:
     """The function that converts a node that takes int8, or accumulators; None for every other node.
 

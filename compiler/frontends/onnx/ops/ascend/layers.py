@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from .....dialects import ascend
+from .....dialects import ascend, nn
 from .....dialects.ascend.base import same_pad_pairs
 from .....dialects.ascend.convolution import full_rank
 from .....dialects.nn.shapes import shape_of, static
@@ -22,13 +22,34 @@ _CONVOLUTIONS = {4: (ascend.Conv2DOp, "NCHW"), 5: (ascend.Conv3DOp, "NCDHW")}
 @registered(ON_INTEGERS, "Conv")
 def conv(node: Node) -> Converted:
     x, rank = node.value(0), len(node.shape(0))
+    if rank == 3:
+        return _one_axis(node)
     if rank not in _CONVOLUTIONS:
-        raise node.error(f"computes in int8 on a tensor of rank {rank}, Ascend IR has ranks 4 and 5")
+        raise node.error(f"computes in int8 on a tensor of rank {rank}, Ascend IR has ranks 3 to 5")
     kind, data_format = _CONVOLUTIONS[rank]
     window = _window(node, data_format, _weight_shape(node)[2:])
     groups = node.int("group", 1)
     operands = x, node.value(1), _bias(node, 2)
     return node.emit(kind, *operands, **window, groups=groups, offset_x=zero_point(node, x)).y
+
+
+def _one_axis(node: Node) -> Converted:
+    """A convolution of one axis has another of size 1 before it, which AscendDequant's result loses again."""
+    out, channels, size = _weight_shape(node)
+    line = _window(node, "NCL", [size])
+    weight = node.binding(1)
+    if not isinstance(weight, Constant):
+        raise node.error("computes in int8 along one axis with a weight that is computed at run time")
+    window = {
+        "strides": full_rank("NCHW", (1, *line["strides"].get_values()[2:])),
+        "pads": [0, 0, *line["pads"]],
+        "dilations": full_rank("NCHW", (1, *line["dilations"].get_values()[2:])),
+        "data_format": "NCHW",
+    }
+    x = node.emit(nn.UnsqueezeOp, node.value(0), axes=[2]).result
+    operands = x, node.sink.value(weight.reshaped((out, channels, 1, size))), _bias(node, 2)
+    groups = node.int("group", 1)
+    return node.emit(ascend.Conv2DOp, *operands, **window, groups=groups, offset_x=zero_point(node, x)).y
 
 
 @registered(ON_INTEGERS, "ConvTranspose")

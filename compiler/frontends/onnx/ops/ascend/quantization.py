@@ -15,7 +15,7 @@ from .....dialects.nn.shapes import element_of, shape_of
 from .....dtypes import integer_range
 from ...node import Constant, Converted, Node, converter
 from ...tensors import Array
-from .integers import producer
+from .integers import producer, without_added_axis
 
 _TYPES = {"INT8": 2, "INT4": 29}
 """dst_type: ONNX has the name, Ascend IR the number."""
@@ -67,7 +67,7 @@ def dequant(node: Node) -> Converted:
     scale, shift, weight_offset = unpack(_parameter(node))
     if weight_offset.any():
         raise node.error("has a weight with an offset that is not 0")
-    return node.emit(
+    y = node.emit(
         ascend.AscendDequantOp,
         x,
         _scales(node, x, scale),
@@ -77,6 +77,7 @@ def dequant(node: Node) -> Converted:
         relu_flag=bool(node.int("relu_flag", 0)),
         origin=_origin(node),
     ).y
+    return without_added_axis(node, x, y)
 
 
 @converter("AscendRequant")
@@ -86,7 +87,7 @@ def requant(node: Node) -> Converted:
     scale, offsets = unpack_requant(_parameter(node))
     if (offsets != offsets[0]).any():
         raise node.error("has another offset for each channel")
-    return node.emit(
+    y = node.emit(
         ascend.AscendRequantOp,
         x,
         _scales(node, x, scale),
@@ -94,6 +95,7 @@ def requant(node: Node) -> Converted:
         relu_flag=bool(node.int("relu_flag", 0)),
         origin=_origin(node),
     ).y
+    return without_added_axis(node, x, y)
 
 
 @converter("AscendWeightQuant")
