@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from ...functions import main_function
 from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
+from ..deployed import weight_name
 from ..onnx import FAMILIES as NN_FAMILIES
 from ..onnx import check_opset
 from ..onnx.file import external_file, write_model
@@ -31,15 +31,6 @@ FAMILIES = (
     *(arithmetic, convolution, elementwise, indexing, linear, moments, pooling, quantization, shape),
 )
 """The modules that register the converters."""
-
-
-_SUFFIXES = re.compile(r"(\.folded)?(\.(i8|i4|i32))?(\.filter)?$")
-"""What quantization and lowering add to the keys of constants."""
-
-
-def weight_name(key: str) -> str:
-    """Integers bear the name of the weight or bias that they stand for."""
-    return _SUFFIXES.sub("", key, count=1)
 
 
 FORM = Form("onnx-ascend", range(11, 18), {**NN_CONVERTERS, **CONVERTERS}, weight_name)

@@ -9,16 +9,12 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...diagnostics import op_error
 from ...dialects import ascend, nn
-from ...dialects.ascend.base import FALSE, TRUE, i8
-from ...dialects.nn.shapes import element_of
+from ...dialects.ascend.base import TRUE, i8
 from ...lowering.ascend import LowerToAscendPass
 from ...rewriting import erase_dead_constants, layer_of
 from ...session import Session
-from ..graph import identity_of
+from ..deployed import Made, rearranged, turn_weight
 from ..layout import in_layout
-
-Made = dict[tuple[object, str], SSAValue]
-"""Rearranged constants by what they were and how they were rearranged: shared ones stay shared."""
 
 
 def deployable(module: ModuleOp, session: Session) -> ModuleOp:
@@ -31,7 +27,7 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
             case ascend.DepthwiseConv2DOp():
                 _group_channels(op, made)
             case ascend.MatMulV2Op() | ascend.BatchMatMulV2Op():
-                _turn_weight(op, made)
+                turn_weight(op, made)
             case ascend.FullyConnectionOp():
                 _turn_inner_product(op, made)
             case ascend.PadV3Op():
@@ -42,19 +38,6 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
     return module
 
 
-def _rearranged(value: SSAValue, made: Made, how: str, order: tuple[int, ...], shape: tuple[int, ...]) -> SSAValue:
-    """A constant with its axes in another order, then in another shape, under the same key."""
-    constant = nn.constant_of(value)
-    assert constant is not None
-    known = identity_of(constant), how
-    if known not in made:
-        array = np.ascontiguousarray(constant.array.transpose(order)).reshape(shape)
-        moved = nn.ConstantOp.of(array, constant.key, constant.location)
-        Rewriter.insert_op(moved, InsertPoint.after(constant))
-        made[known] = moved.result
-    return made[known]
-
-
 def _group_channels(op: ascend.DepthwiseConv2DOp, made: Made) -> None:
     """A convolution with a group per channel: ONNX knows depthwise ones as such."""
     if nn.constant_of(op.filter) is None:
@@ -63,7 +46,7 @@ def _group_channels(op: ascend.DepthwiseConv2DOp, made: Made) -> None:
     shape = (sizes.out, 1, *sizes.kernel)
     grouped = ascend.Conv2DOp.make(
         op.x,
-        _rearranged(op.filter, made, "depthwise", (2, 3, 0, 1), shape),
+        rearranged(op.filter, made, "depthwise", (2, 3, 0, 1), shape),
         op.bias,
         groups=sizes.channels,
         strides=op.strides,
@@ -78,24 +61,12 @@ def _group_channels(op: ascend.DepthwiseConv2DOp, made: Made) -> None:
     Rewriter.replace_op(op, grouped)
 
 
-def _turn_weight(op: ascend.MatMulV2Op | ascend.BatchMatMulV2Op, made: Made) -> None:
-    """int8 weights are stored `[..., K, N]`, as AMCT saves a Gemm with transB."""
-    _, transposed = op.transposes
-    if not transposed or element_of(op.x2) != i8 or (constant := nn.constant_of(op.x2)) is None:
-        return
-    *batch, rows, columns = constant.array.shape
-    rank = len(batch)
-    order = (*range(rank), rank + 1, rank)
-    op.operands[1] = _rearranged(op.x2, made, "transposed", order, (*batch, columns, rows))
-    op.properties["transpose_x2" if isinstance(op, ascend.MatMulV2Op) else "adj_x2"] = FALSE
-
-
 def _turn_inner_product(op: ascend.FullyConnectionOp, made: Made) -> None:
     """The weight of Caffe's layer is stored `[num_output, K]`."""
     if op.is_transposed or (constant := nn.constant_of(op.w)) is None:
         return
     rows, columns = constant.array.shape
-    op.operands[1] = _rearranged(op.w, made, "transposed", (1, 0), (columns, rows))
+    op.operands[1] = rearranged(op.w, made, "transposed", (1, 0), (columns, rows))
     op.properties["transpose"] = TRUE
 
 

@@ -6,9 +6,10 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import shape_of
+from ..deployed import is_integer
 from ..onnx.layer import Layer, Operand
 from ..onnx.shape import unsqueezed
-from .table import converter, is_integer, name_beside, product
+from .table import converter, name_beside, product
 
 
 @converter(ascend.MatMulV2Op)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from xdsl.ir import OpResult
-
 from ... import deq_scale
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import i8
-from ..graph import label_of
+from ..deployed import layer_before, layer_behind, unaveraged
 from ..onnx.layer import Layer
-from .pooling import unaveraged
-from .table import converter, layer_behind
+from .table import converter
 
 _TYPE_NAMES = {"i8": "INT8", "i4": "INT4", "i16": "INT16"}
 
@@ -47,18 +44,13 @@ def anti_quant(op: ascend.AscendAntiQuantOp, layer: Layer) -> str:
     return layer.unchecked("AscendAntiQuant", [op.x], attributes, f"{layer_behind(op.y, layer.label)}.antiquant")
 
 
-def _layer_before(op: ascend.AscendDequantOp | ascend.AscendRequantOp, layer: Layer) -> str:
-    """The layer whose accumulators these are."""
-    return label_of(op.x.op) if isinstance(op.x, OpResult) else layer.label
-
-
 @converter(ascend.AscendDequantOp)
 def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
     """`L.dequant`, its scales packed in `L.dequant.param`, a vector whatever the rank in the IR."""
     scale = nn.array_of(op.deq_scale)
     assert scale is not None
-    name = f"{_layer_before(op, layer)}.dequant"
-    packed = deq_scale.pack(unaveraged(op.x, scale.reshape(-1), layer), op.shifts or 0)
+    name = f"{layer_before(op.x, layer.label)}.dequant"
+    packed = deq_scale.pack(unaveraged(op, op.x, scale.reshape(-1)), op.shifts or 0)
     attributes = {
         "dtype": op.dtype.value.data,
         "sqrt_mode": _flag(op.sqrt_mode),
@@ -72,8 +64,8 @@ def requant(op: ascend.AscendRequantOp, layer: Layer) -> str:
     """`L.requant`, scales and offset packed in `L.requant.param`. AMCT leaves it to ATC to make these."""
     scale = nn.array_of(op.req_scale)
     assert scale is not None
-    name = f"{_layer_before(op, layer)}.requant"
-    packed = deq_scale.pack_requant(unaveraged(op.x, scale.reshape(-1), layer), int(op.offset.value.data))
+    name = f"{layer_before(op.x, layer.label)}.requant"
+    packed = deq_scale.pack_requant(unaveraged(op, op.x, scale.reshape(-1)), int(op.offset.value.data))
     return layer.unchecked(
         "AscendRequant",
         [op.x, layer.named_constant(packed, f"{name}.param")],

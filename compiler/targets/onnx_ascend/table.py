@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import i32
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from ...dialects.ascend import AscendOp
 from ...dialects.ascend.base import FormatOp, i8
@@ -50,11 +49,6 @@ def product(
     return layer.emit(op_type, operands, attributes, layer.label)[0]
 
 
-def is_integer(op: AscendOp) -> bool:
-    """Whether an operation gives accumulators."""
-    return element_of(op.results[0]) == i32
-
-
 def part_of_another(op: AscendOp) -> bool:
     """Whether the operation is one of several that stand for a layer, and not the one that the layer's name is for."""
     if op.origin is None:
@@ -67,14 +61,3 @@ def part_of_another(op: AscendOp) -> bool:
 def name_beside(op: AscendOp, layer: Layer, op_type: str) -> str:
     """The layer's name where it is the operation's own."""
     return f"{layer.label}/{op_type}" if part_of_another(op) else layer.label
-
-
-def layer_behind(value: SSAValue, default: str) -> str:
-    """The layer that takes a value: the first one in the program that has a name."""
-    users = {use.operation for use in value.uses}
-    op = value.owner.next_op if isinstance(value.owner, Operation) else None
-    while op is not None:
-        if op in users and isinstance(op, AscendOp) and op.origin is not None and op.origin.layer.data:
-            return op.origin.layer.data
-        op = op.next_op
-    return default

@@ -1,0 +1,94 @@
+"""What deployable files of every framework share: names of layers and weights, weights as they are stored, scales of averages."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from xdsl.dialects.builtin import i32
+from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ..deq_scale import Array, before_averaging
+from ..diagnostics import op_error
+from ..dialects import ascend, nn
+from ..dialects.ascend.base import FALSE, i8
+from ..dialects.nn import NNOp
+from ..dialects.nn.shapes import element_of
+from .graph import identity_of, label_of
+
+_SUFFIXES = re.compile(r"(\.folded)?(\.(i8|i4|i32))?(\.filter)?$")
+"""What quantization and lowering add to the keys of constants."""
+
+Made = dict[tuple[object, str], SSAValue]
+"""Rearranged constants by what they were and how they were rearranged: shared ones stay shared."""
+
+
+def weight_name(key: str) -> str:
+    """Integers bear the name of the weight or bias that they stand for."""
+    return _SUFFIXES.sub("", key, count=1)
+
+
+def is_integer(op: Operation) -> bool:
+    """Whether an operation gives accumulators."""
+    return element_of(op.results[0]) == i32
+
+
+def layer_behind(value: SSAValue, default: str) -> str:
+    """The layer that takes a value: the first one in the program that has a name."""
+    users = {use.operation for use in value.uses}
+    op = value.owner.next_op if isinstance(value.owner, Operation) else None
+    while op is not None:
+        if op in users and isinstance(op, NNOp) and op.origin is not None and op.origin.layer.data:
+            return op.origin.layer.data
+        op = op.next_op
+    return default
+
+
+def layer_before(value: SSAValue, default: str) -> str:
+    """The layer that gives a value."""
+    return label_of(value.op) if isinstance(value, OpResult) else default
+
+
+def rearranged(value: SSAValue, made: Made, how: str, order: tuple[int, ...], shape: tuple[int, ...]) -> SSAValue:
+    """A constant with its axes in another order, then in another shape, under the same key."""
+    constant = nn.constant_of(value)
+    assert constant is not None
+    known = identity_of(constant), how
+    if known not in made:
+        array = np.ascontiguousarray(constant.array.transpose(order)).reshape(shape)
+        moved = nn.ConstantOp.of(array, constant.key, constant.location)
+        Rewriter.insert_op(moved, InsertPoint.after(constant))
+        made[known] = moved.result
+    return made[known]
+
+
+def turn_weight(op: ascend.MatMulV2Op | ascend.BatchMatMulV2Op, made: Made) -> None:
+    """int8 weights are stored `[..., K, N]`, as AMCT saves a Gemm with transB."""
+    _, transposed = op.transposes
+    if not transposed or element_of(op.x2) != i8 or (constant := nn.constant_of(op.x2)) is None:
+        return
+    *batch, rows, columns = constant.array.shape
+    rank = len(batch)
+    order = (*range(rank), rank + 1, rank)
+    op.operands[1] = rearranged(op.x2, made, "transposed", order, (*batch, columns, rows))
+    op.properties["transpose_x2" if isinstance(op, ascend.MatMulV2Op) else "adj_x2"] = FALSE
+
+
+def unaveraged(op: Operation, accumulator: SSAValue, scale: Array) -> Array:
+    """The scales of averages from those of window sums; other sums' stay as they are. Raises CompileError, located at `op`."""
+    pool = accumulator.op if isinstance(accumulator, OpResult) else None
+    if not isinstance(pool, ascend.AveragingOp):
+        return scale
+    if (count := pool.constant_count()) is None:
+        raise op_error(op, "dequantizes a pool whose windows do not all count the same number of elements")
+    if (found := before_averaging(scale, count, _reciprocal(pool))) is None:
+        message = f"has a scale that no float32 number divided by {count}, the size of a window, gives"
+        raise op_error(op, message, hint="write the module before --fuse-requant")
+    return found
+
+
+def _reciprocal(pool: ascend.AveragingOp) -> np.float32 | None:
+    """The scale of the AscendQuant before a pool."""
+    quant = pool.x.op if isinstance(pool.x, OpResult) else None
+    return np.float32(quant.scale.value.data) if isinstance(quant, ascend.AscendQuantOp) else None
