@@ -13,6 +13,9 @@ from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import is_float, numpy_dtype
 from .rules import Builder, array_of, lowers, lowers_each, require
 
+SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
+"""The float32 constants of Selu, as ONNX has them."""
+
 lowers_each(
     {
         nn.ReluOp: ascend.ReluOp,
@@ -53,6 +56,18 @@ def leaky_relu(build: Builder, op: nn.LeakyReluOp) -> Sequence[SSAValue]:
 @lowers(nn.EluOp)
 def elu(build: Builder, op: nn.EluOp) -> Sequence[SSAValue]:
     return [build.add(ascend.EluOp, op.input, alpha=op.alpha).y]
+
+
+@lowers(nn.SeluOp)
+def selu(build: Builder, op: nn.SeluOp) -> Sequence[SSAValue]:
+    usual = op.alpha.value.data == SELU_ALPHA and op.gamma.value.data == SELU_GAMMA
+    require(usual, "selu-constants", "Selu has the constants of its definition only")
+    return [build.add(ascend.SeluOp, op.input).y]
+
+
+@lowers(nn.WhereOp)
+def where(build: Builder, op: nn.WhereOp) -> Sequence[SSAValue]:
+    return [build.add(ascend.SelectOp, op.condition, op.on_true, op.on_false).y]
 
 
 @lowers(nn.HardSigmoidOp)

@@ -20,13 +20,20 @@ from .ascend_float import stand_ins
 def _by_number(combine: np.ufunc) -> Callable[[ascend.ByNumberOp], Kernel]:
     def make(op: ascend.ByNumberOp) -> Kernel:
         value = np.array(op.value.value.data).astype(numpy_dtype(element_of(op.x)))
-        return lambda x: combine(x, value)
+
+        def run(x: Array) -> Array:
+            return combine(x, value)
+
+        return run
 
     return make
 
 
 def _added(op: ascend.AddNOp) -> Kernel:
-    return lambda *arrays: reduce(np.add, arrays[1:], arrays[0])
+    def run(*arrays: Array) -> Array:
+        return reduce(np.add, arrays[1:], arrays[0])
+
+    return run
 
 
 def _elementwise(op: ascend.EltwiseOp) -> Kernel:
@@ -34,7 +41,11 @@ def _elementwise(op: ascend.EltwiseOp) -> Kernel:
     mode, factors = op.mode.value.data, [np.float32(f) for f in op.factors]
     if mode != 1 or not factors:
         combine = (np.multiply, np.add, np.maximum)[mode]
-        return lambda *arrays: reduce(combine, arrays[1:], arrays[0])
+
+        def run(*arrays: Array) -> Array:
+            return reduce(combine, arrays[1:], arrays[0])
+
+        return run
 
     def weighted(*arrays: Array) -> Array:
         summands = [a.astype(np.float32, copy=False) * f for a, f in zip(arrays, factors, strict=True)]
@@ -54,7 +65,10 @@ def _gated(scale: float) -> Kernel:
 
 
 def _clip(op: ascend.ClipByValueV2Op) -> Kernel:
-    return lambda x, low, high: np.minimum(np.maximum(x, low.reshape(())), high.reshape(()))
+    def run(x: Array, low: Array, high: Array) -> Array:
+        return np.minimum(np.maximum(x, low.reshape(())), high.reshape(()))
+
+    return run
 
 
 def _scale(op: ascend.ScaleOp) -> Kernel:
@@ -69,7 +83,11 @@ def _scale(op: ascend.ScaleOp) -> Kernel:
 
 def _bias(op: ascend.BiasOp) -> Kernel:
     shape = op.parameter_shape
-    return lambda x, bias: x + bias.reshape(shape)
+
+    def run(x: Array, bias: Array) -> Array:
+        return x + bias.reshape(shape)
+
+    return run
 
 
 def _bn_inference(op: ascend.BNInferenceOp) -> Kernel:
@@ -131,6 +149,10 @@ def _kernel(meaning: nn.NNOp) -> Kernel:
     return made
 
 
+def _itself(x: Array) -> Array:
+    return x
+
+
 def _checked(indices: Array) -> Array:
     if indices.size and indices.min() < 0:
         raise ValueError(f"index {indices.min()} is negative")
@@ -138,61 +160,98 @@ def _checked(indices: Array) -> Array:
 
 
 def _gather(op: ascend.GatherOp) -> Kernel:
-    return lambda x, indices: np.take(x, _checked(indices), axis=0)
+    def run(x: Array, indices: Array) -> Array:
+        return np.take(x, _checked(indices), axis=0)
+
+    return run
 
 
 def _gather_nd(op: ascend.GatherNdOp) -> Kernel:
-    return lambda x, indices: x[tuple(np.moveaxis(_checked(indices), -1, 0))]
+    def run(x: Array, indices: Array) -> Array:
+        return x[tuple(np.moveaxis(_checked(indices), -1, 0))]
+
+    return run
 
 
 def _tile(op: ascend.TileOp) -> Kernel:
     counts = op.counts
-    return lambda x, _: np.tile(x, counts)
+
+    def run(x: Array, _: Array) -> Array:
+        return np.tile(x, counts)
+
+    return run
 
 
 def _pack(op: ascend.PackOp) -> Kernel:
     axis = op.new_axis
-    return lambda *arrays: np.stack(arrays, axis=axis)
+
+    def run(*arrays: Array) -> Array:
+        return np.stack(arrays, axis=axis)
+
+    return run
 
 
 def _unpack(op: ascend.UnpackOp) -> Kernel:
     axis = op.axis.value.data
-    return lambda x: [np.ascontiguousarray(part) for part in np.moveaxis(x, axis, 0)]
+
+    def run(x: Array) -> list[Array]:
+        return [np.ascontiguousarray(part) for part in np.moveaxis(x, axis, 0)]
+
+    return run
 
 
 def _split(op: ascend.SplitOp) -> Kernel:
     axis, count = op.split_axis, op.num_split.value.data
-    return lambda _, x: [np.ascontiguousarray(part) for part in np.split(x, count, axis=axis)]
+
+    def run(_: Array, x: Array) -> list[Array]:
+        return [np.ascontiguousarray(part) for part in np.split(x, count, axis=axis)]
+
+    return run
 
 
 def _slice(op: ascend.SliceOp) -> Kernel:
     slices = op.slices()
-    return lambda x, *_: np.ascontiguousarray(x[slices])
+
+    def run(x: Array, *_: Array) -> Array:
+        return np.ascontiguousarray(x[slices])
+
+    return run
 
 
 def _fill(op: ascend.FillOp) -> Kernel:
-    return lambda dims, value: np.full(tuple(dims.reshape(-1)), value.reshape(()), value.dtype)
+    def run(dims: Array, value: Array) -> Array:
+        return np.full(tuple(dims.reshape(-1)), value.reshape(()), value.dtype)
+
+    return run
 
 
 def _shape(op: ascend.ShapeOp) -> Kernel:
     dtype = numpy_dtype(element_of(op.y))
-    return lambda x: np.array(x.shape, dtype)
+
+    def run(x: Array) -> Array:
+        return np.array(x.shape, dtype)
+
+    return run
 
 
 def _arg_max(op: ascend.ArgMaxV2Op) -> Kernel:
     axis, dtype = op.searched_axis, numpy_dtype(element_of(op.y))
-    return lambda x, _: np.asarray(np.argmax(x, axis=axis)).astype(dtype)
+
+    def run(x: Array, _: Array) -> Array:
+        return np.asarray(np.argmax(x, axis=axis)).astype(dtype)
+
+    return run
 
 
 ARRAY_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
-    ascend.SquareOp: lambda op: np.square,
-    ascend.IdentityOp: lambda op: lambda x: x,
+    ascend.SquareOp: lambda _: np.square,
+    ascend.IdentityOp: lambda _: _itself,
     ascend.AddsOp: _by_number(np.add),
     ascend.MulsOp: _by_number(np.multiply),
     ascend.AddNOp: _added,
     ascend.EltwiseOp: _elementwise,
     ascend.SwishOp: lambda op: _gated(op.scale.value.data),
-    ascend.FastGeluOp: lambda op: _gated(1.702),
+    ascend.FastGeluOp: lambda _: _gated(1.702),
     ascend.ClipByValueV2Op: _clip,
     ascend.ScaleOp: _scale,
     ascend.BiasOp: _bias,

@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from ...dialects.ascend import AscendOp
+from ...dialects.ascend import AscendOp, AveragingOp, CubeOp
 from ...dialects.ascend.base import FormatOp, i8
 from ...dialects.nn.shapes import element_of
 from ...runtime.kernels.ascend_float import MEANINGS
@@ -23,7 +23,9 @@ def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str | None]:
     if isinstance(op, FormatOp):
         require_channels_second(op, layer)
     meaning = MEANINGS[type(op)](op)
-    assert meaning.arrange is None, f"{op.name} needs a converter of its own"
+    sums = isinstance(op, CubeOp | AveragingOp) and is_integer(op)
+    if meaning.arrange is not None or sums:
+        raise layer.error(f"is {op.name.removeprefix('ascend.')}, which these files do not have")
     for stand_in, operand in zip(meaning.op.operands, op.operands, strict=False):
         layer.graph.bind(stand_in, layer.value(operand))
     return NN_CONVERTERS[type(meaning.op)](meaning.op, layer)

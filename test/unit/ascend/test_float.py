@@ -108,6 +108,35 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     ),
     "pad": ([X], "%y = nn.pad %a pads [0, 1, 0, 2, 0, 0, 3, 0] value 1.5", "tensor<2x4x9x7xf32>"),
     "pad_reflect": ([X], "%y = nn.pad %a pads [0, 0, 1, 2, 0, 0, 0, 1] mode reflect", "tensor<2x3x7x8xf32>"),
+    "selu": ([X], "%y = nn.selu %a", X),
+    "where": (
+        [X],
+        "%z = nn.constant dense<[true, false, true, true, false]> : tensor<5xi1>\n%y = nn.where %z, %a, %a",
+        X,
+    ),
+    "resize_scales": (
+        [X],
+        "%y = nn.resize %a scales [1.0, 1.0, 1.5, 2.0] mode linear coordinates asymmetric",
+        "tensor<2x3x9x10xf32>",
+    ),
+    "resize_sizes": ([X], "%y = nn.resize %a sizes [0, 0, 4, 9] mode cubic", "tensor<2x3x4x9xf32>"),
+    "resize_tensorflow": (
+        [X],
+        '%y = nn.resize %a sizes [0, 0, 4, 9] mode linear from <tensorflow, "ResizeBilinear", "y">',
+        "tensor<2x3x4x9xf32>",
+    ),
+    "resize_nearest_tensorflow": (
+        [X],
+        '%y = nn.resize %a sizes [0, 4, 9, 0] nearest round_prefer_ceil from <tensorflow, "ResizeNearestNeighbor", "y">',
+        "tensor<2x4x9x5xf32>",
+    ),
+    "depth_to_space": (["tensor<2x8x3x5xf32>"], "%y = nn.depth_to_space %a block 2", "tensor<2x2x6x10xf32>"),
+    "space_to_depth": ([X.replace("5", "4")], "%y = nn.space_to_depth %a block 2", "tensor<2x12x3x2xf32>"),
+    "space_to_batch": (
+        [X],
+        "%y = nn.space_to_batch %a layout nhwc block [2, 3] pads [1, 0, 0, 0]",
+        "tensor<12x2x2x5xf32>",
+    ),
     **{
         f"reduce_{name}": ([X], f"%y = nn.reduce_{name} %a axes [1, -1] keepdims", "tensor<2x1x6x1xf32>")
         for name in ("mean", "sum", "max", "min", "prod")

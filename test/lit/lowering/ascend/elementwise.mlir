@@ -175,11 +175,40 @@ func.func @mixed_types(%x: tensor<4xf32>, %e: tensor<4xi32>) -> tensor<4xf32> {
 
 // -----
 
+// CHECK-LABEL: @selu
+// CHECK:         %y = ascend.Selu %x : tensor<?x3x4x4xf32>
+func.func @selu(%x: tensor<?x3x4x4xf32>) -> tensor<?x3x4x4xf32> {
+  %y = nn.selu %x : tensor<?x3x4x4xf32>
+  func.return %y : tensor<?x3x4x4xf32>
+}
+
+// -----
+
+// Other constants have no operation.
+// CHECK-LABEL: @other_selu
+// CHECK:         %y = nn.selu
+// REMARK:      [lower-to-ascend missed selu-constants] "y": Selu has the constants of its definition only
+func.func @other_selu(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = nn.selu %x alpha 1.0 : tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @where
+// CHECK:         %y = ascend.Select %c, %a, %b : (tensor<4x1xi1>, tensor<4xf32>, tensor<f32>) -> tensor<4x4xf32>
+func.func @where(%c: tensor<4x1xi1>, %a: tensor<4xf32>, %b: tensor<f32>) -> tensor<4x4xf32> {
+  %y = nn.where %c, %a, %b : (tensor<4x1xi1>, tensor<4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  func.return %y : tensor<4x4xf32>
+}
+
+// -----
+
 // No counterpart yet.
 // CHECK-LABEL: @no_ascend_op
 // CHECK:         %y = nn.
-// REMARK:      [lower-to-ascend missed no-ascend-op] "y": no ascend operation stands for nn.selu yet
+// REMARK:      [lower-to-ascend missed no-ascend-op] "y": no ascend operation stands for nn.softsign yet
 func.func @no_ascend_op(%x: tensor<?x3x4x4xf32>) -> tensor<?x3x4x4xf32> {
-  %y = nn.selu %x : tensor<?x3x4x4xf32>
+  %y = nn.softsign %x : tensor<?x3x4x4xf32>
   func.return %y : tensor<?x3x4x4xf32>
 }
