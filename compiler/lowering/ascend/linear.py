@@ -1,63 +1,126 @@
-"""Matrix products: Gemm to MatMulV2, ONNX MatMul and everything batched to BatchMatMulV2."""
+"""Matrix products: Gemm to MatMulV2, ONNX MatMul and everything batched to BatchMatMulV2, InnerProduct to FullyConnection."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import shape_of
-from .quantized import Activation, bias_of, dequantization_scale, dequantized, lowers_quantized, stored, weight_of
-from .rules import Builder, lowers, require
+from .quantized import (
+    QUANTIZED_RULES,
+    Activation,
+    QuantizedRule,
+    bias_of,
+    dequantization_scale,
+    dequantized,
+    stored,
+    weight_of,
+)
+from .rules import RULES, Builder, Rule, Source, keys_of, lowers, require
 
 
-@lowers(nn.MatMulOp)
-def matmul(build: Builder, op: nn.MatMulOp) -> Sequence[SSAValue]:
-    return [multiply(build, op, op.lhs, op.rhs, op.bias)]
+class Operands(NamedTuple):
+    """What a product multiplies and adds: float values, or int8 ones with an int32 bias."""
+
+    lhs: SSAValue
+    rhs: SSAValue
+    bias: SSAValue | None
+    zero_point: int = 0
+
+    @property
+    def ranks(self) -> tuple[int, int]:
+        return len(shape_of(self.lhs)), len(shape_of(self.rhs))
 
 
-@lowers_quantized(nn.MatMulOp)
-def quantized_matmul(build: Builder, op: nn.MatMulOp, activation: Activation) -> Sequence[SSAValue]:
-    weight = weight_of(op.rhs)
-    rank = len(shape_of(op.rhs))
-    columns = rank - 2 if op.transpose_b is not None else rank - 1
-    per_column = weight.axis in (None, columns)
-    require(per_column, "channel-scales", f"its weight has scales along axis {weight.axis}, not per output column")
-    scales = dequantization_scale(activation, weight)
-    bias = bias_of(op.bias, scales)
-    operands = activation.value, weight.value, bias.integers
-    accumulator = multiply(build, op, *operands, zero_point=activation.zero_point)
-    # a vector of scales means axis 1, which is the columns of a product of rank 2 only
-    result_rank = len(shape_of(accumulator))
-    full = (1,) * (result_rank - 1) + (-1,) if scales.size > 1 and result_rank > 2 else (-1,)
-    y = dequantized(build, accumulator, np.reshape(stored(build, scales), full))
-    return [y if bias.floats is None else build.add(ascend.AddOp, y, bias.floats).y]
+Multiply = Callable[[Builder, nn.MatMulOp, Operands], SSAValue]
 
 
-def multiply(
-    build: Builder,
-    op: nn.MatMulOp,
-    lhs: SSAValue,
-    rhs: SSAValue,
-    bias: SSAValue | None,
-    zero_point: int = 0,
-) -> SSAValue:
-    """MatMulV2 or BatchMatMulV2 of operands with the source operation's transposes."""
-    ranks = len(shape_of(lhs)), len(shape_of(rhs))
-    require(min(ranks) >= 2, "matrix-rank", "an operand is a vector")
-    a, b = op.transpose_a is not None, op.transpose_b is not None
-    if max(ranks) > 2 or _is_onnx_matmul(op):
-        flags = {"adj_x1": a, "adj_x2": b, "offset_x": zero_point}
-        return build.add(ascend.BatchMatMulV2Op, lhs, rhs, bias, name=f"{build.hint}_acc", **flags).y
-    flags = {"transpose_x1": a, "transpose_x2": b, "offset_x": zero_point}
-    return build.add(ascend.MatMulV2Op, lhs, rhs, bias, name=f"{build.hint}_acc", **flags).y
+def _matrices_or_batches(build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
+    return (_batches if max(operands.ranks) > 2 else _matrices)(build, op, operands)
 
 
-def _is_onnx_matmul(op: nn.MatMulOp) -> bool:
-    origin = op.origin
-    return origin is not None and (origin.framework.data, origin.op_type.data) == ("onnx", "MatMul")
+def _matrices(build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
+    require(min(operands.ranks) >= 2, "matrix-rank", "an operand is a vector")
+    lhs, rhs, bias, offset = operands
+    flags = {"transpose_x1": op.transpose_a is not None, "transpose_x2": op.transpose_b is not None}
+    return build.add(ascend.MatMulV2Op, lhs, rhs, bias, name=f"{build.hint}_acc", offset_x=offset, **flags).y
+
+
+def _batches(build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
+    require(min(operands.ranks) >= 2, "matrix-rank", "an operand is a vector")
+    lhs, rhs, bias, offset = operands
+    flags = {"adj_x1": op.transpose_a is not None, "adj_x2": op.transpose_b is not None}
+    return build.add(ascend.BatchMatMulV2Op, lhs, rhs, bias, name=f"{build.hint}_acc", offset_x=offset, **flags).y
+
+
+def _inner_product(build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
+    """The weight is `[num_output, K]`, or with `transpose` `[K, num_output]`."""
+    rank, weight_rank = operands.ranks
+    fits = weight_rank == 2 and rank in (2, 3) and op.transpose_a is None
+    require(fits, "inner-product", "FullyConnection multiplies rank 2 or 3 by a matrix")
+    return build.add(
+        ascend.FullyConnectionOp,
+        operands.lhs,
+        operands.rhs,
+        operands.bias,
+        num_output=shape_of(operands.rhs)[0 if op.transpose_b is not None else 1],
+        transpose=op.transpose_b is None,
+        axis=rank - 1,
+        offset_x=operands.zero_point,
+        name=f"{build.hint}_acc",
+    ).y
+
+
+_BATCHED: tuple[Source, ...] = (
+    ("onnx", "MatMul"),
+    ("tensorflow", "BatchMatMul"),
+    ("tensorflow", "BatchMatMulV2"),
+    ("tensorflow", "BatchMatMulV3"),
+)
+OPERATORS: Mapping[Source | None, Multiply] = {
+    None: _matrices_or_batches,
+    **dict.fromkeys(_BATCHED, _batches),
+    ("caffe", "InnerProduct"): _inner_product,
+}
+"""Which product stands for which layer."""
+
+
+def multiply(build: Builder, op: nn.MatMulOp, lhs: SSAValue, rhs: SSAValue, bias: SSAValue | None) -> SSAValue:
+    """The product of float operands with the source operation's transposes, by the operator of its layer."""
+    make = next(OPERATORS[source] for _, source in keys_of(op) if source in OPERATORS)
+    return make(build, op, Operands(lhs, rhs, bias))
+
+
+def _rule(make: Multiply) -> Rule:
+    return lambda build, op: [make(build, op, Operands(op.lhs, op.rhs, op.bias))]
+
+
+def _quantized_rule(make: Multiply) -> QuantizedRule:
+    def in_integers(build: Builder, op: nn.MatMulOp, activation: Activation) -> Sequence[SSAValue]:
+        weight = weight_of(op.rhs)
+        rank = len(shape_of(op.rhs))
+        columns = rank - 2 if op.transpose_b is not None else rank - 1
+        per_column = weight.axis in (None, columns)
+        require(per_column, "channel-scales", f"its weight has scales along axis {weight.axis}, not per output column")
+        scales = dequantization_scale(activation, weight)
+        bias = bias_of(op.bias, scales)
+        operands = Operands(activation.value, weight.value, bias.integers, activation.zero_point)
+        accumulator = make(build, op, operands)
+        # a vector of scales means axis 1, which is the columns of a product of rank 2 only
+        result_rank = len(shape_of(accumulator))
+        full = (1,) * (result_rank - 1) + (-1,) if scales.size > 1 and result_rank > 2 else (-1,)
+        y = dequantized(build, accumulator, np.reshape(stored(build, scales), full))
+        return [y if bias.floats is None else build.add(ascend.AddOp, y, bias.floats).y]
+
+    return in_integers
+
+
+RULES.update({(nn.MatMulOp, source): _rule(make) for source, make in OPERATORS.items()})
+QUANTIZED_RULES.update({(nn.MatMulOp, source): _quantized_rule(make) for source, make in OPERATORS.items()})
 
 
 @lowers(nn.BiasAddOp)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -15,16 +15,18 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialects.ascend import AscendDequantOp, AscendQuantOp, SqueezeOp
 from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QuantizeOp, set_type
 from ...rewriting import Remarks, erase_dead_constants
-from . import convolution, elementwise, linear, normalization, pooling, shape, shift, space
+from . import caffe, convolution, elementwise, linear, normalization, pooling, shape, shift, space
 from .antiquant import gives_integers, is_read_in_float, reals
 from .constants import dequantize_of
 from .fused import inline_fused
 from .quantized import QUANTIZED_RULES, Quantizer
-from .rules import RULES, Builder, NotLowered
+from .rules import RULES, Builder, Key, NotLowered, keys_of
 from .weight_only import has_integer_weight, weight_only_matmul
 
-FAMILIES = (convolution, linear, pooling, elementwise, normalization, shape, shift, space)
+FAMILIES = (caffe, convolution, linear, pooling, elementwise, normalization, shape, shift, space)
 """The modules whose rules are registered."""
+
+_Rule = TypeVar("_Rule")
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,16 @@ def _rules(op: NNOp, quantizer: Quantizer) -> Iterator[Callable[[Builder], Seque
         yield lambda build: [quantizer.integers(op).value]
         return
     dequantize = dequantize_of(op.operands[0]) if op.operands else None
-    if dequantize is not None and (in_integers := QUANTIZED_RULES.get(type(op))) is not None:
-        yield lambda build: in_integers(build, op, quantizer.activation(dequantize))
+    for rule in _found(QUANTIZED_RULES, op) if dequantize is not None else ():
+        yield lambda build, rule=rule: rule(build, op, quantizer.activation(cast(DequantizeOp, dequantize)))
     if has_integer_weight(op):
         yield lambda build: weight_only_matmul(build, cast(MatMulOp, op))
-    if (rule := RULES.get(type(op))) is not None:
-        yield lambda build: rule(build, op)
+    for rule in _found(RULES, op):
+        yield lambda build, rule=rule: rule(build, op)
+
+
+def _found(table: Mapping[Key, _Rule], op: NNOp) -> list[_Rule]:
+    return [table[key] for key in keys_of(op) if key in table]
 
 
 def _replace(op: NNOp, values: Sequence[SSAValue]) -> NNOp:

@@ -1,4 +1,4 @@
-"""Pooling over windows, and over all of space."""
+"""Pooling over windows, and over all of space. Caffe's layers are Pooling, TensorFlow's AvgPool and MaxPool."""
 
 from __future__ import annotations
 
@@ -9,32 +9,87 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
+from ...dialects.ascend.base import same_pad_pairs
 from ...dialects.ascend.convolution import full_rank
 from ...dialects.nn import AutoPad
-from ...dialects.nn.shapes import shape_of
+from ...dialects.nn.shapes import shape_of, static
 from .quantized import Activation, dequantized, in_range, lowers_quantized
 from .rules import Builder, NotLowered, lowers, require
 
+CAFFE = (("caffe", "Pooling"),)
+AVERAGE, LARGEST = (("tensorflow", "AvgPool"),), (("tensorflow", "MaxPool"), ("tensorflow", "MaxPoolV2"))
 
-def _window(op: nn.PoolOp) -> dict[str, Any]:
-    """A window's properties in Ascend's terms. Raises NotLowered for one that Ascend IR cannot say."""
+
+def _check_window(op: nn.PoolOp) -> None:
     rank = op.spatial_rank
     require(rank == 2, "spatial-rank", f"there is no pooling with {rank} spatial axes")
     require(all(d == 1 for d in op.dilation_list), "no-dilation", "Ascend IR has no pooling with dilations")
-    data_format = "NHWC" if op.channels_last else "NCHW"
-    properties: dict[str, Any] = {
+
+
+def _known_pads(op: nn.PoolOp) -> list[int]:
+    """Top, bottom, left, right."""
+    if (pads := op.resolved_pads(op.spatial(shape_of(op.input)))) is None:
+        raise NotLowered("known-pads", "its auto_pad depends on sizes that are not known")
+    return [pads[0], pads[2], pads[1], pads[3]]
+
+
+def _format(op: nn.PoolOp) -> str:
+    return "NHWC" if op.channels_last else "NCHW"
+
+
+def _sizes(op: nn.PoolOp) -> dict[str, Any]:
+    data_format = _format(op)
+    return {
         "ksize": full_rank(data_format, op.kernel_shape),
         "strides": full_rank(data_format, op.stride_list),
         "data_format": data_format,
-        "ceil_mode": op.ceil_mode is not None,
     }
-    pads = op.resolved_pads(op.spatial(shape_of(op.input)))
-    if pads is not None:
-        return {**properties, "pads": [pads[0], pads[2], pads[1], pads[3]]}
-    assert op.auto_pad is not None
-    if op.auto_pad.data is AutoPad.SAME_UPPER:
+
+
+def _window(op: nn.PoolOp) -> dict[str, Any]:
+    """A window's properties as ONNX's pools have them. Raises NotLowered for one that Ascend IR cannot say."""
+    _check_window(op)
+    properties = {**_sizes(op), "ceil_mode": op.ceil_mode is not None}
+    upper = op.auto_pad is not None and op.auto_pad.data is AutoPad.SAME_UPPER
+    if upper and not static(op.spatial(shape_of(op.input))):
         return {**properties, "padding_mode": "SAME"}
-    raise NotLowered("known-pads", "its auto_pad depends on sizes that are not known")
+    return {**properties, "pads": _known_pads(op)}
+
+
+def _same_or_valid(op: nn.PoolOp, kind: str) -> dict[str, Any]:
+    """A window's properties as TensorFlow's pools have them. Raises NotLowered for padding of another kind."""
+    _check_window(op)
+    require(op.ceil_mode is None, "same-or-valid", f"{kind} does not round sizes up")
+    if not any(op.pad_list) and op.auto_pad is None:
+        return {**_sizes(op), "padding": "VALID"}
+    require(_is_same(op), "same-or-valid", f"{kind} pads as SAME or VALID do, not by {list(op.pad_list)}")
+    counts = isinstance(op, nn.AveragePoolOp) and op.count_include_pad is not None
+    require(not counts, "same-or-valid", f"{kind} does not count the padding")
+    return {**_sizes(op), "padding": "SAME"}
+
+
+def _is_same(op: nn.PoolOp) -> bool:
+    if op.auto_pad is not None:
+        return op.auto_pad.data is AutoPad.SAME_UPPER
+    sizes, n = op.spatial(shape_of(op.input)), op.spatial_rank
+    pairs = tuple(zip(op.pad_list[:n], op.pad_list[n:], strict=True))
+    return static(sizes) and pairs == same_pad_pairs(sizes, op.kernel_shape, op.stride_list)
+
+
+def _caffe(op: nn.PoolOp) -> dict[str, Any]:
+    """A window's properties as Caffe's Pooling has them: ceil_mode 0 rounds up. Raises NotLowered."""
+    _check_window(op)
+    require(not op.channels_last, "channels-second", "Pooling has its channels on axis 1")
+    pad = _known_pads(op)
+    counted = not isinstance(op, nn.AveragePoolOp) or op.count_include_pad is not None or not any(pad)
+    require(counted, "counted-padding", "Pooling counts the padding of a mean as zeros")
+    return {
+        "mode": int(isinstance(op, nn.AveragePoolOp)),
+        "window": op.kernel_shape,
+        "stride": op.stride_list,
+        "pad": pad,
+        "ceil_mode": int(op.ceil_mode is None),
+    }
 
 
 @lowers(nn.MaxPoolOp)
@@ -42,23 +97,54 @@ def max_pool(build: Builder, op: nn.MaxPoolOp) -> Sequence[SSAValue]:
     return [build.add(ascend.MaxPoolV3Op, op.input, **_window(op)).y]
 
 
+@lowers(nn.MaxPoolOp, sources=LARGEST)
+def tensorflow_max_pool(build: Builder, op: nn.MaxPoolOp) -> Sequence[SSAValue]:
+    return [build.add(ascend.MaxPoolOp, op.input, **_same_or_valid(op, "MaxPool")).y]
+
+
 @lowers(nn.AveragePoolOp)
 def average_pool(build: Builder, op: nn.AveragePoolOp) -> Sequence[SSAValue]:
-    exclusive = op.count_include_pad is None
-    return [build.add(ascend.AvgPoolV2Op, op.input, exclusive=exclusive, **_window(op)).y]
+    return [build.add(ascend.AvgPoolV2Op, op.input, exclusive=_excludes(op), **_window(op)).y]
+
+
+@lowers(nn.AveragePoolOp, sources=AVERAGE)
+def tensorflow_average_pool(build: Builder, op: nn.AveragePoolOp) -> Sequence[SSAValue]:
+    return [build.add(ascend.AvgPoolOp, op.input, **_same_or_valid(op, "AvgPool")).y]
+
+
+@lowers(nn.MaxPoolOp, nn.AveragePoolOp, sources=CAFFE)
+def caffe_pool(build: Builder, op: nn.MaxPoolOp | nn.AveragePoolOp) -> Sequence[SSAValue]:
+    return [build.add(ascend.PoolingOp, op.input, **_caffe(op)).y]
+
+
+def _excludes(op: nn.AveragePoolOp) -> bool:
+    return op.count_include_pad is None
 
 
 @lowers_quantized(nn.AveragePoolOp)
 def quantized_average_pool(build: Builder, op: nn.AveragePoolOp, activation: Activation) -> Sequence[SSAValue]:
+    return _averaged(build, activation, ascend.AvgPoolV2Op, exclusive=_excludes(op), **_window(op))
+
+
+@lowers_quantized(nn.AveragePoolOp, sources=AVERAGE)
+def tensorflow_quantized_pool(build: Builder, op: nn.AveragePoolOp, activation: Activation) -> Sequence[SSAValue]:
+    return _averaged(build, activation, ascend.AvgPoolOp, **_same_or_valid(op, "AvgPool"))
+
+
+@lowers_quantized(nn.AveragePoolOp, sources=CAFFE)
+def caffe_quantized_pool(build: Builder, op: nn.AveragePoolOp, activation: Activation) -> Sequence[SSAValue]:
+    return _averaged(build, activation, ascend.PoolingOp, **_caffe(op))
+
+
+def _averaged(
+    build: Builder,
+    activation: Activation,
+    kind: type[ascend.AvgPoolV2Op] | type[ascend.AvgPoolOp] | type[ascend.PoolingOp],
+    **properties: Any,
+) -> Sequence[SSAValue]:
     """The exact int32 sum of each window; dividing by the count is part of the dequantization."""
-    pool = build.add(
-        ascend.AvgPoolV2Op,
-        activation.value,
-        exclusive=op.count_include_pad is None,
-        offset_x=activation.zero_point,
-        name=f"{build.hint}_sum",
-        **_window(op),
-    )
+    name, offset = f"{build.hint}_sum", activation.zero_point
+    pool = build.add(kind, activation.value, name=name, offset_x=offset, **properties)
     if (count := pool.constant_count()) is None:
         raise NotLowered("constant-count", "its windows do not all count the same number of elements")
     scale = np.asarray(activation.scale / np.float32(count))
@@ -83,3 +169,10 @@ def global_average_pool(build: Builder, op: nn.GlobalAveragePoolOp) -> Sequence[
 @lowers(nn.GlobalMaxPoolOp)
 def global_max_pool(build: Builder, op: nn.GlobalMaxPoolOp) -> Sequence[SSAValue]:
     return _reduce_space(build, op, ascend.ReduceMaxOp)
+
+
+@lowers(nn.GlobalAveragePoolOp, nn.GlobalMaxPoolOp, sources=CAFFE)
+def caffe_global_pool(build: Builder, op: nn.GlobalPoolOp) -> Sequence[SSAValue]:
+    require(not op.channels_last, "channels-second", "Pooling has its channels on axis 1")
+    average = isinstance(op, nn.GlobalAveragePoolOp)
+    return [build.add(ascend.PoolingOp, op.input, mode=int(average), global_pooling=True).y]

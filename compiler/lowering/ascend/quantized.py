@@ -17,7 +17,7 @@ from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
 from ...precision import forces_fp16, shortened
 from .constants import Array, dequantize_of
-from .rules import Builder, NotLowered, require
+from .rules import Builder, Key, NotLowered, Source, keys, require
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,19 @@ class Bias:
 
 QuantizedRule = Callable[[Builder, Any, Activation], Sequence[SSAValue]]
 
-QUANTIZED_RULES: dict[type[NNOp], QuantizedRule] = {}
+QUANTIZED_RULES: dict[Key, QuantizedRule] = {}
 """How operations on a quantized activation compute in integers. Where one refuses, the rule for float values is tried."""
 
 _Op = TypeVar("_Op", bound=NNOp)
 
 
 def lowers_quantized(
-    *kinds: type[_Op],
+    *kinds: type[_Op], sources: Sequence[Source] = ()
 ) -> Callable[[Callable[[Builder, _Op, Activation], Sequence[SSAValue]]], QuantizedRule]:
     """Registers a rule for these operation classes, on the integers behind their first operand."""
 
     def register(rule: Callable[[Builder, _Op, Activation], Sequence[SSAValue]]) -> QuantizedRule:
-        QUANTIZED_RULES.update(dict.fromkeys(kinds, rule))
+        QUANTIZED_RULES.update(dict.fromkeys(keys(kinds, sources), rule))
         return rule
 
     return register

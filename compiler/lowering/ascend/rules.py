@@ -88,15 +88,34 @@ class Builder:
 
 Rule = Callable[[Builder, Any], Sequence[SSAValue]]
 
-RULES: dict[type[NNOp], Rule] = {}
+Source = tuple[str, str]
+"""A framework and a type of layer there."""
+Key = tuple[type[NNOp], Source | None]
+"""Which operations a rule is for: of a class, from everywhere (None) or from layers of one type."""
+
+RULES: dict[Key, Rule] = {}
 """How operations become `ascend` operations on the values as they stand."""
 
 
-def lowers(*kinds: type[_Op]) -> Callable[[Callable[[Builder, _Op], Sequence[SSAValue]]], Rule]:
-    """Registers a rule for these operation classes."""
+def keys(kinds: Sequence[type[NNOp]], sources: Sequence[Source]) -> list[Key]:
+    """Those of classes of operations, from these sources or, where there are none, from everywhere."""
+    return [(kind, source) for kind in kinds for source in sources or (None,)]
+
+
+def keys_of(op: NNOp) -> tuple[Key, ...]:
+    """What an operation is looked up by, the operator that table 1 of AMCT names for its layer first."""
+    everywhere = (type(op), None)
+    origin = op.origin
+    return (everywhere,) if origin is None else ((type(op), (origin.framework.data, origin.op_type.data)), everywhere)
+
+
+def lowers(
+    *kinds: type[_Op], sources: Sequence[Source] = ()
+) -> Callable[[Callable[[Builder, _Op], Sequence[SSAValue]]], Rule]:
+    """Registers a rule for these operation classes, or only for those that come from some layers."""
 
     def register(rule: Callable[[Builder, _Op], Sequence[SSAValue]]) -> Rule:
-        RULES.update(dict.fromkeys(kinds, rule))
+        RULES.update(dict.fromkeys(keys(kinds, sources), rule))
         return rule
 
     return register
@@ -108,7 +127,7 @@ def lowers_each(table: Mapping[type[NNOp], type[AscendOp]]) -> None:
     def rule_for(kind: type[AscendOp]) -> Rule:
         return lambda build, op: build.add(kind, *op.operands).results
 
-    RULES.update({source: rule_for(kind) for source, kind in table.items()})
+    RULES.update({(source, None): rule_for(kind) for source, kind in table.items()})
 
 
 def array_of(value: SSAValue, what: str) -> Array:

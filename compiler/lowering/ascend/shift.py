@@ -15,7 +15,7 @@ from .rules import Builder, NotLowered, array_of, lowers, require
 
 @lowers(nn.ShiftAccumulatorOp)
 def shift_accumulator(build: Builder, op: nn.ShiftAccumulatorOp) -> Sequence[SSAValue]:
-    """Another AscendDequant of the same accumulators, with `shift_n`; the one before is left for those who take the whole sums."""
+    """Another AscendDequant of the same accumulators, with `shift_n`; the one before stays for who takes the whole sums."""
     squeeze, dequant = _dequantization(op.input)
     if dequant is None:
         raise NotLowered("integer-sums", "what it shifts are no sums of integers that are only dequantized")
