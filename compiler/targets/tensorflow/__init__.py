@@ -22,8 +22,8 @@ from ..graph import check_names, flat, source
 from ..layout import in_layout
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, shape
 from .file import write_graph
-from .graph import Graph, attribute, element_of, legal_name, stored_quantized
-from .layer import Layer, write_operation
+from .graph import Form, Graph, attribute, element_of, legal_name, stored_quantized
+from .layer import CONVERTERS, Layer, write_operation
 
 FAMILIES = (convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, shape)
 """The modules that register the converters."""
@@ -51,14 +51,14 @@ class TfFakequantTarget(Target):
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         remarks = Remarks(session, self.name)
-        graph = Graph(remarks, fake_quant=self.nodes == _FAKE_QUANT)
-        _fill(graph, main_function(in_layout(module, "NHWC", session)))
+        graph = Graph(remarks, Form(CONVERTERS, fake_quant=self.nodes == _FAKE_QUANT))
+        fill(graph, main_function(in_layout(module, "NHWC", session)))
         write_graph(graph.nodes, path)
         remarks.flush()
         return [path]
 
 
-def _fill(graph: Graph, function: FuncOp) -> None:
+def fill(graph: Graph, function: FuncOp) -> None:
     """The nodes of a function: placeholders, operations, and an Identity where an output is not known by its name yet."""
     block, inputs, outputs = body(function), input_names(function), output_names(function)
     results = [source(v) for v in return_op(function).operands]

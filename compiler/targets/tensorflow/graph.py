@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -44,13 +45,23 @@ def legal_name(name: str) -> str:
     return _ILLEGAL.sub("_", name.removesuffix(":0")).lstrip(_NO_START) or "unnamed"
 
 
+@dataclass(frozen=True)
+class Form:
+    """How a target writes: the converter of each operation, and how constants are named."""
+
+    converters: Mapping[type[Operation], Callable[[Any, Any], str | Sequence[str]]]
+    weight_name: Callable[[str], str] = str
+    """From a constant's key to the name of the node."""
+    fake_quant: bool = False
+    """Whether grids are written as FakeQuant nodes where these can express them."""
+
+
 class Graph:
     """Nodes of one GraphDef in topological order, and the names that the module's values have in it."""
 
-    def __init__(self, remarks: Remarks, fake_quant: bool):
+    def __init__(self, remarks: Remarks, form: Form):
         self.remarks = remarks
-        self.fake_quant = fake_quant
-        """Whether grids are written as FakeQuant nodes where these can express them."""
+        self.form = form
         self.names = Names()
         self.nodes: list[NodeDef | Const] = []
         self.elements: dict[str, str] = {}
@@ -103,7 +114,7 @@ class Graph:
         return self._stored[identity]
 
     def add_constant(self, array: Array, name: str) -> str:
-        name, held = self.unique(name), _HALF_BYTES.get(array.dtype.name, array.dtype.name)
+        name, held = self.unique(self.form.weight_name(name)), _HALF_BYTES.get(array.dtype.name, array.dtype.name)
         array = array if array.dtype.name == held else array.astype(held)
         self.elements[name] = held
         self.nodes.append(Const(name, array))

@@ -154,21 +154,26 @@ _Op = TypeVar("_Op", bound=Operation)
 Convert = Callable[[Any, Layer], "str | Sequence[str]"]
 """Writes the nodes of an operation into a layer; gives the name of its result, or one name per result."""
 
-CONVERTERS: dict[type[Operation], Convert] = {}
-"""How each operation is written; filled by the modules of the families."""
+_Written = Callable[[_Op, Layer], "str | Sequence[str]"]
 
 
-def converter(
-    *ops: type[_Op],
-) -> Callable[[Callable[[_Op, Layer], str | Sequence[str]]], Callable[[_Op, Layer], str | Sequence[str]]]:
-    """Registers a converter for these operation classes."""
+class Converters(dict[type[Operation], Convert]):
+    """How operations are written, by class."""
 
-    def register(convert: Callable[[_Op, Layer], str | Sequence[str]]) -> Callable[[_Op, Layer], str | Sequence[str]]:
-        for op in ops:
-            CONVERTERS[op] = cast(Convert, convert)
-        return convert
+    def register(self, *ops: type[_Op]) -> Callable[[_Written[_Op]], _Written[_Op]]:
+        """Puts a converter into the table for these classes."""
 
-    return register
+        def add(convert: _Written[_Op]) -> _Written[_Op]:
+            self.update(dict.fromkeys(ops, cast(Convert, convert)))
+            return convert
+
+        return add
+
+
+CONVERTERS = Converters()
+"""How `nn` is written; filled by the modules of the families."""
+
+converter = CONVERTERS.register
 
 
 _TAKE_HALF_BYTES = (
@@ -181,7 +186,7 @@ _TAKE_HALF_BYTES = (
 def write_operation(op: Operation, graph: Graph) -> None:
     """The nodes of one operation. Raises CompileError, located, for what TensorFlow cannot hold."""
     layer = Layer(graph, op)
-    if (convert := CONVERTERS.get(type(op))) is None:
+    if (convert := graph.form.converters.get(type(op))) is None:
         raise layer.error("has no form in TensorFlow", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
     if not isinstance(op, _TAKE_HALF_BYTES) and any(map(is_half_byte, (*op.operands, *op.results))):
         raise layer.error("computes with 4-bit integers, which TensorFlow does not")

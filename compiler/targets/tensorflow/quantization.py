@@ -25,7 +25,7 @@ _BITS = range(2, 17)
 @converter(nn.QuantizeOp)
 def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
     p, x = op.qparams.data, layer.cast(op.input, "float32")
-    if layer.graph.fake_quant:
+    if layer.graph.form.fake_quant:
         if (reason := _not_fake(op)) is None:
             layer.graph.on_grid[op.result] = _fake(layer, x, p)
             return layer.graph.on_grid[op.result]
@@ -68,7 +68,7 @@ def _weight(op: nn.DequantizeOp, layer: Layer, perm: tuple[int, ...]) -> str:
     assert constant is not None
     if perm and p.axis is not None:
         p = replace(p, axis=perm.index(p.axis % len(perm)))
-    if layer.graph.fake_quant:
+    if layer.graph.form.fake_quant:
         if (reason := _no_grid(p, op)) is None:
             integers = array_of(constant)
             scales, points = p.broadcastable(integers.ndim)
