@@ -13,9 +13,9 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.ascend import AscendDequantOp, AscendQuantOp, SqueezeOp
-from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QuantizeOp, set_type
+from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QuantizeOp, ShiftAccumulatorOp, set_type
 from ...rewriting import Remarks, erase_dead_constants
-from . import caffe, convolution, elementwise, linear, normalization, pooling, shape, shift, space
+from . import caffe, convolution, elementwise, indexing, linear, normalization, pooling, shape, shift, space
 from .antiquant import gives_integers, is_read_in_float, reals
 from .constants import dequantize_of
 from .fused import inline_fused
@@ -23,7 +23,7 @@ from .quantized import QUANTIZED_RULES, Quantizer
 from .rules import RULES, Builder, Key, NotLowered, keys_of
 from .weight_only import has_integer_weight, weight_only_matmul
 
-FAMILIES = (caffe, convolution, linear, pooling, elementwise, normalization, shape, shift, space)
+FAMILIES = (caffe, convolution, linear, pooling, elementwise, normalization, indexing, shape, shift, space)
 """The modules whose rules are registered."""
 
 _Rule = TypeVar("_Rule")
@@ -46,7 +46,7 @@ class LowerToAscendPass(ModulePass):
         operations = [each for each in op.walk() if isinstance(each, NNOp) and each.name.startswith("nn.")]
         quantizer = Quantizer.of(each for each in operations if isinstance(each, QuantizeOp))
         for each in operations:
-            if not isinstance(each, QuantizeOp | DequantizeOp):
+            if not isinstance(each, QuantizeOp | DequantizeOp) and self.takes(each):
                 _lower(each, quantizer, remarks)
         for each in [o for o in operations if is_read_in_float(o) or gives_integers(o)]:
             _lower(each, quantizer, remarks)
@@ -56,6 +56,22 @@ class LowerToAscendPass(ModulePass):
                 remarks.missed(each, "integer-consumer", "what takes its value does not compute in integers")
         erase_dead_constants(op)
         remarks.flush()
+
+    def takes(self, op: NNOp) -> bool:
+        """Whether an operation is to be lowered."""
+        return True
+
+
+@dataclass(frozen=True)
+class LowerIntegersPass(LowerToAscendPass):
+    """Lower what computes in integers. The rest stays in `nn`, for files that hold it as its framework has it."""
+
+    name = "lower-integers"
+
+    def takes(self, op: NNOp) -> bool:
+        if isinstance(op, ShiftAccumulatorOp):
+            return True
+        return bool(op.operands and dequantize_of(op.operands[0]) and _found(QUANTIZED_RULES, op))
 
 
 def _lower(op: NNOp, quantizer: Quantizer, remarks: Remarks) -> None:

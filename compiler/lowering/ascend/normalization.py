@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
+from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
+from ...dtypes import numpy_dtype
 from .rules import Builder, lowers, require
 
 
@@ -34,3 +37,54 @@ def softmax(build: Builder, op: nn.SoftmaxOp) -> Sequence[SSAValue]:
 @lowers(nn.LogSoftmaxOp)
 def log_softmax(build: Builder, op: nn.LogSoftmaxOp) -> Sequence[SSAValue]:
     return [build.add(ascend.LogSoftmaxV2Op, op.input, axes=[op.axis.value.data]).logsoftmax]
+
+
+@lowers(nn.LayerNormOp)
+def layer_norm(build: Builder, op: nn.LayerNormOp) -> Sequence[SSAValue]:
+    """gamma and beta have the sizes of the last axes of x; without a bias beta is zeros."""
+    shape, rank = shape_of(op.scale), len(shape_of(op.input))
+    sizes = all(map(known, shape)) and shape == shape_of(op.input)[rank - len(shape) :]
+    require(sizes, "equal-sizes", "LayerNorm has a scale of the sizes of the last axes, and its own broadcasts")
+    beta = op.bias
+    if beta is None:
+        zeros = np.zeros(shape, numpy_dtype(element_of(op.scale)))
+        beta = build.constant(zeros, f"{build.hint}_beta")
+    return [
+        build.add(
+            ascend.LayerNormOp,
+            op.input,
+            op.scale,
+            beta,
+            begin_norm_axis=axis_of(op.axis.value.data, rank),
+            begin_params_axis=rank - len(shape),
+            epsilon=op.epsilon,
+        ).y
+    ]
+
+
+_FORMATS = {4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
+"""Data formats by rank: channels second, channels last."""
+
+
+@lowers(nn.InstanceNormOp)
+def instance_norm(build: Builder, op: nn.InstanceNormOp) -> Sequence[SSAValue]:
+    rank = len(shape_of(op.input))
+    require(rank in _FORMATS, "spatial-rank", f"InstanceNorm takes rank 4 or 5, not {rank}")
+    data_format = _FORMATS[rank][op.channels_last]
+    return [build.add(ascend.InstanceNormOp, *op.operands, data_format=data_format, epsilon=op.epsilon).y]
+
+
+@lowers(nn.GroupNormOp)
+def group_norm(build: Builder, op: nn.GroupNormOp) -> Sequence[SSAValue]:
+    rank = len(shape_of(op.input))
+    require(rank == 4, "spatial-rank", f"GroupNorm takes rank 4, not {rank}")
+    return [
+        build.add(
+            ascend.GroupNormOp,
+            *op.operands,
+            num_groups=op.num_groups,
+            data_format=_FORMATS[4][op.channels_last],
+            eps=op.epsilon,
+            is_training=False,
+        ).y
+    ]
