@@ -16,7 +16,7 @@ from .session import Session
 from .transforms.quantization.layers import is_quantized
 from .transforms.quantization.legality import Broken, first_broken, other_layers
 from .transforms.quantization.profiles import profile_named
-from .transforms.quantization.rules import tensor_only
+from .transforms.quantization.rules.layer_rules import tensor_only
 from .transforms.quantization.sites import Site, sites
 
 Quantizable = Literal["fully", "tensor only", "no"]

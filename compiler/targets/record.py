@@ -18,13 +18,13 @@ from ..precision import FORCE_FP16, forces_fp16
 from ..rewriting import Remarks, layer_of
 from ..session import Session
 from ..transforms.quantization.balance_channels import factors_of
-from ..transforms.quantization.grids import point_behind
 from ..transforms.quantization.layer_inputs import ends_layer, inputs_of
 from ..transforms.quantization.layers import is_quantized
 from ..transforms.quantization.legality import row_of
 from ..transforms.quantization.profiles import Profile, Row, profile_named
 from ..transforms.quantization.shift_accumulators import shift_of
 from ..transforms.quantization.sites import Site, sites
+from ..transforms.quantization.values.grids import point_behind
 from . import Target
 
 _FEW = 256

@@ -27,17 +27,17 @@ from ...dialects.nn import (
 )
 from ...rewriting import Remarks, erase_dead_constants, layer_of
 from ...session import Session, session_of
-from .grids import point_behind
 from .layers import has_integer_weight, layer_at
 from .legality import first_broken
-from .non_uniform_layers import layers_of_few_levels
 from .options import SettingsOptions
 from .parameters import bias_fits, quantized_bias, widened_for_bias
 from .precision import round_scales, wants_fp16
 from .profiles import Profile, Row, profile_named
 from .sites import Site, sites
-from .weight_only import takes_weight_only, weight_only_layers
-from .weights import IntegerWeights, Weight, described, weight_at
+from .values.grids import point_behind
+from .weights.layer_weights import IntegerWeights, Weight, described, weight_at
+from .weights.non_uniform_layers import layers_of_few_levels
+from .weights.weight_only import takes_weight_only, weight_only_layers
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

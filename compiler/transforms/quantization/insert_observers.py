@@ -13,7 +13,6 @@ from ...configuration.settings import Settings, settings_for
 from ...dialects.nn import ObserveOp
 from ...rewriting import Remarks, layer_of
 from ...session import Session, session_of
-from .joint import join_sums
 from .layers import (
     check_settings,
     half_quantized,
@@ -24,14 +23,15 @@ from .layers import (
 from .legality import first_broken, other_layers, weight_only_broken
 from .options import SettingsOptions
 from .point_options import PointOptions
-from .points import Points, producer_of, spec_of
+from .points.joint import join_sums
+from .points.points import Points, producer_of, spec_of
+from .points.tensor_points import insert_tensor_points, recorded_tensors
 from .profiles import Profile, profile_named
 from .sites import sites
 from .skipped import SKIPPED
 from .supported import check_record
-from .tensor_points import insert_tensor_points, recorded_tensors
-from .value_points import insert_value_points
-from .weight_only import note_weight_only, takes_weight_only
+from .values.value_points import insert_value_points
+from .weights.weight_only import note_weight_only, takes_weight_only
 
 _AS_THE_PROFILE = PointOptions()
 

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ...dialects.nn import NNOp, OriginAttr
 from ...rewriting import layer_of
 from .profiles import Row
-from .rules import (
+from .rules.layer_rules import (
     Rule,
     input_is_computed,
     input_is_float,

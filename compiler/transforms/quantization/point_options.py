@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from ...diagnostics import CompileError
-from .alignment import Mode
 from .profiles import Alignment, Profile
+from .values.alignment import Mode
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,8 @@ def round_scales(module: ModuleOp, remarks: Remarks) -> None:
             params.storage, rounded, params.zero_point, params.axis, f"{point.point.data}.scale"
         )
         if params.axis is None:
-            remarks.note(point, "fp16-scale", f"scale {float(scales):.9g} of {point.point.data} becomes {float(rounded):.9g}")
+            remarks.note(
+                point, "fp16-scale", f"scale {float(scales):.9g} of {point.point.data} becomes {float(rounded):.9g}"
+            )
     if points:
         force_fp16(module)

@@ -30,8 +30,8 @@ from ...dtypes import is_float
 from ...functions import input_names, main_function
 from ...rewriting import layer_of
 from ...session import session_of
-from .grids import point_behind, point_on
 from .profiles import Profile, profile_named
+from .values.grids import point_behind, point_on
 
 
 class State(StrEnum):

@@ -19,8 +19,8 @@ from ...dialects.nn import (
     MaxPoolOp,
     NNOp,
 )
-from .passive_rules import pads_with_zero
-from .rules import Rule, average_count_constant, bias_constant, rank_supported, weight_constant
+from .rules.layer_rules import Rule, average_count_constant, bias_constant, rank_supported, weight_constant
+from .rules.passive_rules import pads_with_zero
 from .tables import UNIFORM, LayerRow
 
 Alignment = Literal["elementwise", "concat", "pooling", "resize"]

@@ -23,7 +23,7 @@ from ...dialects.nn import (
     MulOp,
     NNOp,
 )
-from .rules import (
+from .rules.layer_rules import (
     Rule,
     batch_matmul_adjoint,
     conv3d_dilation,

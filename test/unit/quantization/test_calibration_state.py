@@ -19,8 +19,8 @@ from compiler.runtime.observers import OBSERVERS
 from compiler.session import Session
 from compiler.text import module_text, parse_module
 from compiler.transforms.quantization.calibrate import CalibratePass, set_parameters
+from compiler.transforms.quantization.calibrate.observations import begin_pass, observations
 from compiler.transforms.quantization.insert_observers import InsertObserversPass
-from compiler.transforms.quantization.observations import begin_pass, observations
 from compiler.universe import new_session
 from compiler.weights import open_side_file, write_side_file
 
@@ -290,7 +290,7 @@ def test_damaged_files() -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_forged_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a checksum that fits: numbers that no data leads to are still refused."""
-    from compiler.transforms.quantization import calibration_state
+    from compiler.transforms.quantization.calibrate import state
 
     calibrate("kl", "a.npz", save="a.state")
     file = open_side_file(Path("a.state"))
@@ -298,7 +298,7 @@ def test_a_forged_state(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def forged(changes: dict[str, np.ndarray]) -> str:
         changed = {**arrays, **changes}
-        checksum = np.frombuffer(calibration_state._checksum(changed), np.uint8)
+        checksum = np.frombuffer(state._checksum(changed), np.uint8)
         write_side_file(Path("forged.state"), {**changed, "checksum": checksum})
         return "forged.state"
 

@@ -11,7 +11,7 @@ from compiler.diagnostics import CompileError
 from compiler.transforms.quantization.layers import layer_at
 from compiler.transforms.quantization.legality import non_uniform_broken, row_of, weight_only_broken
 from compiler.transforms.quantization.profiles import ASCEND, QDQ
-from compiler.transforms.quantization.rules import no_weight_only_mode, weight_constant
+from compiler.transforms.quantization.rules.layer_rules import no_weight_only_mode, weight_constant
 from compiler.transforms.quantization.sites import Site, sites
 from compiler.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, Mark
 

@@ -18,8 +18,8 @@ from compiler.runtime.affine import symmetric_scales
 from compiler.session import Session
 from compiler.targets.record import RecordTarget
 from compiler.text import parse_module
-from compiler.transforms.quantization.non_uniform import levels_of, nearest
 from compiler.transforms.quantization.parameters import quantized
+from compiler.transforms.quantization.weights.non_uniform import levels_of, nearest
 from compiler.universe import new_session
 
 WEIGHT = np.random.default_rng(3).normal(size=(8, 4, 3, 3)).astype(np.float32)

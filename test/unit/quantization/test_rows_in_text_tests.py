@@ -14,7 +14,7 @@ import pytest
 from compiler.dialects import nn
 from compiler.pipelines import make_pass
 from compiler.text import parse_module
-from compiler.transforms.quantization.rules import tensor_only
+from compiler.transforms.quantization.rules.layer_rules import tensor_only
 from compiler.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow
 from compiler.universe import new_session
 

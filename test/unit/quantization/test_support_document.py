@@ -8,9 +8,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 
-from compiler.transforms.quantization import rules
 from compiler.transforms.quantization.profiles import ASCEND
-from compiler.transforms.quantization.rules import Rule
+from compiler.transforms.quantization.rules import layer_rules
+from compiler.transforms.quantization.rules.layer_rules import Rule
 from compiler.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow
 
 FRAMEWORKS = {"caffe": "Caffe", "tensorflow": "TensorFlow", "onnx": "ONNX"}
@@ -68,7 +68,7 @@ def weights() -> str:
 
 
 def all_rules() -> str:
-    found = [rule for _, rule in inspect.getmembers(rules) if isinstance(rule, Rule)]
+    found = [rule for _, rule in inspect.getmembers(layer_rules) if isinstance(rule, Rule)]
     stated = sorted({(rule.name, rule.statement) for rule in found})
     return table(("rule", "holds when"), ((f"`{name}`", statement) for name, statement in stated))
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ...diagnostics import op_error
-from ...dialects.nn import ObserveOp
-from ...rewriting import Array
-from ...runtime.data import Samples
-from ...runtime.executor import Executable, Watch
-from ...runtime.observers import Observer, make_observer
-from ...session import Session
+from ....diagnostics import op_error
+from ....dialects.nn import ObserveOp
+from ....rewriting import Array
+from ....runtime.data import Samples
+from ....runtime.executor import Executable, Watch
+from ....runtime.observers import Observer, make_observer
+from ....session import Session
 
 
 @dataclass

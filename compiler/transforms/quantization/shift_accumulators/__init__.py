@@ -13,10 +13,10 @@ from xdsl.ir import OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...configuration.record import Record
-from ...configuration.settings import Settings
-from ...diagnostics import CompileError, op_error
-from ...dialects.nn import (
+from ....configuration.record import Record
+from ....configuration.settings import Settings
+from ....diagnostics import CompileError, op_error
+from ....dialects.nn import (
     AveragePoolOp,
     ConvolutionOp,
     DequantizeOp,
@@ -28,16 +28,16 @@ from ...dialects.nn import (
     QParamsAttr,
     ShiftAccumulatorOp,
 )
-from ...dialects.nn.shapes import shape_of
-from ...rewriting import Remarks, layer_of
-from ...runtime.data import Samples
-from ...runtime.executor import Executable
-from ...session import Session, session_of
-from .data_options import DataOptions
-from .options import SettingsOptions
-from .profiles import Row, profile_named
+from ....dialects.nn.shapes import shape_of
+from ....rewriting import Remarks, layer_of
+from ....runtime.data import Samples
+from ....runtime.executor import Executable
+from ....session import Session, session_of
+from ..data_options import DataOptions
+from ..options import SettingsOptions
+from ..profiles import Row, profile_named
+from ..sites import Site, sites
 from .shift import LARGEST, best_shift, shift_errors
-from .sites import Site, sites
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ...diagnostics import CompileError
-from ...runtime.data import Samples
-from ...session import Session
-from .calibration_state import Part, Progress, sources
+from ....diagnostics import CompileError
+from ....runtime.data import Samples
+from ....session import Session
 from .observations import Observation, begin_pass, observe, passes
+from .state import Part, Progress, sources
 
 _SHARING = "show it part by part with save-state=, and load the states of one pass together to begin the next"
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import OpResult
 
-from ...configuration.record import Record
-from ...configuration.settings import LayerSettings, Settings, settings_for
-from ...dialects.nn import ObserveOp
-from ...rewriting import Remarks
-from .layers import has_integer_weight, is_quantized, layer_at
-from .legality import weight_only_broken
-from .profiles import Profile, Row
-from .sites import Site, sites
+from ....configuration.record import Record
+from ....configuration.settings import LayerSettings, Settings, settings_for
+from ....dialects.nn import ObserveOp
+from ....rewriting import Remarks
+from ..layers import has_integer_weight, is_quantized, layer_at
+from ..legality import weight_only_broken
+from ..profiles import Profile, Row
+from ..sites import Site, sites
 
 
 def takes_weight_only(site: Site, row: Row, settings: Settings, record: Record | None) -> bool:

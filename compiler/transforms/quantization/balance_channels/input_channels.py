@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...dialects.nn import ConvolutionOp, ConvTransposeOp, MatMulOp
-from ...dialects.nn.shapes import shape_of
+from ....dialects.nn import ConvolutionOp, ConvTransposeOp, MatMulOp
+from ....dialects.nn.shapes import shape_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

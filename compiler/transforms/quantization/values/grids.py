@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ...dialects.nn import DequantizeOp, NNOp, ObserveOp, QuantizeOp
-from .profiles import Row
+from ....dialects.nn import DequantizeOp, NNOp, ObserveOp, QuantizeOp
+from ..profiles import Row
 
 
 def point_behind(value: SSAValue | None, rows: Mapping[type[NNOp], Row]) -> ObserveOp | DequantizeOp | None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from xdsl.ir import OpResult, SSAValue
 
-from ...configuration.record import Record
-from ...dialects.nn import ObserveOp
-from .points import Spec, recorded
+from ....configuration.record import Record
+from ....dialects.nn import ObserveOp
+from ..points.points import Spec, recorded
 from .value_layers import ValueLayers
 
 

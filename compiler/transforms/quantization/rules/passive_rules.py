@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from ...dialects.nn import PadMode, PadOp
-from .rules import rule
-from .sites import Site
+from ....dialects.nn import PadMode, PadOp
+from ..sites import Site
+from .layer_rules import rule
 
 
 @rule("pads-with-zero")

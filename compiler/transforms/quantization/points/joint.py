@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ...dialects.nn import AddOp, FusedOp, NNOp, ObserveOp
-from ...rewriting import Remarks, layer_of
-from ..fusion.fuse_activation.activations import LINEAR, single_kind
-from .alignment import align, groups_of, settle
-from .layer_inputs import ends_layer, inputs_of
+from ....dialects.nn import AddOp, FusedOp, NNOp, ObserveOp
+from ....rewriting import Remarks, layer_of
+from ...fusion.fuse_activation.activations import LINEAR, single_kind
+from ..layer_inputs import ends_layer, inputs_of
+from ..rules.tensor_rules import sum_broken
+from ..sites import Site, sites
+from ..values.alignment import align, groups_of, settle
 from .points import producer_of
-from .sites import Site, sites
-from .tensor_rules import sum_broken
 
 _RULE = "joint-quant"
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 
-from ...dialects.nn import ObserveOp
+from ....dialects.nn import ObserveOp
 
 Mode = Literal["large", "output", "input", "none", "joint"]
 

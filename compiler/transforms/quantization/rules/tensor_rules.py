@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ...dialects.nn import array_of
-from ...dialects.nn.shapes import element_of
-from ...dtypes import is_float
-from .layer_inputs import inputs_of
-from .legality import row_of
-from .rules import input_is_computed, input_is_float, tensor_only
-from .sites import Site
-from .tables import LayerRow
+from ....dialects.nn import array_of
+from ....dialects.nn.shapes import element_of
+from ....dtypes import is_float
+from ..layer_inputs import inputs_of
+from ..legality import row_of
+from ..sites import Site
+from ..tables import LayerRow
+from .layer_rules import input_is_computed, input_is_float, tensor_only
 
 
 def tensor_broken(site: Site, index: int) -> tuple[str, str] | None:

@@ -8,21 +8,21 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ...configuration.record import Record
-from ...configuration.settings import LayerSettings, Settings, settings_for
-from ...dialects.nn import ConstantOp, DequantizeOp, ObserveOp, QuantizeOp, array_of
-from ...dialects.nn.shapes import element_of
-from ...dtypes import is_float
-from ...functions import body, main_function
-from ...rewriting import Remarks, layer_of
-from ..fusion.fuse_activation.activations import LINEAR, single_kind
+from ....configuration.record import Record
+from ....configuration.settings import LayerSettings, Settings, settings_for
+from ....dialects.nn import ConstantOp, DequantizeOp, ObserveOp, QuantizeOp, array_of
+from ....dialects.nn.shapes import element_of
+from ....dtypes import is_float
+from ....functions import body, main_function
+from ....rewriting import Remarks, layer_of
+from ...fusion.fuse_activation.activations import LINEAR, single_kind
+from ..layers import half_quantized, has_integer_weight, layer_at
+from ..legality import first_broken
+from ..profiles import Profile, Row
+from ..sites import Site, sites
+from ..skipped import SKIPPED
+from ..weights.weight_only import note_weight_only, takes_weight_only
 from .grids import point_behind
-from .layers import half_quantized, has_integer_weight, layer_at
-from .legality import first_broken
-from .profiles import Profile, Row
-from .sites import Site, sites
-from .skipped import SKIPPED
-from .weight_only import note_weight_only, takes_weight_only
 
 
 class ValueLayer(NamedTuple):

@@ -13,26 +13,26 @@ from xdsl.ir import BlockArgument, OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...configuration.record import Record
-from ...configuration.settings import Calibration, Settings, settings_for
-from ...diagnostics import CompileError, op_error
-from ...dialects.nn import ConstantOp, DequantizeOp, MulOp, ObserveOp, OriginAttr, QuantizeOp, array_of, constant_of
-from ...dialects.nn.shapes import element_of, shape_of
-from ...dtypes import numpy_dtype
-from ...rewriting import Remarks, erase_dead_constants, layer_of
-from ...runtime.data import Samples
-from ...runtime.executor import Executable
-from ...session import Session, session_of
-from .balance import balance_factors
-from .data_options import DataOptions
+from ....configuration.record import Record
+from ....configuration.settings import Calibration, Settings, settings_for
+from ....diagnostics import CompileError, op_error
+from ....dialects.nn import ConstantOp, DequantizeOp, MulOp, ObserveOp, OriginAttr, QuantizeOp, array_of, constant_of
+from ....dialects.nn.shapes import element_of, shape_of
+from ....dtypes import numpy_dtype
+from ....rewriting import Remarks, erase_dead_constants, layer_of
+from ....runtime.data import Samples
+from ....runtime.executor import Executable
+from ....session import Session, session_of
+from ..data_options import DataOptions
+from ..layers import check_settings, is_quantized, layer_at
+from ..legality import first_broken
+from ..options import SettingsOptions
+from ..profiles import Profile, Row, profile_named
+from ..rules.layer_rules import weight_constant
+from ..sites import Site, sites
+from ..skipped import SKIPPED
+from .factors import balance_factors
 from .input_channels import Weighted, activation_axis, activation_peaks, weight_channels, weight_peaks
-from .layers import check_settings, is_quantized, layer_at
-from .legality import first_broken
-from .options import SettingsOptions
-from .profiles import Profile, Row, profile_named
-from .rules import weight_constant
-from .sites import Site, sites
-from .skipped import SKIPPED
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

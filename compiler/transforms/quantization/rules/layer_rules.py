@@ -13,10 +13,10 @@ import numpy as np
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
-from ...dialects.nn import AveragePoolOp, ConvolutionOp, GlobalAveragePoolOp, NNOp, OriginAttr, array_of
-from ...dialects.nn.shapes import element_of, known, shape_of
-from ...dtypes import is_float
-from .sites import Site
+from ....dialects.nn import AveragePoolOp, ConvolutionOp, GlobalAveragePoolOp, NNOp, OriginAttr, array_of
+from ....dialects.nn.shapes import element_of, known, shape_of
+from ....dtypes import is_float
+from ..sites import Site
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...configuration.compressed import compressed_operators
-from ...configuration.settings import Nuq, NuqConfig, Settings
-from ...dialects.nn import array_of
-from ...rewriting import layer_of
-from ...session import Session
-from .legality import non_uniform_broken
-from .profiles import Profile
-from .sites import Site
+from ....configuration.compressed import compressed_operators
+from ....configuration.settings import Nuq, NuqConfig, Settings
+from ....dialects.nn import array_of
+from ....rewriting import layer_of
+from ....session import Session
+from ..legality import non_uniform_broken
+from ..profiles import Profile
+from ..sites import Site
 
 HEAVY = 0.8
 """The part of all weights that the heaviest layers hold together."""

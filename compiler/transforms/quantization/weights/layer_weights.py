@@ -10,18 +10,18 @@ from xdsl.dialects.builtin import IntegerType, UnknownLoc
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...configuration.record import Record
-from ...configuration.settings import Arq, Nuq, Settings, settings_for
-from ...diagnostics import op_error
-from ...dialects.nn import ConstantOp, DequantizeOp, NNOp, QParamsAttr, array_of, constant_of
-from ...dtypes import numpy_dtype
-from ...runtime.affine import asymmetric_params, symmetric_scales
-from .layers import channel_axis, layer_at
-from .legality import Broken, non_uniform_broken
+from ....configuration.record import Record
+from ....configuration.settings import Arq, Nuq, Settings, settings_for
+from ....diagnostics import op_error
+from ....dialects.nn import ConstantOp, DequantizeOp, NNOp, QParamsAttr, array_of, constant_of
+from ....dtypes import numpy_dtype
+from ....runtime.affine import asymmetric_params, symmetric_scales
+from ..layers import channel_axis, layer_at
+from ..legality import Broken, non_uniform_broken
+from ..parameters import NO_OFFSET, quantized
+from ..profiles import Row
+from ..sites import Site
 from .non_uniform import levels_of, nearest
-from .parameters import NO_OFFSET, quantized
-from .profiles import Row
-from .sites import Site
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -8,13 +8,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialects.nn import AddOp, ObserveOp
-from ...rewriting import Remarks
+from ....dialects.nn import AddOp, ObserveOp
+from ....rewriting import Remarks
+from ..point_options import PointOptions
+from ..points.points import Spec, make_point
+from ..profiles import Alignment, Profile
 from .alignment import Mode, align, settle
 from .grids import point_behind, point_on
-from .point_options import PointOptions
-from .points import Spec, make_point
-from .profiles import Alignment, Profile
 from .value_layers import ValueLayer, ValueLayers
 
 

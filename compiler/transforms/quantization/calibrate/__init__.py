@@ -10,18 +10,18 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ...diagnostics import CompileError
-from ...dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
-from ...files import refuse_overwriting
-from ...metadata import add_metadata, tool_version
-from ...runtime.data import Samples
-from ...session import Session, session_of
-from .alignment import group_ranges, settle
-from .calibration_state import Part, Progress, merge_states, write_state
-from .calibration_turns import next_step, show, show_to_the_end
-from .data_options import DataOptions
+from ....diagnostics import CompileError
+from ....dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
+from ....files import refuse_overwriting
+from ....metadata import add_metadata, tool_version
+from ....runtime.data import Samples
+from ....session import Session, session_of
+from ..data_options import DataOptions
+from ..parameters import activation_params
+from ..values.alignment import group_ranges, settle
 from .observations import Observation, observations, passes
-from .parameters import activation_params
+from .state import Part, Progress, merge_states, write_state
+from .turns import next_step, show, show_to_the_end
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,16 +11,16 @@ from collections.abc import Collection, Mapping
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ...configuration.record import LayerRecord, Record
-from ...configuration.settings import Activation, Calibration, Settings
-from ...configuration.tensor_names import tensor_parts
-from ...diagnostics import CompileError, describe
-from ...dialects.nn import DequantizeOp, NNOp, ObserveOp
-from ...rewriting import Remarks, layer_of
-from .layer_inputs import LayerInput, inputs_of
+from ....configuration.record import LayerRecord, Record
+from ....configuration.settings import Activation, Calibration, Settings
+from ....configuration.tensor_names import tensor_parts
+from ....diagnostics import CompileError, describe
+from ....dialects.nn import DequantizeOp, NNOp, ObserveOp
+from ....rewriting import Remarks, layer_of
+from ..layer_inputs import LayerInput, inputs_of
+from ..rules.tensor_rules import tensor_broken
+from ..sites import Site, sites
 from .points import Points, Spec, producer_of, recorded
-from .sites import Site, sites
-from .tensor_rules import tensor_broken
 
 _RULE = "tensor-quantize"
 

@@ -14,18 +14,18 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...configuration.record import Record
-from ...configuration.settings import Settings
-from ...dialects.nn import FusedOp, NNOp, ObserveOp, array_of
-from ...functions import main_function
-from ...rewriting import Remarks, layer_of
-from ..fusion.computing import COMPUTING
-from ..fusion.fuse_activation.activations import LINEAR, single_kind
+from ....configuration.record import Record
+from ....configuration.settings import Settings
+from ....dialects.nn import FusedOp, NNOp, ObserveOp, array_of
+from ....functions import main_function
+from ....rewriting import Remarks, layer_of
+from ...fusion.computing import COMPUTING
+from ...fusion.fuse_activation.activations import LINEAR, single_kind
+from ..point_options import PointOptions
+from ..points.points import Spec, make_point, set_parameters, spec_of
+from ..profiles import Profile
 from .aligned_values import align_values
 from .grids import point_behind, point_on
-from .point_options import PointOptions
-from .points import Spec, make_point, set_parameters, spec_of
-from .profiles import Profile
 from .recorded_values import recorded_values
 from .value_layers import NO_LAYERS, ValueLayer, ValueLayers, is_quantizable, quantized_layers
 

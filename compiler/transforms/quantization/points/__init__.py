@@ -1,0 +1,1 @@
+"""Quantization points on inputs of layers (profile `ascend`): whole layers, single tensors, sums with one scale."""
