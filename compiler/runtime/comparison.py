@@ -14,7 +14,7 @@ from ..diagnostics import CompileError
 from ..dialects.nn import ConstantOp, ConvolutionOp, DequantizeOp, FusedOp, MatMulOp, ObserveOp, OriginAttr, QuantizeOp
 from ..dtypes import Tensor
 from ..functions import main_function
-from .executor import Executable
+from .executor import Executable, Rewrite
 from .metrics import Difference, Differences
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,14 +29,22 @@ class Comparison:
     not_compared: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def compare(a: ModuleOp, b: ModuleOp, runs: Sequence[Mapping[str, Array]], *, layers: bool = False) -> Comparison:
+def compare(
+    a: ModuleOp,
+    b: ModuleOp,
+    runs: Sequence[Mapping[str, Array]],
+    *,
+    layers: bool = False,
+    rewrite: Rewrite | None = None,
+) -> Comparison:
     """Run both on the same inputs, `a` being the reference; outputs are matched by name, layers by their origin.
 
+    `rewrite` says how `b` is computed. It may compute what watching layers would take apart.
     Raises CompileError when the modules have no output name in common, or a run fails.
     """
     pairs, apart = match_layers(a, b) if layers else ({}, {})
     first = Executable(a, [pair[0] for pair in pairs.values()])
-    second = Executable(b, [pair[1] for pair in pairs.values()])
+    second = Executable(b, [pair[1] for pair in pairs.values()], rewrite)
     shared = [n for n in first.outputs if n in second.outputs]
     if not shared:
         hint = f"they are {', '.join(first.outputs)} and {', '.join(second.outputs)}"

@@ -5,7 +5,7 @@ A value's array is dropped after its last use, so memory holds what is live and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -26,10 +26,6 @@ Watch = Callable[[SSAValue, Array], None]
 """Told every watched value as soon as it is computed; must not write to the array or keep it."""
 
 
-Adapt = Callable[[Operation, Kernel], Kernel]
-"""What is run in place of an operation's kernel."""
-
-
 class Step(NamedTuple):
     kernel: Kernel
     operands: tuple[int, ...]
@@ -37,6 +33,30 @@ class Step(NamedTuple):
     releases: tuple[int, ...]
     """Slots whose last use this step is."""
     where: str
+
+
+class Row(NamedTuple):
+    """An operation on slots, computed by `kernel` where one is given, else by the operation's own."""
+
+    op: Operation
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    kernel: Kernel | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """A block as rows in order, before kernels are made."""
+
+    slots: int
+    constants: Mapping[int, Array]
+    rows: Sequence[Row]
+    asked: frozenset[int]
+    """Slots that are given away: outputs, and what is watched."""
+
+
+Rewrite = Callable[[Program], Program]
+"""Another way to compute the same slots: in integers (`integer_plan`), in float16 (`half`)."""
 
 
 class RunError(CompileError):
@@ -82,52 +102,73 @@ class Plan:
 
 
 def compile_block(
-    block: Block, outputs: Sequence[SSAValue], watched: Sequence[SSAValue] = (), adapt: Adapt | None = None
+    block: Block,
+    outputs: Sequence[SSAValue],
+    watched: Sequence[SSAValue] = (),
+    rewrite: Rewrite | None = None,
 ) -> Plan:
-    """Compile the operations of a block up to its terminator, those of fused regions each on its own.
+    """Compile the operations of a block up to its terminator, those of fused regions in their place.
 
     Raises CompileError at an operation without a kernel.
     """
     slot_of: dict[SSAValue, int] = {}
-    constants: list[tuple[int, Array]] = []
-    rows: list[tuple[Kernel, tuple[int, ...], tuple[int, ...], str]] = []
+    program = _flatten(block, slot_of, [*outputs, *watched])
+    if rewrite is not None:
+        program = rewrite(program)
+    told: dict[int, list[SSAValue]] = {}
+    for value in watched:
+        told.setdefault(slot_of[value], []).append(value)
+    results = tuple(slot_of[o] for o in outputs)
+    return Plan(
+        slots=program.slots,
+        arguments=tuple(slot_of[a] for a in block.args),
+        constants=tuple(program.constants.items()),
+        steps=_steps(program.rows, {*program.constants, *results}),
+        outputs=results,
+        watched=told,
+    )
+
+
+def _flatten(block: Block, slot_of: dict[SSAValue, int], asked: Sequence[SSAValue]) -> Program:
+    """The rows of a block; every value gets a slot."""
+    constants: dict[int, Array] = {}
+    rows: list[Row] = []
     for argument in block.args:
         slot_of[argument] = len(slot_of)
     for op in _flat(block, slot_of):
         for result in op.results:
             slot_of[result] = len(slot_of)
-        if isinstance(op, ConstantOp):
-            try:
-                # arrays mapped from a file may start anywhere; BLAS would copy such an operand at every call
-                constants.append((slot_of[op.result], np.require(op.array, requirements="A")))
-            except WeightError as e:
-                raise op_error(op, str(e)) from None
+        if not isinstance(op, ConstantOp):
+            rows.append(Row(op, tuple(slot_of[o] for o in op.operands), tuple(slot_of[r] for r in op.results)))
             continue
-        if (kernel := kernel_for(op)) is None:
-            raise op_error(op, "cannot be run: it has no kernel")
-        kernel = kernel if adapt is None else adapt(op, kernel)
-        operands = tuple(slot_of[o] for o in op.operands)
-        rows.append((kernel, operands, tuple(slot_of[r] for r in op.results), describe(op.location)))
-    kept = {slot for slot, _ in constants} | {slot_of[o] for o in outputs}
+        try:
+            # arrays mapped from a file may start anywhere; BLAS would copy such an operand at every call
+            constants[slot_of[op.result]] = np.require(op.array, requirements="A")
+        except WeightError as e:
+            raise op_error(op, str(e)) from None
+    return Program(len(slot_of), constants, rows, frozenset(slot_of[v] for v in asked))
+
+
+def _steps(rows: Sequence[Row], kept: Set[int]) -> tuple[Step, ...]:
+    """Rows with their kernels and what each releases; slots that are kept never are."""
     last: dict[int, int] = {}
-    for i, (_, operands, results, _) in enumerate(rows):
-        last.update(dict.fromkeys((*results, *operands), i))
+    for i, row in enumerate(rows):
+        last.update(dict.fromkeys((*row.results, *row.operands), i))
     releases: list[list[int]] = [[] for _ in rows]
     for slot, i in last.items():
         if slot not in kept:
             releases[i].append(slot)
-    steps = tuple(Step(k, o, r, tuple(rel), w) for (k, o, r, w), rel in zip(rows, releases, strict=True))
-    told: dict[int, list[SSAValue]] = {}
-    for value in watched:
-        told.setdefault(slot_of[value], []).append(value)
-    return Plan(
-        slots=len(slot_of),
-        arguments=tuple(slot_of[a] for a in block.args),
-        constants=tuple(constants),
-        steps=steps,
-        outputs=tuple(slot_of[o] for o in outputs),
-        watched=told,
+    return tuple(
+        Step(kernel_of(row), row.operands, row.results, tuple(released), describe(row.op.location))
+        for row, released in zip(rows, releases, strict=True)
     )
+
+
+def kernel_of(row: Row) -> Kernel:
+    """What computes a row. Raises CompileError where nothing does."""
+    if (kernel := row.kernel or kernel_for(row.op)) is None:
+        raise op_error(row.op, "cannot be run: it has no kernel")
+    return kernel
 
 
 def _flat(block: Block, slot_of: dict[SSAValue, int]) -> Iterator[Operation]:
@@ -146,7 +187,7 @@ def _flat(block: Block, slot_of: dict[SSAValue, int]) -> Iterator[Operation]:
 class Executable:
     """A module ready to run, by input and output name."""
 
-    def __init__(self, module: ModuleOp, watched: Sequence[SSAValue] = (), adapt: Adapt | None = None):
+    def __init__(self, module: ModuleOp, watched: Sequence[SSAValue] = (), rewrite: Rewrite | None = None):
         self.function: FuncOp = main_function(module)
         block = self.function.body.block
         if not isinstance(block.last_op, ReturnOp):
@@ -154,7 +195,7 @@ class Executable:
         self.inputs = input_names(self.function)
         self.outputs = output_names(self.function)
         self._types = [cast(Tensor, a.type) for a in block.args]
-        self._plan = compile_block(block, list(block.last_op.operands), watched, adapt)
+        self._plan = compile_block(block, list(block.last_op.operands), watched, rewrite)
 
     def run(self, inputs: Mapping[str, Array], watch: Watch | None = None) -> dict[str, Array]:
         """Run on arrays by input name; arrays by output name. Raises RunError for inputs that do not fit."""

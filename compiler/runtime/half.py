@@ -14,6 +14,7 @@ A number beyond 65504 becomes infinite.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -21,6 +22,7 @@ from xdsl.ir import Operation
 
 from ..diagnostics import CompileError
 from ..dialects import ascend
+from .executor import Program, kernel_of
 from .kernels import Array, Kernel
 
 KEPT: Mapping[type[Operation], frozenset[str]] = {
@@ -35,6 +37,12 @@ KEPT: Mapping[type[Operation], frozenset[str]] = {
 """Operands that stay float32."""
 
 _F32 = np.dtype(np.float32)
+
+
+def in_half(program: Program) -> Program:
+    """The same slots, `ascend` operations with operands and results rounded to float16."""
+    rows = [row._replace(kernel=half_kernel(row.op, kernel_of(row))) for row in program.rows]
+    return replace(program, rows=rows)
 
 
 def half_kernel(op: Operation, kernel: Kernel) -> Kernel:

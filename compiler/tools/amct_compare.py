@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .shared import MODEL, add_batch, add_import_options, add_inputs, import_options, load_module
+from .shared import INTEGERS, MODEL, add_batch, add_import_options, add_inputs, import_options, load_module
 from .tables import print_table, some
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ def add_parser(commands: Any) -> None:
     add_inputs(parser)
     add_batch(parser)
     add_import_options(parser.add_argument_group("how A is read").add_argument)
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--integers", action="store_true", help=f"of B: {INTEGERS}")
+    what.add_argument(
         "--layers", action="store_true", help="also every layer that both have, by its name in the source"
     )
     parser.add_argument("--json", action="store_true", help="print JSON; numbers that are not finite are null")
@@ -48,11 +50,12 @@ def run(args: argparse.Namespace) -> None:
     from ..functions import main_function
     from ..runtime.comparison import compare
     from ..runtime.inputs import load_runs
+    from ..runtime.integer_plan import in_integers
 
     a, _ = load_module(args.a, import_options(args))
     b, _ = load_module(args.b)
     runs = load_runs(args.inputs, main_function(a), args.batch)
-    result = compare(a, b, runs.inputs, layers=args.layers)
+    result = compare(a, b, runs.inputs, layers=args.layers, rewrite=in_integers if args.integers else None)
     if args.json:
         print(json.dumps(_as_json(result), indent=2, ensure_ascii=False))
         return

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .shared import MODEL, add_batch, add_import_options, add_inputs, import_options, load_module, protect
+from .shared import INTEGERS, MODEL, add_batch, add_import_options, add_inputs, import_options, load_module, protect
 
 _DESCRIPTION = """\
 Runs a model or an .mlir module (nn, quantized, or ascend) and writes its outputs by name.
@@ -27,9 +27,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL", type=Path, help=MODEL)
     add_inputs(parser)
     add_batch(parser)
-    parser.add_argument(
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument(
         "--fp16", action="store_true", help="round to float16 as a device does that has no float32 (ascend modules)"
     )
+    modes.add_argument("--integers", action="store_true", help=INTEGERS)
     add_import_options(parser.add_argument_group("how the model is read").add_argument)
     parser.add_argument("-o", dest="output", metavar="OUT.npz", type=Path, required=True, help="write the outputs here")
     parser.set_defaults(run=run)
@@ -40,8 +42,9 @@ def run(args: argparse.Namespace) -> None:
     from ..frontends import files_of
     from ..functions import main_function
     from ..runtime.executor import Executable
-    from ..runtime.half import half_kernel, require_ascend
+    from ..runtime.half import in_half, require_ascend
     from ..runtime.inputs import load_runs, run_all
+    from ..runtime.integer_plan import in_integers
     from ..runtime.outputs import save_arrays
 
     imports = import_options(args)
@@ -50,7 +53,8 @@ def run(args: argparse.Namespace) -> None:
     runs = load_runs(args.inputs, main_function(module), args.batch)
     if args.fp16:
         require_ascend(module)
-    outputs = run_all(Executable(module, adapt=half_kernel if args.fp16 else None), runs)
+    rewrite = in_half if args.fp16 else in_integers if args.integers else None
+    outputs = run_all(Executable(module, rewrite=rewrite), runs)
     save_arrays(args.output, outputs)
     times = f" of {len(runs.inputs)} runs" if len(runs.inputs) > 1 else ""
     for name, array in outputs.items():

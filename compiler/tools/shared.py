@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MODEL = f"a file ending in {', '.join(FRONTENDS)}, or the folder of a SavedModel"
 """What is read, for --help."""
 
+INTEGERS = "run a quantized nn module in integers, as onnxruntime runs its QDQ file (profile qdq)"
+
 
 def add_import_options(add: Callable[..., object]) -> None:
     """Options of how a model is read; `add` is the `add_argument` of their group."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from compiler.runtime.executor import Executable
-from compiler.runtime.half import half_kernel, to_half
+from compiler.runtime.half import in_half, to_half
 
 LAYER = """
 func.func @main(%x: tensor<1x2xf32> {nn.name = "x"}) -> (tensor<1x2xi8>, tensor<1x1xf32>, tensor<1x1xf32>) {
@@ -19,7 +19,7 @@ func.func @main(%x: tensor<1x2xf32> {nn.name = "x"}) -> (tensor<1x2xi8>, tensor<
 
 
 def run(module, *arrays):
-    executable = Executable(module, adapt=half_kernel)
+    executable = Executable(module, rewrite=in_half)
     return list(executable.run(dict(zip(executable.inputs, arrays, strict=True))).values())
 
 

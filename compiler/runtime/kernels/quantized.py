@@ -1,0 +1,223 @@
+"""Quantized operations in integers, in the arithmetic of onnxruntime's kernels (MLAS, on x86 with AVX2).
+
+Between `nn.dequantize` and `nn.quantize` an operation takes and gives integers. Sums are exact in int32. What follows is
+float32, each step rounded once: sums times `sx * sw / sy`, round half to even, add the zero point, saturate. Activations that
+bound what comes before the quantization saturate earlier. Additions and average pools have formulas of their own, in which
+int8 counts as uint8 with the zero point moved by 128, as in the files of profile qdq.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...dialects import nn
+from ...dialects.nn import QParams
+from ...dtypes import integer_range, numpy_dtype
+from ..integer import matmul_int8, prepare_conv, prepare_matmul
+from ..layouts import in_layout, per_channel
+from ..windows import Window, tap_slices
+from . import Array
+from .pooling import counts_for, padded_for
+
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
+
+Run = Callable[..., Array]
+"""A kernel with one result."""
+Sums = Callable[..., Array]
+"""From the integers of one or two operands to int32 sums."""
+
+_UNBOUNDED = (float("-inf"), float("inf"))
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a result is quantized, and the bounds that linear activations set to it before."""
+
+    params: QParams
+    bounds: tuple[float, float] = _UNBOUNDED
+
+    def quantized(self) -> Callable[[Array], Array]:
+        """From float32 in units of the scale, not yet rounded: integers. Writes to its operand."""
+        zero_point, storage = np.float32(self.params.zero_points()), numpy_dtype(self.params.storage)
+        low, high = self.limits
+
+        def run(y: Array) -> Array:
+            np.add(np.rint(y, out=y), zero_point, out=y)
+            return np.clip(y, low, high, out=y).astype(storage)
+
+        return run
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The integers that the bounds are. Rounding is monotone, so bounding behind it gives the same."""
+        p = self.params
+        ends = np.rint(np.array(self.bounds, _F32) / p.scales()) + np.float32(p.zero_points())
+        low, high = np.clip(ends, *integer_range(p.storage))
+        return int(low), int(high)
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Integers of a constant operand, and the bias at the scale of the sums, where there is one."""
+
+    params: QParams
+    array: Array
+    bias: Array | None = None
+
+
+def quantized_conv(op: nn.ConvOp, x: QParams, weight: Weight, result: Result) -> Run:
+    """QLinearConv."""
+    window, kernel_shape = Window.of(op), weight.array.shape[2:]
+    sums = prepare_conv(
+        weight.array,
+        weight.bias,
+        numpy_dtype(x.storage),
+        zero_point=int(x.zero_points()),
+        strides=window.strides,
+        dilations=window.dilations,
+        groups=op.group_count,
+    )
+    multiplier = per_channel(_multiplier(x, weight.params) / result.params.scales(), weight.array.ndim)
+    quantize = result.quantized()
+
+    def run(q: Array) -> Array:
+        return quantize(_scaled(sums(q, window.pads_for(q.shape[2:], kernel_shape)), multiplier))
+
+    return in_layout(op, run)
+
+
+def matmul_sums(op: nn.MatMulOp, x: QParams, weight: Weight) -> Sums:
+    """From integers to int32 sums."""
+    transposed = op.transpose_a is not None
+    matrix = weight.array.swapaxes(-1, -2) if op.transpose_b is not None else weight.array
+    sums = prepare_matmul(matrix, weight.bias, numpy_dtype(x.storage), zero_point=int(x.zero_points()))
+
+    def run(q: Array) -> Array:
+        return sums(q.swapaxes(-1, -2) if transposed else q)
+
+    return run
+
+
+def matmul_of_activations(op: nn.MatMulOp, a: QParams, b: QParams) -> Sums:
+    """From the integers of both operands to int32 sums."""
+    transpose_a, transpose_b = op.transpose_a is not None, op.transpose_b is not None
+    zero_a, zero_b = int(a.zero_points()), np.int16(b.zero_points())
+
+    def run(lhs: Array, rhs: Array) -> Array:
+        rhs = rhs.astype(np.int16) - zero_b
+        lhs = lhs.swapaxes(-1, -2) if transpose_a else lhs
+        return matmul_int8(lhs, rhs.swapaxes(-1, -2) if transpose_b else rhs, zero_point=zero_a)
+
+    return run
+
+
+def quantized_product(sums: Sums, x: QParams, weight: QParams, result: Result) -> Run:
+    """QLinearMatMul and QGemm: scales of the weight lie along the last axis."""
+    multiplier, quantize = _multiplier(x, weight) / result.params.scales(), result.quantized()
+
+    def run(*q: Array) -> Array:
+        return quantize(_scaled(sums(*q), multiplier))
+
+    return run
+
+
+def float_product(sums: Sums, x: QParams, weight: QParams) -> Run:
+    """MatMulIntegerToFloat, and QGemm without parameters of the result: sums times `sx * sw`."""
+    multiplier = _multiplier(x, weight)
+
+    def run(*q: Array) -> Array:
+        return _scaled(sums(*q), multiplier)
+
+    return run
+
+
+def biased(product: Run) -> Run:
+    """A product and a float bias as the last operand."""
+
+    def run(*arrays: Array) -> Array:
+        *operands, bias = arrays
+        y = product(*operands)
+        return np.add(y, bias, out=y)
+
+    return run
+
+
+def quantized_add(a: QParams, b: QParams, result: Result) -> Run:
+    """QLinearAdd: `a * (sa / sy) + (b * (sb / sy) + fixed)`, each step a fused multiply-add, as a table of all pairs."""
+    table = _sums_of_pairs(a, b, result).reshape(-1)
+    lowest_a, lowest_b = integer_range(a.storage)[0], integer_range(b.storage)[0]
+
+    def run(x: Array, y: Array) -> Array:
+        pairs = (x.astype(np.int32) - lowest_a) * 256 + (y.astype(np.int32) - lowest_b)
+        return table[pairs]
+
+    return run
+
+
+def _sums_of_pairs(a: QParams, b: QParams, result: Result) -> Array:
+    """`[256, 256]`: the result for each pair of integers, counted from the lowest."""
+    p, every = result.params, np.arange(256)
+    lowest = integer_range(p.storage)[0]
+    ratio_a, ratio_b = a.scales() / p.scales(), b.scales() / p.scales()
+    zero_a, zero_b, zero_point = (_unsigned_zero_point(q) for q in (a, b, p))
+    fixed = zero_point - _fused(ratio_a, zero_a, ratio_b * zero_b)
+    sums = _fused(every[:, None], ratio_a, _fused(every, ratio_b, fixed))
+    low, high = result.limits
+    return np.clip(np.rint(sums) + lowest, low, high).astype(numpy_dtype(p.storage))
+
+
+def _fused(a: Array, b: Array, c: Array) -> Array:
+    """`a * b + c` rounded once to float32: float64 holds the product of 24 and 8 bits, and in this range also the sum."""
+    return np.asarray(np.multiply(a, b, dtype=_F64) + c).astype(_F32)
+
+
+def quantized_average_pool(op: nn.AveragePoolOp, x: QParams, result: Result) -> Run:
+    """QLinearAveragePool: reals are added one after the other; the zero point is added before the mean is rounded."""
+    window, inside = Window.of(op), padded_for(op)
+    zero_in, scale_in = np.float32(x.zero_points()), x.scales()
+    p, lowest = result.params, integer_range(result.params.storage)[0]
+    zero_point, scale, storage = _unsigned_zero_point(p), p.scales(), numpy_dtype(p.storage)
+    low, high = result.limits
+
+    def run(q: Array) -> Array:
+        reals, out, pads = inside((q.astype(_F32) - zero_in) * scale_in, 0.0, _F32)
+        sums = np.zeros((*q.shape[:2], *out), _F32)
+        for _, slices in tap_slices(op.kernel_shape, out, window.strides, window.dilations):
+            np.add(sums, reals[(slice(None), slice(None), *slices)], out=sums)
+        np.divide(sums, counts_for(op, q.shape[2:], out, pads).astype(_F32), out=sums)
+        np.add(np.divide(sums, scale, out=sums), zero_point, out=sums)
+        return np.clip(np.rint(sums, out=sums) + lowest, low, high).astype(storage)
+
+    return in_layout(op, run)
+
+
+def quantized_global_average_pool(op: nn.GlobalAveragePoolOp, x: QParams, result: Result) -> Run:
+    """QLinearGlobalAveragePool: integer sums times `sx / (sy * count)`."""
+    zero_point, quantize = int(x.zero_points()), result.quantized()
+
+    def run(q: Array) -> Array:
+        axes, count = tuple(range(2, q.ndim)), prod(q.shape[2:])
+        sums = q.sum(axis=axes, dtype=np.int64, keepdims=True) - zero_point * count
+        return quantize(_scaled(sums, x.scales() / (result.params.scales() * np.float32(count))))
+
+    return in_layout(op, run)
+
+
+def _multiplier(x: QParams, weight: QParams) -> Array:
+    """`sx * sw`, rounded to float32."""
+    return np.asarray(x.scales() * weight.scales())
+
+
+def _scaled(sums: Array, multiplier: Array) -> Array:
+    y = sums.astype(_F32)
+    return np.multiply(y, multiplier, out=y)
+
+
+def _unsigned_zero_point(p: QParams) -> Any:
+    """The zero point of the same numbers in an unsigned type."""
+    return np.float32(int(p.zero_points()) - integer_range(p.storage)[0])
