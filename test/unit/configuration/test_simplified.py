@@ -183,7 +183,7 @@ ERRORS = {
         "weight_compress_only takes arq_quantize, no other algorithm",
     ),
     "start": (common("\nifmr_quantize { search_range_start: 0 }"), 2, "search-range-start 0.0 and"),
-    "order": (common("\nifmr_quantize { search_range_start: 1.3 }"), 2, "must be positive and in order"),
+    "order": (common("\nifmr_quantize { search_range_start: 1.3 }"), 2, "must be positive, finite and in order"),
     "step": (common("\nifmr_quantize { search_step: 0.7 }"), 2, "search-step must lie in (0, 0.6], not 0.7"),
     "no step": (common("ifmr_quantize { search_step: 0 }"), 1, "search-step must lie in"),
     "nan": (common("ifmr_quantize { search_step: nan }"), 1, "search-step must lie in"),
