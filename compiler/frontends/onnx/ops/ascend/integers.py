@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xdsl.dialects.builtin import i32
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import SSAValue
 
 from .....dialects import ascend, nn
 from .....dialects.ascend.base import i8
 from .....dialects.nn.shapes import element_of
+from ....deployed import is_accumulator, producer, quantizer_of
 from ...node import Converter, Node
 
 ON_INTEGERS: dict[str, Converter] = {}
@@ -24,11 +24,6 @@ MOVES = frozenset(
 )
 """Operators that hand quantized integers on as they are, or take them whatever gave them."""
 
-_PASSED = (
-    *(nn.FlattenOp, nn.GatherOp, nn.MaxPoolOp, nn.PadOp, nn.ReshapeOp, nn.SliceOp, nn.SplitOp, nn.SqueezeOp),
-    *(nn.TransposeOp, nn.UnsqueezeOp, nn.ConcatOp),
-)
-
 
 def registered(table: dict[str, Converter], *op_types: str) -> Callable[[Converter], Converter]:
     """Puts the function that converts nodes of these types into a table."""
@@ -38,31 +33,6 @@ def registered(table: dict[str, Converter], *op_types: str) -> Callable[[Convert
         return convert
 
     return register
-
-
-def producer(value: object) -> Operation | None:
-    return value.op if isinstance(value, OpResult) else None
-
-
-def quantizer_of(value: SSAValue) -> ascend.AscendQuantOp | ascend.AscendRequantOp | None:
-    """The AscendQuant or AscendRequant that gave these integers, past what only moves them."""
-    op = producer(value)
-    while isinstance(op, _PASSED):
-        op = producer(op.operands[0])
-    return op if isinstance(op, ascend.AscendQuantOp | ascend.AscendRequantOp) else None
-
-
-def zero_point(node: Node, value: SSAValue) -> int:
-    """What the integers of a layer's input have for 0. Raises CompileError where they come from no AscendQuant."""
-    if (quant := quantizer_of(value)) is None:
-        raise node.error("takes int8 that comes from no AscendQuant: its zero point is not known")
-    return int(quant.offset.value.data)
-
-
-def is_accumulator(value: object) -> bool:
-    """Whether a value is the int32 result of a layer."""
-    op = producer(value)
-    return isinstance(op, ascend.CubeOp | ascend.AvgPoolV2Op) and element_of(op.results[0]) == i32
 
 
 def without_added_axis(node: Node, accumulator: SSAValue, value: SSAValue) -> SSAValue:

@@ -12,8 +12,9 @@ from .....dialects import ascend, nn
 from .....dialects.ascend.base import same_pad_pairs
 from .....dialects.ascend.convolution import full_rank
 from .....dialects.nn.shapes import shape_of, static
+from ....deployed import is_accumulator, producer, zero_point
 from ...node import Constant, Converted, Node
-from .integers import ON_ACCUMULATORS, ON_INTEGERS, is_accumulator, producer, registered, zero_point
+from .integers import ON_ACCUMULATORS, ON_INTEGERS, registered
 
 _CONVOLUTIONS = {4: (ascend.Conv2DOp, "NCHW"), 5: (ascend.Conv3DOp, "NCDHW")}
 """By the rank of x."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from math import isfinite
-
-import numpy as np
-from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
-from .....deq_scale import averaged, unpack, unpack_requant
+from .....deq_scale import unpack, unpack_requant
 from .....dialects import ascend, nn
 from .....dialects.ascend.base import i8
 from .....dialects.nn.shapes import element_of, shape_of
 from .....dtypes import integer_range
+from ....deployed import accumulator, check_finite, check_offset, constant, parameter, producer, real, scales, shifts
 from ...node import Constant, Converted, Node, converter
 from ...tensors import Array
-from .integers import producer, without_added_axis
+from .integers import without_added_axis
 
 _TYPES = {"INT8": 2, "INT4": 29}
 """dst_type: ONNX has the name, Ascend IR the number."""
@@ -30,7 +27,7 @@ def quant(node: Node) -> Converted:
     scale, offset = _number(node, "scale"), _number(node, "offset")
     made = node.emit(
         ascend.AscendQuantOp,
-        _float(node),
+        real(node),
         scale=scale,
         offset=offset,
         dst_type=_TYPES[name],
@@ -38,7 +35,7 @@ def quant(node: Node) -> Converted:
         sqrt_mode=bool(node.int("sqrt_mode", 0)),
         origin=_origin(node),
     )
-    _check_offset(node, offset, *integer_range(made.storage))
+    check_offset(node, offset, *integer_range(made.storage))
     return made.y
 
 
@@ -48,7 +45,7 @@ def anti_quant(node: Node) -> Converted:
     if element_of(node.value(0)) != i8:
         raise node.error(f"takes int8, not {node.dtype(0)}")
     offset = _number(node, "offset")
-    _check_offset(node, offset, -128, 127)
+    check_offset(node, offset, -128, 127)
     return node.emit(
         ascend.AscendAntiQuantOp,
         node.value(0),
@@ -63,15 +60,15 @@ def anti_quant(node: Node) -> Converted:
 @converter("AscendDequant")
 def dequant(node: Node) -> Converted:
     """The scales and shifts are unpacked."""
-    x = _accumulator(node)
-    scale, shift, weight_offset = unpack(_parameter(node))
+    x = accumulator(node)
+    scale, shift, weight_offset = unpack(parameter(node))
     if weight_offset.any():
         raise node.error("has a weight with an offset that is not 0")
     y = node.emit(
         ascend.AscendDequantOp,
         x,
         _scales(node, x, scale),
-        shift_n=_shifts(node, shift),
+        shift_n=shifts(node, shift),
         dtype=node.int("dtype", 0),
         sqrt_mode=bool(node.int("sqrt_mode", 0)),
         relu_flag=bool(node.int("relu_flag", 0)),
@@ -83,8 +80,8 @@ def dequant(node: Node) -> Converted:
 @converter("AscendRequant")
 def requant(node: Node) -> Converted:
     """Scales and offset are unpacked; one offset holds for all channels."""
-    x = _accumulator(node)
-    scale, offsets = unpack_requant(_parameter(node))
+    x = accumulator(node)
+    scale, offsets = unpack_requant(parameter(node))
     if (offsets != offsets[0]).any():
         raise node.error("has another offset for each channel")
     y = node.emit(
@@ -101,8 +98,8 @@ def requant(node: Node) -> Converted:
 @converter("AscendWeightQuant")
 def weight_quant(node: Node) -> Converted:
     """The weight itself where what it subtracts is 0, as in every model that AMCT quantizes with activations."""
-    _constant(node, 0, "weight", "int8")
-    if not _constant(node, 1, "offset", "int8").any():
+    constant(node, 0, "weight", "int8")
+    if not constant(node, 1, "offset", "int8").any():
         return node.binding(0)
     return node.emit(ascend.AscendWeightQuantOp, node.value(0), node.value(1), origin=_origin(node)).y
 
@@ -112,40 +109,10 @@ def _origin(node: Node) -> nn.OriginAttr:
     return nn.OriginAttr.of("onnx", node.op_type, node.layer.name)
 
 
-def _accumulator(node: Node) -> SSAValue:
-    x = node.value(0)
-    if element_of(x) != i32:
-        raise node.error(f"takes the int32 result of a layer, not {node.dtype(0)}")
-    return x
-
-
-def _parameter(node: Node) -> Array:
-    """The vector of uint64 that holds scales."""
-    packed = _constant(node, 1, "parameter", "uint64")
-    if packed.ndim != 1 or not packed.size:
-        raise node.error(f"has a parameter of shape {list(packed.shape)}, it must be a vector")
-    return packed
-
-
-def _shifts(node: Node, shift: Array) -> list[int] | None:
-    """The shifts, None where accumulators are taken whole."""
-    if not shift.any():
-        return None
-    if not shift.all() or shift.max() > 16:
-        raise node.error(f"has shifts that are neither all 0 nor all in [1, 16]: {sorted(set(shift.tolist()))}")
-    return [int(n) for n in shift]
-
-
 def _scales(node: Node, x: SSAValue, scale: Array) -> SSAValue:
-    """The scales of an accumulator as a constant; of a pool, whose operator averages, they become those of sums."""
-    if not np.all((scale > 0) & np.isfinite(scale)):
-        raise node.error("has a scale that is not positive and finite")
-    pool = producer(x)
-    if isinstance(pool, ascend.AvgPoolV2Op):
-        if (count := pool.constant_count()) is None:
-            raise node.error("follows a pool whose windows do not all count the same number of elements")
-        scale = averaged(scale, count)
-    return node.sink.value(Constant(f"{node.layer.name}.scale", scale.reshape(_scale_shape(x, scale))))
+    """The scales of an accumulator as a constant."""
+    array = scales(node, x, scale)
+    return node.sink.value(Constant(f"{node.layer.name}.scale", array.reshape(_scale_shape(x, array))))
 
 
 def _scale_shape(x: SSAValue, scale: Array) -> tuple[int, ...]:
@@ -155,29 +122,7 @@ def _scale_shape(x: SSAValue, scale: Array) -> tuple[int, ...]:
     return (1,) * (rank - 1) + (-1,) if columns else (-1,)
 
 
-def _constant(node: Node, index: int, what: str, dtype: str) -> Array:
-    if node.dtype(index).name != dtype:
-        raise node.error(f"has a {what} of {node.dtype(index)}, it must be {dtype}")
-    if (array := node.array(index)) is None:
-        raise node.error(f"has a {what} that is computed at run time, it must be a constant")
-    return array
-
-
-def _float(node: Node) -> SSAValue:
-    if (name := node.dtype(0).name) not in ("float32", "float16"):
-        raise node.error(f"takes float32 or float16, not {name}")
-    return node.value(0)
-
-
 def _number(node: Node, name: str) -> float:
     if name not in node.attributes:
         raise node.error(f"has no attribute '{name}'")
-    value = node.float(name, 0.0)
-    if not isfinite(value):
-        raise node.error(f"has the {name} {value}")
-    return value
-
-
-def _check_offset(node: Node, offset: float, low: int, high: int) -> None:
-    if not (offset.is_integer() and low <= offset <= high):
-        raise node.error(f"has the offset {offset:g}, it must be an integer in [{low}, {high}]")
+    return check_finite(node, name, node.float(name, 0.0))

@@ -1,0 +1,108 @@
+"""Reading deployed files, whatever the framework: which values are integers, what their zero point is, what scales say."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import numpy as np
+from xdsl.dialects.builtin import i32
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from ..deq_scale import Array, averaged
+from ..dialects import ascend, nn
+from ..dialects.nn.shapes import element_of
+from .node import SourceNode
+
+_PASSED = (
+    *(nn.FlattenOp, nn.GatherOp, nn.MaxPoolOp, nn.PadOp, nn.ReshapeOp, nn.SliceOp, nn.SplitOp, nn.SqueezeOp),
+    *(nn.TransposeOp, nn.UnsqueezeOp, nn.ConcatOp),
+)
+
+
+def producer(value: object) -> Operation | None:
+    return value.op if isinstance(value, OpResult) else None
+
+
+def quantizer_of(value: SSAValue) -> ascend.AscendQuantOp | ascend.AscendRequantOp | None:
+    """The AscendQuant or AscendRequant that gave these integers, past what only moves them."""
+    op = producer(value)
+    while isinstance(op, _PASSED):
+        op = producer(op.operands[0])
+    return op if isinstance(op, ascend.AscendQuantOp | ascend.AscendRequantOp) else None
+
+
+def zero_point(node: SourceNode, value: SSAValue) -> int:
+    """What the integers of a layer's input have for 0. Raises CompileError where they come from no AscendQuant."""
+    if (quant := quantizer_of(value)) is None:
+        raise node.error("takes int8 that comes from no AscendQuant: its zero point is not known")
+    return int(quant.offset.value.data)
+
+
+def is_accumulator(value: object) -> bool:
+    """Whether a value is the int32 result of a layer."""
+    op = producer(value)
+    return isinstance(op, ascend.CubeOp | ascend.AveragingOp) and element_of(op.results[0]) == i32
+
+
+def accumulator(node: SourceNode) -> SSAValue:
+    """The first input, which must be the result of a layer."""
+    x = node.value(0)
+    if element_of(x) != i32:
+        raise node.error(f"takes the int32 result of a layer, not {node.dtype(0)}")
+    return x
+
+
+def parameter(node: SourceNode) -> Array:
+    """The vector of uint64 that holds scales, the second input."""
+    packed = constant(node, 1, "parameter", "uint64")
+    if packed.ndim != 1 or not packed.size:
+        raise node.error(f"has a parameter of shape {list(packed.shape)}, it must be a vector")
+    return packed
+
+
+def shifts(node: SourceNode, shift: Array) -> list[int] | None:
+    """The shifts, None where accumulators are taken whole."""
+    if not shift.any():
+        return None
+    if not shift.all() or shift.max() > 16:
+        raise node.error(f"has shifts that are neither all 0 nor all in [1, 16]: {sorted(set(shift.tolist()))}")
+    return [int(n) for n in shift]
+
+
+def scales(node: SourceNode, x: SSAValue, scale: Array) -> Array:
+    """The scales of an accumulator; of a pool, whose operator averages, they become those of sums."""
+    if not np.all((scale > 0) & np.isfinite(scale)):
+        raise node.error("has a scale that is not positive and finite")
+    pool = producer(x)
+    if not isinstance(pool, ascend.AveragingOp):
+        return scale
+    if (count := pool.constant_count()) is None:
+        raise node.error("follows a pool whose windows do not all count the same number of elements")
+    return averaged(scale, count)
+
+
+def constant(node: SourceNode, index: int, what: str, dtype: str) -> Array:
+    """The numbers of an input of this type."""
+    if node.dtype(index).name != dtype:
+        raise node.error(f"has a {what} of {node.dtype(index)}, it must be {dtype}")
+    if (array := node.array(index)) is None:
+        raise node.error(f"has a {what} that is computed at run time, it must be a constant")
+    return array
+
+
+def real(node: SourceNode) -> SSAValue:
+    """The first input, which must be of floats."""
+    if (name := node.dtype(0).name) not in ("float32", "float16"):
+        raise node.error(f"takes float32 or float16, not {name}")
+    return node.value(0)
+
+
+def check_finite(node: SourceNode, name: str, value: float) -> float:
+    if not isfinite(value):
+        raise node.error(f"has the {name} {value}")
+    return value
+
+
+def check_offset(node: SourceNode, offset: float, low: int, high: int) -> None:
+    if not (offset.is_integer() and low <= offset <= high):
+        raise node.error(f"has the offset {offset:g}, it must be an integer in [{low}, {high}]")
