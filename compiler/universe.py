@@ -105,6 +105,7 @@ TARGETS = {
     "record": ".targets.record:RecordTarget",
     "fusion-info": ".targets.fusion_info:FusionInfoTarget",
     "tf-fakequant": ".targets.tensorflow:TfFakequantTarget",
+    "tf-ascend": ".targets.tf_ascend:TfAscendTarget",
 }
 
 

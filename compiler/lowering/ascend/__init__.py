@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .legalize import LegalizeAscendPass
-from .lower import LowerToAscendPass
+from .lower import LowerIntegersPass, LowerToAscendPass
 
-__all__ = ["LegalizeAscendPass", "LowerToAscendPass"]
+__all__ = ["LegalizeAscendPass", "LowerIntegersPass", "LowerToAscendPass"]

@@ -124,11 +124,11 @@ def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> str:
 
     def write(x: str, window: Window) -> str:
         if depthwise:
-            full = _spread(layer, "DepthwiseConv2dNativeBackpropInput", x, kernel, window, op.output_channels)
+            full = spread(layer, "DepthwiseConv2dNativeBackpropInput", x, kernel, window, op.output_channels)
         else:
             op_type = "Conv3DBackpropInputV2" if window.rank == _AXES else "Conv2DBackpropInput"
             channels = op.output_channels // op.group_count
-            full = _by_group(layer, op, x, kernel, lambda a, w: _spread(layer, op_type, a, w, window, channels))
+            full = _by_group(layer, op, x, kernel, lambda a, w: spread(layer, op_type, a, w, window, channels))
         if _own_padding(window) is not None:
             return full
         return pad_all(layer, full, [0, *(-b for b in window.begins), 0], [0, *(-e for e in window.ends), 0], 0)
@@ -189,8 +189,16 @@ def _own_padding(window: Window) -> dict[str, object] | None:
     return {"padding": "EXPLICIT", "explicit_paddings": [0, 0, *pairs, 0, 0]}
 
 
-def _spread(layer: Layer, op_type: str, x: str, kernel: str, window: Window, channels: int) -> str:
-    """The gradient, of the size that is covered, less the padding that it has by itself."""
+def spread(
+    layer: Layer,
+    op_type: str,
+    x: str,
+    kernel: str,
+    window: Window,
+    channels: int,
+    named: Mapping[str, object] | None = None,
+) -> str:
+    """The gradient, of the size that is covered, less the padding that it has by itself; `named` is that by another name."""
     padding = _own_padding(window)
     cuts = [0 if padding is None else b + e for b, e in zip(window.begins, window.ends, strict=True)]
     rows = zip(window.strides, window.extents, cuts, strict=True)
@@ -201,4 +209,4 @@ def _spread(layer: Layer, op_type: str, x: str, kernel: str, window: Window, cha
     else:
         scaled = layer.helper("Mul", layer.sizes(x), layer.ints(factors, "factors"))
         vector = layer.helper("AddV2", scaled, layer.ints(summands, "summands"))
-    return layer.node(op_type, vector, kernel, x, **window.sliding(), **(padding or {"padding": "VALID"}))
+    return layer.node(op_type, vector, kernel, x, **window.sliding(), **(named or padding or {"padding": "VALID"}))

@@ -1,0 +1,50 @@
+"""Deployable TensorFlow files, as ATC takes them from AMCT: layers between AscendQuant and AscendDequant, the rest in float."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ...dialects.ascend import AscendQuantOp
+from ...functions import main_function
+from ...rewriting import Remarks
+from ...session import Session
+from .. import Target
+from ..deployed import weight_name
+from ..tensorflow import FAMILIES as NN_FAMILIES
+from ..tensorflow import fill
+from ..tensorflow.file import write_graph
+from ..tensorflow.graph import Form, Graph
+from ..tensorflow.layer import CONVERTERS as NN_CONVERTERS
+from . import layers, movement, quantization
+from .deployable import deployable
+from .table import CONVERTERS
+
+FAMILIES = (*NN_FAMILIES, layers, movement, quantization)
+"""The modules that register the converters."""
+
+FORM = Form({**NN_CONVERTERS, **CONVERTERS}, weight_name)
+
+
+@dataclass(frozen=True)
+class TfAscendTarget(Target):
+    """Writes a quantized `nn` module, whose layers it lowers, or an `ascend` module in NHWC to a frozen GraphDef for ATC.
+
+    TensorFlow itself does not know its operators.
+    """
+
+    name = "tf-ascend"
+    ending = ".pb"
+
+    def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
+        module = deployable(module, session)
+        if not any(isinstance(op, AscendQuantOp) for op in module.walk()):
+            session.warn("no layer computes in integers: the file is a float model")
+        remarks = Remarks(session, self.name)
+        graph = Graph(remarks, FORM)
+        fill(graph, main_function(module))
+        write_graph(graph.nodes, path)
+        remarks.flush()
+        return [path]
