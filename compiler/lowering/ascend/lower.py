@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialects.ascend import AscendDequantOp, AscendQuantOp, SqueezeOp
 from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QuantizeOp, ShiftAccumulatorOp, set_type
 from ...rewriting import Remarks, erase_dead_constants
-from . import caffe, convolution, elementwise, indexing, linear, normalization, pooling, shape, shift, space
+from . import caffe, convolution, elementwise, indexing, linear, normalization, pooling, reshape, shape, shift, space
 from .antiquant import gives_integers, is_read_in_float, reals
 from .constants import dequantize_of
 from .fused import inline_fused
@@ -23,7 +23,7 @@ from .quantized import QUANTIZED_RULES, Quantizer
 from .rules import RULES, Builder, Key, NotLowered, keys_of
 from .weight_only import has_integer_weight, weight_only_matmul
 
-FAMILIES = (caffe, convolution, linear, pooling, elementwise, normalization, indexing, shape, shift, space)
+FAMILIES = (caffe, convolution, linear, pooling, elementwise, normalization, indexing, reshape, shape, shift, space)
 """The modules whose rules are registered."""
 
 _Rule = TypeVar("_Rule")

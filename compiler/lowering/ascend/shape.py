@@ -9,20 +9,9 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn import PadMode, ints
-from ...dialects.nn.shapes import DYNAMIC, element_of, shape_of
+from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import numpy_dtype
 from .rules import Builder, lowers, require
-
-
-@lowers(nn.ReshapeOp)
-def reshape(build: Builder, op: nn.ReshapeOp) -> Sequence[SSAValue]:
-    """Reshape to a shape that copies no sizes: what ONNX's 0 stands for is written out, or -1 where it is not known."""
-    require(op.target() is not None, "constant-shape", "its shape is computed at run time")
-    (inferred,) = op.infer()
-    shape = inferred.get_shape()
-    require(shape.count(DYNAMIC) <= 1, "known-sizes", "more than one size of its result is not known")
-    target = build.ints([-1 if d == DYNAMIC else d for d in shape], "shape")
-    return [build.add(ascend.ReshapeOp, op.input, target).y]
 
 
 @lowers(nn.FlattenOp)

@@ -42,3 +42,15 @@ def test_layer_norm_by_hand(equivalence):
     mean, variance = a.mean(axis=(1, 2, 3), keepdims=True), a.var(axis=(1, 2, 3), keepdims=True)
     wanted = (a - mean) / np.sqrt(variance + 0.1) * scale + bias
     np.testing.assert_allclose(run(module, x)["result0"], wanted, rtol=0, atol=2e-6)
+
+
+def test_shapes_at_run_time(equivalence):
+    before = equivalence.parse("""
+    func.func @main(%x: tensor<?x?x4xf32>) -> (tensor<?x?x2x2xf32>, tensor<?x?xf32>, tensor<?x4x?xf32>) {
+      %y = nn.reshape %x to [0, 0, 2, 2] : (tensor<?x?x4xf32>) -> tensor<?x?x2x2xf32>
+      %z = nn.reshape %x to [0, -1] : (tensor<?x?x4xf32>) -> tensor<?x?xf32>
+      %t = nn.transpose %x perm [0, 2, 1] : (tensor<?x?x4xf32>) -> tensor<?x4x?xf32>
+      %w = nn.reshape %t to [0, 4, 0] : tensor<?x4x?xf32>
+      func.return %y, %z, %w : tensor<?x?x2x2xf32>, tensor<?x?xf32>, tensor<?x4x?xf32>
+    }""")
+    equivalence.assert_equivalent(before, equivalence.after(before, "lower-to-ascend", "legalize-ascend"))

@@ -90,7 +90,7 @@ func.func @reduce(%x: tensor<?x3x4xf32>) -> (tensor<?x1x1xf32>, tensor<f32>, ten
 // A shape computed at run time.
 // CHECK-LABEL: @constant_shape
 // CHECK:         %y = nn.
-// REMARK:      [lower-to-ascend missed constant-shape] "y": its shape is computed at run time
+// REMARK:      [lower-to-ascend missed constant-shape] "y": its shape is computed at run time, and a 0 in it would copy a size
 func.func @constant_shape(%x: tensor<?x3x4xf32>, %s: tensor<2xi64>) -> tensor<?x12xf32> {
   %y = nn.reshape %x, %s : (tensor<?x3x4xf32>, tensor<2xi64>) -> tensor<?x12xf32>
   func.return %y : tensor<?x12xf32>
@@ -98,13 +98,26 @@ func.func @constant_shape(%x: tensor<?x3x4xf32>, %s: tensor<2xi64>) -> tensor<?x
 
 // -----
 
-// More than one size that is not known.
-// CHECK-LABEL: @known_sizes
-// CHECK:         %y = nn.
-// REMARK:      [lower-to-ascend missed known-sizes] "y": more than one size of its result is not known
-func.func @known_sizes(%x: tensor<?x?x4xf32>) -> tensor<?x?x2x2xf32> {
+// More than one size that is not known: the shape is made at run time.
+// CHECK-LABEL: @unknown_sizes
+// CHECK-NEXT:    %y_sizes = ascend.Shape %x dtype 9 : (tensor<?x?x4xf32>) -> tensor<3xi64>
+// CHECK-NEXT:    %y_offsets = nn.constant dense<0> : tensor<1xi64>
+// CHECK-NEXT:    %y_size = nn.constant dense<2> : tensor<1xi64>
+// CHECK-NEXT:    %y_copied = ascend.Slice %y_sizes, %y_offsets, %y_size
+// CHECK-NEXT:    %y_shape = nn.constant dense<2> : tensor<2xi64>
+// CHECK-NEXT:    %y_axis = nn.constant dense<0> : tensor<i64>
+// CHECK-NEXT:    %y_shape{{.*}} = ascend.ConcatV2 %y_copied, %y_shape, %y_axis N 2
+// CHECK-NEXT:    %y = ascend.Reshape %x, %y_shape{{.*}} : (tensor<?x?x4xf32>, tensor<4xi64>) -> tensor<?x?x2x2xf32>
+// CHECK:         %z_copied = ascend.Slice
+// CHECK-NEXT:    %z_shape = nn.constant dense<-1> : tensor<1xi64>
+// CHECK:         %z = ascend.Reshape
+// CHECK-NEXT:    %w = ascend.Reshape %x, %s
+// REMARK:      [lower-to-ascend applied lower] "y": computed by ascend.Reshape
+func.func @unknown_sizes(%x: tensor<?x?x4xf32>, %s: tensor<2xi64>) -> (tensor<?x?x2x2xf32>, tensor<?x?xf32>, tensor<?x?xf32>) {
   %y = nn.reshape %x to [0, 0, 2, 2] : (tensor<?x?x4xf32>) -> tensor<?x?x2x2xf32>
-  func.return %y : tensor<?x?x2x2xf32>
+  %z = nn.reshape %x to [0, -1] : (tensor<?x?x4xf32>) -> tensor<?x?xf32>
+  %w = nn.reshape %x, %s allow_zero : (tensor<?x?x4xf32>, tensor<2xi64>) -> tensor<?x?xf32>
+  func.return %y, %z, %w : tensor<?x?x2x2xf32>, tensor<?x?xf32>, tensor<?x?xf32>
 }
 
 // -----

@@ -1,0 +1,47 @@
+"""Reshape. Ascend's shape copies no sizes: what ONNX's 0 stands for is written out, or taken from the input at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from xdsl.ir import SSAValue
+
+from ...dialects import ascend, nn
+from ...dialects.nn.shapes import DYNAMIC
+from .indexing import INT64
+from .rules import Builder, lowers, require
+
+
+@lowers(nn.ReshapeOp)
+def reshape(build: Builder, op: nn.ReshapeOp) -> Sequence[SSAValue]:
+    if (target := op.target()) is None:
+        assert op.shape is not None
+        fixed = op.allow_zero is not None
+        require(fixed, "constant-shape", "its shape is computed at run time, and a 0 in it would copy a size")
+        return [build.add(ascend.ReshapeOp, op.input, op.shape, result_types=op.result_types).y]
+    (inferred,) = op.infer()
+    shape = inferred.get_shape()
+    if shape.count(DYNAMIC) > 1:
+        return [build.add(ascend.ReshapeOp, op.input, _run_time_shape(build, op, target, shape)).y]
+    listed = build.ints([-1 if d == DYNAMIC else d for d in shape], "shape")
+    return [build.add(ascend.ReshapeOp, op.input, listed).y]
+
+
+def _run_time_shape(build: Builder, op: nn.ReshapeOp, target: Sequence[int], shape: Sequence[int]) -> SSAValue:
+    """Numbers, and sizes of the input that are not known and copied, joined."""
+    sizes = build.add(ascend.ShapeOp, op.input, dtype=INT64, name=f"{build.hint}_sizes").y
+
+    def is_copied(axis: int) -> bool:
+        return shape[axis] == DYNAMIC and target[axis] == 0
+
+    def part(axes: Sequence[int]) -> SSAValue:
+        if not is_copied(axes[0]):
+            return build.ints([-1 if shape[a] == DYNAMIC else shape[a] for a in axes], "shape")
+        offsets, count = build.ints(axes[:1], "offsets"), build.ints([len(axes)], "size")
+        return build.add(ascend.SliceOp, sizes, offsets, count, name=f"{build.hint}_copied").y
+
+    parts = [part(list(axes)) for _, axes in groupby(range(len(shape)), is_copied)]
+    if len(parts) == 1:
+        return parts[0]
+    return build.add(ascend.ConcatV2Op, parts, build.index(0, "axis"), N=len(parts), name=f"{build.hint}_shape").y
