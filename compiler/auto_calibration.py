@@ -27,7 +27,7 @@ from .session import Session
 from .summary import source_files
 from .transforms.canonicalization import CanonicalizePass
 from .transforms.quantization.layers import quantizable_layers
-from .transforms.quantization.profiles import profile_named
+from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import QuantizePass
 from .transforms.quantization.sensitivity import sensitivities
 
@@ -79,7 +79,7 @@ def auto_calibrate_file(
     chosen, final = search.run()
     settings = search.options(chosen.disabled).settings()
     texts = {
-        "final_config": json_text(settings, quantizable_layers(module, profile_named(session.profile), settings)),
+        "final_config": json_text(settings, quantizable_layers(module, profile_of(session), settings)),
         "ranking_information": _json(search.ranking),
         "record": _json({"original": search.original, "trials": [asdict(t) for t in search.trials]}),
     }

@@ -5,51 +5,50 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
+from . import universe
 from .diagnostics import CompileError, first_line, verify
 from .options import build
+from .registry import Registry
 from .session import Session
-from .universe import PASSES, pass_named
 from .weights import WeightError
 
 After = Callable[[ModulePass, ModuleOp, float], None]
 """Told each pass when it is done, the module, and the seconds it took."""
 
 
-def make_pass(name: str, options: str = "") -> ModulePass:
-    """Our pass `name` from option text. Raises CompileError for an unknown pass or bad options."""
-    if name not in PASSES:
-        raise _unknown_pass(name)
-    return build(pass_named(name), options, f"--{name}")
+Passes = Registry[type[ModulePass]]
+"""The passes that a session knows."""
+OURS: Passes = universe.passes()
 
 
-def _unknown_pass(name: str) -> CompileError:
-    close = get_close_matches(name, PASSES, 1)
-    hint = f"did you mean '{close[0]}'?" if close else f"ours are {', '.join(PASSES)}"
-    return CompileError(f"no pass is called '{name}'", hint=hint)
+def make_pass(name: str, options: str = "", known: Passes = OURS) -> ModulePass:
+    """The pass `name` from option text. Raises CompileError for an unknown pass or bad options."""
+    return build(known[name], options, f"--{name}")
 
 
-def parse_pipeline(text: str) -> list[ModulePass]:
-    """Passes from xDSL's pipeline text (`fuse-bn,quantize{bits=8}`); xDSL's own passes may take part."""
+def parse_pipeline(text: str, known: Passes = OURS) -> list[ModulePass]:
+    """Passes from xDSL's pipeline text (`fuse-bn,quantize{bits=8}`); xDSL's own passes may take part, and the pipelines of
+    `universe.PIPELINES` by their names.
+    """
     from xdsl.transforms import get_all_passes
     from xdsl.utils.arg_spec import parse_pipeline as parse_specs
     from xdsl.utils.exceptions import ArgSpecParseError
 
-    known = get_all_passes()
+    others = get_all_passes()
     passes: list[ModulePass] = []
     try:
         for spec in parse_specs(text):
-            if spec.name in PASSES:
-                passes.append(pass_named(spec.name).from_spec(spec))
-            elif spec.name in known:
-                passes.append(known[spec.name]().from_spec(spec))
+            if spec.name in universe.PIPELINES and not spec.parameters:
+                passes += parse_pipeline(universe.PIPELINES[spec.name], known)
+            elif spec.name in others and spec.name not in known:
+                passes.append(others[spec.name]().from_spec(spec))
             else:
-                raise _unknown_pass(spec.name)
+                passes.append(known[spec.name].from_spec(spec))
     except (ArgSpecParseError, ValueError) as e:
         raise CompileError(f"pipeline '{text}': {_last_line(e)}") from None
     return passes

@@ -7,10 +7,20 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xdsl.context import Context
+from xdsl.passes import ModulePass
 
-from .diagnostics import Remark
+from . import universe
+from .diagnostics import CompileError, Remark
+from .registry import Registry
+
+if TYPE_CHECKING:
+    from .frontends import Frontend
+    from .runtime.observers import Observer
+    from .targets import Target
+    from .transforms.quantization.profiles import Profile
 
 
 def _print_remark(remark: Remark) -> None:
@@ -36,9 +46,10 @@ class ImportOptions:
 
 @dataclass
 class Session(Context):
-    """One compilation: dialects, global options, and the remarks that its passes leave.
+    """One compilation: what is known by name, global options, and the remarks that passes leave.
 
-    Two sessions share nothing. Passes take any xDSL context and reach these through `session_of`.
+    Two sessions share nothing. Passes take any xDSL context and reach these through `session_of`. What a session is given
+    beside what comes with the compiler (`register_...`, and xDSL's `register_dialect`) is known in it alone.
     """
 
     skip_fusion: frozenset[str] = frozenset()
@@ -51,12 +62,50 @@ class Session(Context):
     on_remark: Callable[[Remark], None] | None = None
     on_progress: Callable[[str, int, int], None] | None = None
     """Told (phase, done, total) while data runs through the model."""
+    passes: Registry[type[ModulePass]] = field(default_factory=universe.passes)
+    frontends: Registry[Frontend] = field(default_factory=universe.frontends)
+    targets: Registry[type[Target]] = field(default_factory=universe.targets)
+    profiles: Registry[Profile] = field(default_factory=universe.profiles)
+    observers: Registry[type[Observer]] = field(default_factory=universe.observers)
+
+    def register_pass(self, pass_class: type[ModulePass]) -> None:
+        """Make a pass known by its `name`: in pipelines, and as a flag of `amct-opt` where a plugin does it.
+
+        Raises CompileError for a name that is taken.
+        """
+        self.passes.add(pass_class.name, pass_class)
+
+    def register_frontend(self, ending: str, frontend: Frontend) -> None:
+        """Have files with this ending (`.toy`, lower case) read by `frontend`, a function of path and session.
+
+        Raises CompileError for an ending that is taken, or is none.
+        """
+        if ending[:1] != "." or ending != ending.lower():
+            raise CompileError(f"'{ending}' is no file ending", hint="write it with its dot, in lower case")
+        self.frontends.add(ending, frontend)
+
+    def register_target(self, target_class: type[Target]) -> None:
+        """Make a format known by its `name`, to `save` and to `-t`. Raises CompileError for a name that is taken."""
+        self.targets.add(target_class.name, target_class)
+
+    def register_profile(self, profile: Profile) -> None:
+        """Make a target profile known by its `name`. Raises CompileError for a name that is taken."""
+        self.profiles.add(profile.name, profile)
+
+    def register_observer(self, name: str, observer_class: type[Observer]) -> None:
+        """Make an algorithm known to settings, and to the text of `nn.observe`. Raises CompileError for a name that is taken."""
+        self.observers.add(name, observer_class)
 
     def clone(self) -> Session:
         """A session with the same dialects and options, and remarks of its own."""
         session = copy(self)
         vars(session).update(vars(super().clone()))
         session.remarks = list(self.remarks)
+        session.passes = self.passes.copy()
+        session.frontends = self.frontends.copy()
+        session.targets = self.targets.copy()
+        session.profiles = self.profiles.copy()
+        session.observers = self.observers.copy()
         return session
 
     def warn(self, message: str) -> None:

@@ -15,7 +15,7 @@ from .rewriting import layer_of
 from .session import Session
 from .transforms.quantization.layers import is_quantized
 from .transforms.quantization.legality import Broken, first_broken, other_layers
-from .transforms.quantization.profiles import profile_named
+from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.rules.layer_rules import tensor_only
 from .transforms.quantization.sites import Site, sites
 
@@ -59,7 +59,7 @@ _Verdict = tuple[Quantizable, str, str]
 
 def _verdicts(module: ModuleOp, session: Session) -> Iterator[tuple[str, _Verdict]]:
     """Layers that quantization considers, by name; where a layer is several operations, those that count come last."""
-    profile = profile_named(session.profile)
+    profile = profile_of(session)
     rows = profile.rows
     found = sites(module, rows)
     judged = [

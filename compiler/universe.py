@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import get_all_dialects
@@ -15,11 +14,15 @@ from xdsl.passes import ModulePass
 from xdsl.transforms import get_all_passes
 from xdsl.universe import Universe
 
-from .session import Session
+from .diagnostics import CompileError
+from .registry import References, Registry, load
 
 if TYPE_CHECKING:
     from .frontends import Frontend
+    from .runtime.observers import Observer
+    from .session import Session
     from .targets import Target
+    from .transforms.quantization.profiles import Profile
 
 DIALECTS = {
     "nn": ".dialects.nn:NN",
@@ -84,6 +87,12 @@ SUMMARIES = {
 SAVED_MODEL = ".pb"
 """The ending of the format that a folder is in."""
 
+PIPELINES = {
+    "fuse": "canonicalize,fuse-all",
+    "deploy": "lower-to-ascend,fuse-requant,legalize-ascend",
+}
+"""Passes that are often run together, by a name that stands for them in pipelines."""
+
 FRONTENDS = {
     ".mlir": ".frontends.mlir:read",
     ".onnx": ".frontends.onnx:read",
@@ -109,10 +118,45 @@ TARGETS = {
 }
 
 
-def load(reference: str) -> Any:
-    """`.module:name` -> the object of that name."""
-    module, _, name = reference.partition(":")
-    return getattr(import_module(module, __package__), name)
+PLUGINS = "amct_opt.plugins"
+"""The group of entry points whose functions every new session is given, to register what their packages bring."""
+
+
+def passes() -> Registry[type[ModulePass]]:
+    """Our passes."""
+    return Registry("pass", "passes", lambda: References(PASSES))
+
+
+def frontends() -> Registry[Frontend]:
+    """Our frontends, by file ending."""
+    return Registry("frontend", "frontends", lambda: References(FRONTENDS))
+
+
+def targets() -> Registry[type[Target]]:
+    """Our targets."""
+    return Registry("target", "targets", lambda: References(TARGETS))
+
+
+def profiles() -> Registry[Profile]:
+    """Our target profiles."""
+
+    def ours() -> Mapping[str, Profile]:
+        from .transforms.quantization.profiles import PROFILES
+
+        return PROFILES
+
+    return Registry("profile", "profiles", ours)
+
+
+def observers() -> Registry[type[Observer]]:
+    """Our observers."""
+
+    def ours() -> Mapping[str, type[Observer]]:
+        from .runtime.observers import OBSERVERS
+
+        return OBSERVERS
+
+    return Registry("observer", "observers", ours)
 
 
 def pass_named(name: str) -> type[ModulePass]:
@@ -133,13 +177,30 @@ def _lazy(reference: str) -> Callable[[], Any]:
 
 
 def new_session() -> Session:
-    """A session that knows our dialects and xDSL's own."""
+    """A session that knows our dialects, xDSL's own, and what installed plugins register.
+
+    Raises CompileError for a plugin that fails.
+    """
+    from .session import Session
+
     session = Session()
     for name, factory in get_all_dialects().items():
         session.register_dialect(name, factory)
     for name, reference in DIALECTS.items():
         session.register_dialect(name, cast("Callable[[], Dialect]", _lazy(reference)))
+    _load_plugins(session)
     return session
+
+
+def _load_plugins(session: Session) -> None:
+    """Call the function of every entry point in the group with the session."""
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=PLUGINS):
+        try:
+            entry.load()(session)
+        except Exception as e:  # whatever a package does
+            raise CompileError(f"plugin '{entry.name}' ({entry.value}) fails: {e or type(e).__name__}") from e
 
 
 # xDSL registers a `canonicalize` of its own, which runs the patterns that our operations bring; a name may not appear twice.

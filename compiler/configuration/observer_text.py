@@ -35,10 +35,10 @@ def parameters_of(observer: str, *, every: bool = False) -> tuple[str, dict[str,
 
     Raises CompileError for an observer, or an option of one, that AMCT does not have.
     """
-    made = make_observer(observer, 8, symmetric=False)
     algorithm = observer.partition("{")[0]
     if algorithm not in PARAMETERS:
         raise CompileError(f"AMCT has no observer '{algorithm}'", hint=f"its own are {', '.join(PARAMETERS)}")
+    made = make_observer(observer, 8, symmetric=False)
     options = {f.name: getattr(made, f.name) for f in fields(made) if f.init}
     changed = {f.name for f in fields(made) if f.init and options[f.name] != f.default}
     if strange := changed.difference(PARAMETERS[algorithm]):

@@ -11,7 +11,7 @@ from math import inf
 from typing import Literal
 
 from ..diagnostics import CompileError
-from ..runtime.observers import make_observer
+from ..runtime.observers import OBSERVERS, Known, make_observer
 from .ranges import at_least, no_repetition, one_of, within
 
 IFMR, HFMG = "ifmr", "hfmg"
@@ -23,13 +23,16 @@ class Activation:
     """How the input of a layer is quantized."""
 
     observer: str = IFMR
-    """With its parameters, as `make_observer` takes it: `ifmr{search-step=0.02}`."""
+    """With its parameters, as `make_observer` takes it: `ifmr{search-step=0.02}`. A name that is not ours is that of one that a
+    session knows, and is held against it where there is one (`check_observers`).
+    """
     bits: int = 8
     asymmetric: bool | None = None
     """None: as the settings for the layer's type, for all layers, and `activation_offset` have it."""
 
     def __post_init__(self) -> None:
-        make_observer(self.observer, self.bits, symmetric=False)
+        if self.algorithm in OBSERVERS:
+            make_observer(self.observer, self.bits, symmetric=False)
         one_of("bits of activations", self.bits, (4, 8, 16))
 
     @property
@@ -256,6 +259,18 @@ def weight_only(settings: Settings, layer: Layer) -> bool:
     """Whether a layer's weight alone is asked for, and it can have that."""
     chosen = next((c for c in _levels(settings, layer) if c is not None), Calibration())
     return chosen.weight_compress_only and layer.weight_only
+
+
+def check_observers(settings: Settings, known: Known) -> None:
+    """Raises CompileError, located in the settings' file, for an observer that is not known, and for its bad options."""
+    calibrations = (
+        c for c in (settings.common, *settings.by_type.values(), *settings.by_layer.values()) if c is not None
+    )
+    for each in (*(c.activation for c in calibrations), *(t.activation for t in settings.tensor_quantize)):
+        try:
+            make_observer(each.observer, each.bits, symmetric=False, known=known)
+        except CompileError as e:
+            raise CompileError(e.message, where=settings.where, hint=e.hint) from None
 
 
 _Levels = Sequence[Calibration | None]

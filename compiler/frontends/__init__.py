@@ -23,15 +23,15 @@ def read(path: Path, session: Session) -> ModuleOp:
     Raises CompileError for an unknown ending, an unreadable model, and options in `session.imports` that it has no use for.
     """
     from ..diagnostics import CompileError
-    from ..universe import FRONTENDS, SAVED_MODEL, frontend_for
+    from ..universe import SAVED_MODEL
 
     ending = SAVED_MODEL if path.is_dir() else path.suffix.lower()
     if not ending and not path.exists():
         raise CompileError("there is no such file or folder", where=str(path))
-    if ending not in FRONTENDS:
-        hint = f"known are {', '.join(FRONTENDS)}, and folders that are a SavedModel"
+    if ending not in session.frontends:
+        hint = f"known are {', '.join(session.frontends)}, and folders that are a SavedModel"
         raise CompileError(f"unknown file ending '{path.suffix.lower()}'", where=str(path), hint=hint)
-    return frontend_for(ending)(path, session)
+    return session.frontends[ending](path, session)
 
 
 def stem(model: Path) -> str:

@@ -19,7 +19,7 @@ from ..files import replacing
 from ..functions import main_function
 from ..rewriting import layer_of
 from ..session import Session
-from ..transforms.quantization.profiles import profile_named
+from ..transforms.quantization.profiles import profile_of
 from ..transforms.quantization.sites import Site, sites
 from . import Target
 
@@ -46,7 +46,7 @@ class FusionInfoTarget(Target):
 
 
 def _layers(module: ModuleOp, session: Session) -> Iterator[dict[str, Any]]:
-    quantized = {s.compute: s for s in sites(module, profile_named(session.profile).rows) if _is_quantized(s)}
+    quantized = {s.compute: s for s in sites(module, profile_of(session).rows) if _is_quantized(s)}
     named: set[object] = set()
     for op in main_function(module).body.walk():
         if not isinstance(op, NNOp) or isinstance(op, _NOT_LAYERS):

@@ -21,7 +21,7 @@ from ..transforms.quantization.balance_channels import factors_of
 from ..transforms.quantization.layer_inputs import ends_layer, inputs_of
 from ..transforms.quantization.layers import is_quantized
 from ..transforms.quantization.legality import row_of
-from ..transforms.quantization.profiles import Profile, Row, profile_named
+from ..transforms.quantization.profiles import Profile, Row, profile_of
 from ..transforms.quantization.shift_accumulators import shift_of
 from ..transforms.quantization.sites import Site, sites
 from ..transforms.quantization.values.grids import point_behind
@@ -69,7 +69,7 @@ def record_of(module: ModuleOp, session: Session) -> Record:
     A layer whose parameters a record cannot hold is left out with a remark; that nothing is left, with a warning.
     """
     remarks = Remarks(session, RecordTarget.name)
-    profile = profile_named(session.profile)
+    profile = profile_of(session)
     layers: dict[str, LayerRecord] = {}
     for site in sites(module, profile.rows):
         try:

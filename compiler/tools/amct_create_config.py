@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
     add("-o", dest="output", metavar="CONFIG.json", type=Path, required=True, help="write the configuration here")
     add("--config", metavar="SIMPLE.cfg", help="a simplified configuration to start from")
     add("--observer", help="how ranges are found: ifmr (default) or hfmg, with options as in 'hfmg{num-of-bins=2048}'")
-    add("--batch-num", type=positive, metavar="N", help="how many batches calibrate (default 1)")
+    add("--batch-num", type=positive, metavar="N", help="how many batches calibrate; all of the data when not given (AMCT: 1)")
     add("--activation-offset", choices=("true", "false"), help="whether activations have a zero point (default true)")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
     add("--skip-layer-types", default="", metavar="TYPE,...", help="types of layers that stay in float")
@@ -57,12 +57,11 @@ def run(args: argparse.Namespace) -> None:
     from ..transforms.canonicalization import CanonicalizePass
     from ..transforms.quantization.layers import check_settings, quantizable_layers
     from ..transforms.quantization.options import SettingsOptions
-    from ..transforms.quantization.profiles import profile_named
+    from ..transforms.quantization.profiles import profile_of
 
     imports = import_options(args, args.input_names)
     configs = [] if args.config is None else [Path(args.config)]
     protect([args.output], reads=[*files_of(args.model, imports), *configs])
-    profile = profile_named(args.profile)
     settings = SettingsOptions(
         config=args.config,
         observer=args.observer or (None if configs else "ifmr"),
@@ -74,6 +73,8 @@ def run(args: argparse.Namespace) -> None:
     if args.batch_num is not None:
         settings = replace(settings, batch_num=args.batch_num)
     module, session = load_module(args.model, imports)
+    session.profile = args.profile
+    profile = profile_of(session)
     run_passes(module, [CanonicalizePass()], session)
     check_settings(settings, module, profile)
     layers = quantizable_layers(module, profile, settings)

@@ -20,12 +20,12 @@ from ..diagnostics import CompileError, Remark, remarks_yaml
 from ..files import refuse_overwriting, replacing
 from ..frontends.mlir import refuse_options
 from ..options import build, names
-from ..pipelines import make_pass, parse_pipeline, peak_memory, run_passes
+from ..pipelines import Passes, make_pass, parse_pipeline, peak_memory, run_passes
 from ..session import Session
 from ..targets import Target
 from ..targets.mlir import MlirTarget
 from ..text import parse_module, print_module, read_text
-from ..universe import PASSES, SUMMARIES, TARGETS, new_session, target_named
+from ..universe import PIPELINES, SUMMARIES, new_session
 from .entry import run_tool
 from .shared import MODEL, add_import_options, add_input_names, import_options
 
@@ -40,15 +40,16 @@ def main() -> None:
 def run(argv: Sequence[str]) -> int:
     """The whole tool on an argument list. Returns the exit status; a user's mistake is one located line on stderr."""
     try:
-        return _Driver(_parser().parse_args(_separated(argv))).run()
+        known = new_session()
+        return _Driver(_parser(known).parse_args(_separated(argv, known)), known).run()
     except CompileError as e:
         print(e, file=sys.stderr)
         return 1
 
 
-def _separated(argv: Sequence[str]) -> list[str]:
+def _separated(argv: Sequence[str], known: Session) -> list[str]:
     """A bare `--quantize` as `--quantize=`, so that argparse does not take the input file for its options."""
-    return [f"{arg}=" if arg.startswith("--") and arg[2:] in PASSES else arg for arg in argv]
+    return [f"{arg}=" if arg.startswith("--") and arg[2:] in known.passes else arg for arg in argv]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -72,7 +73,7 @@ class _Version(argparse.Action):
         sys.exit()
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(known: Session) -> argparse.ArgumentParser:
     parser = _Parser(
         "amct-opt",
         usage="amct-opt [INPUT] [--PASS[=OPTIONS] ...] [-p PIPELINE] [-t TARGET] [-o OUT]",
@@ -84,7 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("input", metavar="INPUT", nargs="?", type=Path, default=_STDIN, help=f"{MODEL}; - is stdin")
     add("-o", dest="output", metavar="OUT", type=Path, help="write to OUT (and beside it); else module text to stdout")
-    add("-t", "--target", default="mlir", metavar="TARGET", help=f"output format: {', '.join(TARGETS)} (default mlir)")
+    add(
+        "-t",
+        "--target",
+        default="mlir",
+        metavar="TARGET",
+        help=f"output format: {', '.join(known.targets)} (default mlir)",
+    )
     add("--profile", default="ascend", help="target profile that decides what is quantized (default ascend)")
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--remarks", choices=("missed", "applied", "all", "none"), help="print remarks to stderr")
@@ -101,9 +108,9 @@ def _parser() -> argparse.ArgumentParser:
     add_input_names(reading)
     add_import_options(reading)
     group = parser.add_argument_group("passes, run in the order given; options as --PASS='key=value key=a,b'")
-    for name in PASSES:
-        named = partial(_Flag, name)
-        group.add_argument(f"--{name}", metavar="", dest="flags", action="append", type=named, help=SUMMARIES[name])
+    for name in known.passes:
+        named, summary = partial(_Flag, name), SUMMARIES.get(name) or _summary(known.passes[name])
+        group.add_argument(f"--{name}", metavar="", dest="flags", action="append", type=named, help=summary)
     pipeline = partial(_Flag, "")
     group.add_argument(
         "-p", "--passes", metavar="PIPELINE", dest="flags", action="append", type=pipeline, help=_PIPELINE
@@ -111,7 +118,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-_PIPELINE = "passes as xDSL pipeline text, xDSL's own among them; may stand between the flags"
+_PIPELINE = (
+    f"passes as xDSL pipeline text, xDSL's own and {', '.join(PIPELINES)} among them; may stand between the flags"
+)
+
+
+def _summary(pass_class: type[ModulePass]) -> str:
+    """What a pass that a plugin brings says of itself."""
+    return (pass_class.__doc__ or "").strip().partition("\n")[0].replace("%", "%%")
 
 
 class _Flag(NamedTuple):
@@ -119,17 +133,17 @@ class _Flag(NamedTuple):
     """Of a pass; empty for a pipeline."""
     text: str
 
-    def passes(self) -> list[ModulePass]:
-        return [make_pass(self.name, self.text)] if self.name else parse_pipeline(self.text)
+    def passes(self, known: Passes) -> list[ModulePass]:
+        return [make_pass(self.name, self.text, known)] if self.name else parse_pipeline(self.text, known)
 
 
 class _Driver:
-    def __init__(self, args: argparse.Namespace):
+    def __init__(self, args: argparse.Namespace, known: Session):
         self.args = args
-        self.target = _target(args)
+        self.target = _target(args, known)
         self.imports = import_options(args, args.input_names)
         flags: list[_Flag] = args.flags or []
-        self.passes = [each for flag in flags for each in flag.passes()]
+        self.passes = [each for flag in flags for each in flag.passes(known.passes)]
         self.remarks: list[Remark] = []
 
     def run(self) -> int:
@@ -205,14 +219,13 @@ class _Driver:
             print(f"{missed} missed remark{'s' * (missed > 1)}; --remarks=missed shows them", file=sys.stderr)
 
 
-def _target(args: argparse.Namespace) -> Target:
+def _target(args: argparse.Namespace, known: Session) -> Target:
     """The target with its options. Raises CompileError for what cannot be written, before anything is read."""
     name, brace, options = args.target.partition("{")
-    if name not in TARGETS:
-        raise CompileError(f"no target is called '{name}'", hint=f"targets are {', '.join(TARGETS)}")
+    target_class = known.targets[name]
     if brace and not options.endswith("}"):
         raise CompileError(f"-t {args.target}: the options do not end in }}")
-    target = build(target_named(name), options.removesuffix("}"), f"-t {name}")
+    target = build(target_class, options.removesuffix("}"), f"-t {name}")
     output: Path | None = args.output
     if output is not None and args.split_input_file:
         raise CompileError("--split-input-file prints to stdout", hint="leave out -o")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from ...diagnostics import CompileError
 from ...options import build
+from ...registry import Registry
 from .entropy import EntropyObserver
 from .hfmg import HfmgObserver
 from .ifmr import IfmrObserver
@@ -32,19 +33,23 @@ OBSERVERS: Mapping[str, type[Observer]] = {
 """By the name that `--insert-observers=observer=` takes."""
 
 
-def make_observer(text: str, bits: int, *, symmetric: bool) -> Observer:
+Known = Registry[type[Observer]]
+"""The observers that a session knows."""
+OURS: Known = Registry("observer", "observers", lambda: OBSERVERS)
+
+
+def make_observer(text: str, bits: int, *, symmetric: bool, known: Known = OURS) -> Observer:
     """The observer that `text` names, with its options: `ifmr`, `percentile{percentile=0.999}`.
 
-    Raises CompileError for an unknown name and for bad options.
+    Raises CompileError for a name that is not known and for bad options.
     """
     name, brace, options = text.partition("{")
-    if name not in OBSERVERS:
-        raise CompileError(f"no observer is called '{name}'", hint=f"observers are {', '.join(OBSERVERS)}")
+    observer_class = known[name]
     if brace and not options.endswith("}"):
         raise CompileError(f"observer {text}: the options do not end in }}")
-    observer = build(OBSERVERS[name], options.removesuffix("}"), f"observer {name}")
+    observer = build(observer_class, options.removesuffix("}"), f"observer {name}")
     observer.bits, observer.symmetric = bits, symmetric
     return observer
 
 
-__all__ = ["OBSERVERS", "Observer", "make_observer"]
+__all__ = ["OBSERVERS", "OURS", "Known", "Observer", "make_observer"]

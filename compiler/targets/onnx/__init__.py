@@ -11,7 +11,6 @@ from ...diagnostics import CompileError
 from ...functions import main_function
 from ...rewriting import Remarks
 from ...session import Session
-from ...transforms.quantization.profiles import PROFILES
 from .. import Target
 from ..layout import in_layout
 from . import blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
@@ -65,7 +64,7 @@ def check_opset(opset: int, form: Form) -> None:
 
 def _written_form(module: ModuleOp, session: Session) -> ModuleOp:
     """The module as the profile that it was quantized by has its activations in files."""
-    profile = PROFILES.get(metadata(module).get("amct_opt.profile", session.profile))
-    if profile is None or not profile.unsigned_file:
+    name = metadata(module).get("amct_opt.profile", session.profile)
+    if name not in session.profiles or not (profile := session.profiles[name]).unsigned_file:
         return module
     return with_integer_activations(module, profile)

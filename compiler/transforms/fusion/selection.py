@@ -19,7 +19,7 @@ from ...rewriting import Guard, Refusal, layer_of
 from ...session import Session
 from ..quantization.layer_inputs import inputs_of
 from ..quantization.legality import first_broken
-from ..quantization.profiles import profile_named
+from ..quantization.profiles import Profile, profile_of
 from ..quantization.sites import Site, has_half_precision
 from .computing import COMPUTING
 
@@ -52,7 +52,7 @@ class FusionOptions:
         if self.skip_types:
             guards.append(_skip_types(self.skip_types))
         if self.only_quantizable:
-            guards.append(_only_quantizable(module, session.profile))
+            guards.append(_only_quantizable(module, profile_of(session)))
         return guards
 
 
@@ -102,8 +102,7 @@ def _type_names(op: Operation) -> list[str]:
     return [*source, op.name, op.name.removeprefix("nn.")]
 
 
-def _only_quantizable(module: ModuleOp, profile_name: str) -> Guard:
-    profile = profile_named(profile_name)
+def _only_quantizable(module: ModuleOp, profile: Profile) -> Guard:
     half_precision = has_half_precision(module)
 
     def refuse(parts: Sequence[Operation]) -> Refusal | None:
@@ -111,7 +110,7 @@ def _only_quantizable(module: ModuleOp, profile_name: str) -> Guard:
             if not isinstance(op, COMPUTING):
                 continue
             if (row := profile.rows.get(type(op))) is None:
-                return Refusal("only-quantizable", f"profile {profile_name} does not quantize {op.name} {layer_of(op)}")
+                return Refusal("only-quantizable", f"profile {profile.name} does not quantize {op.name} {layer_of(op)}")
             if (broken := first_broken(Site(op, op, half_precision), row.rules, profile.table)) is not None:
                 rule, reason = broken
                 return Refusal("only-quantizable", f"{layer_of(op)} cannot be quantized ({rule.name}): {reason}")

@@ -32,7 +32,7 @@ from .legality import first_broken
 from .options import SettingsOptions
 from .parameters import bias_fits, quantized_bias, widened_for_bias
 from .precision import round_scales, wants_fp16
-from .profiles import Profile, Row, profile_named
+from .profiles import Profile, Row, profile_of
 from .sites import Site, sites
 from .values.grids import point_behind
 from .weights.layer_weights import IntegerWeights, Weight, described, weight_at
@@ -60,7 +60,7 @@ def convert_observers(module: ModuleOp, settings: Settings, record: Record | Non
     Raises CompileError, located in the record's file, for scales that do not fit a weight.
     """
     remarks = Remarks(session, ConvertObserversPass.name)
-    profile = profile_named(session.profile)
+    profile = profile_of(session)
     if wants_fp16(settings, record):
         round_scales(module, remarks)
     weights = IntegerWeights()

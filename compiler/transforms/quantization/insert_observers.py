@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ...configuration.record import Record
-from ...configuration.settings import Settings, settings_for
+from ...configuration.settings import Settings, check_observers, settings_for
 from ...dialects.nn import ObserveOp
 from ...rewriting import Remarks, layer_of
 from ...session import Session, session_of
@@ -26,7 +26,7 @@ from .point_options import PointOptions
 from .points.joint import join_sums
 from .points.points import Points, producer_of, spec_of
 from .points.tensor_points import insert_tensor_points, recorded_tensors
-from .profiles import Profile, profile_named
+from .profiles import Profile, profile_of
 from .sites import sites
 from .skipped import SKIPPED
 from .supported import check_record
@@ -59,8 +59,9 @@ def insert_observers(
 
     Raises CompileError, located in the file of the settings or the record, for layers and values that the module does not have.
     """
-    profile = profile_named(session.profile)
+    profile = profile_of(session)
     check_settings(settings, module, profile)
+    check_observers(settings, session.observers)
     options.check_points(profile)
     remarks = Remarks(session, InsertObserversPass.name)
     if record is not None:
@@ -121,7 +122,7 @@ def _note_tensors(settings: Settings, module: ModuleOp, profile: Profile, remark
 def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
     """The record is of layers that can be quantized. Raises CompileError, located in its file."""
     check_record(record)
-    profile = profile_named(session.profile)
+    profile = profile_of(session)
     quantizable = {layer.name for layer in quantizable_layers(module, profile)}
     alone = {
         layer_of(site.compute)

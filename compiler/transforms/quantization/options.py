@@ -11,7 +11,6 @@ from ...configuration.record import Record, read_record
 from ...configuration.settings import Activation, Arq, Calibration, Settings, TensorQuantize
 from ...configuration.tensor_names import tensor_parts
 from ...diagnostics import CompileError
-from ...runtime.observers import make_observer
 
 DEFAULT_OBSERVER = "minmax"
 """Where no configuration is given; AMCT's own, in a configuration that names none, is ifmr."""
@@ -59,8 +58,6 @@ class SettingsOptions:
         """Raises CompileError for bad options, and for a bad configuration, located at its line or layer."""
         given = self._file()
         common = given.common or Calibration()
-        if self.observer is not None:
-            make_observer(self.observer, 8, symmetric=False)
         weight = common.weight
         if isinstance(weight, Arq):
             asymmetric = weight.asymmetric if self.weight_asymmetric is None else self.weight_asymmetric

@@ -30,7 +30,7 @@ from ...dtypes import is_float
 from ...functions import input_names, main_function
 from ...rewriting import layer_of
 from ...session import session_of
-from .profiles import Profile, profile_named
+from .profiles import Profile, profile_of
 from .values.grids import point_behind, point_on
 
 
@@ -61,7 +61,7 @@ class PrintQuantPointsPass(ModulePass):
     name = "print-quant-points"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rows = [("layer", "value", "state", "parameters"), *quant_points(op, profile_named(session_of(ctx).profile))]
+        rows = [("layer", "value", "state", "parameters"), *quant_points(op, profile_of(session_of(ctx)))]
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         for *cells, last in rows:
             print(

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn import (
     AddOp,
@@ -19,6 +18,7 @@ from ...dialects.nn import (
     MaxPoolOp,
     NNOp,
 )
+from ...session import Session
 from .rules.layer_rules import Rule, average_count_constant, bias_constant, rank_supported, weight_constant
 from .rules.passive_rules import pads_with_zero
 from .tables import UNIFORM, LayerRow
@@ -135,8 +135,6 @@ integer kernel does not saturate, and gives 0 for the largest values.
 PROFILES: Mapping[str, Profile] = {p.name: p for p in (ASCEND, QDQ)}
 
 
-def profile_named(name: str) -> Profile:
-    """Raises CompileError for an unknown name."""
-    if (profile := PROFILES.get(name)) is None:
-        raise CompileError(f"no profile is called '{name}'", hint=f"profiles are {', '.join(PROFILES)}")
-    return profile
+def profile_of(session: Session) -> Profile:
+    """The profile that a session asks for. Raises CompileError for a name that it does not know."""
+    return session.profiles[session.profile]

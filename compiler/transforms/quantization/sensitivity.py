@@ -19,7 +19,7 @@ from ...runtime.executor import Executable
 from ...session import Session
 from .balance_channels import balancer_of
 from .layers import is_quantized, quantizable_layers
-from .profiles import profile_named
+from .profiles import profile_of
 from .shift_accumulators import shift_of
 from .sites import Site, sites
 
@@ -32,8 +32,8 @@ def sensitivities(whole: ModuleOp, quantized: ModuleOp, samples: Samples, sessio
     Both modules hold the same layers, fused alike. Every layer gets the inputs that it has in `whole`, of all samples. A layer
     that gives nothing but zeros in floats counts 1, one that does so only quantized 0.
     """
-    rows = profile_named(session.profile).rows
-    names = {layer.name for layer in quantizable_layers(quantized, profile_named(session.profile))}
+    rows = profile_of(session).rows
+    names = {layer.name for layer in quantizable_layers(quantized, profile_of(session))}
     alone = {layer_of(s.compute): s for s in sites(quantized, rows) if is_quantized(s) and layer_of(s.compute) in names}
     layers = {
         name: _Pair(site, Executable(_by_itself(alone[name])), _Cosine())

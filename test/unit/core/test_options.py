@@ -94,7 +94,7 @@ def test_split_keeps_what_is_quoted() -> None:
 def test_unknown_passes() -> None:
     with pytest.raises(CompileError, match="no pass is called 'fuse-bm'\n  hint: did you mean 'fuse-bn'"):
         make_pass("fuse-bm")
-    with pytest.raises(CompileError, match="no pass is called 'dance'\n  hint: ours are infer-shapes, "):
+    with pytest.raises(CompileError, match="no pass is called 'dance'\n  hint: passes are infer-shapes, "):
         parse_pipeline("cse,dance")
 
 

@@ -315,7 +315,7 @@ def test_values_that_an_observer_refuses() -> None:
     session = new_session()
     module = parse_module(session, net(), "net.mlir")
     InsertObserversPass(observer="ifmr{exact=true max-percentile=0.6}").apply(session, module)
-    observed = observations([op for op in module.walk() if isinstance(op, nn.ObserveOp)])
+    observed = observations([op for op in module.walk() if isinstance(op, nn.ObserveOp)], new_session())
     with pytest.raises(CompileError, match=r"net.mlir:5:3: error: 'nn.observe' op no values were seen"):
         set_parameters(observed, [])
     observed[0].observer.update(np.zeros(2**22, np.float32))

@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from ....diagnostics import CompileError
 from ....dialects.nn import ACTIVATIONS, BatchNormOp
 from ....rewriting import QUANTIZATION_OPS, FusionPattern, Guard, Remarks, nn_ops, rewrite
-from ...quantization.profiles import profile_named
+from ...quantization.profiles import Profile, profile_of
 from ..fusion_pass import FusionPass, producer
 from ..regions import in_region
 from .activations import KINDS
@@ -55,7 +55,7 @@ class FuseActivationPass(FusionPass):
         remarks.flush()
 
     def patterns(self, module: ModuleOp, remarks: Remarks, guards: Sequence[Guard]) -> list[FusionPattern[Any]]:
-        rules = self._rules(remarks.session.profile)
+        rules = self._rules(profile_of(remarks.session))
         return [pattern(remarks, rules, guards) for pattern in self.PATTERNS]
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
@@ -63,8 +63,7 @@ class FuseActivationPass(FusionPass):
             if not in_region(op) and not remarks.has(op):
                 remarks.missed(op, *_why_alone(op.operands[0]))
 
-    def _rules(self, profile: str) -> Rules:
-        target = profile_named(profile)
+    def _rules(self, target: Profile) -> Rules:
         if not self.activation_type:
             return Rules.of(f"profile {target.name}", target.activations, target.fuse_add)
         if unknown := [kind for kind in self.activation_type if kind not in KINDS]:

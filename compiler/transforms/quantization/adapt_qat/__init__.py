@@ -23,7 +23,7 @@ from ....functions import main_function
 from ....rewriting import Remarks, erase_dead_constants
 from ....runtime.kernels import kernel_for
 from ....session import session_of
-from ..profiles import Row, profile_named
+from ..profiles import Row, profile_of
 from ..sites import Site, sites
 from .bias import quantize_bias
 from .integers import dequantize_of, erase_unused, quantize_constants, store_signed, transpose_constants
@@ -50,7 +50,7 @@ class AdaptQatPass(ModulePass):
         quantize_constants(op)
         transpose_constants(op)
         store_signed(op, remarks)
-        rows = profile_named(session.profile).rows
+        rows = profile_of(session).rows
         for site in sites(op, rows):
             if rows[type(site.compute)].weight is not None:
                 _adapt(site, rows[type(site.compute)], remarks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -20,14 +21,15 @@ from ....dialects.nn import ConstantOp, DequantizeOp, MulOp, ObserveOp, OriginAt
 from ....dialects.nn.shapes import element_of, shape_of
 from ....dtypes import numpy_dtype
 from ....rewriting import Remarks, erase_dead_constants, layer_of
+from ....runtime.backends import Runner, Wanted, Work
 from ....runtime.data import Samples
-from ....runtime.executor import Executable
 from ....session import Session, session_of
+from ..backend_options import BackendOptions
 from ..data_options import DataOptions
 from ..layers import check_settings, is_quantized, layer_at
 from ..legality import first_broken
 from ..options import SettingsOptions
-from ..profiles import Profile, Row, profile_named
+from ..profiles import Profile, Row, profile_of
 from ..rules.layer_rules import weight_constant
 from ..sites import Site, sites
 from ..skipped import SKIPPED
@@ -43,7 +45,7 @@ STRENGTH = 0.5
 
 
 @dataclass(frozen=True)
-class BalanceChannelsPass(SettingsOptions, DataOptions, ModulePass):
+class BalanceChannelsPass(SettingsOptions, DataOptions, BackendOptions, ModulePass):
     """Divide outlier channels of layers' inputs, and multiply the weights by the same.
 
     The layers are those that settings give a dmq_balancer, or that the record has factors of; without either, all of them, at
@@ -57,7 +59,7 @@ class BalanceChannelsPass(SettingsOptions, DataOptions, ModulePass):
         if self.config is None and self.dmq is None:
             settings = replace(settings, common=replace(settings.common or Calibration(), migration_strength=STRENGTH))
         data = self.within(settings)
-        balance_channels(op, settings, self.records(settings), lambda: data.load(op, session), session)
+        balance_channels(op, settings, self.records(settings), lambda: data.load(op, session), session, self.runner())
 
 
 class Balanced(NamedTuple):
@@ -88,14 +90,19 @@ class Balanced(NamedTuple):
 
 
 def balance_channels(
-    module: ModuleOp, settings: Settings, record: Record | None, samples: Callable[[], Samples], session: Session
+    module: ModuleOp,
+    settings: Settings,
+    record: Record | None,
+    samples: Callable[[], Samples],
+    session: Session,
+    runner: Runner,
 ) -> None:
     """Balance the layers that settings ask for by data, or with a record those that it has factors of, by these.
 
     All of the data runs through the model once, and the largest magnitudes count. Raises CompileError, located in the file of
     settings or record, or at a layer, for NaN or Inf in its input.
     """
-    profile = profile_named(session.profile)
+    profile = profile_of(session)
     if not _asked(settings, record):
         return
     if profile.points == "values":
@@ -112,7 +119,7 @@ def balance_channels(
     elif layers:
         data = samples()
         source = "synthetic" if data.synthetic else "data"
-        found = _computed(module, layers, data, session)
+        found = _computed(module, layers, data, session, runner)
     else:
         found = []
     for layer, factors in zip(layers, found, strict=True):
@@ -183,7 +190,9 @@ def _recorded(layer: Balanced, record: Record) -> Array:
     return factors
 
 
-def _computed(module: ModuleOp, layers: Sequence[Balanced], samples: Samples, session: Session) -> list[Array]:
+def _computed(
+    module: ModuleOp, layers: Sequence[Balanced], samples: Samples, session: Session, runner: Runner
+) -> list[Array]:
     """Every layer's factors, from the magnitudes that its input has while the samples run through the model."""
     peaks: dict[tuple[SSAValue, int], Array] = {}
     watched: dict[SSAValue, dict[int, Balanced]] = {}
@@ -199,10 +208,12 @@ def _computed(module: ModuleOp, layers: Sequence[Balanced], samples: Samples, se
                 raise op_error(layer.compute, f"has an input whose {e}", hint) from None
             peaks[value, axis] = np.maximum(peaks.get((value, axis), 0), found)
 
-    executable = Executable(module, list(watched))
-    for i, batch in enumerate(samples.batches()):
-        executable.run(batch, watch)
-        session.progress("balance", i + 1, samples.runs)
+    done = count(1)
+
+    def tell() -> None:
+        session.progress("balance", next(done), samples.runs)
+
+    runner.run(Work(module, dict.fromkeys(watched, Wanted()), samples, watch, tell, session))
     return [
         balance_factors(
             peaks[layer.activation, activation_axis(layer.compute)],

@@ -14,8 +14,10 @@ from ....diagnostics import CompileError
 from ....dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
 from ....files import refuse_overwriting
 from ....metadata import add_metadata, tool_version
+from ....runtime.backends import Runner
 from ....runtime.data import Samples
 from ....session import Session, session_of
+from ..backend_options import BackendOptions
 from ..data_options import DataOptions
 from ..parameters import activation_params
 from ..values.alignment import group_ranges, settle
@@ -25,7 +27,7 @@ from .turns import next_step, show, show_to_the_end
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibratePass(DataOptions, ModulePass):
+class CalibratePass(DataOptions, BackendOptions, ModulePass):
     """Run calibration data through the model and give every observer its range and parameters."""
 
     name = "calibrate"
@@ -40,17 +42,18 @@ class CalibratePass(DataOptions, ModulePass):
         if not points:
             self._refuse_states()
             return
+        runner = self.runner()
         loaded, saved = [Path(p) for p in self.load_state], None if self.save_state is None else Path(self.save_state)
         if saved is not None:
             refuse_overwriting([saved], self.files())
-        observed = observations(points)
+        observed = observations(points, session)
         progress = merge_states(loaded, op, observed)
         samples = None if loaded and self.data is None else self.load(op, session)
         if saved is None:
-            finish_from(op, observed, progress, samples, session)
+            finish_from(op, observed, progress, samples, session, runner)
             return
         if samples is not None:
-            progress = show(op, observed, progress, samples, session)
+            progress = show(op, observed, progress, samples, session, runner)
         write_state(saved, op, observed, progress)
         session.note(f"{saved}: {next_step(progress, passes(observed), saved)}")
 
@@ -67,28 +70,33 @@ def points_to_calibrate(module: ModuleOp) -> list[ObserveOp]:
     return [o for o in module.walk() if isinstance(o, ObserveOp) and o.qparams is None]
 
 
-def calibrate_points(module: ModuleOp, samples: Callable[[], Samples], session: Session) -> None:
+def calibrate_points(module: ModuleOp, samples: Callable[[], Samples], session: Session, runner: Runner) -> None:
     """Calibrate the points that have no parameters yet; without any, no data is read. Raises CompileError, located."""
     if points := points_to_calibrate(module):
-        calibrate(module, points, samples(), session)
+        calibrate(module, points, samples(), session, runner)
 
 
-def calibrate(module: ModuleOp, points: list[ObserveOp], samples: Samples, session: Session) -> None:
+def calibrate(module: ModuleOp, points: list[ObserveOp], samples: Samples, session: Session, runner: Runner) -> None:
     """Fill in range, parameters and source of `points` from `samples`; record the data in the module's metadata.
 
     Raises CompileError, located at the point, for NaN or Inf among its values.
     """
-    finish_from(module, observations(points), Progress(), samples, session)
+    finish_from(module, observations(points, session), Progress(), samples, session, runner)
 
 
 def finish_from(
-    module: ModuleOp, observed: Sequence[Observation], progress: Progress, samples: Samples | None, session: Session
+    module: ModuleOp,
+    observed: Sequence[Observation],
+    progress: Progress,
+    samples: Samples | None,
+    session: Session,
+    runner: Runner,
 ) -> None:
     """Make the passes that are left, over `samples`, and give the points their parameters.
 
     Raises CompileError where passes need more data than these.
     """
-    progress = show_to_the_end(module, observed, progress, samples, session)
+    progress = show_to_the_end(module, observed, progress, samples, session, runner)
     set_parameters(observed, progress.first)
     record_data(module, observed, progress.first, session)
 

@@ -1,19 +1,16 @@
-"""The observers of a module's quantization points, and showing them what runs through the module."""
+"""The observers of a module's quantization points."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ....diagnostics import op_error
+from ....diagnostics import CompileError, op_error
 from ....dialects.nn import ObserveOp
-from ....rewriting import Array
-from ....runtime.data import Samples
-from ....runtime.executor import Executable, Watch
 from ....runtime.observers import Observer, make_observer
 from ....session import Session
 
@@ -24,6 +21,8 @@ class Observation:
 
     points: list[ObserveOp]
     observer: Observer
+    make: Callable[[], Observer]
+    """One more of the kind, which has seen nothing."""
 
     @property
     def values(self) -> list[SSAValue]:
@@ -32,8 +31,7 @@ class Observation:
 
     def fresh(self) -> Observation:
         """The same points, nothing seen."""
-        one = self.observer
-        return Observation(self.points, make_observer(self.points[0].observer.data, one.bits, symmetric=one.symmetric))
+        return Observation(self.points, self.make(), self.make)
 
     @contextmanager
     def located(self, hint: str = "") -> Generator[None]:
@@ -44,17 +42,29 @@ class Observation:
             raise op_error(self.points[0], str(e), hint) from None
 
 
-def observations(points: Iterable[ObserveOp]) -> list[Observation]:
-    """Fresh observers, in the order of their first points. Joint points of a group have one, which sees the values of all."""
+def observations(points: Iterable[ObserveOp], session: Session) -> list[Observation]:
+    """Fresh observers, in the order of their first points. Joint points of a group have one, which sees the values of all.
+
+    Raises CompileError for an observer that the session does not know, located at its point, and for its bad options.
+    """
     shared: dict[object, Observation] = {}
     for point in points:
         text, bits, symmetric = point.observer.data, point.bits.value.data, point.symmetric is not None
         what = point.input if point.joint is None or point.group is None else point.group.data
         key = what, text, bits, symmetric
         if key not in shared:
-            shared[key] = Observation([], make_observer(text, bits, symmetric=symmetric))
+            make = partial(_observer, point, session)
+            shared[key] = Observation([], make(), make)
         shared[key].points.append(point)
     return list(shared.values())
+
+
+def _observer(point: ObserveOp, session: Session) -> Observer:
+    text, bits, symmetric = point.observer.data, point.bits.value.data, point.symmetric is not None
+    try:
+        return make_observer(text, bits, symmetric=symmetric, known=session.observers)
+    except CompileError as e:
+        raise op_error(point, e.message, e.hint) from None
 
 
 def passes(observed: Iterable[Observation]) -> int:
@@ -68,26 +78,3 @@ def begin_pass(observed: Iterable[Observation], turn: int) -> None:
         if turn and each.observer.passes > turn:
             with each.located():
                 each.observer.next_pass()
-
-
-def observe(module: ModuleOp, observed: Sequence[Observation], samples: Samples, turn: int, session: Session) -> None:
-    """Show all samples to the observers that take part in pass `turn`. Raises CompileError, located at a point or in the data."""
-    active = [each for each in observed if each.observer.passes > turn]
-    by_value: dict[SSAValue, list[Observation]] = {}
-    for each in active:
-        for value in each.values:
-            by_value.setdefault(value, []).append(each)
-    watch = _watch(by_value)
-    executable = Executable(module, list(by_value))
-    for i, batch in enumerate(samples.batches()):
-        executable.run(batch, watch)
-        session.progress("calibrate", turn * samples.runs + i + 1, passes(observed) * samples.runs)
-
-
-def _watch(by_value: Mapping[SSAValue, Sequence[Observation]]) -> Watch:
-    def watch(value: SSAValue, array: Array) -> None:
-        for each in by_value[value]:
-            with each.located("look for an overflow in the model or its data"):
-                each.observer.update(array)
-
-    return watch

@@ -35,7 +35,7 @@ from ....runtime.executor import Executable
 from ....session import Session, session_of
 from ..data_options import DataOptions
 from ..options import SettingsOptions
-from ..profiles import Row, profile_named
+from ..profiles import Row, profile_of
 from ..sites import Site, sites
 from .shift import LARGEST, best_shift, shift_errors
 
@@ -88,7 +88,7 @@ def shift_accumulators(
     if not settings.joint_quant:
         raise CompileError("shifts are of joint_quant, which is off", where=settings.where)
     remarks = Remarks(session, ShiftAccumulatorsPass.name)
-    rows = profile_named(session.profile).rows
+    rows = profile_of(session).rows
     layers = [s for site in sites(module, rows) if (s := _sums(site, rows[type(site.compute)], remarks)) is not None]
     if record is not None:
         found, source = [_recorded(sums, record) for sums in layers], "from the record"

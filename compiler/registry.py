@@ -1,0 +1,78 @@
+"""What is known by name: what comes with the compiler, imported when first asked for, and what was registered beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, Generic, TypeVar, cast
+
+from .diagnostics import CompileError
+
+T = TypeVar("T")
+
+
+def load(reference: str) -> Any:
+    """`.module:name` -> the object of that name in this package."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module, __package__), name)
+
+
+class References(Mapping[str, T]):
+    """Objects by name, from a table of references like `.module:name`."""
+
+    def __init__(self, table: Mapping[str, str]):
+        self._table = table
+
+    def __getitem__(self, name: str) -> T:
+        return cast(T, load(self._table[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
+class Registry(Generic[T]):
+    """Things of one kind by name. What comes with the compiler stands first and cannot be replaced."""
+
+    def __init__(self, kind: str, plural: str, ours: Callable[[], Mapping[str, T]]):
+        self.kind = kind
+        self.plural = plural
+        self._ours = ours
+        self._added: dict[str, T] = {}
+
+    def add(self, name: str, value: T) -> None:
+        """Register `value`. Raises CompileError for a name that is taken."""
+        if name in self:
+            raise CompileError(f"{self.kind} '{name}' exists already", hint="choose another name")
+        self._added[name] = value
+
+    def __getitem__(self, name: str) -> T:
+        """What has this name. Raises CompileError for none."""
+        for table in (self._ours(), self._added):
+            if name in table:
+                return table[name]
+        close = get_close_matches(name, self, 1)
+        hint = f"did you mean '{close[0]}'?" if close else f"{self.plural} are {', '.join(self)}"
+        raise CompileError(f"no {self.kind} is called '{name}'", hint=hint)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ours() or name in self._added
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, ours first."""
+        yield from self._ours()
+        yield from self._added
+
+    @property
+    def added(self) -> Mapping[str, T]:
+        """What was registered."""
+        return self._added
+
+    def copy(self) -> Registry[T]:
+        """The same things; what is added to one is not in the other."""
+        copied = Registry(self.kind, self.plural, self._ours)
+        copied._added.update(self._added)
+        return copied
