@@ -28,6 +28,8 @@ class Constant:
 
     key: str
     array: Array
+    integers: Constant | None = None
+    """What these floats were before a cast: a bias of integers may be larger than floats count."""
     _views: dict[tuple[str, tuple[int, ...]], Constant] = field(
         default_factory=dict[tuple[str, tuple[int, ...]], "Constant"], repr=False
     )

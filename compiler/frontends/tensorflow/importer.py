@@ -30,7 +30,7 @@ from .graph import LOOPS, MERGES, UNROLL, Graph, NodeDef, Output, flat_index
 from .interface import Interface, Result, is_flag
 from .node import AttrValue, Node
 from .opaque import carry
-from .ops import CONVERTERS
+from .ops import converter_of
 from .schema import Message
 from .source import Source, load
 from .tensors import array_of
@@ -202,7 +202,7 @@ class _Importer:
 
     def _convert(self, node: Node) -> list[Binding]:
         """Convert or carry a node. Results that depend on constants only, or on known sizes, are constants."""
-        if (convert := CONVERTERS.get(node.op_type)) is None:
+        if (convert := converter_of(node)) is None:
             return self._carry(node, f"nn has no equivalent of {node.op_type}")
         try:
             results, emitted = self.sink.attempt(lambda: convert(node))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..node import CONVERTERS
+from ..node import CONVERTERS, Converter, Node
 from . import (
+    ascend,
     blocks,
     comparison,
     constant,
@@ -37,6 +38,13 @@ FAMILIES = (
     reduction,
     resize,
     shape,
+    *ascend.FAMILIES,
 )
 
-__all__ = ["CONVERTERS", "FAMILIES"]
+
+def converter_of(node: Node) -> Converter | None:
+    """The function that converts a node, None where `nn` has no equivalent."""
+    return ascend.converter_on_integers(node) or CONVERTERS.get(node.op_type)
+
+
+__all__ = ["CONVERTERS", "FAMILIES", "converter_of"]

@@ -19,7 +19,7 @@ def conv(node: Node) -> Converted:
     """Filter `[*kernel, C/groups, M]`."""
     rank = _rank(node, 0)
     filters = transposed_filter(node, 1, (rank - 1, rank - 2, *range(rank - 2)))
-    groups = _quotient(node, _channels(node), node.shape(1)[-2])
+    groups = groups_of(node, channels_of(node))
     return with_pads(node.emit(nn.ConvOp, node.value(0), filters, groups=groups, **geometry(node))).result
 
 
@@ -28,7 +28,7 @@ def depthwise(node: Node) -> Converted:
     """Filter `[h, w, C, M]`; channel c of the input makes channels c*M to c*M + M - 1 of the output."""
     if (rank := _rank(node, 0)) != 4:
         raise node.error(f"needs an input of rank 4, not {rank}")
-    groups = node.shape(1)[2] if known(node.shape(1)[2]) else _channels(node)
+    groups = node.shape(1)[2] if known(node.shape(1)[2]) else channels_of(node)
     if not known(groups):
         raise Unmapped("its number of channels is not known")
     filters = depthwise_filter(node, 1)
@@ -41,14 +41,12 @@ def conv_transpose(node: Node) -> Converted:
 
     The operator is the gradient of a convolution that makes input 2 of the result; that one's padding is cut off.
     """
-    rank = _rank(node, 2)
-    channels, sizes = _wanted(node, rank)
-    cuts = [axis.cut(_surplus(node, axis, size)) for axis, size in zip(_axes(node), sizes, strict=True)]
-    window = geometry(node) | {"auto_pad": None, "pads": [*(c.begin for c in cuts), *(c.end for c in cuts)]}
+    rank, window = _rank(node, 2), transposed_window(node)
+    cuts, groups = window.cuts, window.groups
+    properties = geometry(node) | {"auto_pad": None, "pads": [*(c.begin for c in cuts), *(c.end for c in cuts)]}
     filters = transposed_filter(node, 1, (rank - 1, rank - 2, *range(rank - 2)))
-    groups = _quotient(node, channels, node.shape(1)[-2])
     extra = [c.extra for c in cuts]
-    made = node.emit(nn.ConvTransposeOp, node.value(2), filters, groups=groups, output_padding=extra, **window)
+    made = node.emit(nn.ConvTransposeOp, node.value(2), filters, groups=groups, output_padding=extra, **properties)
     return normalized(made).result
 
 
@@ -60,12 +58,15 @@ def _rank(node: Node, data: int) -> int:
     return rank
 
 
-def _channels(node: Node) -> int:
+def channels_of(node: Node) -> int:
     return node.shape(0)[1 if node.layout == "nchw" else -1]
 
 
-def _quotient(node: Node, channels: int, per_group: int) -> int:
-    """The number of groups. Raises Unmapped where it is not known, CompileError where there is none."""
+def groups_of(node: Node, channels: int) -> int:
+    """By how many channels there are, and how many a filter takes. Raises Unmapped where that is not known, CompileError for
+    what does not divide.
+    """
+    per_group = node.shape(1)[-2]
     if not static([channels, per_group]):
         raise Unmapped("its number of channels is not known, and so whether it has groups")
     if not per_group or channels % per_group:
@@ -86,12 +87,29 @@ def _wanted(node: Node, rank: int) -> tuple[int, list[int | Linear]]:
     return channels if isinstance(channels, int) else DYNAMIC, [*sizes]
 
 
-class _Cut(NamedTuple):
+class Cut(NamedTuple):
     """What is cut off both ends of an axis of a transposed convolution, and how much is added behind."""
 
     begin: int
     end: int
     extra: int
+
+
+class TransposedWindow(NamedTuple):
+    """The geometry of a transposed convolution along its axes of space."""
+
+    strides: list[int]
+    dilations: list[int]
+    cuts: list[Cut]
+    groups: int
+
+
+def transposed_window(node: Node) -> TransposedWindow:
+    """Raises Unmapped where sizes that it takes are not known, CompileError where they contradict each other."""
+    channels, sizes = _wanted(node, _rank(node, 2))
+    cuts = [axis.cut(_surplus(node, axis, size)) for axis, size in zip(_axes(node), sizes, strict=True)]
+    window = geometry(node)
+    return TransposedWindow(window["strides"], window["dilations"], cuts, groups_of(node, channels))
 
 
 class _Axis(NamedTuple):
@@ -111,10 +129,10 @@ class _Axis(NamedTuple):
             return same_size(size, self.stride)
         return window_size(size, self.reach, self.stride, 1, *self.pads)
 
-    def cut(self, surplus: int) -> _Cut:
+    def cut(self, surplus: int) -> Cut:
         """For windows that cover so much more than there is; less where it is negative."""
         begin = max(surplus, 0) // 2 if self.pads is None else self.pads[0]
-        return _Cut(begin, max(surplus - begin, 0), max(begin - surplus, 0))
+        return Cut(begin, max(surplus - begin, 0), max(begin - surplus, 0))
 
 
 def _axes(node: Node) -> Iterator[_Axis]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
 from ....dtypes import element_type
 from ...shapes import exact
-from ..node import Converted, Node, Unmapped, converter
+from ..node import Constant, Converted, Node, Unmapped, converter
 
 _UNARY: dict[str, type[nn.UnaryOp]] = {
     "Abs": nn.AbsOp,
@@ -211,4 +212,7 @@ def cast(node: Node) -> Converted:
     target = node.type("DstT")
     if target == node.dtype(0):
         return node.binding(0)
+    found = node.binding(0)
+    if isinstance(found, Constant) and found.array.dtype == np.int32 and found.array.ndim == 1 and target.kind == "f":
+        return Constant(node.layer.name, found.array.astype(target), integers=found)
     return node.emit(nn.CastOp, node.value(0), result_types=[TensorType(element_type(target), node.shape(0))]).result

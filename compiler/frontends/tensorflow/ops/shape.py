@@ -208,13 +208,13 @@ def pad(node: Node) -> Converted:
     value = node.number(2) if node.has(2) else np.zeros(())
     if not exact(value):
         raise Unmapped(f"its value {value} is not exact as float64")
-    return node.emit(nn.PadOp, node.value(0), pads=_pads(node), value=float(value)).result
+    return node.emit(nn.PadOp, node.value(0), pads=pads_of(node), value=float(value)).result
 
 
 @converter("MirrorPad")
 def mirror_pad(node: Node) -> Converted:
     """REFLECT leaves the outermost elements out, SYMMETRIC repeats them, which `nn.pad` does not: it joins reversed slices."""
-    pads, x = _pads(node), node.value(0)
+    pads, x = pads_of(node), node.value(0)
     if node.choice("mode", "REFLECT", ("REFLECT", "SYMMETRIC")) == "REFLECT":
         return node.emit(nn.PadOp, x, pads=pads, mode="reflect").result
     count = len(pads) // 2
@@ -233,7 +233,7 @@ def _reversed(node: Node, x: SSAValue, axis: int, start: int, end: int) -> SSAVa
     return node.emit(nn.SliceOp, x, starts=[start], ends=[end], axes=[axis], steps=[-1]).result
 
 
-def _pads(node: Node) -> list[int]:
+def pads_of(node: Node) -> list[int]:
     """All begins, then all ends, of the pairs in input 1."""
     pairs, rank = node.known(1), len(node.shape(0))
     if pairs.shape != (rank, 2) or pairs.dtype.kind not in "iu":

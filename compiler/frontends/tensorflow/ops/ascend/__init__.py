@@ -1,0 +1,11 @@
+"""Deployed models: Ascend's own operators, and layers on the integers that they give, as operations of `ascend`.
+
+`quantization` (AscendQuant and its kin), `layers` (what computes in integers), `integers` (which values are integers).
+"""
+
+from . import layers, quantization
+from .integers import converter_on_integers
+
+FAMILIES = (layers, quantization)
+
+__all__ = ["FAMILIES", "converter_on_integers"]
