@@ -132,17 +132,17 @@ def _read_tensor(tensor: JsonObject) -> TensorQuantize:
 
 
 def json_text(settings: Settings, layers: Iterable[Layer]) -> str:
-    """What settings say of all layers that could be quantized, in AMCT's order, layers by name.
+    """What settings say of all layers that could be quantized, in AMCT's order, layers by name. Without a `batch_num` AMCT takes
+    one batch, this project all of the data.
 
     Raises CompileError for what the format cannot hold: observers that AMCT does not have, choices of layers by their weights.
     """
     if settings.nuq_config is not None or settings.enable_auto_nuq or settings.skip_approximation_layers:
         raise CompileError("a JSON configuration holds no nuq_config, enable_auto_nuq or skip_approximation_layers")
-    values: Json = {
-        "version": 1,
-        "batch_num": settings.batch_num or 1,
-        "activation_offset": settings.activation_offset,
-    }
+    values: Json = {"version": 1}
+    if settings.batch_num is not None:
+        values["batch_num"] = settings.batch_num
+    values["activation_offset"] = settings.activation_offset
     if settings.joint_quant:
         values["joint_quant"] = True
     if settings.weight_offset:

@@ -90,29 +90,30 @@ def _records(site: Site, profile: Profile) -> Iterator[tuple[str, LayerRecord]]:
     name, row = layer_of(site.compute), profile.rows[type(site.compute)]
     source = row_of(site.compute, profile.table)
     if source is not None and source.tensor_only:
-        yield from _tensor_records(name, [each.value for each in inputs_of(site)] if ends_layer(site) else [], profile)
+        yield from _tensor_records(site, [each.value for each in inputs_of(site)] if ends_layer(site) else [], profile)
         return
     params = _params_behind(site.activation, profile)
     if is_quantized(site) or params is not None:
         yield name, _layer_record(site, row, params)
         others = range(len(site.compute.operands)) if row.active else ()
         taken = (0, row.weight, row.bias)
-        yield from _tensor_records(name, [None if i in taken else site.operand(i) for i in others], profile)
+        yield from _tensor_records(site, [None if i in taken else site.operand(i) for i in others], profile)
 
 
 def _tensor_records(
-    name: str, values: Sequence[SSAValue | None], profile: Profile
+    site: Site, values: Sequence[SSAValue | None], profile: Profile
 ) -> Iterator[tuple[str, LayerRecord]]:
     """An entry `layer:index` for each quantized value."""
     for i, value in enumerate(values):
         if (params := _params_behind(value, profile)) is not None:
             yield (
-                f"{name}:{i}",
+                f"{layer_of(site.compute)}:{i}",
                 LayerRecord(
                     scale_d=_scale(params),
                     offset_d=params.zero_point[0],
                     act_type=_integers(params),
                     is_tensor_quantize=True,
+                    fakequant_precision_mode=_mode(site),
                 ),
             )
 
@@ -150,9 +151,13 @@ def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
         tensor_balance_factor=factors_of(site),
         act_type=_integers(params),
         wts_type=None if weight is None else _integers(weight),
-        fakequant_precision_mode=FORCE_FP16 if forces_fp16(site.compute) else None,
+        fakequant_precision_mode=_mode(site),
         cluster=() if row.weight is None else _levels(site.operand(row.weight)),
     )
+
+
+def _mode(site: Site) -> str | None:
+    return FORCE_FP16 if forces_fp16(site.compute) else None
 
 
 def _scale(params: QParams) -> float:

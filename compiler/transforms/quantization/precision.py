@@ -18,7 +18,8 @@ _MODES = (None, "DEFAULT", FORCE_FP16)
 def wants_fp16(settings: Settings, record: Record | None) -> bool:
     """Whether settings or a record ask for FORCE_FP16_QUANT.
 
-    Raises CompileError, located in the record's file, for another mode, and where layers have different ones.
+    AMCT's entries of single inputs, which have no scale_w, may leave it out. Raises CompileError, located in the record's file,
+    for another mode, and where layers have different ones.
     """
     layers = {} if record is None else {n: r for n, r in record.layers.items() if r.scale_d is not None}
     forced = any(layer.fakequant_precision_mode == FORCE_FP16 for layer in layers.values())
@@ -26,7 +27,7 @@ def wants_fp16(settings: Settings, record: Record | None) -> bool:
         assert record is not None
         if (mode := layer.fakequant_precision_mode) not in _MODES:
             raise record.error(name, f"fakequant_precision_mode must be DEFAULT or {FORCE_FP16}, not {mode}")
-        if forced and mode != FORCE_FP16:
+        if forced and mode != FORCE_FP16 and layer.scale_w:
             raise record.error(name, f"has not fakequant_precision_mode {FORCE_FP16}, which other layers have")
     return forced or settings.fakequant_precision_mode is not None
 

@@ -178,7 +178,6 @@ def test_weights(read, text: str, expected: Arq | Ada | Nuq) -> None:
 PRODUCT = replace(FC, weight_only=True)
 ALONE = """{
     "version":1,
-    "batch_num":1,
     "activation_offset":true,
     "do_fusion":true,
     "skip_fusion_layers":[],
@@ -215,6 +214,7 @@ def test_weight_offset_is_of_weights_alone(read, text: str, asymmetric: bool) ->
 
 def test_the_order_of_all_keys(read) -> None:
     settings = Settings(
+        batch_num=2,
         joint_quant=True,
         weight_offset=True,
         do_fusion=False,

@@ -27,7 +27,6 @@ def test_lists_every_layer_that_can_be_quantized(amct_tool, files) -> None:
     config = json.loads((files.folder / "c.json").read_text())
     assert list(config) == [
         "version",
-        "batch_num",
         "activation_offset",
         "do_fusion",
         "skip_fusion_layers",
@@ -78,6 +77,19 @@ def test_the_configuration_is_taken_back(amct_tool, files) -> None:
     assert (second / "net_record.txt").read_text() == (first / "net_record.txt").read_text()
     made = [json.loads((f / "summary.json").read_text())["layers"]["quantized"] for f in (first, second)]
     assert made[0] == made[1]
+
+
+def test_untouched_it_changes_nothing(amct_tool, files) -> None:
+    """AMCT's default for ranges, on all of the data."""
+    model = files.text("net.mlir", NET)
+    x = files.npz(x=np.random.default_rng(1).normal(size=(6, 2, 4, 4)).astype(np.float32))
+    config, made = files.folder / "c.json", {}
+    amct_tool("create-config", model, "-o", config)
+    for name, options in {"with": ("--config", config), "without": ("--observer", "ifmr")}.items():
+        result = amct_tool("quantize", model, "--data", x, "-o", files.folder / name, *options)
+        assert (result.status, result.err) == (0, "")
+        made[name] = (files.folder / name / "net_ascend.mlir").read_text()
+    assert made["with"] == made["without"]
 
 
 BN = NET.replace(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue, Use
 
-from ....dialects.nn import DequantizeOp, NNOp, ObserveOp, QuantizeOp
+from ....dialects.nn import DequantizeOp, NNOp, ObserveOp, QuantizeOp, ShiftAccumulatorOp
 from ..profiles import Row
 
 
@@ -24,8 +24,17 @@ def point_behind(value: SSAValue | None, rows: Mapping[type[NNOp], Row]) -> Obse
 
 def point_on(value: SSAValue) -> ObserveOp | QuantizeOp | None:
     """The observer or quantization that stands on a value, the first of several."""
-    points = [op for use in value.uses if isinstance(op := use.operation, ObserveOp | QuantizeOp)]
+    points = [op for use in uses_of(value) if isinstance(op := use.operation, ObserveOp | QuantizeOp)]
     return min(points, key=_position) if len(points) > 1 else next(iter(points), None)
+
+
+def uses_of(value: SSAValue) -> Iterator[Use]:
+    """Who reads a value, or what a layer's shift leaves of it: that is still the layer's result."""
+    for use in value.uses:
+        if isinstance(use.operation, ShiftAccumulatorOp):
+            yield from use.operation.result.uses
+        else:
+            yield use
 
 
 def _position(op: Operation) -> int:

@@ -10,7 +10,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....configuration.record import Record
 from ....configuration.settings import LayerSettings, Settings, settings_for
-from ....dialects.nn import ConstantOp, DequantizeOp, ObserveOp, QuantizeOp, array_of
+from ....dialects.nn import ConstantOp, DequantizeOp, ObserveOp, QuantizeOp, ShiftAccumulatorOp, array_of
 from ....dialects.nn.shapes import element_of
 from ....dtypes import is_float
 from ....functions import body, main_function
@@ -99,7 +99,7 @@ def _is_listed(site: Site, record: Record) -> bool:
     return given is not None and given.scale_d is not None
 
 
-NO_LAYERS = (ConstantOp, ObserveOp, QuantizeOp, DequantizeOp)
+NO_LAYERS = (ConstantOp, ObserveOp, QuantizeOp, DequantizeOp, ShiftAccumulatorOp)
 
 
 def _gives_reals(op: Operation) -> bool:

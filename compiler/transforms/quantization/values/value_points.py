@@ -25,7 +25,7 @@ from ..point_options import PointOptions
 from ..points.points import Spec, make_point, set_parameters, spec_of
 from ..profiles import Profile
 from .aligned_values import align_values
-from .grids import point_behind, point_on
+from .grids import point_behind, point_on, uses_of
 from .recorded_values import recorded_values
 from .value_layers import NO_LAYERS, ValueLayer, ValueLayers, is_quantizable, quantized_layers
 
@@ -91,7 +91,7 @@ def _taken_over_by(layer: ValueLayer, kinds: Collection[str], layers: ValueLayer
 
     PPQ: any of the kinds behind a computing operation, linear ones behind every active operation.
     """
-    uses = list(layer.result.uses)
+    uses = list(uses_of(layer.result))
     if len(uses) != 1 or not layer.row.active or (reader := layers.get(uses[0].operation)) is None:
         return None
     activation = reader.site.owner
