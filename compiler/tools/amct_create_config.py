@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> None:
     from dataclasses import replace
 
     from ..configuration.json_config import json_text
+    from ..configuration.settings import check_observers
     from ..files import replacing
     from ..frontends import files_of
     from ..pipelines import run_passes
@@ -76,6 +77,7 @@ def run(args: argparse.Namespace) -> None:
     session.profile = args.profile
     profile = profile_of(session)
     run_passes(module, [CanonicalizePass()], session)
+    check_observers(settings, session.observers)
     check_settings(settings, module, profile)
     layers = quantizable_layers(module, profile, settings)
     text = json_text(settings, layers)
