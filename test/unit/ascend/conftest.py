@@ -115,19 +115,24 @@ def convolution(op: Operation, arrays: Sequence[Array]) -> Array:
 
 def transposed_convolution(op: Operation, arrays: Sequence[Array]) -> Array:
     """Every input element times the filter is added at its place; what lies outside is dropped."""
+    n = {"ascend.Deconvolution": 0, "ascend.Conv2DTranspose": 1}.get(op.name)
+    first, weight, *bias = arrays[n:] if n is not None else (arrays[2], arrays[1])
     last = text(op, "data_format") == "NHWC"
     spatial = slice(1, 3) if last else slice(2, 4)
-    x = arrays[1].astype(np.int64) - integer(op, "offset_x")
+    x = first.astype(np.int64) - (0 if n is None else integer(op, "offset_x"))
     x = np.moveaxis(x, -1, 1) if last else x
-    w = arrays[2].astype(np.int64)
+    w = weight.astype(np.int64)
     w = np.moveaxis(w, (3, 2), (0, 1)) if last else w  # [C, M/groups, kh, kw]
     groups = integer(op, "groups")
-    (sh, sw), (ph, pw) = numbers(op, "strides")[spatial], numbers(op, "output_padding")[spatial]
+    sh, sw = numbers(op, "strides") if n == 0 else numbers(op, "strides")[spatial]
     top, bottom, left, right = numbers(op, "pads")
     batch, channels, height, width = x.shape
     per_group, kh, kw = w.shape[1:]
-    oh = sh * (height - 1) + kh + ph - top - bottom
-    ow = sw * (width - 1) + kw + pw - left - right
+    oh, ow = sh * (height - 1) + kh - top - bottom, sw * (width - 1) + kw - left - right
+    if n == 1:
+        oh, ow = (size + more for size, more in zip((oh, ow), numbers(op, "output_padding")[spatial], strict=True))
+    if n is None:  # the sizes of the result are an operand, 0 where they follow
+        oh, ow = (wanted or size for size, wanted in zip((oh, ow), arrays[0][spatial].tolist(), strict=True))
     y = np.zeros((batch, groups * per_group, oh, ow), np.int64)
     for c in range(channels):
         outputs = slice(c // (channels // groups) * per_group, (c // (channels // groups) + 1) * per_group)
@@ -138,8 +143,8 @@ def transposed_convolution(op: Operation, arrays: Sequence[Array]) -> Array:
                         r, s = i * sh + a - top, j * sw + b - left
                         if 0 <= r < oh and 0 <= s < ow:
                             y[:, outputs, r, s] += x[:, c, i, j, None] * w[c, :, a, b]
-    if len(arrays) > 3:
-        y += arrays[3].astype(np.int64).reshape(-1, 1, 1)
+    if bias:
+        y += bias[0].astype(np.int64).reshape(-1, 1, 1)
     return in_int32(np.moveaxis(y, 1, -1) if last else y)
 
 
@@ -153,22 +158,42 @@ def matrix_product(op: Operation, arrays: Sequence[Array]) -> Array:
     return in_int32(y + arrays[2].astype(np.int64) if len(arrays) > 2 else y)
 
 
+def inner_product(op: Operation, arrays: Sequence[Array]) -> Array:
+    """Row by row, the axes from `axis` on as one."""
+    x, w = arrays[0].astype(np.int64) - integer(op, "offset_x"), arrays[1].astype(np.int64)
+    x = x.reshape(*x.shape[: integer(op, "axis")], -1)
+    y = np.einsum("...k,nk->...n", x, w.T if flag(op, "transpose") else w)
+    return in_int32(y + arrays[2].astype(np.int64) if len(arrays) > 2 else y)
+
+
+def pool_window(op: Operation, sizes: Sequence[int]) -> tuple[list[int], list[int], list[int], list[int], bool]:
+    """Kernel, strides, begins, ends, and whether sizes are rounded up."""
+    if op.name == "ascend.Pooling":
+        assert not flag(op, "global_pooling")
+        pads = numbers(op, "pad")
+        return numbers(op, "window"), numbers(op, "stride"), pads[::2], pads[1::2], integer(op, "ceil_mode") == 0
+    spatial = slice(1, 3) if text(op, "data_format") == "NHWC" else slice(2, 4)
+    kernel, strides = numbers(op, "ksize")[spatial], numbers(op, "strides")[spatial]
+    if op.name != "ascend.AvgPool":
+        assert text(op, "padding_mode") == "CALCULATED"
+        assert not flag(op, "global_pooling")
+        return kernel, strides, numbers(op, "pads")[::2], numbers(op, "pads")[1::2], flag(op, "ceil_mode")
+    if text(op, "padding") == "VALID":
+        return kernel, strides, [0, 0], [0, 0], False
+    totals = [max((-(-s // st) - 1) * st + k - s, 0) for s, k, st in zip(sizes, kernel, strides, strict=True)]
+    return kernel, strides, [t // 2 for t in totals], [t - t // 2 for t in totals], False
+
+
 def window_sum(op: Operation, arrays: Sequence[Array]) -> Array:
-    last = text(op, "data_format") == "NHWC"
-    spatial = slice(1, 3) if last else slice(2, 4)
+    last = op.name != "ascend.Pooling" and text(op, "data_format") == "NHWC"
     x = arrays[0].astype(np.int64) - integer(op, "offset_x")
     x = np.moveaxis(x, -1, 1) if last else x
-    kernel, strides = numbers(op, "ksize")[spatial], numbers(op, "strides")[spatial]
-    begins, ends = numbers(op, "pads")[::2], numbers(op, "pads")[1::2]
-    assert text(op, "padding_mode") == "CALCULATED"
-    assert not flag(op, "global_pooling")
+    kernel, strides, begins, ends, ceil = pool_window(op, x.shape[2:])
     out = []
     for s, k, st, b, e in zip(x.shape[2:], kernel, strides, begins, ends, strict=True):
         count = 0
-        # a window counts while it fits, or with ceil_mode while it begins before the end padding
-        while count * st + k <= s + b + e or (
-            flag(op, "ceil_mode") and count * st < s + b and count * st - st + k < s + b + e
-        ):
+        # a window counts while it fits, or rounded up while it begins before the end padding
+        while count * st + k <= s + b + e or (ceil and count * st < s + b and count * st - st + k < s + b + e):
             count += 1
         out.append(count)
     y = gathered(x, kernel, out, strides, begins, (1, 1)).sum(axis=(-1, -2))
@@ -226,9 +251,14 @@ REFERENCE: dict[str, Callable[[Operation, Sequence[Array]], Array]] = {
     "ascend.Conv3D": convolution,
     "ascend.DepthwiseConv2D": convolution,
     "ascend.Conv2DTranspose": transposed_convolution,
+    "ascend.Conv2DBackpropInput": transposed_convolution,
+    "ascend.Deconvolution": transposed_convolution,
+    "ascend.FullyConnection": inner_product,
     "ascend.MatMulV2": matrix_product,
     "ascend.BatchMatMulV2": matrix_product,
     "ascend.AvgPoolV2": window_sum,
+    "ascend.AvgPool": window_sum,
+    "ascend.Pooling": window_sum,
     "ascend.MaxPoolV3": max_pool,
     "ascend.BiasAdd": bias_add,
     "ascend.Add": lambda op, a: a[0] + a[1],

@@ -1,0 +1,127 @@
+"""Whole models: `--fuse-all --quantize --lower-to-ascend --legalize-ascend` leaves nothing in `nn`, loses no layer's integers,
+and what `-t onnx-ascend` writes computes, read back, the same bits.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from compiler import frontends
+from compiler.diagnostics import verify
+from compiler.dialects import ascend
+from compiler.functions import input_names, main_function
+from compiler.pipelines import make_pass
+from compiler.rewriting import layer_of
+from compiler.runtime.executor import run
+from compiler.session import ImportOptions
+from compiler.targets.onnx_ascend import OnnxAscendTarget
+from compiler.targets.onnx_ascend.deployable import deployable
+from compiler.universe import new_session
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+FAST = (("onnx", "digits"), ("onnx", "transformer"), ("caffe", "mobilenet"))
+SLOW = (
+    *(("onnx", name) for name in ("squeezenet", "shufflenet", "resnet50", "mobilenet", "densenet121", "vgg19")),
+    *(("onnx", name) for name in ("inception_v1", "inception_v2")),
+    *(("caffe", name) for name in ("resnet50", "googlenet")),
+    ("tf_keras", "MobileNetV2"),
+    ("keras", "ResNet50"),
+)
+MODELS = [*FAST, *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOW)]
+
+
+def example(path: str) -> ModuleType:
+    """A script of the examples as a module."""
+    name = path.replace("/", "_")
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{path}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def model_file(framework: str, name: str, folder: Path) -> tuple[Path, ImportOptions]:
+    """The model's file, and the options of its import."""
+    match framework, name:
+        case "onnx", "digits":
+            return EXAMPLES / "digits" / "digits.onnx", ImportOptions()
+        case "onnx", "transformer":
+            return EXAMPLES / "models" / "transformer.onnx", ImportOptions()
+        case "onnx", _:
+            pytest.importorskip("onnxruntime")
+            script = example("models/mobilenet" if name == "mobilenet" else "models/light")
+            onnx.save(script.build() if name == "mobilenet" else script.build(name), folder / "model.onnx")
+            return folder / "model.onnx", ImportOptions()
+        case "caffe", _:
+            pytest.importorskip("cv2")
+            prototxt, weights = example("caffe/nets").generate(name, folder, 64, 0.25)
+            return prototxt, ImportOptions(weights=weights)
+        case _:
+            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+            pytest.importorskip("tensorflow")
+            pytest.importorskip(framework)
+            script = example("tensorflow/applications")
+            script.write_frozen(script.build(framework, name, 64).function, folder / "model.pb")
+            return folder / "model.pb", ImportOptions()
+
+
+def data(module: Any, equivalence: Any, seed: int) -> dict[str, np.ndarray]:
+    """Numbers of the size of the model's input, smooth enough not to be averaged away."""
+    inputs = equivalence.random_inputs(module, seed)
+    rng = np.random.default_rng(seed)
+    return {k: (v + rng.normal(size=(len(v), *(1,) * (v.ndim - 1)))).astype(v.dtype) for k, v in inputs.items()}
+
+
+@pytest.mark.parametrize(("framework", "name"), MODELS)
+def test_model(framework, name, tmp_path, equivalence):
+    path, options = model_file(framework, name, tmp_path)
+    session = new_session()
+    session.imports = options
+    module = frontends.read(path, session)
+    make_pass("fuse-all", "").apply(session, module)
+    np.savez(tmp_path / "data.npz", **data(module, equivalence, 0))
+    make_pass("quantize", f"data={tmp_path / 'data.npz'}").apply(session, module)
+    lowered = equivalence.after(module, "lower-to-ascend", "legalize-ascend", session=session)
+    missed = [
+        (r.layer, r.rule, r.reason) for r in session.remarks if (r.pass_name, r.kind) == ("lower-to-ascend", "missed")
+    ]
+    assert not missed
+    assert_all_integers(lowered, session)
+    inputs = data(module, equivalence, 1)
+    assert set(inputs) == set(input_names(main_function(lowered)))
+    expected = run(module, inputs)
+    for key, array in run(lowered, inputs).items():
+        assert np.isfinite(array).all()
+        assert np.abs(array - expected[key]).max() <= 0.25 * np.ptp(expected[key]), key
+    assert_read_back(module, inputs, tmp_path / "deploy.onnx")
+
+
+def assert_all_integers(lowered: Any, session: Any) -> None:
+    """Every layer that quantization was applied to has an accumulator."""
+    quantized = {r.layer for r in session.remarks if (r.pass_name, r.kind) == ("insert-observers", "applied")}
+    kinds = ascend.AscendDequantOp
+    found = Counter(layer_of(op) for op in lowered.walk() if isinstance(op, kinds))
+    assert quantized
+    assert quantized == set(found)
+
+
+def assert_read_back(module: Any, inputs: dict[str, np.ndarray], path: Path) -> None:
+    expected = run(deployable(module, new_session()), inputs)
+    OnnxAscendTarget().write(module, path, new_session())
+    read = frontends.read(path, new_session())
+    verify(read)
+    actual = run(read, inputs)
+    for key, array in expected.items():
+        assert actual[key].tobytes() == array.tobytes(), key
