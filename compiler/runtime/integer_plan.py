@@ -18,7 +18,7 @@ from xdsl.ir import Operation
 from ..diagnostics import CompileError
 from ..dialects import nn
 from ..dialects.nn import QParams
-from ..dialects.nn.shapes import element_of, shape_of
+from ..dialects.nn.shapes import DYNAMIC, element_of, shape_of
 from .executor import Program, Row
 from .kernels import Array, Kernel
 from .kernels import quantized as kernels
@@ -167,9 +167,9 @@ def _conv(rewriter: _Rewriter, row: Row, result: Result) -> Chain | None:
 
 
 def _product(rewriter: _Rewriter, row: Row, result: Result) -> Chain | None:
-    """A bias joins the sums of two matrices; behind others it is added in float."""
+    """A product with a bias that is no Gemm is no chain: the bias is added in float."""
     op, bias = cast(nn.MatMulOp, row.op), row.operands[2:]
-    if bias and not _of_matrices(op):
+    if bias and not _is_gemm(op):
         return None
     if (found := rewriter.sums(row, bias)) is None:
         return None
@@ -179,15 +179,17 @@ def _product(rewriter: _Rewriter, row: Row, result: Result) -> Chain | None:
 
 def _float_product(rewriter: _Rewriter, row: Row) -> Chain | None:
     op, bias = cast(nn.MatMulOp, row.op), row.operands[2:]
-    if (found := rewriter.sums(row, bias if _of_matrices(op) else ())) is None:
+    if (found := rewriter.sums(row, bias if _is_gemm(op) else ())) is None:
         return None
     sums, x, weight, slots = found
     product = kernels.float_product(sums, x, weight)
-    return Chain(product, slots) if _of_matrices(op) or not bias else Chain(kernels.biased(product), (*slots, *bias))
+    return Chain(product, slots) if _is_gemm(op) or not bias else Chain(kernels.biased(product), (*slots, *bias))
 
 
-def _of_matrices(op: nn.MatMulOp) -> bool:
-    return len(shape_of(op.lhs)) == len(shape_of(op.rhs)) == 2
+def _is_gemm(op: nn.MatMulOp) -> bool:
+    """Whether onnxruntime makes one operation of a product and its bias: of rows of a known number and a matrix."""
+    rows = shape_of(op.lhs)
+    return len(shape_of(op.rhs)) == 2 and (len(rows) == 2 or DYNAMIC not in rows)
 
 
 def _add(rewriter: _Rewriter, row: Row, result: Result) -> Chain | None:

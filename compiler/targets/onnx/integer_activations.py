@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i8
 from xdsl.ir import OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -56,8 +58,7 @@ def _repeat_before_bound(op: QuantizeOp) -> None:
     Exact: rounding is monotone, so that bounding before it and bounding on the grid give the same integers.
     """
     bound = op.input.owner
-    p = op.qparams.data
-    if not isinstance(bound, ReluOp | Relu6Op | ClipOp) or p.zero_point == (integer_range(p.storage)[0],):
+    if not isinstance(bound, ReluOp | Relu6Op | ClipOp) or _saturates_within(op.qparams.data, bound):
         return
     before = bound.operands[0]
     if not isinstance(before, OpResult) or isinstance(before.op, DequantizeOp) or before.uses.get_length() > 1:
@@ -68,6 +69,16 @@ def _repeat_before_bound(op: QuantizeOp) -> None:
     )
     Rewriter.insert_op([quantize, dequantize], InsertPoint.before(bound))
     bound.operands[0] = dequantize.result
+
+
+def _saturates_within(p: QParams, bound: ReluOp | Relu6Op | ClipOp) -> bool:
+    """Whether the range of the integers lies within the bounds, which are then left out."""
+    if p.axis is not None:
+        return False
+    low, high = bound.bounds if isinstance(bound, ClipOp) else (0.0, 6.0 if isinstance(bound, Relu6Op) else inf)
+    least, most = integer_range(p.storage)
+    scale, zero_point = p.scales(), p.zero_points()
+    return bool(low <= (least - zero_point) * scale and (most - zero_point) * scale <= high)
 
 
 def _dequantized_activation(value: SSAValue) -> DequantizeOp | None:
