@@ -33,7 +33,8 @@ OUTPUTS: Mapping[str, tuple[Output, ...]] = {
         *_EVERY,
     ),
     "tensorflow": (
-        Output("_quantized.pb", "tf-fakequant", {}),
+        Output("_quantized.pb", "tf-ascend", {}),
+        Output("_fake_quant_model.pb", "tf-fakequant", {}),
         Output("_record.txt", "record", {"flavour": "tensorflow"}),
         *_EVERY,
     ),

@@ -21,7 +21,8 @@ Takes the options of amct_onnx, amct_tensorflow and amct_caffe calibration; the 
 Writes, with the folder and prefix P of --save_path:
   ONNX (and .mlir)  P_fake_quant_model.onnx   with QuantizeLinear and DequantizeLinear, for any ONNX runtime
                     P_deploy_model.onnx       with AscendQuant and AscendDequant, for ATC
-  TensorFlow        P_quantized.pb            quantization in TensorFlow's own operators
+  TensorFlow        P_quantized.pb            with AscendQuant and AscendDequant, for ATC
+                    P_fake_quant_model.pb     quantization in TensorFlow's own operators, for TensorFlow
   Caffe             P_fake_quant_model.prototxt, P_fake_quant_weights.caffemodel
                     P_deploy_model.prototxt, P_deploy_weights.caffemodel
   all               P_quant.json              which layers of the source each layer holds

@@ -18,7 +18,7 @@ Quantizes without calibration, by factors that are known:
   else                 those that the model was trained with, as QuantizeLinear and DequantizeLinear in it
 
 Writes the files that amct calibration writes, with the folder and prefix of --save_path: for ONNX P_fake_quant_model.onnx,
-P_deploy_model.onnx, P_quant.json and P_record.txt. Files of an earlier run are overwritten, those that were read never."""
+P_deploy_model.onnx, P_quant.json and P_record.txt, for TensorFlow P_quantized.pb and P_fake_quant_model.pb. Files of an earlier run are overwritten, those that were read never."""
 
 
 def add_parser(commands: Any) -> None:

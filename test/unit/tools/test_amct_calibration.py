@@ -279,11 +279,14 @@ def test_files_of_tensorflow(amct_tool, files, tmp_path):
         *("--input_shape=x:1,2,4,4", "--data_dir", data, "--data_types=float32"),
     )
     assert (result.status, result.err) == (0, "")
-    assert names(tmp_path / "out") == {"P_quantized.pb", "P_quant.json", "P_record.txt"}
+    written = ["P_quantized.pb", "P_fake_quant_model.pb"]
+    assert names(tmp_path / "out") == {*written, "P_quant.json", "P_record.txt"}
     inputs = files.npz(x=np.fromfile(data / "0.bin", np.float32).reshape(1, 2, 4, 4))
-    compared = amct_tool("compare", model, tmp_path / "out" / "P_quantized.pb", "--inputs", inputs, "--json")
-    (difference,) = json.loads(compared.out)["outputs"].values()
-    assert difference["sqnr"] > 30
+    for name in written:
+        compared = amct_tool("compare", model, tmp_path / "out" / name, "--inputs", inputs, "--json")
+        (difference,) = json.loads(compared.out)["outputs"].values()
+        assert difference["sqnr"] > 30
+    assert b"AscendDequant" in (tmp_path / "out" / "P_quantized.pb").read_bytes()
 
 
 def test_a_net_of_caffe_takes_the_batch_of_the_data(amct_tool, files, tmp_path):
