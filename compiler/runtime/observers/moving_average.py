@@ -34,6 +34,10 @@ class MovingAverageObserver(Observer):
     def merging(self) -> Merging:
         return "rounding"
 
+    @property
+    def extremes_suffice(self) -> bool:
+        return True
+
     def take(self, array: Array, low: float, high: float) -> None:
         batch = np.array([low, high])
         if not self.batches:

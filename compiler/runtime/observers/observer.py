@@ -32,6 +32,11 @@ class Observer(ABC):
         return "equal"
 
     @property
+    def extremes_suffice(self) -> bool:
+        """Whether an array of the smallest and the largest value is as good as all of them."""
+        return False
+
+    @property
     def passes(self) -> int:
         """How often it must see the data; `next_pass` is called between."""
         return 1

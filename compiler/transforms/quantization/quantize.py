@@ -11,7 +11,9 @@ from xdsl.passes import ModulePass
 
 from ...configuration.record import Record
 from ...configuration.settings import Settings
+from ...runtime.backends import Runner
 from ...session import session_of
+from .backend_options import BackendOptions
 from .balance_channels import balance_channels
 from .calibrate import calibrate_points
 from .convert_observers import convert_observers
@@ -23,7 +25,7 @@ from .shift_accumulators import shift_accumulators
 
 
 @dataclass(frozen=True)
-class QuantizePass(SettingsOptions, PointOptions, DataOptions, ModulePass):
+class QuantizePass(SettingsOptions, PointOptions, DataOptions, BackendOptions, ModulePass):
     """Balance channels where asked, insert observers where missing, calibrate them, and turn activations, weights and biases into
     integers.
     """
@@ -32,7 +34,7 @@ class QuantizePass(SettingsOptions, PointOptions, DataOptions, ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         settings = self.settings()
-        quantize(op, settings, self.records(settings), self.within(settings), ctx, self)
+        quantize(op, settings, self.records(settings), self.within(settings), ctx, self, self.runner())
 
 
 def quantize(
@@ -42,6 +44,7 @@ def quantize(
     data: DataOptions,
     ctx: Context,
     options: PointOptions,
+    runner: Runner,
 ) -> None:
     """The steps in their order; data is read when the first of them needs it.
 
@@ -49,9 +52,9 @@ def quantize(
     """
     session = session_of(ctx)
     samples = cache(lambda: data.load(module, session))
-    balance_channels(module, settings, record, samples, session)
+    balance_channels(module, settings, record, samples, session, runner)
     insert_observers(module, settings, record, session, options)
-    calibrate_points(module, samples, session)
+    calibrate_points(module, samples, session, runner)
     convert_observers(module, settings, record, session)
     if settings.shift or (record is not None and any(any(layer.shift_bit) for layer in record.layers.values())):
         shift_accumulators(module, settings, record, samples, session)

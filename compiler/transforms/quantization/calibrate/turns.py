@@ -12,27 +12,39 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from ....diagnostics import CompileError
+from ....runtime.backends import Runner
 from ....runtime.data import Samples
 from ....session import Session
-from .observations import Observation, begin_pass, observe, passes
+from .observations import Observation, begin_pass, passes
+from .showing import observe
 from .state import Part, Progress, sources
 
 _SHARING = "show it part by part with save-state=, and load the states of one pass together to begin the next"
 
 
 def show(
-    module: ModuleOp, observed: Sequence[Observation], progress: Progress, samples: Samples, session: Session
+    module: ModuleOp,
+    observed: Sequence[Observation],
+    progress: Progress,
+    samples: Samples,
+    session: Session,
+    runner: Runner,
 ) -> Progress:
     """Show data to the observers once, and what they have seen then. Raises CompileError as `advanced` does."""
     after = advanced(progress, Part.of(samples), passes(observed))
     if after.turn > progress.turn:
         begin_pass(observed, after.turn)
-    observe(module, observed, samples, after.turn, session)
+    observe(module, observed, samples, after.turn, session, runner)
     return after
 
 
 def show_to_the_end(
-    module: ModuleOp, observed: Sequence[Observation], progress: Progress, samples: Samples | None, session: Session
+    module: ModuleOp,
+    observed: Sequence[Observation],
+    progress: Progress,
+    samples: Samples | None,
+    session: Session,
+    runner: Runner,
 ) -> Progress:
     """Make all passes that are left over `samples`. Raises CompileError, before any is made, where they need other data too."""
     total = passes(observed)
@@ -46,7 +58,7 @@ def show_to_the_end(
     if samples is None:
         return after
     for _ in range(left + 1):
-        progress = show(module, observed, progress, samples, session)
+        progress = show(module, observed, progress, samples, session, runner)
     return progress
 
 

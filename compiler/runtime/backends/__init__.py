@@ -1,0 +1,85 @@
+"""What runs a module over samples: numpy's interpreter, or onnxruntime. Whoever watches is shown the same by both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX
+
+from ...diagnostics import CompileError
+from ...dialects.nn import ConstantOp
+from . import interpreter
+from .work import Wanted, Work
+
+Name = Literal["auto", "numpy", "onnxruntime"]
+
+WORTHWHILE = 1 << 25
+"""Numbers in weights and inputs, times runs, from which on onnxruntime is sooner ready, its start included."""
+_INSTALL = "pip install 'amct-opt[onnxruntime]'"
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Which backend, and how many threads."""
+
+    backend: Name = "auto"
+    threads: int | None = None
+    """Of onnxruntime; when not given one per core, at most 8."""
+
+    def __post_init__(self) -> None:
+        """Raises CompileError for a backend that is not installed, and for threads that there cannot be."""
+        if self.threads is not None and self.threads < 1:
+            raise CompileError(f"threads must be positive, not {self.threads}")
+        if self.backend == "numpy" and (self.threads or 1) > 1:
+            hint = "backend=onnxruntime has threads; those inside of numpy's products are OPENBLAS_NUM_THREADS"
+            raise CompileError("backend numpy runs one batch at a time", hint=hint)
+        if self.backend == "onnxruntime" and not _installed():
+            raise CompileError("backend onnxruntime needs onnxruntime", hint=_INSTALL)
+
+    def run(self, work: Work) -> None:
+        """`auto` takes onnxruntime where there is enough to compute and it takes the module, and says where it does not.
+
+        Raises CompileError, located in the data, at an operation, or as the watcher does.
+        """
+        if self.backend == "numpy" or (self.backend == "auto" and numbers(work) < WORTHWHILE):
+            interpreter.run(work)
+        elif not _installed():
+            work.session.note(f"{_INSTALL} makes this several times faster")
+            interpreter.run(work)
+        else:
+            self._in_onnxruntime(work)
+
+    def _in_onnxruntime(self, work: Work) -> None:
+        from .onnx_runtime import OnnxRuntime
+
+        with TemporaryDirectory(prefix="amct-") as folder:
+            try:
+                prepared = OnnxRuntime(work, self.threads, Path(folder))
+            except CompileError as e:
+                if self.backend == "onnxruntime":
+                    raise CompileError(e.message, where=e.where, hint="backend=numpy runs every module") from None
+                place = f"{e.where}: " if e.where else ""
+                work.session.note(f"running in numpy, as onnxruntime cannot: {place}{e.message}")
+                interpreter.run(work)
+                return
+            prepared.run()
+
+
+def numbers(work: Work) -> int:
+    """How many numbers weights and inputs have, times runs: a measure of what is to be computed. Open sizes count as 1."""
+    constants = (op.result for op in work.module.walk() if isinstance(op, ConstantOp))
+    types = [*(value.type for value in constants), *work.samples.types.values()]
+    sizes = (prod(n for n in type_.get_shape() if n != DYNAMIC_INDEX) for type_ in types)
+    return sum(sizes) * work.samples.runs
+
+
+def _installed() -> bool:
+    return find_spec("onnxruntime") is not None
+
+
+__all__ = ["Name", "Runner", "Wanted", "Work"]

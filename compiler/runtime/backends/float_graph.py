@@ -1,0 +1,114 @@
+"""The ONNX file that computes the wanted values of a module, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx import GraphProto, TensorProto, helper
+from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, f32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, SSAValue
+
+from ...diagnostics import CompileError
+from ...dialects import nn
+from ...dialects.nn.shapes import element_of
+from ...functions import body, main_function, return_op, value_attributes
+from ...rewriting import Remarks
+from ...session import Session
+from ...targets.graph import source
+from ...targets.layout import in_layout
+from ...targets.onnx import FORM, graph_of, model_of
+from ...targets.onnx.file import write_model
+from ...targets.onnx.graph import Graph
+from .work import Wanted
+
+OPSETS = 17, 21
+"""The second where the first has not everything."""
+_REDUCTIONS = ("ReduceMin", "ReduceMax", "ReduceSum")
+"""The sum says whether NaN is among the values, which onnxruntime's minimum and maximum overlook."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Values that are one and the same, and the outputs that tell of it: itself, or its minimum, maximum and sum."""
+
+    values: tuple[SSAValue, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def reduced(self) -> bool:
+        return len(self.outputs) > 1
+
+
+def write_float_graph(module: ModuleOp, wanted: Mapping[SSAValue, Wanted], path: Path) -> list[Shown]:
+    """Write what computes the wanted values, which are no arguments, weights beside it; what its outputs are.
+
+    Raises CompileError, located, where an operation has no form in ONNX.
+    """
+    groups: dict[SSAValue, list[SSAValue]] = {}
+    for value in wanted:
+        groups.setdefault(source(value), []).append(value)
+    names = {value: f"observed/{i}" for i, value in enumerate(groups)}
+    session = Session()
+    graph, proto = _graph(main_function(in_layout(_reduced_to(module, names), "NCHW", session)), session)
+    shown: list[Shown] = []
+    outputs = {info.name: info for info in proto.output}
+    del proto.output[:]
+    for value, name in names.items():
+        same = tuple(groups[value])
+        if element_of(value) != f32 or not all(wanted[v].extremes for v in same):
+            proto.output.append(outputs[name])
+            shown.append(Shown(same, (name,)))
+            continue
+        reduced = tuple(f"{name}/{kind}" for kind in _REDUCTIONS)
+        for kind, output in zip(_REDUCTIONS, reduced, strict=True):
+            proto.node.append(helper.make_node(kind, [name], [output], output, keepdims=0))
+            proto.output.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, []))
+        shown.append(Shown(same, reduced))
+    write_model(model_of(graph, module), proto, graph.initializers, path, external=True)
+    return shown
+
+
+def _graph(function: FuncOp, session: Session) -> tuple[Graph, GraphProto]:
+    first, second = OPSETS
+    try:
+        return graph_of(function, FORM, first, Remarks(session, FORM.target))
+    except CompileError as e:
+        try:
+            return graph_of(function, FORM, second, Remarks(session, FORM.target))
+        except CompileError:
+            raise e from None
+
+
+def _reduced_to(module: ModuleOp, names: Mapping[SSAValue, str]) -> ModuleOp:
+    """A copy that returns these values, without what they do not need."""
+    copies: dict[SSAValue, SSAValue] = {}
+    copy = module.clone(copies)
+    function = main_function(copy)
+    results = [copies[value] for value in names]
+    old = return_op(function)
+    body(function).erase_op(old)
+    body(function).add_op(ReturnOp(*results))
+    types = [r.type for r in results]
+    function.function_type = FunctionType.from_lists(function.function_type.inputs.data, types)
+    function.res_attrs = ArrayAttr([value_attributes(name) for name in names.values()])
+    _erase_unused(body(function))
+    return copy
+
+
+def _erase_unused(block: Block) -> None:
+    for op in reversed(list(block.ops)):
+        if op is not block.last_op and all(result.first_use is None for result in op.results):
+            block.erase_op(op)
+
+
+def in_order(module: ModuleOp, values: Sequence[SSAValue]) -> list[SSAValue]:
+    """Values as the module computes them, its arguments first; constants are not computed."""
+    computed: list[SSAValue] = [
+        *body(main_function(module)).args,
+        *(result for op in module.walk() for result in op.results),
+    ]
+    position = {value: i for i, value in enumerate(computed)}
+    return sorted((v for v in values if nn.constant_of(v) is None), key=position.__getitem__)

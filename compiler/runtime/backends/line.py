@@ -1,0 +1,84 @@
+"""Threads that take batches from one line, and take turns where the order of batches counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager
+from threading import Condition, Thread
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+Turn = AbstractContextManager[None]
+"""Entered when all batches before this one have left theirs. Every batch has to take its turn."""
+
+
+class _Overtaken(Exception):
+    """A batch before this one has failed: nobody waits for this one."""
+
+
+class Line(Generic[T]):
+    """Batches in their order, and which of them has its turn."""
+
+    def __init__(self, batches: Iterable[T]):
+        self._batches = iter(batches)
+        self._changed = Condition()
+        self._taken = 0
+        self._turn = 0
+        self._failures: dict[int, BaseException] = {}
+
+    def work_off(self, work: Callable[[T, Turn], None], threads: int) -> None:
+        """Call `work` for each batch, in so many threads. When one fails those before it are finished, none is begun any more,
+        and what the first of them raised is raised.
+        """
+        others = [Thread(target=self._work, args=(work,), daemon=True) for _ in range(threads - 1)]
+        for thread in others:
+            thread.start()
+        self._work(work)
+        for thread in others:
+            thread.join()
+        if self._failures:
+            raise self._failures[min(self._failures)]
+
+    def _work(self, work: Callable[[T, Turn], None]) -> None:
+        while (taken := self._take()) is not None:
+            index, batch = taken
+            try:
+                work(batch, self._turn_of(index))
+            except _Overtaken:
+                return
+            except BaseException as e:
+                self._fail(index, e)
+
+    def _take(self) -> tuple[int, T] | None:
+        """The next batch is read while the other threads compute."""
+        with self._changed:
+            if self._failures:
+                return None
+            index = self._taken
+            try:
+                batch = next(self._batches)
+            except StopIteration:
+                return None
+            except BaseException as e:
+                self._failures[index] = e
+                self._changed.notify_all()
+                return None
+            self._taken += 1
+            return index, batch
+
+    def _fail(self, index: int, error: BaseException) -> None:
+        with self._changed:
+            self._failures[index] = error
+            self._changed.notify_all()
+
+    @contextmanager
+    def _turn_of(self, index: int) -> Generator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._turn == index or any(i < index for i in self._failures))
+            if self._turn != index:
+                raise _Overtaken
+        yield
+        with self._changed:
+            self._turn = index + 1
+            self._changed.notify_all()

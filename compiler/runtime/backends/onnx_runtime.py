@@ -1,0 +1,131 @@
+"""The backend `onnxruntime`: the module as an ONNX file with the wanted values as outputs, run in threads.
+
+One session, and a thread per core that runs batches by itself: threads inside of operations gain less, and wait for each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.ir import BlockArgument, SSAValue
+
+from ...diagnostics import CompileError, first_line
+from ...functions import input_names, main_function
+from ...targets.graph import source
+from ..data.rows import Array
+from ..executor import Executable
+from .float_graph import Shown, in_order, write_float_graph
+from .line import Line, Turn
+from .work import Work
+
+MOST_THREADS = 8
+"""Where nobody says how many: each has the values of a batch in memory."""
+_FATAL = 4
+
+
+class OnnxRuntime:
+    """Work whose module onnxruntime has loaded.
+
+    A batch that it cannot run, or that gives what is not finite, is run by the interpreter, which says at which operation.
+    """
+
+    def __init__(self, work: Work, threads: int | None, folder: Path):
+        """Raises CompileError where the module has no form in ONNX, or onnxruntime does not take it."""
+        self._work = work
+        self._threads = min(threads or min(_cores(), MOST_THREADS), work.samples.runs)
+        self._values = in_order(work.module, list(work.wanted))
+        self._arguments = _arguments(work, self._values)
+        computed = {v: work.wanted[v] for v in self._values if v not in self._arguments}
+        self._shown: list[Shown] = []
+        self._session: Any = None
+        if computed:
+            path = folder / "model.onnx"
+            self._shown = write_float_graph(work.module, computed, path)
+            self._session = _session(path)
+        self._interpreter: Executable | None = None
+        self._repeated: list[str] = []
+
+    def run(self) -> None:
+        """Raises CompileError, located in the data, at an operation, or as the watcher does."""
+        Line(self._work.samples.batches()).work_off(self._batch, self._threads)
+        if self._repeated:
+            count = f"{len(self._repeated)} of {self._work.samples.runs} batches"
+            self._work.session.note(f"{count} were run in numpy again: {self._repeated[0]}")
+
+    def _batch(self, batch: Mapping[str, Array], turn: Turn) -> None:
+        try:
+            arrays = self._computed(batch)
+        except _Unusable as e:
+            with turn:
+                self._repeat(batch, str(e))
+                self._work.done()
+            return
+        self._tell(arrays, ordered=False)
+        with turn:
+            self._tell(arrays, ordered=True)
+            self._work.done()
+
+    def _computed(self, batch: Mapping[str, Array]) -> dict[SSAValue, Array]:
+        """The wanted values, or what is wanted of them. Raises _Unusable."""
+        arrays = {value: batch[name] for value, name in self._arguments.items()}
+        if self._session is None:
+            return arrays
+        try:
+            outputs: list[Array] = self._session.run(None, dict(batch))
+        except Exception as e:  # onnxruntime's have no other base
+            raise _Unusable(first_line(str(e))) from None
+        rest = iter(outputs)
+        for shown in self._shown:
+            found = [next(rest) for _ in shown.outputs]
+            if shown.reduced and not np.isfinite(found).all():
+                raise _Unusable("not all values are finite")
+            array = np.array(found[:2]) if shown.reduced else found[0]
+            arrays.update(dict.fromkeys(shown.values, array))
+        return arrays
+
+    def _tell(self, arrays: dict[SSAValue, Array], *, ordered: bool) -> None:
+        """Show the values that are meant; they are dropped one by one."""
+        for value in self._values:
+            if value in arrays and self._work.wanted[value].ordered == ordered:
+                self._work.watch(value, arrays.pop(value))
+
+    def _repeat(self, batch: Mapping[str, Array], reason: str) -> None:
+        if self._interpreter is None:
+            self._interpreter = Executable(self._work.module, self._values)
+        self._interpreter.run(batch, self._work.watch)
+        self._repeated.append(reason)
+
+
+class _Unusable(Exception):
+    """What onnxruntime gives for a batch will not do."""
+
+
+def _arguments(work: Work, values: Sequence[SSAValue]) -> dict[SSAValue, str]:
+    """Those of the values that are inputs, and which."""
+    function = main_function(work.module)
+    names = dict(zip(function.body.block.args, input_names(function), strict=True))
+    return {v: names[a] for v in values if isinstance(a := source(v), BlockArgument)}
+
+
+def _session(path: Path) -> Any:
+    """Raises CompileError where onnxruntime does not take the file."""
+    onnxruntime: Any = import_module("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_mem_pattern = False  # plans hold each thread's values at once
+    options.log_severity_level = _FATAL
+    options.add_session_config_entry("session.disable_quant_qdq", "1")  # computes as the module says
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as e:  # onnxruntime's have no other base
+        raise CompileError(f"onnxruntime does not take the model: {first_line(str(e))}") from None
+
+
+def _cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

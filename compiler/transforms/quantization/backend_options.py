@@ -1,0 +1,21 @@
+"""What passes that run data through the model are told about how they do it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...runtime.backends import Name, Runner
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendOptions:
+    """Options that change how fast it goes, and nothing else."""
+
+    backend: Name = "auto"
+    """`numpy`, `onnxruntime`, or whichever is sooner ready."""
+    threads: int | None = None
+    """How many batches onnxruntime runs at a time; when not given as many as there are cores, at most 8."""
+
+    def runner(self) -> Runner:
+        """Raises CompileError for a backend that is not installed, and for threads that it does not have."""
+        return Runner(self.backend, self.threads)
