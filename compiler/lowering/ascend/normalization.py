@@ -10,13 +10,30 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
 from ...dtypes import numpy_dtype
+from ...transforms.fusion.fuse_bn.norm import factor_and_shift
 from .rules import Builder, lowers, require
 
 
 @lowers(nn.BatchNormOp)
 def batch_norm(build: Builder, op: nn.BatchNormOp) -> Sequence[SSAValue]:
-    require(not op.channels_last, "channels-second", "BNInfer normalizes axis 1")
+    """BNInfer, which knows axis 1; where channels are last, a product and a sum."""
+    if op.channels_last:
+        return _product_and_sum(build, op)
     return [build.add(ascend.BNInferOp, *op.operands, epsilon=op.epsilon).y]
+
+
+def _product_and_sum(build: Builder, op: nn.BatchNormOp) -> Sequence[SSAValue]:
+    constant = all(nn.constant_of(value) is not None for value in op.operands[1:])
+    require(constant, "channels-second", "BNInfer normalizes axis 1, and its parameters are computed at run time")
+    dtype = numpy_dtype(element_of(op.input))
+    with np.errstate(over="ignore"):
+        factor, shift = (np.asarray(each, dtype) for each in factor_and_shift(op))
+    finite = bool(np.isfinite(factor).all() and np.isfinite(shift).all())
+    require(finite, "finite-fold", "its factors or shifts are NaN or Inf")
+    scaled = build.add(
+        ascend.MulOp, op.input, build.constant(factor, f"{build.hint}_factor"), name=f"{build.hint}_scaled"
+    )
+    return [build.add(ascend.AddOp, scaled.y, build.constant(shift, f"{build.hint}_shift")).y]
 
 
 @lowers(nn.LRNOp)

@@ -54,3 +54,15 @@ def test_shapes_at_run_time(equivalence):
       func.return %y, %z, %w : tensor<?x?x2x2xf32>, tensor<?x?xf32>, tensor<?x4x?xf32>
     }""")
     equivalence.assert_equivalent(before, equivalence.after(before, "lower-to-ascend", "legalize-ascend"))
+
+
+def test_batch_norm_channels_last(net, equivalence):
+    """A product and a sum that are folded in float64, beside a division in float32."""
+    from compiler.dialects import nn
+
+    rng = np.random.default_rng(0)
+    n = net(2, 4, 5, 6)
+    parameters = [n.constant(rng.uniform(0.5, 2, 6).astype(np.float32)) for _ in range(4)]
+    before = n.module(n.add(nn.BatchNormOp.make(n.x, *parameters, layout="nhwc")))
+    after = equivalence.after(before, "lower-to-ascend", "legalize-ascend")
+    equivalence.assert_equivalent(before, after, rtol=0, atol=4e-6)

@@ -40,11 +40,42 @@ func.func @channels_second(%x: tensor<?x3x4x4xf32>) -> tensor<?x3x4x4xf32> {
 
 // -----
 
-// Of a batch norm too.
+// A batch norm becomes a product and a sum.
+// CHECK-LABEL: @norm_channels_last
+// CHECK-NEXT:    %y_factor = nn.constant dense<2.000000e+00> : tensor<4xf32>
+// CHECK-NEXT:    %y_scaled = ascend.Mul %x, %y_factor
+// CHECK-NEXT:    %y_shift = nn.constant dense<-4.000000e+00> : tensor<4xf32>
+// CHECK-NEXT:    %y = ascend.Add %y_scaled, %y_shift
+// REMARK:      [lower-to-ascend applied lower] "y": computed by ascend.Add
+func.func @norm_channels_last(%x: tensor<?x3x4x4xf32>) -> tensor<?x3x4x4xf32> {
+  %s = nn.constant dense<4.0> : tensor<4xf32>
+  %o = nn.constant dense<2.0> : tensor<4xf32>
+  %m = nn.constant dense<3.0> : tensor<4xf32>
+  %v = nn.constant dense<3.75> : tensor<4xf32>
+  %y = nn.batch_norm %x, %s, %o, %m, %v layout nhwc epsilon 0.25 : (tensor<?x3x4x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<?x3x4x4xf32>
+  func.return %y : tensor<?x3x4x4xf32>
+}
+
+// -----
+
+// Only of constants.
 // CHECK-LABEL: @norm_channels_second
 // CHECK:         %y = nn.
-// REMARK:      [lower-to-ascend missed channels-second] "y": BNInfer normalizes axis 1
+// REMARK:      [lower-to-ascend missed channels-second] "y": BNInfer normalizes axis 1, and its parameters are computed at run time
 func.func @norm_channels_second(%x: tensor<?x3x4x4xf32>, %s: tensor<4xf32>) -> tensor<?x3x4x4xf32> {
   %y = nn.batch_norm %x, %s, %s, %s, %s layout nhwc : (tensor<?x3x4x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<?x3x4x4xf32>
+  func.return %y : tensor<?x3x4x4xf32>
+}
+
+// -----
+
+// And of finite numbers.
+// CHECK-LABEL: @finite_fold
+// CHECK:         %y = nn.
+// REMARK:      [lower-to-ascend missed finite-fold] "y": its factors or shifts are NaN or Inf
+func.func @finite_fold(%x: tensor<?x3x4x4xf32>) -> tensor<?x3x4x4xf32> {
+  %s = nn.constant dense<4.0> : tensor<4xf32>
+  %v = nn.constant dense<-1.0> : tensor<4xf32>
+  %y = nn.batch_norm %x, %s, %s, %s, %v layout nhwc : (tensor<?x3x4x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<?x3x4x4xf32>
   func.return %y : tensor<?x3x4x4xf32>
 }
