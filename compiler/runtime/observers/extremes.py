@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +21,21 @@ def largest(values: Array, count: int) -> Array:
     if not min(count, values.size):
         return values[:0]
     if count < values.size // 256:
-        sample = values[::_STRIDE]
-        rank = 4 * count // _STRIDE + 8
-        few = values[values >= np.partition(sample, sample.size - rank)[sample.size - rank]]
-        values = few if few.size >= count else values
+        bound = _bound(values, count)
+        above = values[values > bound]
+        missing = count - above.size
+        if missing > 0 and np.count_nonzero(values == bound) >= missing:
+            return np.concatenate([np.full(missing, bound, values.dtype), above])
+        values = values if missing > 0 else above
     place = max(values.size - count, 0)
     return np.partition(values, place)[place:]
+
+
+def _bound(values: Array, count: int) -> Any:
+    """What some more than `count` values exceed, unless many equal it: they pile up where activations are cut off."""
+    sample = values[::_STRIDE]
+    rank = 4 * count // _STRIDE + 8
+    return np.partition(sample, sample.size - rank)[sample.size - rank]
 
 
 @dataclass
