@@ -20,6 +20,7 @@ from .saving import files_of, framework_of
 from .session import Session
 from .summary import Layers, describe_layers, source_files
 from .transforms.canonicalization import CanonicalizePass
+from .transforms.quantization.backend_options import AUTOMATIC, BackendOptions
 from .transforms.quantization.quantize import QuantizePass
 
 BATCH_NUM = 1
@@ -49,12 +50,13 @@ def calibrate_file(
     batch_num: int | None = None,
     reads: frozenset[Path] = frozenset(),
     shapes: Shapes | None = None,
+    running: BackendOptions = AUTOMATIC,
 ) -> Calibrated:
     """Import, fuse, calibrate and quantize `model`, by AMCT's defaults where `config` says nothing else.
 
     `save_path` is a folder, made when missing, and the prefix of the files' names; without a prefix they begin with no
     underscore. All or none are written, over those of an earlier run, but over nothing that was read, `reads` among it.
-    `shapes` are those of the data: a model takes them where its framework lets a run choose them.
+    `shapes` are those of the data: a model takes them where its framework lets a run choose them. `running` is how it is run.
     Raises CompileError, located, for anything that cannot be done.
     """
     files = files_of(model, save_path)
@@ -63,7 +65,7 @@ def calibrate_file(
     sources = {*frontends.files_of(model, session.imports), *source_files(module)}
     given = reads if config is None else reads | {Path(config)}
     refuse_overwriting(files.paths(), sources | given)
-    samples = _quantize(module, data, session, config, batch_num)
+    samples = _quantize(module, data, session, config, batch_num, running)
     layers = describe_layers(module, session.remarks)
     return Calibrated(files.write(module, session), layers, samples)
 
@@ -90,12 +92,26 @@ def _other_batch(module: ModuleOp, shapes: Shapes) -> bool:
     return bool(given) and all(declared.get(name, ())[1:] == shape[1:] for name, shape in given.items())
 
 
-def _quantize(module: ModuleOp, data: Data, session: Session, config: str | None, batch_num: int | None) -> int:
+def _quantize(
+    module: ModuleOp,
+    data: Data,
+    session: Session,
+    config: str | None,
+    batch_num: int | None,
+    running: BackendOptions,
+) -> int:
     """Quantize a module in place; how many samples calibrated."""
     asked = QuantizePass(config=config, observer=None if config is not None else IFMR)
     runs = batch_num or asked.settings().batch_num or BATCH_NUM
     samples = data(module, runs)
-    quantize = QuantizePass(samples, config=config, observer=asked.observer, batch_num=runs)
+    quantize = QuantizePass(
+        samples,
+        config=config,
+        observer=asked.observer,
+        batch_num=runs,
+        backend=running.backend,
+        threads=running.threads,
+    )
     run_passes(module, [CanonicalizePass()], session)
     run_passes(module, [fusion(quantize, module, session), quantize], session)
     return samples.count

@@ -29,6 +29,7 @@ from .targets.onnx import OnnxTarget
 from .targets.record import RecordTarget
 from .transforms.canonicalization import CanonicalizePass
 from .transforms.fusion.fuse_all import FuseAllPass
+from .transforms.quantization.backend_options import AUTOMATIC, BackendOptions
 from .transforms.quantization.data_options import DataOptions
 from .transforms.quantization.layers import check_settings
 from .transforms.quantization.profiles import profile_of
@@ -57,6 +58,8 @@ class Settings:
     """Of the ONNX file; None for the target's default."""
     only_layers: tuple[str, ...] = ()
     """The only layers that are quantized; all that can be when empty."""
+    running: BackendOptions = AUTOMATIC
+    """How calibration runs the model."""
 
 
 def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session, settings: Settings) -> Summary:
@@ -84,6 +87,8 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
         observer=settings.observer,
         skip_layers=settings.skip_layers,
         only_layers=settings.only_layers,
+        backend=settings.running.backend,
+        threads=settings.running.threads,
     )
     run_passes(module, [CanonicalizePass()], session)
     run_passes(module, [fusion(quantize, module, session), quantize], session)

@@ -10,7 +10,7 @@ from ..diagnostics import CompileError
 from ..options import names, shapes
 from ..session import ImportOptions
 from .amct_quantize import print_lists
-from .shared import MODEL, positive
+from .shared import MODEL, add_backend_options, backend_options, positive
 from .tables import print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def add_parser(commands: Any) -> None:
         help="files, or runs of the evaluator, that calibrate; the configuration's or 1 when not given",
     )
     add("--gpu_id", type=int, help="of Caffe; ignored, with a warning")
+    add_backend_options(add)
     parser.set_defaults(run=run)
 
 
@@ -81,7 +82,15 @@ def run(args: argparse.Namespace) -> None:
     reads = frozenset[Path](filter(None, [args.evaluator]))
     with progress_bar() as session.on_progress:
         result = calibrate_file(
-            args.model, args.save_path, data, session, args.calibration_config, args.batch_num, reads, given
+            args.model,
+            args.save_path,
+            data,
+            session,
+            args.calibration_config,
+            args.batch_num,
+            reads,
+            given,
+            backend_options(args),
         )
     print_lists(result.layers)
     quantized, left = len(result.layers.quantized), len(result.layers.left_in_float)

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..options import names
-from .shared import MODEL, add_data_options, add_import_options, add_input_names, data_options, import_options
+from .shared import (
+    MODEL,
+    add_backend_options,
+    add_data_options,
+    add_import_options,
+    add_input_names,
+    backend_options,
+    data_options,
+    import_options,
+)
 from .tables import print_table, progress_bar, some
 
 if TYPE_CHECKING:
@@ -61,6 +70,7 @@ def add_parser(commands: Any) -> None:
     add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")
     add("--opset", type=int, metavar="N", help="opset of the ONNX file")
     add_data_options(parser.add_argument_group("calibration data").add_argument)
+    add_backend_options(parser.add_argument_group("how calibration runs the model").add_argument)
     reading = parser.add_argument_group("how the model is read").add_argument
     add_input_names(reading)
     add_import_options(reading)
@@ -77,7 +87,13 @@ def run(args: argparse.Namespace) -> None:
     session.imports = import_options(args, args.input_names)
     session.skip_fusion = frozenset(names(args.skip_fusion))
     settings = Settings(
-        args.config, args.record, args.observer, names(args.skip_layers), args.opset, names(args.only_layers)
+        args.config,
+        args.record,
+        args.observer,
+        names(args.skip_layers),
+        args.opset,
+        names(args.only_layers),
+        backend_options(args),
     )
     with progress_bar() as session.on_progress:
         summary = quantize_file(args.model, data_options(args), args.output, session, settings)

@@ -16,6 +16,7 @@ from ..universe import FRONTENDS
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from ..transforms.quantization.backend_options import BackendOptions
     from ..transforms.quantization.data_options import DataOptions
 
 MODEL = f"a file ending in {', '.join(FRONTENDS)}, or the folder of a SavedModel"
@@ -96,6 +97,20 @@ def data_options(args: argparse.Namespace) -> DataOptions:
         layout=args.layout,
         color=args.color,
     )
+
+
+def add_backend_options(add: Callable[..., object]) -> None:
+    """Options of how calibration runs the model; `add` is the `add_argument` of their group."""
+    text = "what runs the model: numpy, onnxruntime, or auto for whichever is sooner ready (default)"
+    add("--backend", default="auto", choices=("auto", "numpy", "onnxruntime"), help=text)
+    add("--threads", type=positive, metavar="N", help="of onnxruntime; one per core, at most 8, when not given")
+
+
+def backend_options(args: argparse.Namespace) -> BackendOptions:
+    """What these options say."""
+    from ..transforms.quantization.backend_options import BackendOptions
+
+    return BackendOptions(backend=args.backend, threads=args.threads)
 
 
 def _numbers(text: str, what: str) -> tuple[float, ...]:

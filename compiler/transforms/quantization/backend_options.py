@@ -19,3 +19,6 @@ class BackendOptions:
     def runner(self) -> Runner:
         """Raises CompileError for a backend that is not installed, and for threads that it does not have."""
         return Runner(self.backend, self.threads)
+
+
+AUTOMATIC = BackendOptions()
