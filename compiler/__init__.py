@@ -1,15 +1,73 @@
-"""amct-opt as a library: what an embedding compiler calls. Names are imported when first used."""
+"""amct-opt as a library: what an embedding compiler calls. Names are imported when first used (docs/embedding.md)."""
 
 TYPE_CHECKING = False  # type checkers take it for typing's, which would be the first import
 if TYPE_CHECKING:
+    from .api import Loaded, execute, load, parse, quantize, run_pipeline, save, to_text
+    from .configuration.settings import Activation, Arq, Calibration, Settings
+    from .diagnostics import CompileError, Remark
+    from .rewriting import FusionPattern
+    from .runtime.executor import Executable
+    from .runtime.kernels import kernel
+    from .runtime.observers import Observer
+    from .session import ImportOptions, Session
+    from .targets import Target
     from .transforms.fusion.fuse_modules import fuse_modules
+    from .transforms.quantization.profiles import Profile, Row
+    from .universe import new_session
 
-__all__ = ["fuse_modules"]
+__all__ = [
+    "Activation",
+    "Arq",
+    "Calibration",
+    "CompileError",
+    "Executable",
+    "FusionPattern",
+    "ImportOptions",
+    "Loaded",
+    "Observer",
+    "Profile",
+    "Remark",
+    "Row",
+    "Session",
+    "Settings",
+    "Target",
+    "execute",
+    "fuse_modules",
+    "kernel",
+    "load",
+    "new_session",
+    "parse",
+    "quantize",
+    "run_pipeline",
+    "save",
+    "to_text",
+]
+
+_PLACES = {
+    ".api": ("Loaded", "execute", "load", "parse", "quantize", "run_pipeline", "save", "to_text"),
+    ".configuration.settings": ("Activation", "Arq", "Calibration", "Settings"),
+    ".diagnostics": ("CompileError", "Remark"),
+    ".rewriting": ("FusionPattern",),
+    ".runtime.executor": ("Executable",),
+    ".runtime.kernels": ("kernel",),
+    ".runtime.observers": ("Observer",),
+    ".session": ("ImportOptions", "Session"),
+    ".targets": ("Target",),
+    ".transforms.fusion.fuse_modules": ("fuse_modules",),
+    ".transforms.quantization.profiles": ("Profile", "Row"),
+    ".universe": ("new_session",),
+}
+"""The modules of the names above."""
 
 
 def __getattr__(name: str) -> object:
-    if name != "fuse_modules":
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    from .transforms.fusion.fuse_modules import fuse_modules
+    for place, names in _PLACES.items():
+        if name in names:
+            from importlib import import_module
 
-    return fuse_modules
+            return getattr(import_module(place, __name__), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -117,11 +117,13 @@ class Session(Context):
         print(f"note: {message}", file=sys.stderr)
 
     def remark(self, remark: Remark) -> None:
+        """Keep a remark, and tell `on_remark`."""
         self.remarks.append(remark)
         if self.on_remark is not None:
             self.on_remark(remark)
 
     def progress(self, phase: str, done: int, total: int) -> None:
+        """Tell `on_progress` that `done` of `total` steps of a phase are done."""
         if self.on_progress is not None:
             self.on_progress(phase, done, total)
 

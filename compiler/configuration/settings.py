@@ -37,6 +37,7 @@ class Activation:
 
     @property
     def algorithm(self) -> str:
+        """The observer's name, without its parameters."""
         return self.observer.partition("{")[0]
 
 

@@ -5,6 +5,6 @@
 of unknown sizes), `opaque` (what `nn` has no word for), `single` (a node as a model of its own), `importer`.
 """
 
-from .importer import read
+from .importer import from_model, read
 
-__all__ = ["read"]
+__all__ = ["from_model", "read"]

@@ -28,7 +28,7 @@ from .node import Binding, Constant, Node, Shared, Unmapped
 from .opaque import carry
 from .ops import converter_of
 from .schema import schema_of
-from .source import OLDEST_OPSET, STANDARD, Source, load, opsets
+from .source import OLDEST_OPSET, STANDARD, Source, checked, load, opsets
 from .symbols import Symbols
 from .tensors import Array, TensorReader
 from .types import dimension_names, tensor_type
@@ -42,11 +42,22 @@ def read(path: Path, session: Session) -> ModuleOp:
 
     Raises CompileError, located at the file or at a node, for what is no such model and for what cannot be represented.
     """
-    source = load(path)
-    choose(source.model, session.imports, str(path))
+    return _module(load(path), session)
+
+
+def from_model(model: ModelProto, session: Session) -> ModuleOp:
+    """A ModelProto that a program holds, as `read` does it; the model stays as it is.
+
+    Raises CompileError as `read`, and for a model whose tensors are still in files.
+    """
+    return _module(checked(model), session)
+
+
+def _module(source: Source, session: Session) -> ModuleOp:
+    choose(source.model, session.imports, str(source.path))
     importer = _Importer(source, session)
     module = ModuleOp([importer.function()])
-    module.attributes["nn.metadata"] = _metadata(path, source.model)
+    module.attributes["nn.metadata"] = _metadata(source.path, source.model)
     importer.tally.report()
     return module
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, defs, inliner
+from onnx.external_data_helper import uses_external_data
 
 from ...diagnostics import CompileError
 from ..wire import MalformedError, mapped
@@ -19,6 +20,8 @@ from .wire import without_weights
 OLDEST_OPSET = 7
 """Of an older opset, only those operators are read that are the same in this one."""
 NEWEST_OPSET = min(26, defs.onnx_opset_version())
+_MEMORY = Path("<memory>", "model")
+"""Stands for the place of a model that is in no file; nothing is beside it."""
 STANDARD = ""
 """The domain of ONNX's own operators, also written `ai.onnx`."""
 
@@ -42,12 +45,29 @@ def load(path: Path) -> Source:
         model = ModelProto.FromString(stripped)
     except (MalformedError, DecodeError):
         raise CompileError("is no ONNX model", where=where, hint=_suspicion(data)) from None
+    weights = {name: data[begin:end] for name, (begin, end) in places.items()}
+    return Source(path, _checked(model, where), weights)
+
+
+def checked(model: ModelProto) -> Source:
+    """A copy of a model in memory, checked as one in a file is. Raises CompileError as `load`, and for tensors in files."""
+    if any(uses_external_data(tensor) for tensor in model.graph.initializer):
+        raise CompileError(
+            "its tensors are in files", where=str(_MEMORY), hint="onnx.load reads them in, or give the path"
+        )
+    copied = ModelProto()
+    copied.CopyFrom(model)
+    return Source(_MEMORY, _checked(copied, str(_MEMORY)), {})
+
+
+def _checked(model: ModelProto, where: str) -> ModelProto:
+    """The model with its functions inlined. Raises CompileError for what is no model that can be read."""
     if not model.HasField("graph") or not (model.opset_import or model.ir_version):
         raise CompileError("is no ONNX model", where=where, hint="the file parses, but holds no graph with an opset")
     if not all(isinstance(text, str) for text in _texts(model)):
         raise CompileError("holds names that are no UTF-8 text", where=where, hint="the file is damaged")
     _check_opset(model, where)
-    return Source(path, _inlined(model, where), {name: data[begin:end] for name, (begin, end) in places.items()})
+    return _inlined(model, where)
 
 
 def _mapped(path: Path) -> Array:

@@ -1,0 +1,205 @@
+"""The functions of the public Python API; `compiler` hands them out (docs/embedding.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from . import frontends
+from .configuration.files import read_settings
+from .configuration.record import Record, read_record
+from .configuration.settings import Settings
+from .diagnostics import CompileError, verify
+from .pipelines import After, parse_pipeline, run_passes
+from .registry import load as load_reference
+from .runtime.backends import Name
+from .runtime.data import Samples
+from .runtime.data.given import Given, samples_from
+from .runtime.executor import Array, Executable
+from .session import Session
+from .targets import Target
+from .text import module_text, parse_module
+from .transforms.quantization.backend_options import BackendOptions
+from .transforms.quantization.data_options import DataOptions
+from .transforms.quantization.options import SettingsOptions
+from .transforms.quantization.point_options import PointOptions
+from .transforms.quantization.quantize import quantize as quantize_module
+from .universe import new_session
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+Pipeline: TypeAlias = "str | Iterable[str | ModulePass]"
+"""`"fuse"`, `"fuse-bn,quantize{bits=8}"`, or passes one by one, each an object or such a text."""
+
+
+class Loaded(NamedTuple):
+    """A model as a module, and the session that it was read in: `module, session = load("model.onnx")`."""
+
+    module: ModuleOp
+    session: Session
+
+
+_OBJECTS: Mapping[str, str] = {
+    "onnx.ModelProto": ".frontends.onnx:from_model",
+    "tensorflow.GraphDef": ".frontends.tensorflow:from_graph",
+    "tensorflow.Graph": ".frontends.tensorflow:from_graph",
+    "keras.Model": ".frontends.tensorflow:from_keras",
+    "tf_keras.Model": ".frontends.tensorflow:from_keras",
+}
+"""What reads an object of a running program, by package and class; the package itself is not imported to tell."""
+
+
+def load(model: Any, session: Session | None = None, *, signature: Sequence[Any] = ()) -> Loaded:
+    """Read a model into a verified module of `nn` (or of whatever the text of a module holds).
+
+    `model` is a path (a file of a known ending, the folder of a SavedModel), or an object: an `onnx.ModelProto`, a model of Keras
+    or tf_keras, a `tf.Graph` or GraphDef, a `tf.function` or other callable on tensors, for which `signature` may give the
+    `tf.TensorSpec` of each argument. `session.imports` says what its inputs, outputs and shapes are, where that is to differ
+    from what is found; without a session one is made. Raises CompileError, located in the model.
+    """
+    session = new_session() if session is None else session
+    module = _read(model, session, signature)
+    verify(module)
+    return Loaded(module, session)
+
+
+def _read(model: Any, session: Session, signature: Sequence[Any]) -> ModuleOp:
+    if isinstance(model, str | os.PathLike):
+        return frontends.read(Path(cast(PathLike, model)), session)
+    for each in type(model).__mro__:
+        if reference := _OBJECTS.get(f"{each.__module__.partition('.')[0]}.{each.__name__}"):
+            return load_reference(reference)(model, session)
+    if callable(model):
+        return load_reference(".frontends.tensorflow:from_function")(model, session, *signature)
+    hint = "give a path, an onnx.ModelProto, a Keras model, a TensorFlow graph or a function on tensors"
+    raise CompileError(f"{type(model).__name__} is no model", hint=hint)
+
+
+def parse(text: str, session: Session | None = None, *, name: str = "<text>") -> Loaded:
+    """Read the text of a module, verified. Nothing that it names is imported or run.
+
+    `name` stands for its file in locations and errors; where it is a path, arrays are looked up beside it. Raises CompileError,
+    located at line and column.
+    """
+    session = new_session() if session is None else session
+    module = parse_module(session, text, name)
+    verify(module)
+    return Loaded(module, session)
+
+
+def to_text(module: ModuleOp, *, generic: bool = False, locations: bool = False) -> str:
+    """The text of a module, complete: arrays that are in no file stand in it as hex.
+
+    `generic` is the form that every MLIR tool reads; `locations` adds the place or layer that each operation comes from.
+    """
+    return module_text(module, generic=generic, locations=locations)
+
+
+def run_pipeline(module: ModuleOp, pipeline: Pipeline, session: Session, after: After | None = None) -> None:
+    """Run passes on a module, in place, verifying it before, between and after.
+
+    `pipeline` is the name of one (`fuse`, `deploy`) or of a pass, pipeline text, or an iterable of passes, made by hand or in
+    text. `after(pass, module, seconds)` is called when each is done. What passes did and did not do is in `session.remarks`.
+    Raises CompileError, located at an operation or in a file; the module is as the passes before have left it.
+    """
+    if isinstance(pipeline, str):
+        pipeline = [pipeline]
+    passes: list[ModulePass] = []
+    for each in pipeline:
+        passes += parse_pipeline(each, session.passes) if isinstance(each, str) else [each]
+    run_passes(module, passes, session, after)
+
+
+def quantize(
+    module: ModuleOp,
+    session: Session,
+    settings: Settings | PathLike | None = None,
+    data: Given | PathLike | None = None,
+    *,
+    record: Record | PathLike | None = None,
+    backend: Name = "auto",
+) -> None:
+    """Quantize a module in place: observers, calibration, integers; its fusions are to be done before.
+
+    `settings` are an object or a configuration file of AMCT (JSON in a file ending in .json, else simplified); without any the
+    observer is minmax. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an iterable of batches
+    or a function that returns one (one run each, in the inputs' shapes and dtypes). Without data, where it is needed, seeded
+    synthetic inputs stand in and the session warns. `record` holds parameters that take the place of calibration. `backend` is
+    what runs the module meanwhile; results do not depend on it but for the rounding of floats.
+    `session.profile` decides what can be quantized; `session.remarks` says what was not, and why. Raises CompileError, located.
+    """
+    chosen = _settings(settings)
+    options = DataOptions(_data(data, module, chosen.batch_num)).within(chosen)
+    if isinstance(record, str | os.PathLike):
+        record = read_record(Path(record), joint_quant=chosen.joint_quant)
+    run_passes(module, [_Quantize(chosen, record, options, BackendOptions(backend=backend))], session)
+
+
+def _settings(settings: Settings | PathLike | None) -> Settings:
+    if settings is None:
+        return SettingsOptions().settings()
+    return settings if isinstance(settings, Settings) else read_settings(Path(settings))
+
+
+def _data(data: Given | PathLike | None, module: ModuleOp, runs: int | None) -> str | Samples | None:
+    if data is None:
+        return None
+    if isinstance(data, str | os.PathLike):
+        return os.fspath(cast(PathLike, data))
+    return samples_from(data, module, runs)
+
+
+@dataclass(frozen=True)
+class _Quantize(ModulePass):
+    """`--quantize` with objects in place of option text."""
+
+    name = "quantize"
+
+    settings: Settings
+    record: Record | None
+    data: DataOptions
+    backend: BackendOptions
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        quantize_module(op, self.settings, self.record, self.data, ctx, PointOptions(), self.backend.runner())
+
+
+def execute(module: ModuleOp, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Run a module once, at any stage: arrays by input name in, arrays by output name out.
+
+    Inputs have the shapes and dtypes of the module's arguments, any size where these have `?`. `Executable(module)` compiles
+    once, to run often. Raises CompileError for inputs that do not fit and for operations that cannot be run.
+    """
+    return Executable(module).run(inputs)
+
+
+def save(
+    module: ModuleOp, path: PathLike, session: Session, target: str | Target = "mlir", **options: Any
+) -> list[Path]:
+    """Write a module in the format of a target, all of its files or none. Returns the files written.
+
+    `target` is a name (`mlir`, `onnx`, `onnx-ascend`, ... as `-t` takes it) with its `options` as keywords, or an object.
+    Raises CompileError, located at the operation, for what the format cannot hold, and for unknown names and options.
+    """
+    if isinstance(target, str):
+        made = _target(session.targets[target], target, options)
+    elif options:
+        raise CompileError("options are for the name of a target, not for one that is made")
+    else:
+        made = target
+    verify(module)
+    return made.write(module, Path(path), session)
+
+
+def _target(target_class: Callable[..., Target], name: str, options: Mapping[str, Any]) -> Target:
+    known = [f.name for f in fields(cast(Any, target_class)) if f.init]
+    if unknown := [option for option in options if option not in known]:
+        hint = f"options are {', '.join(known)}" if known else "it has none"
+        raise CompileError(f"target {name} has no option '{unknown[0]}'", hint=hint)
+    return target_class(**options)

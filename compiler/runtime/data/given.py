@@ -1,0 +1,46 @@
+"""Data as a program holds it: arrays, batches, or a function that gives batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ...diagnostics import CompileError
+from ...functions import main_function
+from .rows import Array, ArrayRows
+from .samples import Samples, input_types, samples_of
+from .stream import Batch, from_batches
+
+_ARRAYS = (Mapping, np.ndarray)
+Given: TypeAlias = "Samples | Mapping[str, Any] | Array | Iterable[Batch] | Callable[[], Iterable[Batch]]"
+"""Arrays by input, or the array for the only input, samples on the first axis; batches, one run each; a function that returns
+batches or yields them.
+"""
+
+
+def samples_from(data: Given, module: ModuleOp, runs: int | None = None) -> Samples:
+    """The samples for a module's inputs; of batches the first `runs`, all when not given.
+
+    Raises CompileError for what does not fit the inputs, and for what is no data.
+    """
+    if isinstance(data, Samples):
+        return data
+    if isinstance(data, _ARRAYS):
+        return _arrays(data, module)
+    batches: Any = data() if callable(data) else data
+    if not isinstance(batches, Iterable) or isinstance(batches, (*_ARRAYS, str, bytes)):
+        hint = "give arrays by input, an iterable of batches, or a function that returns one"
+        raise CompileError(f"{type(cast(object, batches)).__name__} is no data", where="data", hint=hint)
+    return from_batches(cast("Iterable[Batch]", batches), main_function(module), "batches", runs)
+
+
+def _arrays(data: Any, module: ModuleOp) -> Samples:
+    types = input_types(main_function(module))
+    single = not isinstance(data, Mapping)
+    if single and len(types) > 1:
+        raise CompileError("one array, the model has several inputs", where="data", hint="give arrays by input")
+    arrays = dict.fromkeys(types, data) if single else cast("Mapping[str, Any]", data)
+    return samples_of({name: ArrayRows(np.asarray(array), "data") for name, array in arrays.items()}, types, "data")
