@@ -71,9 +71,10 @@ class _Rewriter:
 
     def rewritten(self) -> Program:
         asked = self.program.asked
-        chained = _live([new for row in self.program.rows for new in self._rewrite(row)], asked)
-        rows = _live([self._with_integer_sums(row) for row in chained], asked)
-        return Program(self.slots, self.program.constants, rows, asked)
+        rows = [new for row in self.program.rows for new in self._rewrite(row)]
+        unchained = {row.results for row in _live(rows, asked)}
+        rows = [self._with_integer_sums(row) if row.results in unchained else row for row in rows]
+        return Program(self.slots, self.program.constants, _live(rows, asked), asked)
 
     def _rewrite(self, row: Row) -> list[Row]:
         op = row.op

@@ -171,6 +171,15 @@ def test_products_that_stay_float(name: str, bias: bool, tmp_path: Path) -> None
     assert pair.differing == 0
 
 
+def test_a_product_that_stays_float_of_what_is_moved(tmp_path: Path) -> None:
+    net = Chain(2, 40, 3, 9)
+    moved = net.add(nn.TransposeOp, net.at(net.x, IN), perm=(0, 2, 3, 1))
+    y = net.weighted(nn.MatMulOp, moved, IN, (40, 21), channel_scales(net.rng, 21), axis=1)
+    pair = both(net.module(y), [reals(net.rng, (2, 40, 3, 9), IN)], tmp_path)
+    assert pair.kernels["QGemm"] == 1
+    assert pair.differing == 0
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 def test_product_of_activations(transposed: bool, tmp_path: Path) -> None:
     """As between the queries and keys of attention; the second zero point is not 0 either."""
