@@ -34,6 +34,15 @@ def is_integer(op: Operation) -> bool:
     return element_of(op.results[0]) == i32
 
 
+def part_of_another(op: ascend.AscendOp) -> bool:
+    """Whether the operation is one of several that stand for a layer, and not the one that the layer's name is for."""
+    if op.origin is None:
+        return False
+    behind = [use.operation for result in op.results for use in result.uses]
+    around = [*(o.owner for o in op.operands), *behind]
+    return any(isinstance(each, ascend.AscendOp) and each.origin == op.origin for each in around)
+
+
 def layer_behind(value: SSAValue, default: str) -> str:
     """The layer that takes a value: the first one in the program that has a name."""
     users = {use.operation for use in value.uses}

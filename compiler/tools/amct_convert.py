@@ -17,8 +17,9 @@ Quantizes without calibration, by factors that are known:
   with --record_file   those of a record; layers that it does not list stay float
   else                 those that the model was trained with, as QuantizeLinear and DequantizeLinear in it
 
-Writes the files that amct calibration writes, with the folder and prefix of --save_path: for ONNX P_fake_quant_model.onnx,
-P_deploy_model.onnx, P_quant.json and P_record.txt, for TensorFlow P_quantized.pb and P_fake_quant_model.pb. Files of an earlier run are overwritten, those that were read never."""
+Writes the files that amct calibration writes, with the folder and prefix of --save_path: for ONNX P_fake_quant_model.onnx
+and P_deploy_model.onnx, for TensorFlow P_fake_quant_model.pb and P_quantized.pb, beside P_quant.json and P_record.txt.
+Files of an earlier run are overwritten, those that were read never."""
 
 
 def add_parser(commands: Any) -> None:

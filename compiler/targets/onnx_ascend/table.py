@@ -11,6 +11,7 @@ from ...dialects.ascend import AscendOp, AveragingOp, CubeOp
 from ...dialects.ascend.base import FormatOp, i8
 from ...dialects.nn.shapes import element_of
 from ...runtime.kernels.ascend_float import MEANINGS
+from ..deployed import is_integer, part_of_another
 from ..onnx.layer import CONVERTERS as NN_CONVERTERS
 from ..onnx.layer import Converters, Layer, Operand
 
@@ -49,15 +50,6 @@ def product(
     if element_of(x) == i8:
         return layer.unchecked(op_type, operands, attributes, layer.label)
     return layer.emit(op_type, operands, attributes, layer.label)[0]
-
-
-def part_of_another(op: AscendOp) -> bool:
-    """Whether the operation is one of several that stand for a layer, and not the one that the layer's name is for."""
-    if op.origin is None:
-        return False
-    behind = [use.operation for result in op.results for use in result.uses]
-    around = [*(o.owner for o in op.operands), *behind]
-    return any(isinstance(each, AscendOp) and each.origin == op.origin for each in around)
 
 
 def name_beside(op: AscendOp, layer: Layer, op_type: str) -> str:

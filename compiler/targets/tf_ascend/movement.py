@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...dialects import ascend
 from ...dialects.ascend.shape import one_index
+from ..deployed import part_of_another
 from ..tensorflow.layer import Layer
-from .table import converter
+from .table import by_meaning, converter
 
 
 @converter(ascend.ConcatV2Op)
 def concat(op: ascend.ConcatV2Op, layer: Layer) -> str:
     return layer.node("ConcatV2", *op.x, layer.int(one_index("concat_dim", op.concat_dim), "axis"))
+
+
+@converter(ascend.SqueezeOp, ascend.UnsqueezeOp)
+def squeeze(op: ascend.SqueezeOp | ascend.UnsqueezeOp, layer: Layer) -> str | Sequence[str]:
+    """Below a layer that it is part of, whose name is its convolution's."""
+    if part_of_another(op):
+        layer.label = f"{layer.label}/{'Squeeze' if isinstance(op, ascend.SqueezeOp) else 'ExpandDims'}"
+    return by_meaning(op, layer)
 
 
 @converter(ascend.GatherV2Op)

@@ -1,4 +1,7 @@
-"""Writing a module as a deployable file, and running what is read back beside the module that it was written from."""
+"""Writing a module as a deployable file, and running what is read back beside the module that it was written from.
+
+`deploy` does so for ONNX, `deploy_tf` for TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from compiler import frontends
 from compiler.diagnostics import verify
+from compiler.frontends.tensorflow.schema import GraphDef
 from compiler.lowering.ascend import LowerToAscendPass
 from compiler.runtime.executor import Executable
 from compiler.session import Session
 from compiler.targets.onnx_ascend import OnnxAscendTarget
+from compiler.targets.tf_ascend import TfAscendTarget
 from compiler.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -51,16 +56,58 @@ class Deployment:
     def assert_equal(self, module: ModuleOp, inputs: Mapping[str, Array], **options: Any) -> onnx.ModelProto:
         """0 bits of difference between the lowered module and the file that is written of it."""
         model = self.write(module, **options)
-        lowered = module.clone()
-        LowerToAscendPass().apply(new_session(), lowered)
-        expected, actual = Executable(lowered).run(inputs), Executable(self.read()).run(inputs)
-        assert list(expected) == list(actual)
-        for name, array in expected.items():
-            assert array.dtype == actual[name].dtype
-            assert array.tobytes() == actual[name].tobytes(), name
+        _assert_equal(module, self.read(), inputs)
         return model
+
+
+@dataclass
+class TfDeployment:
+    """A module written to `folder/deploy.pb`."""
+
+    folder: Path
+    session: Session = field(default_factory=new_session)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "deploy.pb"
+
+    def write(self, module: ModuleOp) -> Any:
+        """The nodes of the file, in their order, by name."""
+        TfAscendTarget().write(module, self.path, self.session)
+        nodes = GraphDef.FromString(self.path.read_bytes()).node
+        named = {n.name: n for n in nodes}
+        assert len(named) == len(nodes), "two nodes of one name"
+        read = {i.partition(":")[0] for n in nodes for i in n.input}
+        assert not {n.name for n in nodes if n.op == "Const"} - read, "constants that nothing reads"
+        return named
+
+    def read(self) -> ModuleOp:
+        module = frontends.read(self.path, new_session())
+        verify(module)
+        return module
+
+    def assert_equal(self, module: ModuleOp, inputs: Mapping[str, Array]) -> Any:
+        """0 bits of difference between the lowered module and the file that is written of it, whatever the names."""
+        nodes = self.write(module)
+        _assert_equal(module, self.read(), inputs)
+        return nodes
+
+
+def _assert_equal(module: ModuleOp, read: ModuleOp, inputs: Mapping[str, Array]) -> None:
+    lowered = module.clone()
+    LowerToAscendPass().apply(new_session(), lowered)
+    expected, actual = Executable(lowered).run(inputs), Executable(read).run(inputs)
+    assert list(expected) == list(actual)
+    for name, array in expected.items():
+        assert array.dtype == actual[name].dtype
+        assert array.tobytes() == actual[name].tobytes(), name
 
 
 @pytest.fixture
 def deploy(tmp_path: Path) -> Deployment:
     return Deployment(tmp_path)
+
+
+@pytest.fixture
+def deploy_tf(tmp_path: Path) -> TfDeployment:
+    return TfDeployment(tmp_path)

@@ -21,14 +21,15 @@ i8 = IntegerType(8)
 class Net:
     """A module in the quantized form of `nn`."""
 
-    def __init__(self, *shape: int, element: Any = f32):
+    def __init__(self, *shape: int, element: Any = f32, framework: str = "onnx"):
+        self.framework = framework
         self.block = Block(arg_types=[TensorType(element, shape)])
         self.x: SSAValue = self.block.args[0]
         self.x.name_hint = "x"
 
     def add(self, kind: Any, *operands: Any, layer: str = "", op_type: str = "", **properties: Any) -> SSAValue:
         if layer:
-            properties["origin"] = nn.OriginAttr.of("onnx", op_type or "Op", layer)
+            properties["origin"] = nn.OriginAttr.of(self.framework, op_type or "Op", layer)
         op = kind.make(*operands, **properties)
         self.block.add_op(op)
         return op.results[0]

@@ -214,5 +214,6 @@ def cast(node: Node) -> Converted:
         return node.binding(0)
     found = node.binding(0)
     if isinstance(found, Constant) and found.array.dtype == np.int32 and found.array.ndim == 1 and target.kind == "f":
-        return Constant(node.layer.name, found.array.astype(target), integers=found)
+        with np.errstate(over="ignore"):
+            return Constant(node.layer.name, found.array.astype(target), integers=found)
     return node.emit(nn.CastOp, node.value(0), result_types=[TensorType(element_type(target), node.shape(0))]).result
