@@ -202,7 +202,9 @@ class SliceOp(AscendOp):
             raise VerifyException(f"offsets and size must have {len(x)} entries, the rank of x")
         for d, begin, count in zip(x, offsets, sizes, strict=True):
             if begin < 0 or count < -1 or (known(d) and begin + max(count, 0) > d):
-                raise VerifyException(f"{count} elements from {begin} on are not in an axis of size {d if known(d) else '?'}")
+                raise VerifyException(
+                    f"{count} elements from {begin} on are not in an axis of size {d if known(d) else '?'}"
+                )
         rows = zip(offsets, sizes, strict=True)
         return tuple(slice(begin, None if count == -1 else begin + count) for begin, count in rows)
 
@@ -251,14 +253,11 @@ class ShapeOp(AscendOp):
         return [tensor(index_type(self.dtype), [len(shape_of(self.x))])]
 
 
-@irdl_op_definition
-class ArgMaxV2Op(AscendOp):
-    """Where along the axis `dimension`, a constant, the largest element is, the first of equal ones.
+class ArgOp(AscendOp):
+    """Where along the axis `dimension`, a constant, an element is, the first of equal ones.
 
     As int64 (`dtype 9`) or int32 (3); y loses the axis.
     """
-
-    name = "ascend.ArgMaxV2"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "dimension": INDEX}
 
@@ -274,6 +273,23 @@ class ArgMaxV2Op(AscendOp):
     def derive(self) -> Sequence[Tensor]:
         x, axis = shape_of(self.x), self.searched_axis
         return [tensor(index_type(self.dtype), (*x[:axis], *x[axis + 1 :]))]
+
+
+@irdl_op_definition
+class ArgMaxV2Op(ArgOp):
+    """Where along the axis `dimension`, a constant, the largest element is, the first of equal ones.
+
+    As int64 (`dtype 9`) or int32 (3); y loses the axis.
+    """
+
+    name = "ascend.ArgMaxV2"
+
+
+@irdl_op_definition
+class ArgMinOp(ArgOp):
+    """Where along the axis `dimension`, a constant, the smallest element is. Types and shapes as ArgMaxV2."""
+
+    name = "ascend.ArgMin"
 
 
 def index_type(dtype: IntegerAttr) -> Attribute:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import data_type_number
+from ...dialects.nn import Predicate
 from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import is_float, numpy_dtype
 from .rules import Builder, array_of, lowers, lowers_each, require
@@ -25,8 +26,15 @@ lowers_each(
         nn.HardSwishOp: ascend.HardSwishOp,
         nn.SoftplusOp: ascend.SoftplusOp,
         nn.MishOp: ascend.MishOp,
+        nn.SoftsignOp: ascend.SoftsignOp,
         nn.ErfOp: ascend.ErfOp,
         nn.ExpOp: ascend.ExpOp,
+        nn.LogOp: ascend.LogOp,
+        nn.SinOp: ascend.SinOp,
+        nn.CosOp: ascend.CosOp,
+        nn.FloorOp: ascend.FloorOp,
+        nn.CeilOp: ascend.CeilOp,
+        nn.RoundOp: ascend.RintOp,
         nn.SqrtOp: ascend.SqrtOp,
         nn.RsqrtOp: ascend.RsqrtOp,
         nn.ReciprocalOp: ascend.ReciprocalOp,
@@ -38,8 +46,25 @@ lowers_each(
         nn.MaxOp: ascend.MaximumOp,
         nn.MinOp: ascend.MinimumOp,
         nn.PowOp: ascend.PowOp,
+        nn.AndOp: ascend.LogicalAndOp,
+        nn.OrOp: ascend.LogicalOrOp,
+        nn.NotOp: ascend.LogicalNotOp,
     }
 )
+
+_COMPARISONS: Mapping[Predicate, type[ascend.TruthOp]] = {
+    Predicate.EQ: ascend.EqualOp,
+    Predicate.NE: ascend.NotEqualOp,
+    Predicate.LT: ascend.LessOp,
+    Predicate.LE: ascend.LessEqualOp,
+    Predicate.GT: ascend.GreaterOp,
+    Predicate.GE: ascend.GreaterEqualOp,
+}
+
+
+@lowers(nn.CompareOp)
+def compare(build: Builder, op: nn.CompareOp) -> Sequence[SSAValue]:
+    return [build.add(_COMPARISONS[op.predicate.data], op.lhs, op.rhs).y]
 
 
 @lowers(nn.DivOp)

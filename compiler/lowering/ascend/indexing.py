@@ -1,4 +1,4 @@
-"""Repetition, shapes, and places of largest elements."""
+"""Repetition, shapes, and places of largest and smallest elements."""
 
 from __future__ import annotations
 
@@ -50,11 +50,13 @@ def shape(build: Builder, op: nn.ShapeOp) -> Sequence[SSAValue]:
     return [build.add(ascend.SliceOp, sizes, offsets, count).y]
 
 
-@lowers(nn.ArgMaxOp)
-def arg_max(build: Builder, op: nn.ArgMaxOp) -> Sequence[SSAValue]:
-    require(op.last is None, "first-of-equal", "ArgMaxV2 finds the first one of equal elements")
+_PLACES: dict[type[nn.ArgOp], type[ascend.ArgOp]] = {nn.ArgMaxOp: ascend.ArgMaxV2Op, nn.ArgMinOp: ascend.ArgMinOp}
+
+
+@lowers(*_PLACES)
+def arg(build: Builder, op: nn.ArgOp) -> Sequence[SSAValue]:
+    require(op.last is None, "first-of-equal", "Ascend IR finds the first one of equal elements")
     axis = axis_of(op.axis.value.data, len(shape_of(op.input)))
-    y = build.add(
-        ascend.ArgMaxV2Op, op.input, build.index(axis, "dimension"), dtype=INT64, name=f"{build.hint}_index"
-    ).y
+    dimension = build.index(axis, "dimension")
+    y = build.add(_PLACES[type(op)], op.input, dimension, dtype=INT64, name=f"{build.hint}_index").y
     return [y if op.keepdims is None else build.add(ascend.UnsqueezeOp, y, axes=[axis]).y]

@@ -234,13 +234,16 @@ def _shape(op: ascend.ShapeOp) -> Kernel:
     return run
 
 
-def _arg_max(op: ascend.ArgMaxV2Op) -> Kernel:
-    axis, dtype = op.searched_axis, numpy_dtype(element_of(op.y))
+def _arg(find: Callable[..., Any]) -> Callable[[ascend.ArgOp], Kernel]:
+    def kernel(op: ascend.ArgOp) -> Kernel:
+        axis, dtype = op.searched_axis, numpy_dtype(element_of(op.y))
 
-    def run(x: Array, _: Array) -> Array:
-        return np.asarray(np.argmax(x, axis=axis)).astype(dtype)
+        def run(x: Array, _: Array) -> Array:
+            return np.asarray(find(x, axis=axis)).astype(dtype)
 
-    return run
+        return run
+
+    return kernel
 
 
 ARRAY_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
@@ -268,5 +271,6 @@ ARRAY_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     ascend.SliceOp: _slice,
     ascend.FillOp: _fill,
     ascend.ShapeOp: _shape,
-    ascend.ArgMaxV2Op: _arg_max,
+    ascend.ArgMaxV2Op: _arg(np.argmax),
+    ascend.ArgMinOp: _arg(np.argmin),
 }

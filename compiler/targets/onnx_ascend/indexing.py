@@ -89,6 +89,11 @@ def arg_max(op: ascend.ArgMaxV2Op, layer: Layer) -> str:
     return _as_index(layer.node("ArgMax", op.x, axis=op.searched_axis, keepdims=0), op.y, layer)
 
 
+@converter(ascend.ArgMinOp)
+def arg_min(op: ascend.ArgMinOp, layer: Layer) -> str:
+    return _as_index(layer.node("ArgMin", op.x, axis=op.searched_axis, keepdims=0), op.y, layer)
+
+
 def _as_index(indices: str, result: SSAValue, layer: Layer) -> str:
     """ONNX counts in int64."""
     return indices if element_of(result) != i32 else layer.helper("Cast", indices, to=TensorProto.INT32)

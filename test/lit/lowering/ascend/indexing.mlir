@@ -26,7 +26,7 @@ func.func @expand(%x: tensor<2x1x3xf32>, %y: tensor<?x4x1xf32>) -> (tensor<2x1x2
 // CHECK-NEXT:    %c = nn.arg_max
 // REMARK-DAG:  [lower-to-ascend missed known-sizes] "a": a size that may be repeated is not known
 // REMARK-DAG:  [lower-to-ascend missed constant-shape] "b": its shape is computed at run time
-// REMARK-DAG:  [lower-to-ascend missed first-of-equal] "c": ArgMaxV2 finds the first one of equal elements
+// REMARK-DAG:  [lower-to-ascend missed first-of-equal] "c": Ascend IR finds the first one of equal elements
 func.func @refused(%x: tensor<?x3xf32>, %s: tensor<2xi64>) -> (tensor<4x3xf32>, tensor<?x?xf32>, tensor<?xi64>) {
   %a = nn.expand %x to [4, 3] : (tensor<?x3xf32>) -> tensor<4x3xf32>
   %b = nn.expand %x, %s : (tensor<?x3xf32>, tensor<2xi64>) -> tensor<?x?xf32>
@@ -47,11 +47,13 @@ func.func @refused(%x: tensor<?x3xf32>, %s: tensor<2xi64>) -> (tensor<4x3xf32>, 
 // CHECK-NEXT:    %c = ascend.ArgMaxV2 %x, %c_dimension : (tensor<?x?x3xf32>, tensor<i64>) -> tensor<?x?xi64>
 // CHECK:         %d_index = ascend.ArgMaxV2 %x, %d_dimension
 // CHECK-NEXT:    %d = ascend.Unsqueeze %d_index axes [1]
+// CHECK:         %e = ascend.ArgMin %x, %e_dimension
 // REMARK:      [lower-to-ascend applied lower] "a": computed by ascend.Shape
-func.func @shape(%x: tensor<?x?x3xf32>) -> (tensor<3xi64>, tensor<1xi64>, tensor<?x?xi64>, tensor<?x1x3xi64>) {
+func.func @shape(%x: tensor<?x?x3xf32>) -> (tensor<3xi64>, tensor<1xi64>, tensor<?x?xi64>, tensor<?x1x3xi64>, tensor<?x?xi64>) {
   %a = nn.shape %x : (tensor<?x?x3xf32>) -> tensor<3xi64>
   %b = nn.shape %x start -1 : (tensor<?x?x3xf32>) -> tensor<1xi64>
   %c = nn.arg_max %x axis -1 : (tensor<?x?x3xf32>) -> tensor<?x?xi64>
   %d = nn.arg_max %x axis 1 keepdims : (tensor<?x?x3xf32>) -> tensor<?x1x3xi64>
-  func.return %a, %b, %c, %d : tensor<3xi64>, tensor<1xi64>, tensor<?x?xi64>, tensor<?x1x3xi64>
+  %e = nn.arg_min %x axis 2 : (tensor<?x?x3xf32>) -> tensor<?x?xi64>
+  func.return %a, %b, %c, %d, %e : tensor<3xi64>, tensor<1xi64>, tensor<?x?xi64>, tensor<?x1x3xi64>, tensor<?x?xi64>
 }

@@ -1,0 +1,108 @@
+"""Comparisons, and logic of what they give. Operands broadcast as in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import i1, i32, i64
+from xdsl.irdl import irdl_op_definition, operand_def, result_def
+
+from ...dtypes import Tensor
+from ..nn.base import ANY_TENSOR
+from ..nn.shapes import broadcast, same_element, shape_of, tensor
+from .base import FBD, REAL_NUMBER, AscendOp, ElementTypes, i8, i16, ui8
+from .elementwise import UnaryOp
+
+EQUAL_TYPES: ElementTypes = (*FBD, i8, i16, i32, i64, ui8, i1)
+
+
+class TruthOp(AscendOp):
+    """x1 and x2 of one type, y of i1."""
+
+    x1 = operand_def(ANY_TENSOR)
+    x2 = operand_def(ANY_TENSOR)
+    y = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        same_element(self.x1, self.x2)
+        return [tensor(i1, broadcast(shape_of(self.x1), shape_of(self.x2)))]
+
+
+class OrderOp(TruthOp):
+    """Which of two numbers is larger."""
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": REAL_NUMBER, "x2": REAL_NUMBER}
+
+
+@irdl_op_definition
+class EqualOp(TruthOp):
+    """`x1 == x2`."""
+
+    name = "ascend.Equal"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": EQUAL_TYPES, "x2": EQUAL_TYPES}
+
+
+@irdl_op_definition
+class NotEqualOp(TruthOp):
+    """`x1 != x2`."""
+
+    name = "ascend.NotEqual"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": EQUAL_TYPES, "x2": EQUAL_TYPES}
+
+
+@irdl_op_definition
+class LessOp(OrderOp):
+    """`x1 < x2`."""
+
+    name = "ascend.Less"
+
+
+@irdl_op_definition
+class LessEqualOp(OrderOp):
+    """`x1 <= x2`."""
+
+    name = "ascend.LessEqual"
+
+
+@irdl_op_definition
+class GreaterOp(OrderOp):
+    """`x1 > x2`."""
+
+    name = "ascend.Greater"
+
+
+@irdl_op_definition
+class GreaterEqualOp(OrderOp):
+    """`x1 >= x2`."""
+
+    name = "ascend.GreaterEqual"
+
+
+@irdl_op_definition
+class LogicalAndOp(TruthOp):
+    """Both."""
+
+    name = "ascend.LogicalAnd"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (i1,), "x2": (i1,)}
+
+
+@irdl_op_definition
+class LogicalOrOp(TruthOp):
+    """One or both."""
+
+    name = "ascend.LogicalOr"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (i1,), "x2": (i1,)}
+
+
+@irdl_op_definition
+class LogicalNotOp(UnaryOp):
+    """The contrary."""
+
+    name = "ascend.LogicalNot"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i1,)}
