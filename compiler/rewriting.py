@@ -116,8 +116,14 @@ def _collector_aside() -> Generator[None]:
 def erase_dead_constants(module: ModuleOp) -> None:
     """Remove constants that nothing uses."""
     for op in [op for op in module.walk() if isinstance(op, ConstantOp) and not op.result.uses.get_length()]:
-        op.detach()
-        op.erase()
+        erase_constant(op)
+
+
+def erase_constant(op: ConstantOp) -> None:
+    """Remove a constant that nothing uses, and its array with it: operations are in cycles, the rest goes when Python looks."""
+    op.detach()
+    op.erase()
+    op.properties.clear()
 
 
 def layer_of(op: Operation) -> str:
@@ -306,6 +312,8 @@ class FusionPattern(RewritePattern, Generic[M]):
         if not all(np.isfinite(f.values).all() for f in folded):
             self.remarks.missed(op, "finite", "the folded numbers hold NaN or Inf")
             return
+        for read in {constant for part in parts for v in part.operands if (constant := constant_of(v)) is not None}:
+            read.release()
         location = fused_location(*parts)
         made = [ConstantOp.of(f.values, f.key, location) for f in folded]
         built = self.rewrite(match, [c.result for c in made])

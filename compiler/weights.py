@@ -7,6 +7,7 @@ what it reads and wants all bytes in memory when it writes; weights here are mem
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _MAX_HEADER = 100 << 20
 _ALIGN = 64
+_WORTH_RELEASING = 1 << 20
+_PIECE = 1 << 16
 _LARGEST = 1 << 48
 _ENDING = ".safetensors"
 
@@ -38,12 +41,13 @@ class Weight:
     Two weights are equal when they name the same array of the same file, or hold the same array object.
     """
 
-    __slots__ = ("_array", "key", "path")
+    __slots__ = ("_array", "_finite", "key", "path")
 
     def __init__(self, key: str, *, path: Path | None = None, array: Array | None = None):
         self.key = key
         self.path = path
         self._array = array
+        self._finite: bool | None = None
 
     @property
     def array(self) -> Array:
@@ -67,6 +71,19 @@ class Weight:
                 return Path(name)
             source = getattr(source, "base", None)
         return self.path
+
+    @property
+    def finite(self) -> bool:
+        """Whether no value is NaN or Inf, found out once; the array is of floats. Raises as `array` does."""
+        if self._finite is None:
+            self._finite = is_finite(self.array)
+            self.release()
+        return self._finite
+
+    def release(self) -> None:
+        """Let go of the memory of an array that can be read from its file again, see `release`."""
+        if self._array is not None:
+            release(self._array)
 
     def _identity(self) -> object:
         if self.path is not None:
@@ -154,6 +171,33 @@ def _sizes(value: object) -> tuple[int, ...] | None:
     return sizes if len(sizes) == len(numbers) else None
 
 
+def is_finite(array: Array) -> bool:
+    """Whether no value is NaN or Inf, asked of a piece that fits into the cache at a time."""
+    import numpy as np
+
+    flat = array.reshape(-1, order="A")
+    return all(np.isfinite(flat[i : i + _PIECE]).all() for i in range(0, flat.size, _PIECE))
+
+
+def release(array: Array) -> None:
+    """Let go of the memory behind a large array that is mapped from a file: whoever reads it again reads the file again.
+
+    Otherwise every weight that was ever looked at would stay resident. Does nothing to an array that holds its own numbers.
+    """
+    import numpy as np
+
+    if array.nbytes < _WORTH_RELEASING or not (array.flags.c_contiguous or array.flags.f_contiguous):
+        return
+    source: Any = array
+    while isinstance(source, np.ndarray | memoryview):
+        source = cast(Any, source.obj if isinstance(source, memoryview) else source.base)
+    if not isinstance(source, mmap.mmap) or not memoryview(source).readonly or not hasattr(source, "madvise"):
+        return
+    begin = array.__array_interface__["data"][0] - np.frombuffer(source, np.uint8).__array_interface__["data"][0]
+    first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, (begin + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    source.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
 def open_side_file(path: Path) -> SideFile:
     """The side file at `path`, its header parsed once as long as the file does not change. Raises WeightError."""
     try:
@@ -192,6 +236,7 @@ def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
     stream.write(len(text).to_bytes(8, "little") + text)
     for _, array in ordered:
         stream.write(np.ascontiguousarray(as_stored(array)).reshape(-1).view(np.uint8).data)
+        release(array)
 
 
 def side_file_of(module_path: str | os.PathLike[str]) -> Path:

@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...diagnostics import op_error
 from ...dtypes import Tensor, as_stored, element_type, from_stored, has_numpy_dtype, numpy_dtype
 from ...text import Dense, print_dense
-from ...weights import Weight, WeightError
+from ...weights import Weight, WeightError, is_finite
 from .arrays import External, ExternalAttr
 from .base import ANY_TENSOR, name_hint
 from .shapes import element_of, static, tensor_of
@@ -84,6 +84,17 @@ class ConstantOp(IRDLOperation):
                 raise op_error(self, str(e)) from None
         dtype = numpy_dtype(self.value.get_element_type())
         return from_stored(self.value.data.data, dtype).reshape(self.value.get_shape())
+
+    @property
+    def finite(self) -> bool:
+        """Whether no value is NaN or Inf; an array beside the text is looked at once. Raises as `array` does."""
+        values = self.array
+        return self.value.data.weight.finite if isinstance(self.value, ExternalAttr) else is_finite(values)
+
+    def release(self) -> None:
+        """Let go of the memory behind values that can be read from their file again."""
+        if isinstance(self.value, ExternalAttr):
+            self.value.data.weight.release()
 
     def verify_(self) -> None:
         super().verify_()

@@ -13,7 +13,8 @@ from typing import IO, Any
 import numpy as np
 from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, helper
 
-from ...files import replacing
+from ...files import replacing, replacing_all
+from ...weights import release
 from ..protobuf import LIMIT, varint
 from .graph import Initializer
 
@@ -50,10 +51,11 @@ def write_model(
     large = [i for i in initializers if i.array.nbytes > INLINE]
     for initializer, offset in zip(large, _offsets(large), strict=True):
         graph.initializer.append(_external(initializer, offset, beside.name))
-    with replacing(path) as stream, replacing(beside) as data:
+    with replacing_all(path, beside) as (stream, data):
         for initializer in large:
             data.write(b"\0" * (-data.tell() % _ALIGNMENT))
             data.write(packed(initializer.array).data)
+            release(initializer.array)
         _write(stream, model, graph, [_Inline(i) for i in small])
     return [path, beside]
 
@@ -84,6 +86,7 @@ def _write(stream: IO[bytes], model: ModelProto, graph: GraphProto, inline: Sequ
     for each in inline:
         stream.write(each.head)
         stream.write(packed(each.array).data)
+        release(each.array)
 
 
 def _tensor(initializer: Initializer) -> TensorProto:

@@ -89,7 +89,7 @@ def convert_observers(module: ModuleOp, settings: Settings, record: Record | Non
         weight = weight_at(site, row, settings, record, {})
         assert weight is not None, "legality has asked for it"
         assert row.weight is not None
-        site.set_operand(row.weight, weights.of(weight, site.compute))
+        weights.feed(site, row.weight, weight)
         remarks.applied(site.compute, "quantized", f"{described(weight)}, alone")
     erase_dead_constants(module)
     remarks.flush()
@@ -143,13 +143,24 @@ def _convert_parameters(site: Site, row: Row, weight: Weight, params: QParams, w
     input_scale = params.scales()
     if bias is not None and (numbers := array_of(bias)) is not None:
         if weight.fixed:
-            _check_bias(site, numbers, scales * input_scale)
+            _check_bias(site, numbers, _accumulator_scales(site, scales, input_scale))
         else:
             scales = widened_for_bias(scales, numbers, float(input_scale))
         assert row.bias is not None
-        site.set_operand(row.bias, _integer_bias(site, bias, numbers, scales * input_scale))
+        site.set_operand(row.bias, _integer_bias(site, bias, numbers, _accumulator_scales(site, scales, input_scale)))
     assert row.weight is not None
-    site.set_operand(row.weight, weights.of(weight._replace(scales=scales), site.compute))
+    weights.feed(site, row.weight, weight._replace(scales=scales))
+
+
+def _accumulator_scales(site: Site, scales: Array, input_scale: Array) -> Array:
+    """float32, [] or [channels]. Raises CompileError, located at the layer, where float32 does not hold them."""
+    with np.errstate(over="ignore", under="ignore"):
+        products = np.asarray(scales * input_scale, np.float32)
+    if not np.all((products > 0) & np.isfinite(products)):
+        largest = float(np.max(scales))
+        reason = f"has sums in units of {float(input_scale):.6g} times {largest:.6g}, which float32 does not hold"
+        raise op_error(site.compute, reason, f"give skip-layers={layer_of(site.compute)}")
+    return products
 
 
 def _check_bias(site: Site, bias: Array, scales: Array) -> None:

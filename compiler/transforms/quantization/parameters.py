@@ -20,6 +20,8 @@ def activation_params(low: float, high: float, bits: int, symmetric: bool) -> QP
 
 NO_OFFSET = np.zeros((), np.int32)
 """The zero point of symmetric integers."""
+_PIECE = 1 << 15
+"""How many numbers are quantized at a time: what is computed on the way stays in the cache."""
 
 
 def quantized(
@@ -31,9 +33,24 @@ def quantized(
     """
     shape = () if axis is None else tuple(-1 if i == axis else 1 for i in range(values.ndim))
     limit = 2 ** (bits - 1)
-    steps = np.rint(values.astype(np.float32, copy=False) / (scales.reshape(shape) if scales.ndim else scales))
-    steps = steps + (zero_points.reshape(shape) if zero_points.ndim else zero_points)
-    return np.clip(steps, -limit, limit - 1).astype(np.int8 if bits <= 8 else np.int32)
+    result = np.empty(values.shape, np.int8 if bits <= 8 else np.int32)
+    parameters = [p.reshape(shape) if p.ndim else p for p in (scales, zero_points)]
+    pieces = np.nditer(
+        [values, *parameters, result],
+        ["external_loop", "buffered", "zerosize_ok"],
+        [["readonly"], ["readonly"], ["readonly"], ["writeonly"]],
+        op_dtypes=[np.float32, np.float32, np.float32, result.dtype],
+        casting="same_kind",
+        buffersize=_PIECE,
+    )
+    with pieces:
+        for some, scale, zero_point, integers in pieces:
+            steps = some / scale
+            np.rint(steps, out=steps)
+            steps += zero_point
+            np.clip(steps, -limit, limit - 1, out=steps)
+            integers[...] = steps
+    return result
 
 
 BIAS_LIMIT = 2**30

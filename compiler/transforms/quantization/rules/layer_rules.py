@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-import numpy as np
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
-from ....dialects.nn import AveragePoolOp, ConvolutionOp, GlobalAveragePoolOp, NNOp, OriginAttr, array_of
+from ....dialects.nn import AveragePoolOp, ConvolutionOp, GlobalAveragePoolOp, NNOp, OriginAttr, constant_of
 from ....dialects.nn.shapes import element_of, known, shape_of
 from ....dtypes import is_float
 from ..sites import Site
@@ -46,16 +45,16 @@ def input_is_computed(site: Site) -> str | None:
     value = site.activation
     if value is None:
         return "its input is made inside the fused region"
-    return None if array_of(value) is None else "its input is a constant"
+    return None if constant_of(value) is None else "its input is a constant"
 
 
 @rule("weight-constant")
 def weight_constant(site: Site) -> str | None:
     """the weight does not depend on an input (AMCT: its source holds no placeholder) and is finite"""
-    weight = _numbers(site, 1)
+    weight = constant_of(site.operand(1))
     if weight is None:
         return "its weight is computed at run time"
-    return None if np.isfinite(weight).all() else "its weight holds NaN or Inf"
+    return None if weight.finite else "its weight holds NaN or Inf"
 
 
 @rule("bias-constant")
@@ -63,15 +62,10 @@ def bias_constant(site: Site) -> str | None:
     """the bias, where there is one, is a finite constant"""
     if len(site.compute.operands) < 3:
         return None
-    bias = _numbers(site, 2)
+    bias = constant_of(site.operand(2))
     if bias is None:
         return "its bias is computed at run time"
-    return None if np.isfinite(bias).all() else "its bias holds NaN or Inf"
-
-
-def _numbers(site: Site, index: int) -> np.ndarray | None:
-    value = site.operand(index)
-    return None if value is None else array_of(value)
+    return None if bias.finite else "its bias holds NaN or Inf"
 
 
 @rule("rank")

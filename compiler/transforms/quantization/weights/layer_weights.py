@@ -15,6 +15,7 @@ from ....configuration.settings import Arq, Nuq, Settings, settings_for
 from ....diagnostics import op_error
 from ....dialects.nn import ConstantOp, DequantizeOp, NNOp, QParamsAttr, array_of, constant_of
 from ....dtypes import numpy_dtype
+from ....rewriting import erase_constant
 from ....runtime.affine import asymmetric_params, symmetric_scales
 from ..layers import channel_axis, layer_at
 from ..legality import Broken, non_uniform_broken
@@ -89,18 +90,29 @@ def _recorded(site: Site, value: SSAValue, array: Array, record: Record, name: s
     return Weight(value, array, scales, axis, given.weight_bits, zero_points, levels, fixed=True)
 
 
+_Form = tuple[bytes, bytes, int, int | tuple[int, ...] | None]
+"""Scales, zero points, bits and levels: what tells the integer forms of one weight apart."""
+
+
 class IntegerWeights:
-    """The integer forms that are made: one that layers share is made once."""
+    """The integer forms that are made: one that layers share is made once. A weight goes as soon as its layers have theirs."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[SSAValue, bytes, bytes, int, int | tuple[int, ...] | None], SSAValue] = {}
+        self._made: dict[SSAValue, dict[_Form, SSAValue]] = {}
 
-    def of(self, weight: Weight, layer: NNOp) -> SSAValue:
-        """The dequantized integer form, of the weight's own type, where its constant stands, or else its first layer."""
-        key = (weight.value, weight.scales.tobytes(), weight.zero_points.tobytes(), weight.bits, weight.levels)
-        if key not in self._made:
-            self._made[key] = _integer_form(weight, layer)
-        return self._made[key]
+    def feed(self, site: Site, index: int, weight: Weight) -> None:
+        """Feed an operand the dequantized integer form of its weight, of the weight's own type."""
+        made = self._made.setdefault(weight.value, {})
+        form = (weight.scales.tobytes(), weight.zero_points.tobytes(), weight.bits, weight.levels)
+        if form not in made:
+            made[form] = _integer_form(weight, site.compute)
+        site.set_operand(index, made[form])
+        constant = constant_of(weight.value)
+        assert constant is not None
+        constant.release()
+        if not weight.value.uses.get_length():
+            del self._made[weight.value]
+            erase_constant(constant)
 
 
 def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
