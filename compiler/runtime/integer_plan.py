@@ -193,11 +193,14 @@ def _is_gemm(op: nn.MatMulOp) -> bool:
     return len(shape_of(op.rhs)) == 2 and (len(rows) == 2 or DYNAMIC not in rows)
 
 
-def _add(rewriter: _Rewriter, row: Row, result: Result) -> Chain | None:
-    if (both := rewriter.activations(row.operands)) is None:
-        return None
-    a, b = both
-    return Chain(kernels.quantized_add(a.params, b.params, result), (a.slot, b.slot))
+def _pairs(make: Callable[[QParams, QParams, Result], Kernel]) -> Callable[[_Rewriter, Row, Result], Chain | None]:
+    def chain(rewriter: _Rewriter, row: Row, result: Result) -> Chain | None:
+        if (both := rewriter.activations(row.operands)) is None:
+            return None
+        a, b = both
+        return Chain(make(a.params, b.params, result), (a.slot, b.slot))
+
+    return chain
 
 
 def _pool(make: Callable[[Any, QParams, Result], Kernel]) -> Callable[[_Rewriter, Row, Result], Chain | None]:
@@ -212,7 +215,8 @@ def _pool(make: Callable[[Any, QParams, Result], Kernel]) -> Callable[[_Rewriter
 _CHAINS: dict[type[Operation], Callable[[_Rewriter, Row, Result], Chain | None]] = {
     nn.ConvOp: _conv,
     nn.MatMulOp: _product,
-    nn.AddOp: _add,
+    nn.AddOp: _pairs(kernels.quantized_add),
+    nn.MulOp: _pairs(kernels.quantized_mul),
     nn.AveragePoolOp: _pool(kernels.quantized_average_pool),
     nn.GlobalAveragePoolOp: _pool(kernels.quantized_global_average_pool),
 }

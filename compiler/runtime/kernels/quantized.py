@@ -2,8 +2,8 @@
 
 Between `nn.dequantize` and `nn.quantize` an operation takes and gives integers. Sums are exact in int32. What follows is
 float32, each step rounded once: sums times `sx * sw / sy`, round half to even, add the zero point, saturate. Activations that
-bound what comes before the quantization saturate earlier. Additions and average pools have formulas of their own, in which
-int8 counts as uint8 with the zero point moved by 128, as in the files of profile qdq.
+bound what comes before the quantization saturate earlier. Additions, products and average pools have formulas of their own, in
+which int8 counts as uint8 with the zero point moved by 128, as in the files of profile qdq.
 """
 
 from __future__ import annotations
@@ -148,27 +148,32 @@ def biased(product: Run) -> Run:
 
 
 def quantized_add(a: QParams, b: QParams, result: Result) -> Run:
-    """QLinearAdd: `a * (sa / sy) + (b * (sb / sy) + fixed)`, each step a fused multiply-add, as a table of all pairs."""
-    table = _sums_of_pairs(a, b, result).reshape(-1)
-    lowest_a, lowest_b = integer_range(a.storage)[0], integer_range(b.storage)[0]
+    """QLinearAdd: `a * (sa / sy) + (b * (sb / sy) + fixed)`, each step a fused multiply-add."""
+    scale = result.params.scales()
+    ratio_a, ratio_b = a.scales() / scale, b.scales() / scale
+    zero_a, zero_b, zero_point = (_unsigned_zero_point(p) for p in (a, b, result.params))
+    fixed = zero_point - _fused(ratio_a, zero_a, ratio_b * zero_b)
+    every = np.arange(256)
+    return _of_pairs(a, b, _fused(every[:, None], ratio_a, _fused(every, ratio_b, fixed)), result)
+
+
+def quantized_mul(a: QParams, b: QParams, result: Result) -> Run:
+    """QLinearMul: the product of integers times `sa * sb / sy`; the zero point is added before it is rounded."""
+    every = np.arange(256)
+    products = np.multiply.outer(every - int(_unsigned_zero_point(a)), every - int(_unsigned_zero_point(b)))
+    reals = _scaled(products, _multiplier(a, b) / result.params.scales())
+    return _of_pairs(a, b, reals + _unsigned_zero_point(result.params), result)
+
+
+def _of_pairs(a: QParams, b: QParams, reals: Array, result: Result) -> Run:
+    """From integers of two operands to what a table has for them: `reals[256, 256]` in unsigned integers, not yet rounded."""
+    lowest_a, lowest_b, lowest = (integer_range(p.storage)[0] for p in (a, b, result.params))
+    table = np.clip(np.rint(reals) + lowest, *result.limits).astype(numpy_dtype(result.params.storage)).reshape(-1)
 
     def run(x: Array, y: Array) -> Array:
-        pairs = (x.astype(np.int32) - lowest_a) * 256 + (y.astype(np.int32) - lowest_b)
-        return table[pairs]
+        return table[(x.astype(np.int32) - lowest_a) * 256 + (y.astype(np.int32) - lowest_b)]
 
     return run
-
-
-def _sums_of_pairs(a: QParams, b: QParams, result: Result) -> Array:
-    """`[256, 256]`: the result for each pair of integers, counted from the lowest."""
-    p, every = result.params, np.arange(256)
-    lowest = integer_range(p.storage)[0]
-    ratio_a, ratio_b = a.scales() / p.scales(), b.scales() / p.scales()
-    zero_a, zero_b, zero_point = (_unsigned_zero_point(q) for q in (a, b, p))
-    fixed = zero_point - _fused(ratio_a, zero_a, ratio_b * zero_b)
-    sums = _fused(every[:, None], ratio_a, _fused(every, ratio_b, fixed))
-    low, high = result.limits
-    return np.clip(np.rint(sums) + lowest, low, high).astype(numpy_dtype(p.storage))
 
 
 def _fused(a: Array, b: Array, c: Array) -> Array:
