@@ -1,0 +1,101 @@
+"""Weights that are mapped from a file do not stay in memory once they were looked at; those that a pass replaces go at once."""
+
+import re
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
+
+from compiler.dialects import nn
+from compiler.pipelines import make_pass
+from compiler.transforms.quantization.parameters import quantized
+from compiler.universe import new_session
+from compiler.weights import is_finite, open_side_file, release, write_side_file
+
+MEGABYTE = 1 << 20
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def resident(kind: str) -> int:
+    """Bytes of this process in memory that are of a file (`RssFile`) or not (`RssAnon`)."""
+    found = re.search(rf"{kind}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return 1024 * int(found[1])
+
+
+@linux
+def test_a_mapped_array_is_let_go_of_and_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    write_side_file(path, {"a": np.arange(8 * MEGABYTE, dtype=np.float32), "b": np.ones(7, np.float32)})
+    array = open_side_file(path).array("a").reshape(4, -1).T
+    before = resident("RssFile")
+    total = array.sum(dtype=np.float64)
+    assert resident("RssFile") - before > 24 * MEGABYTE
+    release(array)
+    assert resident("RssFile") - before < 8 * MEGABYTE
+    assert array.sum(dtype=np.float64) == total
+
+
+def test_an_array_that_can_be_written_to_keeps_its_numbers(tmp_path: Path) -> None:
+    np.zeros(MEGABYTE, np.float32).tofile(tmp_path / "f")
+    for array in (np.memmap(tmp_path / "f", np.float32, "c"), np.zeros(MEGABYTE, np.float32)):
+        array[:] = 3
+        release(array)
+        assert (array == 3).all()
+
+
+@pytest.mark.parametrize("place", [0, 70_000, 199_999])
+def test_one_bad_number_anywhere(place: int) -> None:
+    array = np.ones((2, 100_000), np.float32)
+    assert is_finite(array)
+    assert is_finite(array.T)
+    array.reshape(-1)[place] = np.nan
+    assert not is_finite(array)
+    assert not is_finite(array.T)
+
+
+def test_float_weights_go_while_integers_are_made() -> None:
+    """Sixteen weights of 4 MB become integers of 1 MB each: one of both at a time is more than there was, not all."""
+    type_, rng = TensorType(f32, (1, 1024)), np.random.default_rng(0)
+    block = Block(arg_types=[type_])
+    tracemalloc.start()
+    for i in range(16):
+        weight = nn.ConstantOp.of(rng.standard_normal((1024, 1024), np.float32), f"w{i}")
+        value = block.args[0] if block.last_op is None else block.last_op.results[0]
+        block.add_ops([weight, nn.MatMulOp.make(value, weight.result)])
+    assert block.last_op is not None
+    block.add_op(ReturnOp(block.last_op.results[0]))
+    module = ModuleOp([FuncOp("main", ([type_], [type_]), Region(block))])
+    del weight
+    before = tracemalloc.get_traced_memory()[0]
+    make_pass("quantize", "weight-only=true").apply(new_session(), module)
+    after, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert before > 64 * MEGABYTE
+    assert peak - before < 8 * MEGABYTE
+    assert after < 24 * MEGABYTE
+    assert [op.array.dtype for op in module.walk() if isinstance(op, nn.ConstantOp)] == [np.int8] * 16
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, 2])
+@pytest.mark.parametrize("offset", [0, 5])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_quantizing_by_pieces(axis: int | None, offset: int, order: str) -> None:
+    """More numbers than one piece, beside the formula on all at once."""
+    rng = np.random.default_rng(1)
+    values = np.asarray(rng.standard_normal((7, 150, 67)), np.float32, order="F" if order == "F" else "C")
+    sizes = () if axis is None else (values.shape[axis],)
+    scales = rng.uniform(0.005, 0.02, sizes).astype(np.float32)
+    points = np.full(sizes, offset, np.int32)
+    spread = [1 if i != axis else -1 for i in range(3)]
+    steps = np.rint(values / scales.reshape(spread)) + offset
+    result = quantized(values, scales, 8, axis, points)
+    assert result.dtype == np.int8
+    assert result.flags.c_contiguous
+    assert np.array_equal(result, np.clip(steps, -128, 127))
