@@ -26,9 +26,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from compiler import frontends
 from compiler.functions import main_function
-from compiler.pipelines import make_pass, peak_memory, run_passes
+from compiler.pipelines import make_pass, run_passes
 from compiler.runtime.data import synthetic_samples
 from compiler.runtime.executor import Executable
+from compiler.timing import peak_memory
 from compiler.tools.tables import print_table
 from compiler.universe import new_session
 

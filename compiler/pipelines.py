@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
@@ -17,8 +15,8 @@ from .registry import Registry
 from .session import Session
 from .weights import WeightError
 
-After = Callable[[ModulePass, ModuleOp, float], None]
-"""Told each pass when it is done, the module, and the seconds it took."""
+After = Callable[[ModulePass, ModuleOp], None]
+"""Told each pass when it is done, and the module."""
 
 
 Passes = Registry[type[ModulePass]]
@@ -61,17 +59,21 @@ def _last_line(error: BaseException) -> str:
 
 def run_passes(module: ModuleOp, passes: Sequence[ModulePass], session: Session, after: After | None = None) -> None:
     """Verify, then run each pass and verify again. Raises CompileError, located, from passes and the verifier."""
-    verify(module)
+    _verify(module, session)
     for each in passes:
-        start = time.perf_counter()
-        _apply(each, module, session)
-        seconds = time.perf_counter() - start
+        with session.phase(each.name):
+            _apply(each, module, session)
         if after is not None:
-            after(each, module, seconds)
+            after(each, module)
         try:
-            verify(module)
+            _verify(module, session)
         except CompileError as e:
             raise InvalidAfterPass(each.name, e) from e
+
+
+def _verify(module: ModuleOp, session: Session) -> None:
+    with session.phase("verify"):
+        verify(module)
 
 
 def _apply(each: ModulePass, module: ModuleOp, session: Session) -> None:
@@ -89,11 +91,3 @@ class InvalidAfterPass(Exception):
 
     def __init__(self, name: str, error: CompileError):
         super().__init__(f"the module does not verify after --{name}: {error}")
-
-
-def peak_memory() -> int:
-    """The largest resident size of this process so far, in bytes."""
-    import resource
-
-    scale = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +63,8 @@ class Session(Context):
     on_remark: Callable[[Remark], None] | None = None
     on_progress: Callable[[str, int, int], None] | None = None
     """Told (phase, done, total) while data runs through the model."""
+    phase: Callable[[str], AbstractContextManager[object]] = nullcontext
+    """Entered around each step that is worth timing, with its name; steps nest."""
     passes: Registry[type[ModulePass]] = field(default_factory=universe.passes)
     frontends: Registry[Frontend] = field(default_factory=universe.frontends)
     targets: Registry[type[Target]] = field(default_factory=universe.targets)

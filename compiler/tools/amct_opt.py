@@ -20,11 +20,12 @@ from ..diagnostics import CompileError, Remark, remarks_yaml
 from ..files import refuse_overwriting, replacing
 from ..frontends.mlir import refuse_options
 from ..options import build, names
-from ..pipelines import Passes, make_pass, parse_pipeline, peak_memory, run_passes
+from ..pipelines import Passes, make_pass, parse_pipeline, run_passes
 from ..session import Session
 from ..targets import Target
 from ..targets.mlir import MlirTarget
 from ..text import parse_module, print_module, read_text
+from ..timing import Timer
 from ..universe import PIPELINES, SUMMARIES, new_session
 from .entry import run_tool
 from .shared import MODEL, add_import_options, add_input_names, import_options
@@ -101,7 +102,7 @@ def _parser(known: Session) -> argparse.ArgumentParser:
     add("--print-op-generic", action="store_true", help="print the generic form")
     add("--print-debuginfo", action="store_true", help="print locations")
     add("--print-ir-after-all", action="store_true", help="print the module to stderr after each pass")
-    add("--timing", action="store_true", help="print time and peak memory of each pass to stderr")
+    add("--timing", action="store_true", help="print time and peak memory of each pass and phase to stderr")
     add("--allow-unregistered-dialect", action="store_true", help="accept operations of unknown dialects")
     add("--version", action=_Version, nargs=0, help="print versions and exit")
     reading = parser.add_argument_group("how the model is read").add_argument
@@ -145,6 +146,7 @@ class _Driver:
         flags: list[_Flag] = args.flags or []
         self.passes = [each for flag in flags for each in flag.passes(known.passes)]
         self.remarks: list[Remark] = []
+        self.timer = Timer() if args.timing else None
 
     def run(self) -> int:
         """Every part of the input on its own: an error in one does not hide the next."""
@@ -153,13 +155,17 @@ class _Driver:
             if i:
                 print("// -----")
             try:
-                self._process(read(), session)
+                with session.phase("read"):
+                    module = read()
+                self._process(module, session)
             except CompileError as e:
                 print(e, file=sys.stdout if self.args.verify_diagnostics else sys.stderr)
                 status = 0 if self.args.verify_diagnostics else 1
             finally:
                 self._tell_missed(session)
                 self.remarks.extend(session.remarks)
+        if self.timer is not None:
+            print("\n".join(self.timer.lines()), file=sys.stderr)
         if self.args.remarks_output is not None:
             with replacing(self.args.remarks_output) as stream:
                 stream.write(remarks_yaml(self.remarks).encode())
@@ -183,6 +189,8 @@ class _Driver:
         session.allow_unregistered = self.args.allow_unregistered_dialect
         session.profile = self.args.profile
         session.imports = self.imports
+        if self.timer is not None:
+            session.phase = self.timer.phase
         session.skip_fusion = frozenset(names(self.args.skip_fusion))
         wanted = self.args.remarks
         if wanted not in (None, "none"):
@@ -193,6 +201,10 @@ class _Driver:
         if self.args.output is not None:
             self._protect(module)
         run_passes(module, self.passes, session, self._after)
+        with session.phase("write"):
+            self._write(module, session)
+
+    def _write(self, module: ModuleOp, session: Session) -> None:
         if self.args.output is not None:
             self.target.write(module, self.args.output, session)
         elif isinstance(self.target, MlirTarget):
@@ -206,12 +218,10 @@ class _Driver:
         read = {*frontends.files_of(self.args.input, self.imports), *mapped}
         refuse_overwriting(self.target.files(self.args.output), read)
 
-    def _after(self, done: ModulePass, module: ModuleOp, seconds: float) -> None:
+    def _after(self, done: ModulePass, module: ModuleOp) -> None:
         if self.args.print_ir_after_all:
             print(f"// IR after --{done.name}", file=sys.stderr)
             print_module(module, sys.stderr, locations=self.args.print_debuginfo)
-        if self.args.timing:
-            print(f"{done.name:<24} {seconds:9.3f} s   peak {peak_memory() / 2**20:8.0f} MiB", file=sys.stderr)
 
     def _tell_missed(self, session: Session) -> None:
         missed = sum(r.kind == "missed" for r in session.remarks)

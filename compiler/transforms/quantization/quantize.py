@@ -52,9 +52,14 @@ def quantize(
     """
     session = session_of(ctx)
     samples = cache(lambda: data.load(module, session))
-    balance_channels(module, settings, record, samples, session, runner)
-    insert_observers(module, settings, record, session, options)
-    calibrate_points(module, samples, session, runner)
-    convert_observers(module, settings, record, session)
+    with session.phase("balance-channels"):
+        balance_channels(module, settings, record, samples, session, runner)
+    with session.phase("insert-observers"):
+        insert_observers(module, settings, record, session, options)
+    with session.phase("calibrate"):
+        calibrate_points(module, samples, session, runner)
+    with session.phase("convert-observers"):
+        convert_observers(module, settings, record, session)
     if settings.shift or (record is not None and any(any(layer.shift_bit) for layer in record.layers.values())):
-        shift_accumulators(module, settings, record, samples, session)
+        with session.phase("shift-accumulators"):
+            shift_accumulators(module, settings, record, samples, session)

@@ -97,7 +97,8 @@ def finish_from(
     Raises CompileError where passes need more data than these.
     """
     progress = show_to_the_end(module, observed, progress, samples, session, runner)
-    set_parameters(observed, progress.first)
+    with session.phase("ranges"):
+        set_parameters(observed, progress.first)
     record_data(module, observed, progress.first, session)
 
 

@@ -34,7 +34,8 @@ def show(
     after = advanced(progress, Part.of(samples), passes(observed))
     if after.turn > progress.turn:
         begin_pass(observed, after.turn)
-    observe(module, observed, samples, after.turn, session, runner)
+    with session.phase(f"pass {after.turn + 1} of {passes(observed)}, {samples.runs} runs"):
+        observe(module, observed, samples, after.turn, session, runner)
     return after
 
 
