@@ -88,7 +88,7 @@ def _lower(op: NNOp, quantizer: Quantizer, remarks: Remarks) -> None:
         op = _replace(op, values)
         break
     else:
-        refusals = refusals or [NotLowered("no-ascend-op", f"no ascend operation stands for {op.name} yet")]
+        refusals = refusals or [NotLowered("no-ascend-op", f"no ascend operation stands for {op.name}")]
     for refusal in refusals:
         remarks.missed(op, refusal.rule, refusal.reason)
     if not refusals:

@@ -69,3 +69,15 @@ def test_every_operation_can_be_run():
     from compiler.runtime.kernels.ascend import MEANINGS, OWN_KERNELS
 
     assert set(OPERATIONS) == set(MEANINGS) | set(OWN_KERNELS)
+
+
+def test_every_nn_operation_is_lowered():
+    """But what is carried, points without parameters, constants, and the steps that others are lowered with."""
+    from compiler.dialects import nn
+    from compiler.lowering.ascend.lower import FAMILIES
+    from compiler.lowering.ascend.rules import RULES
+
+    assert FAMILIES
+    left = {op for op in nn.OPERATIONS if (op, None) not in RULES}
+    steps = {nn.ConstantOp, nn.QuantizeOp, nn.DequantizeOp, nn.FusedOp, nn.YieldOp}
+    assert left - steps == {nn.OpaqueOp, nn.ObserveOp}

@@ -204,11 +204,31 @@ func.func @where(%c: tensor<4x1xi1>, %a: tensor<4xf32>, %b: tensor<f32>) -> tens
 
 // -----
 
-// No counterpart yet.
+// Logic, comparisons, functions.
+// CHECK-LABEL: @functions
+// CHECK-NEXT:    %a = ascend.Softsign %x
+// CHECK-NEXT:    %b = ascend.Rint %a
+// CHECK-NEXT:    %c = ascend.GreaterEqual %b, %x
+// CHECK-NEXT:    %d = ascend.LogicalNot %c
+// REMARK:      [lower-to-ascend applied lower] "a": computed by ascend.Softsign
+func.func @functions(%x: tensor<?x3xf32>) -> tensor<?x3xi1> {
+  %a = nn.softsign %x : tensor<?x3xf32>
+  %b = nn.round %a : tensor<?x3xf32>
+  %c = nn.compare %b, %x predicate ge : (tensor<?x3xf32>, tensor<?x3xf32>) -> tensor<?x3xi1>
+  %d = nn.not %c : tensor<?x3xi1>
+  func.return %d : tensor<?x3xi1>
+}
+
+// -----
+
+// What is carried has no counterpart, nor has a point without parameters.
 // CHECK-LABEL: @no_ascend_op
 // CHECK:         %y = nn.
-// REMARK:      [lower-to-ascend missed no-ascend-op] "y": no ascend operation stands for nn.softsign yet
-func.func @no_ascend_op(%x: tensor<?x3x4x4xf32>) -> tensor<?x3x4x4xf32> {
-  %y = nn.softsign %x : tensor<?x3x4x4xf32>
-  func.return %y : tensor<?x3x4x4xf32>
+// CHECK-NEXT:    %z = nn.
+// REMARK-DAG:  [lower-to-ascend missed no-ascend-op] "y": no ascend operation stands for nn.opaque
+// REMARK-DAG:  [lower-to-ascend missed no-ascend-op] "z": no ascend operation stands for nn.observe
+func.func @no_ascend_op(%x: tensor<4xf32>) -> (tensor<1x?xi64>, tensor<4xf32>) {
+  %y = nn.opaque %x framework "onnx" op_type "NonZero" version 13 : (tensor<4xf32>) -> tensor<1x?xi64>
+  %z = nn.observe %x as "conv1:input" by "minmax" : tensor<4xf32>
+  func.return %y, %z : tensor<1x?xi64>, tensor<4xf32>
 }
