@@ -1,0 +1,68 @@
+"""Every block of code in README.md and docs runs, page by page, in a folder with the files that the commands name."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from .pages import PAGES, ROOT, RUNNERS, blocks_of, execute, run_page
+
+RUN = {"bash", "console", "python", "diff", "mlir", "json", "yaml"}
+SLOW = {"docs/tutorial.md"}
+"""Pages that take longer than a few seconds."""
+
+
+MADE = """
+amct-opt model.onnx --fuse-all -o net.mlir
+amct-opt net.mlir --quantize=data=calib.npz -o quantized.mlir
+amct-opt model.onnx -t caffe -o net.prototxt
+amct-opt net.mlir -t tf-fakequant -o frozen.pb
+"""
+"""What pages begin with beside the network and its data."""
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files under the names that pages use: the digits network, its data, and what is made from them."""
+    folder = tmp_path_factory.mktemp("shelf")
+    digits = ROOT / "examples" / "digits"
+    (folder / "examples").symlink_to(ROOT / "examples")
+    shutil.copy(digits / "digits.onnx", folder / "model.onnx")
+    shutil.copy(digits / "calib.npz", folder)
+    with np.load(digits / "heldout.npz") as arrays:
+        images = arrays["image"][:32]
+    for name, part in {"x": images, "a": images[:16], "b": images[16:]}.items():
+        np.savez(folder / f"{name}.npz", image=part)
+    for name in ("bins", "images"):
+        (folder / name).mkdir()
+    images[:16].tofile(folder / "bins" / "0.bin")
+    for i, image in enumerate(images):
+        Image.fromarray(((image[0] + 1) * 127.5).astype(np.uint8)).save(folder / "images" / f"{i}.png")
+    execute(["bash", "-euo", "pipefail"], folder, MADE)
+    return folder
+
+
+def test_blocks_say_what_they_are() -> None:
+    unknown = [
+        f"{p}:{b.line}" for p, path in PAGES.items() for b in blocks_of(path.read_text()) if b.language not in RUNNERS
+    ]
+    assert unknown == []
+
+
+def runs(page: str) -> bool:
+    return any(block.language in RUN for block in blocks_of(PAGES[page].read_text("utf-8")))
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=[pytest.mark.slow] if p in SLOW else []) for p in PAGES if runs(p)]
+)
+def test_page(page: str, shelf: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "page"
+    shutil.copytree(shelf, folder, symlinks=True)
+    if page.startswith("docs/howto/"):  # pages that change the sources, in a copy
+        shutil.copytree(ROOT / "compiler", folder / "compiler", ignore=shutil.ignore_patterns("__pycache__"))
+    run_page(PAGES[page], folder)
