@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
@@ -15,8 +16,8 @@ from .registry import Registry
 from .session import Session
 from .weights import WeightError
 
-After = Callable[[ModulePass, ModuleOp], None]
-"""Told each pass when it is done, and the module."""
+After = Callable[[ModulePass, ModuleOp, float], None]
+"""Told each pass when it is done, the module, and the seconds it took."""
 
 
 Passes = Registry[type[ModulePass]]
@@ -61,10 +62,11 @@ def run_passes(module: ModuleOp, passes: Sequence[ModulePass], session: Session,
     """Verify, then run each pass and verify again. Raises CompileError, located, from passes and the verifier."""
     _verify(module, session)
     for each in passes:
+        start = time.perf_counter()
         with session.phase(each.name):
             _apply(each, module, session)
         if after is not None:
-            after(each, module)
+            after(each, module, time.perf_counter() - start)
         try:
             _verify(module, session)
         except CompileError as e:

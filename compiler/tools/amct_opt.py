@@ -218,7 +218,7 @@ class _Driver:
         read = {*frontends.files_of(self.args.input, self.imports), *mapped}
         refuse_overwriting(self.target.files(self.args.output), read)
 
-    def _after(self, done: ModulePass, module: ModuleOp) -> None:
+    def _after(self, done: ModulePass, module: ModuleOp, _: float) -> None:
         if self.args.print_ir_after_all:
             print(f"// IR after --{done.name}", file=sys.stderr)
             print_module(module, sys.stderr, locations=self.args.print_debuginfo)
