@@ -21,7 +21,8 @@ def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
     require_channels_last(op, layer)
     meaning = MEANINGS[type(op)](op)
     if meaning.arrange is not None or (isinstance(op, CubeOp | AveragingOp) and is_integer(op)):
-        raise layer.error(f"is {op.name.removeprefix('ascend.')}, which these files do not have")
+        hint = "leave --lower-to-ascend to the target"
+        raise layer.error(f"is {op.name.removeprefix('ascend.')}, which these files do not have", hint)
     for stand_in, operand in zip(meaning.op.operands, op.operands, strict=False):
         layer.graph.bind(stand_in, layer.value(operand))
     return NN_CONVERTERS[type(meaning.op)](meaning.op, layer)
