@@ -22,13 +22,13 @@ from ..onnx.file import external_file, write_model
 from ..onnx.graph import Form
 from ..onnx.layer import CONVERTERS as NN_CONVERTERS
 from ..onnx.model import graph_of, model_of, skeleton
-from . import arithmetic, convolution, elementwise, indexing, linear, moments, pooling, quantization, shape
+from . import arithmetic, convolution, elementwise, indexing, linear, moments, pooling, quantization, shape, weights
 from .deployable import deployable
 from .table import CONVERTERS, OPERATORS
 
 FAMILIES = (
     *NN_FAMILIES,
-    *(arithmetic, convolution, elementwise, indexing, linear, moments, pooling, quantization, shape),
+    *(arithmetic, convolution, elementwise, indexing, linear, moments, pooling, quantization, shape, weights),
 )
 """The modules that register the converters."""
 

@@ -1,0 +1,65 @@
+"""Weights that are quantized alone, beside float16: AscendAntiQuant gives their integers, the steps behind it are ONNX's own."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto, helper
+from xdsl.dialects.builtin import f16, f32
+from xdsl.ir import Attribute, SSAValue
+
+from ...dialects import ascend, nn
+from ...dialects.ascend.base import data_type_number, i8
+from ...dialects.nn.shapes import element_of, shape_of, tensor
+from ...runtime.kernels.ascend_float import stand_ins
+from ..onnx.layer import Layer, Operand
+from .table import converter
+
+
+@converter(ascend.AscendAntiQuantV2Op)
+def anti_quant(op: ascend.AscendAntiQuantV2Op, layer: Layer) -> str:
+    """Offset and scale are applied in float32, and what they give is rounded once."""
+    if op.sqrt_mode.value.data or element_of(op.y) != f16 or element_of(op.scale) != f32:
+        raise layer.error("has a form that files do not have: sqrt_mode, or bfloat16")
+    y = _integers(op.x, f32, layer)
+    y = y if op.offset is None else layer.helper("Add", y, op.offset)
+    return layer.node("Cast", layer.helper("Mul", y, op.scale), to=TensorProto.FLOAT16)
+
+
+@converter(ascend.WeightQuantBatchMatmulV2Op)
+def product(op: ascend.WeightQuantBatchMatmulV2Op, layer: Layer) -> str:
+    """The weight in float16, in which no step but the last rounds, and Gemm."""
+    if op.group_size or element_of(op.x) != f16:
+        raise layer.error("has a form that files do not have: groups, or bfloat16")
+    if op.bias is not None and element_of(op.bias) != f16:
+        raise layer.error("has a bias of another type than float16, which Gemm does not take")
+    transposed = bool(op.transpose_weight.value.data)
+    scale, offset = (_column(v, transposed, layer) for v in (op.antiquant_scale, op.antiquant_offset))
+    integers = layer.helper("Add", _integers(op.weight, f16, layer), offset)
+    weight = layer.helper("Mul", integers, scale)
+    flags = {"transA": int(op.transpose_x.value.data) or None, "transB": int(transposed) or None}
+    return layer.node("Gemm", op.x, weight, op.bias, **flags)
+
+
+def _integers(x: SSAValue, element: Attribute, layer: Layer) -> str:
+    """int8 or int4 numbers as reals of a type: AscendAntiQuant with a scale of 1; files hold int8."""
+    integers: Operand = x
+    if element_of(x) != i8:
+        if (array := nn.array_of(x)) is None:
+            raise layer.error(f"has a weight of {element_of(x)} that is computed at run time, files hold int8")
+        integers = layer.constant(array.astype(np.int8), "weight")
+    (like,) = stand_ins([tensor(element, shape_of(x))])
+    made = layer.provisional(like)
+    number = data_type_number(element)
+    inputs = [layer.value(integers)]
+    node = helper.make_node("AscendAntiQuant", inputs, [made], scale=1.0, offset=0.0, dtype=number)
+    layer.add(node, f"{layer.label}.antiquant")
+    return made
+
+
+def _column(vector: SSAValue, transposed: bool, layer: Layer) -> Operand:
+    """A number per column, which are the first axis of a transposed weight."""
+    if not transposed or shape_of(vector) == (1,):
+        return vector
+    if (array := nn.array_of(vector)) is None:
+        raise layer.error("has scales that are computed at run time")
+    return layer.constant(array.reshape(-1, 1), "scale")
