@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 DIALECTS = {
     "nn": ".dialects.nn:NN",
     "ascend": ".dialects.ascend:ASCEND",
+    "quant": ".dialects.quant:QUANT",
 }
 
 PASSES = {
@@ -54,6 +55,8 @@ PASSES = {
     "lower-to-ascend": ".lowering.ascend:LowerToAscendPass",
     "fuse-requant": ".lowering.ascend.fuse_requant:FuseRequantPass",
     "legalize-ascend": ".lowering.ascend:LegalizeAscendPass",
+    "nn-to-quant": ".transforms.nn_to_quant:NnToQuantPass",
+    "quant-to-nn": ".transforms.quant_to_nn:QuantToNnPass",
 }
 
 SUMMARIES = {
@@ -81,6 +84,8 @@ SUMMARIES = {
     "lower-to-ascend": "nn to the ascend dialect, integer arithmetic explicit",
     "fuse-requant": "AscendDequant, Relu and AscendQuant in one step; Relu6 as Relu where that is exact",
     "legalize-ascend": "an error for each operation that is not of the ascend dialect",
+    "nn-to-quant": "nn.quantize and nn.dequantize as casts of MLIR's quant dialect",
+    "quant-to-nn": "the way back from the quant dialect",
 }
 """What each pass does, for --help, which imports none of them."""
 

@@ -1,8 +1,6 @@
 """Through a real MLIR: what upstream reads and prints of our generic form comes back as it was."""
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import ml_dtypes
@@ -11,57 +9,13 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.dialects import nn
-from compiler.dtypes import as_stored
 from compiler.functions import input_names, main_function
-from compiler.text import module_text, parse_module
-from compiler.universe import new_session
+
+from .upstream import generic, needs_upstream, parse, through_upstream, upstream
 
 LIT = Path(__file__).parents[2] / "lit" / "dialects"
-CANDIDATES = ("mlir-opt", *(f"mlir-opt-{version}" for version in range(30, 16, -1)), "iree-opt")
-MLIR = next(filter(None, map(shutil.which, CANDIDATES)), None)
 
-pytestmark = pytest.mark.skipif(
-    MLIR is None, reason=f"no upstream MLIR on PATH (any of {', '.join(CANDIDATES[:3])}, ...)"
-)
-
-
-def upstream(text: str) -> str:
-    """The text after upstream's parser, verifier and printer, in generic form with locations."""
-    argv = [
-        str(MLIR),
-        "--allow-unregistered-dialect",
-        "--mlir-print-op-generic",
-        "--mlir-print-debuginfo",
-        "--mlir-print-local-scope",
-    ]
-    result = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
-def parse(text: str) -> ModuleOp:
-    return parse_module(new_session(), text, "net.mlir")
-
-
-def generic(module: ModuleOp) -> str:
-    return module_text(module, generic=True, locations=True)
-
-
-def through_upstream(module: ModuleOp) -> None:
-    """What upstream has read is what it reads again, after our custom form; constants have the same bits.
-
-    Upstream drops the names of values and sorts attributes, so its own text is what is compared.
-    """
-    seen = upstream(generic(module))
-    again = parse(seen)
-    assert upstream(generic(parse(module_text(again, locations=True)))) == seen
-    assert bits(again) == bits(module)
-
-
-def bits(module: ModuleOp) -> list[tuple[str, bytes]]:
-    constants = [op for op in module.walk() if isinstance(op, nn.ConstantOp)]
-    held = [c for c in constants if not isinstance(c.value, nn.ExternalAttr) or c.value.data.weight.in_memory_only]
-    return [(str(c.result.type), as_stored(c.array).tobytes()) for c in held]
+pytestmark = needs_upstream
 
 
 @pytest.mark.parametrize("file", sorted(LIT.glob("*/ops*.mlir")), ids=lambda p: f"{p.parent.name}/{p.stem}")

@@ -1,0 +1,43 @@
+// RUN: VERIFY_DIAGNOSTICS | filecheck %s
+
+// CHECK: 'quant.qcast' op {{.*}}i8 is no !quant.uniform type
+func.func @f(%x: tensor<2xf32>) { %y = quant.qcast %x : tensor<2xf32> to tensor<2xi8> func.return }
+// -----
+// CHECK: 'quant.qcast' op {{.*}}f16 does not go with !quant.uniform<i8:f32, 0.5>
+func.func @f(%x: tensor<2xf16>) { %y = quant.qcast %x : tensor<2xf16> to tensor<2x!quant.uniform<i8:f32, 0.5>> func.return }
+// -----
+// CHECK: 'quant.dcast' op {{.*}}f16 does not go with
+func.func @f(%x: tensor<2x!quant.uniform<i8:f32, 0.5>>) { %y = quant.dcast %x : tensor<2x!quant.uniform<i8:f32, 0.5>> to tensor<2xf16> func.return }
+// -----
+// CHECK: 'quant.scast' op {{.*}}i16 does not go with
+func.func @f(%x: tensor<2xi16>) { %y = quant.scast %x : tensor<2xi16> to tensor<2x!quant.uniform<i8:f32, 0.5>> func.return }
+// -----
+// CHECK: size of axis 0 and number of scales differ: 2 and 3
+func.func @f(%x: tensor<2xf32>) { %y = quant.qcast %x : tensor<2xf32> to tensor<2x!quant.uniform<i8:f32:0, {0.5, 0.5, 1.0}>> func.return }
+// -----
+// CHECK: there is no axis 1
+func.func @f(%x: tensor<2xf32>) { %y = quant.qcast %x : tensor<2xf32> to tensor<2x!quant.uniform<i8:f32:1, {0.5, 0.5}>> func.return }
+// -----
+// CHECK: different ranks
+func.func @f(%x: tensor<2xf32>) { %y = quant.qcast %x : tensor<2xf32> to tensor<2x1x!quant.uniform<i8:f32, 0.5>> func.return }
+// -----
+// CHECK: scale 1e-08 is out of the range of f16
+func.func @f(%x: tensor<2x!quant.uniform<i8:f16, 1.0e-8>>) { func.return }
+// -----
+// CHECK: scale 0 is out of the range of f32
+func.func @f(%x: tensor<2x!quant.uniform<i8:f32, 0.0>>) { func.return }
+// -----
+// CHECK: [-200, 127] is no range of i8
+func.func @f(%x: tensor<2x!quant.uniform<i8<-200:127>:f32, 0.5>>) { func.return }
+// -----
+// CHECK: 's8' is no stored integer
+func.func @f(%x: tensor<2x!quant.uniform<s8:f32, 0.5>>) { func.return }
+// -----
+// CHECK: 'i64' is no stored integer
+func.func @f(%x: tensor<2x!quant.uniform<i64:f32, 0.5>>) { func.return }
+// -----
+// CHECK: integers stand for floats, not for i8
+func.func @f(%x: tensor<2x!quant.uniform<i8:i8, 0.5>>) { func.return }
+// -----
+// CHECK: there are no scales
+func.func @f(%x: tensor<2x!quant.uniform<i8:f32:0, {}>>) { func.return }
