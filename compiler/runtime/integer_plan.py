@@ -23,11 +23,13 @@ from .executor import Program, Row
 from .kernels import Array, Kernel
 from .kernels import quantized as kernels
 from .kernels.quantized import Result, Sums, Weight
+from .kernels.shape import padding
 
 _PASSIVE = (
     nn.FlattenOp,
     nn.GlobalMaxPoolOp,
     nn.MaxPoolOp,
+    nn.PadOp,
     nn.ReshapeOp,
     nn.SliceOp,
     nn.SplitOp,
@@ -35,7 +37,7 @@ _PASSIVE = (
     nn.TransposeOp,
     nn.UnsqueezeOp,
 )
-"""Operations whose kernels take integers as they take reals, and give nothing but elements of operand 0."""
+"""Operations that take integers as they take reals, and give nothing but elements of operand 0, and zeros."""
 
 
 class Integers(NamedTuple):
@@ -92,12 +94,14 @@ class _Rewriter:
     def _moved(self, row: Row) -> list[Row]:
         """The row on integers, where its operand is given as such."""
         source = self.integers.get(row.operands[0])
-        if source is None or source.params.axis is not None:
+        if source is None or source.params.axis is not None or _fills_in_reals(row.op):
             return []
         moved = tuple(range(self.slots, self.slots + len(row.results)))
         self.slots += len(moved)
         self.integers.update({r: Integers(m, source.params) for r, m in zip(row.results, moved, strict=True)})
-        return [Row(row.op, (source.slot, *row.operands[1:]), moved)]
+        zero = int(source.params.zero_points())
+        kernel = padding(row.op, zero) if isinstance(row.op, nn.PadOp) else None
+        return [Row(row.op, (source.slot, *row.operands[1:]), moved, kernel)]
 
     def _chain(self, quantize: Row) -> Chain | None:
         """What ends in this quantization, None where it is no chain."""
@@ -232,6 +236,11 @@ _BOUNDS: dict[type[Operation], Callable[[Any], tuple[float, float]]] = {
 
 def _by(chain: Chain, row: Row) -> Row:
     return Row(row.op, chain.operands, row.results, chain.kernel)
+
+
+def _fills_in_reals(op: Operation) -> bool:
+    """Whether an operation pads with what may not be on the grid."""
+    return isinstance(op, nn.PadOp) and op.mode.data is nn.PadMode.CONSTANT and op.value.value.data != 0
 
 
 def _together(bounds: Sequence[tuple[float, float]]) -> tuple[float, float]:

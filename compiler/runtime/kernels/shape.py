@@ -146,7 +146,12 @@ _NUMPY_MODES: dict[PadMode, Literal["reflect", "edge", "wrap"]] = {
 
 @kernel(nn.PadOp)
 def pad(op: nn.PadOp) -> Kernel:
-    pads, mode, value = nn.ints(op.pads), op.mode.data, op.value.value.data
+    return padding(op, op.value.value.data)
+
+
+def padding(op: nn.PadOp, value: float) -> Kernel:
+    """With `value` as what is filled in."""
+    pads, mode = nn.ints(op.pads), op.mode.data
     n = len(pads) // 2
     pairs = list(zip(pads[:n], pads[n:], strict=True))
     cut = tuple(slice(max(-b, 0), min(e, 0) or None) for b, e in pairs)
