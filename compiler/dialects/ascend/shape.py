@@ -30,6 +30,7 @@ from ..nn.shapes import (
     element_of,
     known,
     merge_dim,
+    merge_shape,
     same_element,
     shape_of,
     size,
@@ -280,7 +281,8 @@ class StridedSliceV2Op(AscendOp):
 class GatherV2Op(AscendOp):
     """Picks slices of the axis `axis` of x by index, from the end where negative and `negative_index_support` is set.
 
-    y: the shape of x with that of indices in place of the axis.
+    y: the shape of x with that of indices in place of the axis. The first `batch_dims` axes of x and indices are the same: each
+    batch is looked up in on its own.
     """
 
     name = "ascend.GatherV2"
@@ -300,10 +302,11 @@ class GatherV2Op(AscendOp):
         return axis_of(one_index("axis", self.axis), len(shape_of(self.x)))
 
     def derive(self) -> Sequence[Tensor]:
-        if self.batch_dims.value.data:
-            raise VerifyException("batch_dims must be 0")
-        x, axis = shape_of(self.x), self.gather_axis
-        return [tensor(element_of(self.x), (*x[:axis], *shape_of(self.indices), *x[axis + 1 :]))]
+        x, indices, axis, n = shape_of(self.x), shape_of(self.indices), self.gather_axis, self.batch_dims.value.data
+        if not 0 <= n <= min(axis, len(indices)):
+            raise VerifyException(f"batch_dims {n} must not exceed axis {axis} and the {len(indices)} axes of indices")
+        batch = merge_shape(x[:n], indices[:n], "batches of x and indices")
+        return [tensor(element_of(self.x), (*batch, *x[n:axis], *indices[n:], *x[axis + 1 :]))]
 
 
 @irdl_op_definition

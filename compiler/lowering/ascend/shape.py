@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -62,11 +63,11 @@ def slice_(build: Builder, op: nn.SliceOp) -> Sequence[SSAValue]:
 @lowers(nn.GatherOp)
 def gather(build: Builder, op: nn.GatherOp) -> Sequence[SSAValue]:
     """ONNX lets indices count from the end; that has to be asked for unless they are known not to."""
-    require(op.batch_count == 0, "one-table", "GatherV2 looks up in one table for all batches")
     axis = build.index(op.axis.value.data, "axis")
     indices = nn.constant_ints(op.indices)
     negative = indices is None or min(indices, default=0) < 0
-    return [build.add(ascend.GatherV2Op, op.input, op.indices, axis, negative_index_support=negative).y]
+    properties: dict[str, Any] = {"batch_dims": op.batch_dims, "negative_index_support": negative}
+    return [build.add(ascend.GatherV2Op, op.input, op.indices, axis, **properties).y]
 
 
 @lowers(nn.PadOp)

@@ -173,7 +173,8 @@ def _gather(op: ascend.GatherV2Op) -> Meaning:
             raise ValueError(f"index {indices.min()} is negative, and negative_index_support is not set")
         return x, indices
 
-    return Meaning(nn.GatherOp.make(*stand_ins(op.operand_types[:2]), axis=op.gather_axis), arrange)
+    meaning = nn.GatherOp.make(*stand_ins(op.operand_types[:2]), axis=op.gather_axis, batch_dims=op.batch_dims)
+    return Meaning(meaning, arrange)
 
 
 def _slice(op: ascend.StridedSliceV2Op) -> Meaning:

@@ -85,3 +85,17 @@ def test_smallest(equivalence, tmp_path):
     x = np.float32([[3, 1, 1, 2], [0, 0, 0, 0], [4, 3, 2, -1]])
     wanted = np.array([[1], [0], [3]])
     check(equivalence, tmp_path, text, ["ArgMin", "Unsqueeze"], {"arg0": x}, wanted)
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_tables_for_batches(axis, equivalence, tmp_path):
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    result = "tensor<2x5x4xf32>" if axis == 1 else "tensor<2x3x5xf32>"
+    text = f"""
+    func.func @main(%x: tensor<2x3x4xf32>, %i: tensor<2x5xi64>) -> {result} {{
+      %y = nn.gather %x, %i axis {axis} batch_dims 1 : (tensor<2x3x4xf32>, tensor<2x5xi64>) -> {result}
+      func.return %y : {result}
+    }}"""
+    indices = np.array([[0, 1, -1, 2, 0], [2, 2, 1, 0, -3]])
+    wanted = np.stack([np.take(x[b], indices[b], axis=axis - 1) for b in range(2)])
+    check(equivalence, tmp_path, text, ["GatherV2"], {"arg0": x, "arg1": indices}, wanted)

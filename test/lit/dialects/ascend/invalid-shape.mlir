@@ -230,11 +230,21 @@ func.func @main(%x: tensor<2x3x4xf32>) {
 
 // -----
 
-// GatherV2 has no batches here.
-// CHECK: error: 'ascend.GatherV2' op batch_dims must be 0
+// Batches are before the axis.
+// CHECK: error: 'ascend.GatherV2' op batch_dims 1 must not exceed axis 0 and the 1 axes of indices
 func.func @main(%x: tensor<2x3x4xf32>, %i: tensor<2xi64>) {
+  %d = nn.constant dense<0> : tensor<i64>
+  %y = ascend.GatherV2 %x, %i, %d batch_dims 1 : (tensor<2x3x4xf32>, tensor<2xi64>, tensor<i64>) -> tensor<2x3x4xf32>
+  func.return
+}
+
+// -----
+
+// They are those of the indices.
+// CHECK: error: 'ascend.GatherV2' op batches of x and indices
+func.func @main(%x: tensor<2x3x4xf32>, %i: tensor<5x2xi64>) {
   %d = nn.constant dense<1> : tensor<i64>
-  %y = ascend.GatherV2 %x, %i, %d batch_dims 1 : (tensor<2x3x4xf32>, tensor<2xi64>, tensor<i64>) -> tensor<2x2x4xf32>
+  %y = ascend.GatherV2 %x, %i, %d batch_dims 1 : (tensor<2x3x4xf32>, tensor<5x2xi64>, tensor<i64>) -> tensor<2x2x4xf32>
   func.return
 }
 

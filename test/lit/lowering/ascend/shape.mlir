@@ -123,10 +123,10 @@ func.func @unknown_sizes(%x: tensor<?x?x4xf32>, %s: tensor<2xi64>) -> (tensor<?x
 // -----
 
 // A table for each batch.
-// CHECK-LABEL: @one_table
-// CHECK-NEXT:    %y = nn.gather %x, %i axis 1 batch_dims 1
-// REMARK:      [lower-to-ascend missed one-table] "y": GatherV2 looks up in one table for all batches
-func.func @one_table(%x: tensor<?x3x4xf32>, %i: tensor<?x2xi64>) -> tensor<?x2x4xf32> {
+// CHECK-LABEL: @batches
+// CHECK:         %y = ascend.GatherV2 %x, %i, %y_axis batch_dims 1 negative_index_support true
+// REMARK:      [lower-to-ascend applied lower] "y": computed by ascend.GatherV2
+func.func @batches(%x: tensor<?x3x4xf32>, %i: tensor<?x2xi64>) -> tensor<?x2x4xf32> {
   %y = nn.gather %x, %i axis 1 batch_dims 1 : (tensor<?x3x4xf32>, tensor<?x2xi64>) -> tensor<?x2x4xf32>
   func.return %y : tensor<?x2x4xf32>
 }
