@@ -50,14 +50,13 @@ def write_float_graph(module: ModuleOp, wanted: Mapping[SSAValue, Wanted], path:
     groups: dict[SSAValue, list[SSAValue]] = {}
     for value in wanted:
         groups.setdefault(source(value), []).append(value)
-    names = {value: f"observed/{i}" for i, value in enumerate(groups)}
+    names = {same[0]: f"observed/{i}" for i, same in enumerate(groups.values())}
     session = Session()
     graph, proto = _graph(main_function(in_layout(_reduced_to(module, names), "NCHW", session)), session)
     shown: list[Shown] = []
     outputs = {info.name: info for info in proto.output}
     del proto.output[:]
-    for value, name in names.items():
-        same = tuple(groups[value])
+    for same, (value, name) in zip(map(tuple, groups.values()), names.items(), strict=True):
         if element_of(value) != f32 or not all(wanted[v].extremes for v in same):
             proto.output.append(outputs[name])
             shown.append(Shown(same, (name,)))

@@ -1,0 +1,301 @@
+"""Calibration by onnxruntime is calibration by the interpreter: the same parameters, the same errors, whatever the threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from compiler import frontends
+from compiler.diagnostics import CompileError
+from compiler.dialects import nn
+from compiler.pipelines import make_pass, run_passes
+from compiler.runtime import backends
+from compiler.runtime.backends.line import Line
+from compiler.runtime.observers import OBSERVERS
+from compiler.session import Session
+from compiler.text import parse_module
+from compiler.tools import amct
+from compiler.universe import new_session
+
+pytest.importorskip("onnxruntime")
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+EXACT = "ifmr{exact=true}"
+RNG = np.random.default_rng(5)
+IMAGES = RNG.standard_normal((6, 3, 6, 6)).astype(np.float32)
+KERNEL = RNG.standard_normal((4, 3, 3, 3)).astype(np.float32)
+SECOND = RNG.standard_normal((4, 4, 1, 1)).astype(np.float32)
+
+INNER = "tensor<?x4x4x4xf32>"
+NET = f"""
+func.func @main(%x: tensor<?x3x6x6xf32> {{nn.name = "x"}}) -> (tensor<?x4x4x4xf32> {{nn.name = "y"}}) {{
+  %w = nn.constant dense<"0x{KERNEL.tobytes().hex()}"> : tensor<4x3x3x3xf32>
+  %v = nn.constant dense<"0x{SECOND.tobytes().hex()}"> : tensor<4x4x1x1xf32>
+  %c = nn.conv %x, %w from <onnx, "Conv", "first"> :
+    (tensor<?x3x6x6xf32>, tensor<4x3x3x3xf32>) -> tensor<?x4x4x4xf32>
+  %m = nn.MIDDLE %c : tensor<?x4x4x4xf32>
+  %d = nn.conv %m, %v from <onnx, "Conv", "second"> :
+    (tensor<?x4x4x4xf32>, tensor<4x4x1x1xf32>) -> tensor<?x4x4x4xf32>
+  func.return %d : tensor<?x4x4x4xf32>
+}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, the current one, with images for the net."""
+    monkeypatch.chdir(tmp_path)
+    np.savez("x.npz", x=IMAGES)
+    return tmp_path
+
+
+def net(middle: str = "relu") -> Callable[[Session], ModuleOp]:
+    return lambda session: parse_module(session, NET.replace("MIDDLE", middle))
+
+
+def example(name: str) -> Callable[[Session], ModuleOp]:
+    return lambda session: frontends.read(EXAMPLES / name, session)
+
+
+def channels_last(session: Session) -> ModuleOp:
+    """The net as TensorFlow has it."""
+    module = net()(session)
+    run_passes(module, [make_pass("convert-layout", "to=NHWC")], session)
+    assert any(isinstance(op, nn.LayoutOp) and op.channels_last for op in module.walk())
+    return module
+
+
+def calibrated(
+    model: Callable[[Session], ModuleOp], options: str, observer: str = "minmax", profile: str = "ascend"
+) -> list[tuple[float, ...]]:
+    """Range, scale and zero point of every point."""
+    session = new_session()
+    session.profile = profile
+    module = model(session)
+    passes = [make_pass("fuse-all"), make_pass("insert-observers", f"observer={observer}")]
+    run_passes(module, [*passes, make_pass("calibrate", options)], session)
+    found: list[tuple[float, ...]] = []
+    for op in module.walk():
+        if isinstance(op, nn.ObserveOp):
+            assert op.range is not None
+            assert op.qparams is not None
+            params = op.qparams.data
+            found.append((*op.range.data, float(params.scales()), *params.zero_point))
+    assert found
+    return found
+
+
+def agree(model: Callable[[Session], ModuleOp], data: str, observer: str, profile: str = "ascend") -> None:
+    ours = calibrated(model, f"{data} backend=numpy", observer, profile)
+    theirs = calibrated(model, f"{data} backend=onnxruntime threads=2", observer, profile)
+    np.testing.assert_allclose(np.array(theirs), np.array(ours), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("observer", [*OBSERVERS, EXACT])
+def test_digits(observer: str) -> None:
+    agree(example("digits/digits.onnx"), f"data={EXAMPLES}/digits/calib.npz samples=24", observer)
+
+
+@pytest.mark.parametrize("profile", ["ascend", "qdq"])
+@pytest.mark.parametrize("observer", ["minmax", "mse"])
+def test_transformer(observer: str, profile: str) -> None:
+    agree(example("models/transformer.onnx"), "seed=1", observer, profile)
+
+
+@pytest.mark.parametrize("observer", ["minmax", "percentile", "isotone"])
+@pytest.mark.parametrize("model", [net(), channels_last])
+def test_layouts(model: Callable[[Session], ModuleOp], observer: str, folder: Path) -> None:
+    agree(model, "data=x.npz", observer)
+
+
+@pytest.mark.parametrize("observer", [*OBSERVERS, EXACT])
+def test_threads_change_nothing(observer: str) -> None:
+    data = f"data={EXAMPLES}/digits/calib.npz samples=12 backend=onnxruntime"
+    one, two, many = (
+        calibrated(example("digits/digits.onnx"), f"{data} threads={n}", observer, "qdq") for n in (1, 2, 5)
+    )
+    assert one == two == many
+
+
+def test_states_of_parts(folder: Path) -> None:
+    np.savez("a.npz", x=IMAGES[:4])
+    np.savez("b.npz", x=IMAGES[4:])
+
+    def parts(session: Session) -> ModuleOp:
+        module = net()(session)
+        run_passes(module, [make_pass("fuse-all"), make_pass("insert-observers", "observer=mse")], session)
+        for name in "ab":
+            save = make_pass("calibrate", f"data={name}.npz save-state={name} backend=onnxruntime")
+            run_passes(module, [save], session)
+        return module
+
+    merged = calibrated(parts, "load-state=a,b", "mse")
+    assert merged == calibrated(net(), "data=x.npz backend=onnxruntime", "mse")
+
+
+@pytest.mark.parametrize("observer", ["minmax", "percentile"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_not_finite_is_located_alike(observer: str, threads: int, folder: Path) -> None:
+    images = IMAGES.copy()
+    images[4] = -60  # exp of large sums leaves float32
+    np.savez("x.npz", x=images)
+    message = r"conv.*NaN or Inf|NaN or Inf"
+    with pytest.raises(CompileError, match=message) as ours:
+        calibrated(net("exp"), "data=x.npz backend=numpy", observer)
+    with pytest.raises(CompileError) as theirs:
+        calibrated(net("exp"), f"data=x.npz backend=onnxruntime threads={threads}", observer)
+    assert str(theirs.value) == str(ours.value)
+
+
+def test_nan_that_a_reduction_overlooks(folder: Path) -> None:
+    images = IMAGES.copy()
+    images[3, 0, 3, 3] = -1e-3
+    np.savez("x.npz", x=images)
+    for backend in ("numpy", "onnxruntime"):
+        with pytest.raises(CompileError, match="NaN or Inf among the values"):
+            calibrated(net("sqrt"), f"data=x.npz backend={backend}")
+
+
+def test_sums_that_overflow_are_no_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scaled = NET.replace("MIDDLE", "relu").replace(KERNEL.tobytes().hex(), np.full_like(KERNEL, 1e37).tobytes().hex())
+    np.savez("x.npz", x=np.ones_like(IMAGES))
+
+    def model(session: Session) -> ModuleOp:
+        return parse_module(session, scaled)
+
+    agree(model, "data=x.npz", "minmax")
+    assert "6 of 6 batches were run in numpy again: not all values are finite" in capsys.readouterr().err
+
+
+def test_bad_data_is_located(folder: Path) -> None:
+    images = IMAGES.copy()
+    images[2, 1, 0, 0] = np.nan
+    np.savez("x.npz", x=images)
+    with pytest.raises(CompileError, match="holds NaN or Inf in sample 2"):
+        calibrated(net(), "data=x.npz backend=onnxruntime threads=2")
+
+
+def carried(session: Session) -> ModuleOp:
+    """The net with an operation that no opset that is written has."""
+    opaque = '%m = nn.opaque %c framework "onnx" op_type "Hardmax" version 11 : (TYPE) -> TYPE'
+    text = NET.replace("%m = nn.MIDDLE %c : TYPE".replace("TYPE", INNER), opaque.replace("TYPE", INNER))
+    return parse_module(session, text)
+
+
+def test_operations_without_a_form_in_onnx(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = r"holds Hardmax of opset 11, which opset 17 defines otherwise\n  hint: backend=numpy runs every module"
+    with pytest.raises(CompileError, match=message):
+        calibrated(carried, "data=x.npz backend=onnxruntime")
+    large(monkeypatch)
+    assert calibrated(carried, "data=x.npz") == calibrated(carried, "data=x.npz backend=numpy")
+    assert "note: running in numpy, as onnxruntime cannot: <stdin>:7:3: 'nn.opaque' op" in capsys.readouterr().err
+
+
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every model large enough for onnxruntime."""
+    monkeypatch.setattr(backends, "WORTHWHILE", 0)
+
+
+def test_auto_takes_numpy_for_little_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = calibrated(net(), "data=x.npz backend=numpy")
+    with monkeypatch.context() as patch:
+        patch.setattr(backends.Runner, "_in_onnxruntime", None)
+        assert calibrated(net(), "data=x.npz") == expected
+        large(patch)
+        with pytest.raises(TypeError):
+            calibrated(net(), "data=x.npz")
+    large(monkeypatch)
+    assert calibrated(net(), "data=x.npz") == calibrated(net(), "data=x.npz backend=onnxruntime")
+
+
+def test_without_onnxruntime(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    large(monkeypatch)
+    monkeypatch.setattr(backends, "find_spec", lambda name: None)
+    with pytest.raises(CompileError, match=r"needs onnxruntime\n  hint: pip install 'amct-opt\[onnxruntime\]'"):
+        calibrated(net(), "data=x.npz backend=onnxruntime")
+    assert calibrated(net(), "data=x.npz") == calibrated(net(), "data=x.npz backend=numpy")
+    assert "pip install 'amct-opt[onnxruntime]' makes this several times faster" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("backend=numpy threads=2", "backend numpy runs one batch at a time"),
+        ("threads=0", "threads must be positive, not 0"),
+        ("backend=cuda", "backend"),
+    ],
+)
+def test_bad_options(options: str, message: str, folder: Path) -> None:
+    with pytest.raises(CompileError, match=message):
+        calibrated(net(), f"data=x.npz {options}")
+
+
+def test_channels_are_balanced_alike(folder: Path) -> None:
+    def products(backend: str) -> list[np.ndarray]:
+        session = new_session()
+        module = net()(session)
+        options = f"data=x.npz backend={backend}"
+        run_passes(module, [make_pass("fuse-all"), make_pass("balance-channels", options)], session)
+        return [op.array for op in module.walk() if isinstance(op, nn.ConstantOp)]
+
+    pairs = list(zip(products("numpy"), products("onnxruntime"), strict=True))
+    assert len(pairs) == 4
+    for ours, theirs in pairs:
+        np.testing.assert_allclose(theirs, ours, rtol=1e-5)
+
+
+def test_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["quantize", f"{EXAMPLES}/digits/digits.onnx", "--data", f"{EXAMPLES}/digits/calib.npz"]
+    assert amct.run([*arguments, "--backend", "onnxruntime", "--threads", "2", "-o", "a"]) == 0
+    assert amct.run([*arguments, "--backend", "numpy", "-o", "b"]) == 0
+    assert amct.run([*arguments, "--backend", "numpy", "--threads", "2", "-o", "c"]) == 1
+    assert "backend numpy runs one batch at a time" in capsys.readouterr().err
+    a, b = (Path(f"{name}/digits_record.txt").read_text().splitlines() for name in "ab")
+    scales = [
+        [float(line.rpartition(":")[2]) for line in lines if line.strip().startswith("scale_d:")] for lines in (a, b)
+    ]
+    assert scales[0]
+    np.testing.assert_allclose(*scales, rtol=2e-5)
+
+
+def test_a_line_keeps_turns() -> None:
+    seen: list[int] = []
+
+    def work(batch: int, turn: object) -> None:
+        time.sleep(0.002 * (batch % 3 == 0))
+        with turn:  # pyright: ignore
+            seen.append(batch)
+
+    Line(range(20)).work_off(work, 4)
+    assert seen == list(range(20))
+
+
+def test_the_first_failure_of_a_line_is_raised() -> None:
+    begun: list[int] = []
+
+    def batches() -> Iterator[int]:
+        yield from range(6)
+        raise ValueError("unreadable")
+
+    def work(batch: int, turn: object) -> None:
+        begun.append(batch)
+        if batch == 2:
+            time.sleep(0.01)
+            raise ValueError("2")
+        if batch == 3:
+            raise ValueError("3")
+        with turn:  # pyright: ignore
+            pass
+
+    with pytest.raises(ValueError, match="2"):
+        Line(batches()).work_off(work, 3)
+    assert len(begun) < 6
+    with pytest.raises(ValueError, match="unreadable"):
+        Line(batches()).work_off(lambda batch, turn: (turn.__enter__() and None) or turn.__exit__(None, None, None), 1)
