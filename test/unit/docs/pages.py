@@ -3,13 +3,14 @@
 What a block is, its language says:
 
 * `bash`: commands, which must succeed;
-* `console`: commands behind `$ `, and what they print; `...` stands for what is left out, and numbers with a point may differ a little;
+* `console`: commands behind `$ `, and what they print; `...` stands for what is left out, numbers with a point may differ a little;
 * `python`: a program;
 * `diff`: a change, applied to the folder;
 * `mlir`: a module or function, parsed and verified, or a part of one;
-* `json`, `yaml`: parsed; `text`, `mermaid`: shown only.
+* `json`, `yaml`, `toml`: parsed; `text`, `mermaid`: shown only.
 
-A block whose first line is a comment that is nothing but a file's name is that file.
+A block whose first line is a comment that is nothing but a file's name is that file. A `pyproject.toml` makes the folder an installed
+package, as far as its entry points go.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +64,8 @@ def run_page(path: Path, folder: Path) -> None:
                 target = folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(block.text, "utf-8")
+                if target.name == "pyproject.toml":
+                    _install(target)
             else:
                 RUNNERS[block.language](block.text, folder)
         except Exception as e:
@@ -84,6 +88,17 @@ def execute(arguments: list[str], folder: Path, text: str | None = None) -> str:
     )
     assert done.returncode == 0, f"exit status {done.returncode} of\n{text or arguments}\n{done.stdout}"
     return done.stdout
+
+
+def _install(project: Path) -> None:
+    """What pip leaves of a project for importlib.metadata to find; the folder is on the path."""
+    declared = tomllib.loads(project.read_text("utf-8"))["project"]
+    info = project.parent / f"{declared['name'].replace('-', '_')}.egg-info"
+    info.mkdir(exist_ok=True)
+    (info / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: {declared['name']}\nVersion: {declared['version']}\n")
+    groups = declared["entry-points"].items()
+    lines = [line for group, entries in groups for line in (f"[{group}]", *(f"{k} = {v}" for k, v in entries.items()))]
+    (info / "entry_points.txt").write_text("\n".join(lines))
 
 
 def _bash(text: str, folder: Path) -> None:
@@ -125,7 +140,8 @@ def _match(expected: list[str], printed: list[str], command: str) -> None:
             continue
         while rest and skipping and not _same(line, rest[0]):
             rest.pop(0)
-        assert rest and _same(line, rest[0]), f"$ {command}\nprints no line\n{line}\nbut\n" + "\n".join(printed)
+        if not rest or not _same(line, rest[0]):
+            raise AssertionError(f"$ {command}\nprints no line\n{line}\nbut\n" + "\n".join(printed))
         rest.pop(0)
         skipping = False
     assert skipping or not rest, f"$ {command}\nprints more:\n" + "\n".join(rest)
@@ -161,6 +177,7 @@ RUNNERS: Mapping[str, Callable[[str, Path], object]] = {
     "diff": _diff,
     "mlir": _mlir,
     "json": lambda text, folder: json.loads(text),
+    "toml": lambda text, folder: tomllib.loads(text),
     "yaml": lambda text, folder: list(yaml.safe_load_all(text)),
     "text": _shown,
     "mermaid": _shown,

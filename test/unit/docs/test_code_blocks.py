@@ -11,8 +11,8 @@ from PIL import Image
 
 from .pages import PAGES, ROOT, RUNNERS, blocks_of, execute, run_page
 
-RUN = {"bash", "console", "python", "diff", "mlir", "json", "yaml"}
-SLOW = {"docs/tutorial.md"}
+RUN = {"bash", "console", "python", "diff", "mlir", "json", "yaml", "toml"}
+SLOW = {"docs/tutorial.md", "docs/howto/frontend-op.md"}
 """Pages that take longer than a few seconds."""
 
 
