@@ -6,6 +6,7 @@ import pytest
 from compiler import frontends
 from compiler.runtime.executor import run
 from compiler.targets.onnx_ascend import OnnxAscendTarget
+from compiler.targets.tf_ascend import TfAscendTarget
 from compiler.universe import new_session
 
 X = "tensor<3x4xf32>"
@@ -98,4 +99,10 @@ def test_tables_for_batches(axis, equivalence, tmp_path):
     }}"""
     indices = np.array([[0, 1, -1, 2, 0], [2, 2, 1, 0, -3]])
     wanted = np.stack([np.take(x[b], indices[b], axis=axis - 1) for b in range(2)])
-    check(equivalence, tmp_path, text, ["GatherV2"], {"arg0": x, "arg1": indices}, wanted)
+    inputs = {"arg0": x, "arg1": indices}
+    check(equivalence, tmp_path, text, ["GatherV2"], inputs, wanted)
+    TfAscendTarget().write(
+        equivalence.after(equivalence.parse(text), "lower-to-ascend"), tmp_path / "y.pb", new_session()
+    )
+    (y,) = run(frontends.read(tmp_path / "y.pb", new_session()), inputs).values()
+    np.testing.assert_array_equal(y, wanted)
