@@ -3,14 +3,14 @@
 What a block is, its language says:
 
 * `bash`: commands, which must succeed;
-* `console`: commands behind `$ `, and what they print; `...` stands for what is left out, numbers with a point may differ a little;
+* `console`: commands behind `$ `, and what they print; `...` is what is left out, numbers with a point may differ a little;
 * `python`: a program;
 * `diff`: a change, applied to the folder;
 * `mlir`: a module or function, parsed and verified, or a part of one;
 * `json`, `yaml`, `toml`: parsed; `text`, `mermaid`: shown only.
 
-A block whose first line is a comment that is nothing but a file's name is that file. A `pyproject.toml` makes the folder an installed
-package, as far as its entry points go.
+A block whose first line is a comment that is nothing but a file's name is that file. A `pyproject.toml` makes the folder an
+installed package, as far as its entry points go.
 """
 
 from __future__ import annotations
