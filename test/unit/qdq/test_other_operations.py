@@ -119,7 +119,6 @@ def test_concatenation(second: Point, tmp_path: Path) -> None:
 TABLES = {
     "sigmoid": (nn.SigmoidOp, {}, "QLinearSigmoid"),
     "leaky relu": (nn.LeakyReluOp, {"alpha": 0.1}, "QLinearLeakyRelu"),
-    "softmax": (nn.SoftmaxOp, {"axis": -1}, "QLinearSoftmax"),
 }
 
 
@@ -133,3 +132,29 @@ def test_activations_by_table(name: str, tmp_path: Path) -> None:
     pair = both(net.module(net.at(y, out)), [reals(net.rng, SHAPE, A)], tmp_path, rewrite=None)
     assert pair.kernels[kernel] == 1
     assert pair.steps(out.scale) <= 1.001
+
+
+@pytest.mark.parametrize("shape", [(40, 10), (2, 8, 16, 16), (3, 1000)])
+@pytest.mark.parametrize("axis", [-1, 1])
+@pytest.mark.parametrize(("scale", "out"), [(0.04, 1 / 304.6), (0.2, 1 / 256), (1.7, 1 / 700), (0.01, 1 / 16)])
+def test_softmax(shape: tuple[int, ...], axis: int, scale: float, out: float, tmp_path: Path) -> None:
+    """Also where results exceed their range, and where `1 / scale` is far from an integer."""
+    net, point = Chain(*shape), Point(scale, 9)
+    y = net.add(nn.SoftmaxOp, net.at(net.x, point), axis=axis)
+    pair = both(net.module(net.at(y, Point(out, -128))), [reals(net.rng, shape, point)], tmp_path)
+    assert pair.kernels["QLinearSoftmax"] == 1
+    assert pair.differing == 0
+
+
+def test_softmax_of_few_classes(tmp_path: Path) -> None:
+    """onnxruntime overflows and gives 0 for the largest values; here they stay the largest."""
+    net, point, out = Chain(50, 2), Point(0.2, 9), Point(1 / 300, -128)
+    y = net.add(nn.SoftmaxOp, net.at(net.x, point), axis=-1)
+    x = reals(net.rng, (50, 2), point)
+    pair = both(net.module(net.at(y, out)), [x], tmp_path)
+    (ours,), (theirs,) = pair.ours, pair.theirs
+    kept = np.clip(np.rint(x / 0.2), -137, 118) * 0.2
+    right = np.clip(1 / (1 + np.exp(kept[:, ::-1] - kept)), 0, 255 / 300)
+    assert np.abs(ours - right).max() < 1.001 * out.scale
+    assert ours.max() == pytest.approx(255 / 300)
+    assert (theirs[ours == ours.max()] == 0).any()

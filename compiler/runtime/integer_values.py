@@ -1,0 +1,60 @@
+"""Which slots of a program hold integers, or reals that are integers of another slot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from xdsl.dialects.builtin import i32
+
+from ..dialects.nn import QParams
+from .kernels import Array
+from .kernels.quantized import Weight
+
+
+class Integers(NamedTuple):
+    """What a slot of reals holds, as integers in another slot."""
+
+    slot: int
+    params: QParams
+
+
+class IntegerValues:
+    """What is known of the slots of a program. `held` is by slot of reals."""
+
+    def __init__(self, constants: Mapping[int, Array]):
+        self.constants = constants
+        self.held: dict[int, Integers] = {}
+
+    def activations(self, slots: Sequence[int]) -> list[Integers] | None:
+        """Integers of 8 bits with one scale, None where one of the slots has not such."""
+        found = [self.held.get(slot) for slot in slots]
+        present = [i for i in found if i is not None and per_tensor_8_bits(i.params)]
+        return present if len(present) == len(found) else None
+
+    def weight(self, x: Integers, slot: int, bias_slot: int | None = None, *, axis: int) -> Weight | None:
+        """A constant weight of 8 bits without zero points, scales along `axis` if any, and its bias at the scale of the sums."""
+        integers = self.held.get(slot)
+        array = None if integers is None else self.constants.get(integers.slot)
+        if integers is None or array is None:
+            return None
+        p = integers.params
+        if p.storage.width.data != 8 or any(p.zero_point) or p.axis not in (None, axis):
+            return None
+        if bias_slot is None:
+            return Weight(p, array)
+        bias = self._bias(bias_slot, np.asarray(x.params.scales() * p.scales()))
+        return None if bias is None else Weight(p, array, bias)
+
+    def _bias(self, slot: int, scale: Array) -> Array | None:
+        integers = self.held.get(slot)
+        if integers is None or integers.params.storage != i32 or any(integers.params.zero_point):
+            return None
+        fits = np.array_equal(np.broadcast_to(integers.params.scales(), scale.shape), scale)
+        return self.constants.get(integers.slot) if fits else None
+
+
+def per_tensor_8_bits(p: QParams) -> bool:
+    """The parameters that integer kernels take for activations."""
+    return p.axis is None and p.storage.width.data == 8
