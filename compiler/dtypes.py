@@ -101,7 +101,7 @@ def as_stored(array: Array) -> Array:
     """The array whose bytes stand in text and files: a signed number narrower than a byte fills it with its sign."""
     import numpy as np
 
-    return array.astype(np.int8) if array.dtype.name == "int4" else array
+    return array.astype(np.int8) if array.dtype.kind == "V" and array.dtype.name == "int4" else array
 
 
 def from_stored(data: bytes | Array, dtype: np.dtype[Any]) -> Array:

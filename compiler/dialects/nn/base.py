@@ -6,6 +6,7 @@ the order of the class, those at their default are left out. One type stands for
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
@@ -216,9 +217,12 @@ def set_type(value: SSAValue, type_: Attribute) -> None:
     value._type = type_  # pyright: ignore[reportPrivateUsage]
 
 
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_$.-]")
+
+
 def name_hint(name: str) -> str | None:
     """A legal SSA name made of `name`: other characters become `_`, a leading digit gets one in front."""
-    hint = "".join(c if c.isascii() and (c.isalnum() or c in "_$.-") else "_" for c in name).strip("_")
+    hint = _NOT_IN_NAMES.sub("_", name).strip("_")
     hint = f"_{hint}" if hint[:1].isdigit() else hint
     return hint if SSAValue.is_valid_name(hint) else None
 
