@@ -26,7 +26,8 @@ def read_object(path: Path) -> JsonObject:
     """The object in a file. Raises CompileError, located, for anything else, and for keys that stand twice."""
     where = str(path)
     try:
-        values = json.loads(read_text(path), object_pairs_hook=_without_repetition, parse_constant=_no_constant)
+        text = read_text(path).removeprefix("\ufeff")
+        values = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
     except json.JSONDecodeError as e:
         raise CompileError(f"is no JSON: {e.msg}", where=f"{where}:{e.lineno}:{e.colno}") from None
     except RecursionError:

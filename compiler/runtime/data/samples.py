@@ -76,7 +76,9 @@ class Samples:
         if not takes_whole_inputs(self.rows[name], self.types[name]):
             sample, index = sample + index[0], index[1:]
         where = self.rows[name].place(sample)
-        raise CompileError(f"input '{name}' holds NaN or Inf in sample {sample}, at {index}", where=where)
+        wanted = numpy_dtype(self.types[name].element_type)
+        what = "NaN or Inf" if self.rows[name].dtype == wanted else f"NaN, Inf or more than {wanted} does"
+        raise CompileError(f"input '{name}' holds {what} in sample {sample}, at {index}", where=where)
 
     def head(self, count: int) -> Samples:
         """The first `count` samples."""

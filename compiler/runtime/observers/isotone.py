@@ -34,8 +34,10 @@ class IsotoneObserver(Observer):
     high: float = field(default=float("-inf"), init=False)
 
     def take(self, array: Array, low: float, high: float) -> None:
+        if array.ndim and not -array.ndim <= self.axis < array.ndim:
+            raise ValueError(f"values of rank {array.ndim} have no axis {self.axis}")
         self.low, self.high = min(self.low, low), max(self.high, high)
-        if not -array.ndim <= self.axis < array.ndim or array.shape[self.axis] < 2:
+        if not array.ndim or array.shape[self.axis] < 2:
             return
         values = np.moveaxis(array, self.axis, -1).reshape(-1, array.shape[self.axis])
         values = np.abs(values) if self.symmetric else values

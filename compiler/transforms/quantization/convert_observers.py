@@ -93,6 +93,8 @@ def convert_observers(module: ModuleOp, settings: Settings, record: Record | Non
         remarks.applied(site.compute, "quantized", f"{described(weight)}, alone")
     erase_dead_constants(module)
     remarks.flush()
+    if not any(isinstance(op, DequantizeOp) for op in module.walk()):
+        session.warn("nothing is quantized: --remarks=missed says why")
 
 
 def _convert_point(point: ObserveOp) -> None:
@@ -138,16 +140,17 @@ def _stays_float(site: Site, settings: Settings, record: Record | None, profile:
 
 
 def _convert_parameters(site: Site, row: Row, weight: Weight, params: QParams, weights: IntegerWeights) -> None:
-    scales = weight.scales
+    scales, input_scale = weight.scales, params.scales()
     bias = None if row.bias is None else site.operand(row.bias)
-    input_scale = params.scales()
-    if bias is not None and (numbers := array_of(bias)) is not None:
+    numbers = None if bias is None else array_of(bias)
+    if numbers is not None and not weight.fixed:
+        scales = widened_for_bias(scales, numbers, float(input_scale))
+    sums = _accumulator_scales(site, scales, input_scale)
+    if bias is not None and numbers is not None:
         if weight.fixed:
-            _check_bias(site, numbers, _accumulator_scales(site, scales, input_scale))
-        else:
-            scales = widened_for_bias(scales, numbers, float(input_scale))
+            _check_bias(site, numbers, sums)
         assert row.bias is not None
-        site.set_operand(row.bias, _integer_bias(site, bias, numbers, _accumulator_scales(site, scales, input_scale)))
+        site.set_operand(row.bias, _integer_bias(site, bias, numbers, sums))
     assert row.weight is not None
     weights.feed(site, row.weight, weight._replace(scales=scales))
 
@@ -175,7 +178,6 @@ def _integer_bias(site: Site, bias: SSAValue, values: Array, scales: Array) -> S
     constant = constant_of(bias)
     assert constant is not None
     key = constant.key.removesuffix(".folded")
-    scales = scales.astype(np.float32)
     integers = ConstantOp.of(quantized_bias(values, scales), f"{key}.i32", constant.location)
     axis = 0 if scales.ndim else None
     qparams = QParamsAttr.of(i32, scales, axis=axis, key=f"{key}.scale")

@@ -88,6 +88,8 @@ class DataOptions:
                 "no calibration data: ranges come from synthetic inputs, accuracy will suffer (give data=FILE.npz)"
             )
             return synthetic_samples(function, self.seed)
+        if self.samples is not None:
+            at_least("samples", self.samples, 1)
         if isinstance(self.data, Samples):
             samples = _fitting(self.data, function)
         else:

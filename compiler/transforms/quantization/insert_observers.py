@@ -90,7 +90,8 @@ def insert_observers(
         elif (broken := first_broken(site, row.rules)) is not None:
             remarks.missed(site.compute, broken[0].name, broken[1])
         elif record is not None and (given is None or given.scale_d is None):
-            remarks.missed(site.compute, "record", "the record does not list it")
+            lacks = "does not list it" if given is None else "has no scale_d of it"
+            remarks.missed(site.compute, "record", f"the record {lacks}")
         else:
             assert site.activation is not None, "legality has asked for it"
             points.observe(site, 0, site.activation, spec_of(held, given), f"{layer.name}:0")

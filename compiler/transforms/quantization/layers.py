@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import OpResult
 
+from ...configuration.compressed import compressed_operators
 from ...configuration.settings import Layer, Settings, check_names, weight_only
 from ...dialects.nn import (
     ConvolutionOp,
@@ -37,7 +40,7 @@ def layer_at(site: Site, row: Row) -> Layer:
         weighted=row.weight is not None,
         channel_wise=row.per_channel,
         low_bits=dimensions == 2,
-        symmetric_only=dimensions == 3,
+        symmetric_only=dimensions == 3 or row.symmetric,
         weight_only=has_weight_only_mode(op, row),
     )
 
@@ -99,11 +102,13 @@ def half_quantized(site: Site, row: Row) -> str | None:
 
 
 def check_settings(settings: Settings, module: ModuleOp, profile: Profile) -> None:
-    """Everything that settings name is in the module, and nothing is asked for that is not done.
+    """Everything that settings name is in the module, files that they name can be read, and nothing is asked that is not done.
 
-    Raises CompileError, located in the settings' file.
+    Raises CompileError, located in the settings' file or in one that it names.
     """
     check_supported(settings)
+    if settings.nuq_config is not None:
+        compressed_operators(Path(settings.nuq_config.mapping_file))
     layers = quantizable_layers(module, profile, settings)
     operations = [op for op in main_function(module).walk() if isinstance(op, NNOp)]
     others = {layer_of(op): f"nothing quantizes {op.name}" for op in operations}

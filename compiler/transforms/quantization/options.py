@@ -14,6 +14,8 @@ from ...diagnostics import CompileError
 
 DEFAULT_OBSERVER = "minmax"
 """Where no configuration is given; AMCT's own, in a configuration that names none, is ifmr."""
+_OF_ALL_LAYERS = ("observer", "bits", "weight_bits", "channel_wise", "weight_only", "weight_asymmetric", "dmq")
+"""Options that hold for layers without settings of their own. A JSON configuration leaves none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,7 @@ class SettingsOptions:
     def settings(self) -> Settings:
         """Raises CompileError for bad options, and for a bad configuration, located at its line or layer."""
         given = self._file()
+        self._check_effect(given)
         common = given.common or Calibration()
         weight = common.weight
         if isinstance(weight, Arq):
@@ -87,6 +90,17 @@ class SettingsOptions:
             joint_quant=given.joint_quant if self.joint_quant is None else self.joint_quant,
             tensor_quantize=(*given.tensor_quantize, *(_tensor(text, activation) for text in self.tensor_quantize)),
         )
+
+    def _check_effect(self, given: Settings) -> None:
+        """Raises CompileError, located in the configuration, for an option that nothing would follow."""
+        if given.enabled is None or self.tensor_quantize:
+            return
+        for option in (o for o in _OF_ALL_LAYERS if getattr(self, o) is not None):
+            raise CompileError(
+                f"has settings of its own for every layer: {option.replace('_', '-')} changes nothing",
+                where=given.where,
+                hint="change them in the file",
+            )
 
     def _file(self) -> Settings:
         if self.config is None:

@@ -116,6 +116,10 @@ def test_the_sample_is_written_as_it_was(read) -> None:
     assert json_text(read(SAMPLE), [CONV, FC, POOL]) == SAMPLE
 
 
+def test_a_byte_order_mark_is_left_out(read) -> None:
+    assert read("\ufeff" + SAMPLE) == read(SAMPLE)
+
+
 def test_missing_keys_have_their_defaults(read) -> None:
     settings = read('{"conv1": {}, "fc": {"activation_quant_params": {"act_algo": "hfmg"}}}')
     assert settings.batch_num is None

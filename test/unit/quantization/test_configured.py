@@ -150,8 +150,36 @@ def test_batches(quantize, folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "batch_num 1 leaves samples for 5 more runs unused" in capsys.readouterr().err
     with pytest.raises(CompileError, match="holds samples for 6 runs, batch_num asks for 7"):
         quantize("batch-num=7")
-    with pytest.raises(CompileError, match="batch_num must be at least 1, not 0"):
-        quantize("batch-num=0")
+    for option in ("batch-num", "samples"):
+        with pytest.raises(CompileError, match=f"{option.replace('-', '_')} must be at least 1, not 0"):
+            quantize(f"{option}=0")
+
+
+def test_options_that_a_json_configuration_leaves_nothing_to(quantize, folder: Path) -> None:
+    write(folder, "config.json", '{"conv1": {}}')
+    for option in ("observer=kl", "bits=16", "weight-bits=4", "channel-wise=false", "weight-only=true", "dmq=0.5"):
+        with pytest.raises(CompileError, match=r"config.json: error: has settings of its own .*changes nothing"):
+            quantize("config={}/config.json " + option)
+    module, _ = quantize("config={}/config.json activation-offset=false")
+    assert inputs(module)["conv1"].zero_point == (0,)
+
+
+def test_a_mapping_file_is_read_before_data_runs(quantize, folder: Path) -> None:
+    write(folder, "simple.cfg", f'nuq_config {{ mapping_file: "{folder}/none.json" }}')
+    with pytest.raises(CompileError, match=r"none.json: error: cannot be read"):
+        quantize("config={}/simple.cfg", data="data={}/none.npz ")
+
+
+@pytest.mark.parametrize("options", ["skip-layer-types=Conv,Gemm", "record={}/record.txt"])
+def test_that_nothing_is_quantized_is_said(
+    quantize, folder: Path, capsys: pytest.CaptureFixture[str], options: str
+) -> None:
+    write(folder, "record.txt", 'record { key: "conv1" value { skip_fusion: true } }')
+    _, session = quantize(options)
+    assert capsys.readouterr().err == "warning: nothing is quantized: --remarks=missed says why\n"
+    reasons = {r.layer: r.reason for r in session.remarks if r.kind == "missed"}
+    assert set(reasons) == {"conv1", "conv2", "add", "fc"}
+    assert "record" not in options or reasons["conv1"] == "the record has no scale_d of it"
 
 
 def test_options_without_a_configuration(quantize) -> None:
@@ -314,12 +342,12 @@ def test_the_bias_of_a_record(quantize, folder: Path) -> None:
 
 
 def test_a_bias_at_scales_that_are_lost(quantize, folder: Path) -> None:
-    """1e-30 times 1e-30 is no float32."""
-    write(
-        folder, "record.txt", 'record { key: "conv1" value { scale_d: 1e-30 offset_d: 0 scale_w: 1e-30 offset_w: 0 } }'
-    )
-    with pytest.raises(CompileError, match="has a bias that does not fit into int32"):
-        quantize("record={}/record.txt", data="")
+    """1e-30 times 1e-30 is no float32, and neither is 1e30 times 1e30."""
+    for scale in ("1e-30", "1e30"):
+        entry = f"scale_d: {scale} offset_d: 0 scale_w: {scale} offset_w: 0"
+        write(folder, "record.txt", f'record {{ key: "conv1" value {{ {entry} }} }}')
+        with pytest.raises(CompileError, match=r"has sums in units of 1e.30 times 1e.30, which float32 does not hold"):
+            quantize("record={}/record.txt", data="")
 
 
 def test_a_bias_of_data_always_fits(quantize) -> None:

@@ -18,6 +18,7 @@ from compiler import frontends
 from compiler.dialects import nn
 from compiler.functions import main_function
 from compiler.pipelines import make_pass, run_passes
+from compiler.runtime.backends import Runner
 from compiler.runtime.data import load_samples
 from compiler.runtime.executor import run
 from compiler.session import Session
@@ -174,7 +175,7 @@ def test_groups_share_a_range(options: str, expected: dict[str, tuple[float, flo
     points = [o for o in module.walk() if isinstance(o, nn.ObserveOp)]
     first, second = np.float32([[-1, 3, 0, 0]]), np.float32([[-5, 2, 0, 0]])
     np.savez(tmp_path / "data.npz", arg0=first, arg1=second)
-    calibrate(module, points, load_samples(tmp_path / "data.npz", main_function(module)), session)
+    calibrate(module, points, load_samples(tmp_path / "data.npz", main_function(module)), session, Runner())
     assert {p.input.name_hint: p.range.data for p in points} == expected
     groups = {p.group for p in points if p.group is not None}
     assert all(len({p.qparams for p in points if p.group == group}) == 1 for group in groups)

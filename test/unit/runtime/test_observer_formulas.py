@@ -211,6 +211,11 @@ def test_one_outlier_among_zeros(text: str, symmetric: bool) -> None:
     assert -1300 <= low <= 0 <= high <= 1300
 
 
+def test_an_axis_that_values_do_not_have() -> None:
+    with pytest.raises(ValueError, match="values of rank 2 have no axis 2"):
+        observed("isotone{axis=2}", [np.zeros((3, 4), np.float32)])
+
+
 def test_scalars() -> None:
     for text in NAMES:
         low, high = observed(text, [np.array(2.5, np.float32), np.array(-1.0, np.float32)])
