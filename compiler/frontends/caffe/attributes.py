@@ -40,6 +40,8 @@ def _is_left_out(name: str) -> bool:
 
 
 def _attribute(message: Message, field: Any, value: Any) -> Attribute | None:
+    if isinstance(value, bytes):
+        return None
     if hasattr(value, "extend"):
         numbers = list(value)
         if not all(isinstance(n, int | float) for n in numbers) or (field.name == "dilation" and set(numbers) == {1}):

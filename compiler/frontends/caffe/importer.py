@@ -27,7 +27,7 @@ from .graph import NetLayer, Ref, graph_of
 from .interface import Port, brings_data, interface_of
 from .node import Conversion, Node, Shared
 from .opaque import carry
-from .ops import CONVERTERS
+from .ops import CONVERTERS, converter_on_integers
 from .schema import NetParameter
 from .source import Source, load
 
@@ -133,7 +133,8 @@ class _Importer:
         for path, entry in unknown((layer.text,), NetParameter.DESCRIPTOR):
             self.tally.note("unknown-field", node.layer.name, f"field '{path}' in line {entry.line} is ignored")
         try:
-            results, emitted = self.shared.sink.attempt(lambda: conversion.convert(node))
+            convert = converter_on_integers(node) or conversion.convert
+            results, emitted = self.shared.sink.attempt(lambda: convert(node))
             self._check_ungiven(node)
         except VerifyException as e:
             raise node.misfit(e) from None

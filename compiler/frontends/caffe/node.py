@@ -38,6 +38,9 @@ class Conversion:
 CONVERTERS: dict[str, Conversion] = {}
 """By layer type."""
 
+ON_INTEGERS: dict[str, Converter] = {}
+"""How layers compute on what a Quant layer gives, by type."""
+
 
 def converter(
     *types: str, bottoms: tuple[int, int] = (1, 1), tops: tuple[int, int] = (1, 1)
@@ -46,6 +49,16 @@ def converter(
 
     def register(convert: Converter) -> Converter:
         CONVERTERS.update({name: Conversion(convert, bottoms, tops) for name in types})
+        return convert
+
+    return register
+
+
+def on_integers(*types: str) -> Callable[[Converter], Converter]:
+    """Registers the function that converts layers of these types where their data is quantized."""
+
+    def register(convert: Converter) -> Converter:
+        ON_INTEGERS.update(dict.fromkeys(types, convert))
         return convert
 
     return register
@@ -173,6 +186,7 @@ class Node(SourceNode):
 __all__ = [
     "CONVERTERS",
     "MANY",
+    "ON_INTEGERS",
     "Constant",
     "Converted",
     "Node",
@@ -180,4 +194,5 @@ __all__ = [
     "Unmapped",
     "converter",
     "enum_name",
+    "on_integers",
 ]

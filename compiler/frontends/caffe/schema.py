@@ -2,6 +2,9 @@
 
 Numbers are those of BVLC's and OpenCV's schema. Above 144 forks number their layers' parameters differently, so what is not in
 both is matched by its name in the prototxt only, and has a number of ours; a `.caffemodel` is read for names and weights alone.
+
+Beside it stands what the files of AMCT hold: parameters of the layers Quant, AntiQuant and DeQuant, integer blobs. Their
+names are those that AMCT's layers for Caffe and Ascend's converter read; their numbers are not public, and ours.
 """
 
 from __future__ import annotations
@@ -47,7 +50,12 @@ FIELDS: dict[str, dict[str, tuple[int, str]]] = {
         "shape": (7, "BlobShape"),
         "double_data": (8, "packed double"),
         "double_diff": (9, "packed double"),
+        "int8_data": (10, "bytes"),
+        "int32_data": (11, "packed int32"),
+        "uint64_data": (12, "packed uint64"),
     },
+    "QuantParameter": {"scale": (1, "float"), "offset": (2, "bytes"), "with_offset": (3, "bool")},
+    "DeQuantParameter": {"channel_wise": (1, "bool")},
     "FillerParameter": {
         "type": (1, "string = constant"),
         "value": (2, "float = 0"),
@@ -106,6 +114,8 @@ FIELDS: dict[str, dict[str, tuple[int, str]]] = {
         "clip_param": (_OURS + 1, "ClipParameter"),  # 148 in BVLC
         "interp_param": (_OURS + 2, "InterpParameter"),
         "upsample_param": (_OURS + 3, "UpsampleParameter"),
+        "quant_param": (_OURS + 101, "QuantParameter"),
+        "dequant_param": (_OURS + 102, "DeQuantParameter"),
     },
     "V1LayerParameter": {
         "layer": (1, "V0LayerParameter"),

@@ -21,9 +21,11 @@ from .schema import BlobProto, Message
 
 _LAYERS = {100: (1, 7), 2: (4, 6)}
 """Number of NetParameter's `layer` and `layers`; in these of name and blobs."""
-_DATA, _DOUBLE_DATA = 5, 8
-_NUMBERS = {_DATA: np.dtype("<f4"), _DOUBLE_DATA: np.dtype("<f8")}
-"""Number and element type of BlobProto's fields for weights."""
+_DATA, _DOUBLE_DATA, _INT8_DATA = 5, 8, 10
+_NUMBERS = {_DATA: np.dtype("<f4"), _DOUBLE_DATA: np.dtype("<f8"), _INT8_DATA: np.dtype("i1")}
+"""Number and element type of BlobProto's fields that may be mapped."""
+_FIELDS = {"double_data": np.float64, "int32_data": np.int32, "uint64_data": np.uint64}
+"""Its other fields for weights."""
 _GRADIENTS = (6, 9)
 _LEGACY = ("num", "channels", "height", "width")
 
@@ -34,7 +36,7 @@ class Blob:
 
     dims: tuple[int, ...]
     numbers: Array
-    """float32 or float64, of rank 1."""
+    """float32, float64 or integers, of rank 1."""
     legacy: bool = False
     """`dims` are the four numbers that blobs had before they had a shape."""
 
@@ -45,7 +47,9 @@ class Blob:
         return self.dims == ((1,) * (4 - len(shape)) + tuple(shape) if self.legacy else tuple(shape))
 
     def shaped(self, shape: Sequence[int]) -> Array:
-        """The numbers as float32, which is what Caffe computes in; without a copy where they are."""
+        """The numbers, floats as float32, which is what Caffe computes in; without a copy where they are."""
+        if self.numbers.dtype.kind != "f":
+            return self.numbers.reshape(tuple(shape))
         with np.errstate(over="ignore"):
             return self.numbers.astype(np.float32, copy=False).reshape(tuple(shape))
 
@@ -53,13 +57,22 @@ class Blob:
 def blob_of(proto: Message, numbers: Array | None, where: str) -> Blob:
     """A blob of a message, whose numbers may be elsewhere. Raises CompileError when there are not as many as its shape says."""
     if numbers is None:
-        double = len(proto.double_data) > 0
-        numbers = np.array(proto.double_data if double else proto.data, np.float64 if double else np.float32)
+        numbers = _numbers(proto)
     legacy = any(proto.HasField(name) for name in _LEGACY)
     dims = tuple(getattr(proto, name) for name in _LEGACY) if legacy else tuple(proto.shape.dim)
     if min((0, *dims)) < 0 or prod(dims) != numbers.size:
         raise CompileError(f"is of shape {list(dims)} and holds {numbers.size} numbers", where=where)
     return Blob(dims, numbers, legacy)
+
+
+def _numbers(proto: Message) -> Array:
+    """Those of the first field that has some."""
+    if proto.int8_data:
+        return np.frombuffer(proto.int8_data, np.int8)
+    for name, dtype in _FIELDS.items():
+        if len(given := getattr(proto, name)):
+            return np.array(given, dtype)
+    return np.array(proto.data, np.float32)
 
 
 def read_weights(path: Path) -> Mapping[str, list[Blob]]:

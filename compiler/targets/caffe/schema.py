@@ -1,38 +1,11 @@
-"""What the files of AMCT hold beside Caffe's own messages: parameters of the layers Quant, AntiQuant and DeQuant, integer blobs.
-
-Names are those that AMCT's layers for Caffe and Ascend's converter read. A prototxt is read by name, so the numbers of the
-parameters, which are not public, stand in no file; they are ours.
-"""
+"""Filling messages of Caffe's schema from Python values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import cast
 
-from ...frontends.caffe.schema import ENUMS, FIELDS, Message
-from ...frontends.protobuf import message_classes
-
-_OURS = 600_000
-
-_FIELDS = {
-    **FIELDS,
-    "LayerParameter": {
-        **FIELDS["LayerParameter"],
-        "quant_param": (_OURS + 1, "QuantParameter"),
-        "dequant_param": (_OURS + 2, "DeQuantParameter"),
-    },
-    "QuantParameter": {"scale": (1, "float"), "offset": (2, "bytes"), "with_offset": (3, "bool")},
-    "DeQuantParameter": {"channel_wise": (1, "bool")},
-    "BlobProto": {
-        **FIELDS["BlobProto"],
-        "int8_data": (10, "bytes"),
-        "int32_data": (11, "packed int32"),
-        "uint64_data": (12, "packed uint64"),
-    },
-}
-
-_MESSAGES = message_classes("amct_caffe", "proto2", _FIELDS, ENUMS)
-NetParameter, LayerParameter, BlobProto = (_MESSAGES[n] for n in ("NetParameter", "LayerParameter", "BlobProto"))
+from ...frontends.caffe.schema import BlobProto, LayerParameter, Message, NetParameter
 
 
 def fill(message: Message, values: Mapping[str, object]) -> None:

@@ -150,3 +150,11 @@ def test_chain(model: Model) -> None:
         assert "AntiQuant" not in text
     float_size, int_size = ((model.folder / f"{n}.caffemodel").stat().st_size for n in ("fused", "net_deploy_weights"))
     assert int_size < 0.3 * float_size
+
+    # the deploy form, read again, computes what is lowered, bit for bit
+    lowered = model.path("lowered.mlir")
+    model.opt(model.path("quantized.mlir"), "--lower-to-ascend", "-o", lowered)
+    deployed = ["--weights", model.path("net_deploy_weights.caffemodel"), "-o", model.path("deployed.mlir")]
+    model.opt(model.path("net_deploy_model.prototxt"), *deployed)
+    expected, actual = (run(model.module(name), {"data": x})["prob"] for name in ("lowered.mlir", "deployed.mlir"))
+    assert expected.tobytes() == actual.tobytes()

@@ -13,9 +13,11 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 from compiler.frontends.caffe import schema
 from compiler.frontends.wire import Field, MalformedError, fields
 
-OURS = {"round_mode", "clip_param", "interp_param", "upsample_param"}
-"""In no number of OpenCV's: matched by name."""
-OURS_ALONE = {"ClipParameter", "InterpParameter", "UpsampleParameter"}
+OURS = {"round_mode", "clip_param", "interp_param", "upsample_param", "quant_param", "dequant_param"} | {
+    *("int8_data", "int32_data", "uint64_data")
+}
+"""In no number of OpenCV's: matched by name, or of AMCT."""
+OURS_ALONE = {"ClipParameter", "InterpParameter", "UpsampleParameter", "QuantParameter", "DeQuantParameter"}
 
 
 def embedded(name: str) -> FileDescriptorProto:

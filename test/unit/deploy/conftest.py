@@ -56,7 +56,7 @@ class Deployment:
     def assert_equal(self, module: ModuleOp, inputs: Mapping[str, Array], **options: Any) -> onnx.ModelProto:
         """0 bits of difference between the lowered module and the file that is written of it."""
         model = self.write(module, **options)
-        _assert_equal(module, self.read(), inputs)
+        assert_equal(module, self.read(), inputs)
         return model
 
 
@@ -89,11 +89,11 @@ class TfDeployment:
     def assert_equal(self, module: ModuleOp, inputs: Mapping[str, Array]) -> Any:
         """0 bits of difference between the lowered module and the file that is written of it, whatever the names."""
         nodes = self.write(module)
-        _assert_equal(module, self.read(), inputs)
+        assert_equal(module, self.read(), inputs)
         return nodes
 
 
-def _assert_equal(module: ModuleOp, read: ModuleOp, inputs: Mapping[str, Array]) -> None:
+def assert_equal(module: ModuleOp, read: ModuleOp, inputs: Mapping[str, Array]) -> None:
     lowered = module.clone()
     LowerToAscendPass().apply(new_session(), lowered)
     expected, actual = Executable(lowered).run(inputs), Executable(read).run(inputs)

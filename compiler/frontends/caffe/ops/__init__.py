@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ..node import CONVERTERS
-from . import convolution, elementwise, linear, normalization, pooling, reduction, resize, shape
+from . import ascend, convolution, elementwise, linear, normalization, pooling, reduction, resize, shape
 
-FAMILIES = (convolution, elementwise, linear, normalization, pooling, reduction, resize, shape)
+FAMILIES = (ascend, convolution, elementwise, linear, normalization, pooling, reduction, resize, shape)
 
-__all__ = ["CONVERTERS", "FAMILIES"]
+converter_on_integers = ascend.converter_on_integers
+
+__all__ = ["CONVERTERS", "FAMILIES", "converter_on_integers"]

@@ -14,7 +14,7 @@ from .window import geometry, per_axis
 @converter("Convolution", "DepthwiseConvolution")
 def convolution(node: Node) -> Converted:
     """Weight `[M, C/group, *kernel]` as in `nn`. Output sizes are rounded down."""
-    channels, outputs, groups, kernel = _sizes(node)
+    channels, outputs, groups, kernel = sizes_of(node)
     operands = _parameters(node, (outputs, channels // groups, *kernel), outputs)
     return node.emit(nn.ConvOp, node.value(0), *operands, groups=groups, **_geometry(node)).result
 
@@ -22,12 +22,12 @@ def convolution(node: Node) -> Converted:
 @converter("Deconvolution")
 def deconvolution(node: Node) -> Converted:
     """Weight `[C, M/group, *kernel]` as in `nn`; `output = stride*(input - 1) + dilation*(kernel - 1) + 1 - 2*pad`."""
-    channels, outputs, groups, kernel = _sizes(node)
+    channels, outputs, groups, kernel = sizes_of(node)
     operands = _parameters(node, (channels, outputs // groups, *kernel), outputs)
     return node.emit(nn.ConvTransposeOp, node.value(0), *operands, groups=groups, **_geometry(node)).result
 
 
-def _sizes(node: Node) -> tuple[int, int, int, list[int]]:
+def sizes_of(node: Node) -> tuple[int, int, int, list[int]]:
     """Input channels, output channels, groups, kernel."""
     p = node.proto.convolution_param
     rank = len(node.shape(0))

@@ -38,7 +38,7 @@ def pooling(node: Node) -> Converted:
         raise node.error(f"pads by {pads[:2]}, which is not less than its kernel {kernel}")
     if pads is not None and issubclass(window, nn.AveragePoolOp):
         properties["count_include_pad"] = True
-    op = node.emit(window, node.value(0), kernel=kernel, ceil_mode=_rounds_up(node, p), **properties)
+    op = node.emit(window, node.value(0), kernel=kernel, ceil_mode=rounds_up(node, p), **properties)
     _check_windows(node, op)
     return op.result
 
@@ -51,7 +51,7 @@ def _whole(node: Node, p: Message, op: type[nn.GlobalPoolOp]) -> Converted:
     return node.emit(op, node.value(0)).result
 
 
-def _rounds_up(node: Node, p: Message) -> bool:
+def rounds_up(node: Node, p: Message) -> bool:
     """BVLC says `round_mode: FLOOR`, other forks `ceil_mode: false`."""
     floor = enum_name(p, "round_mode") == "FLOOR"
     if floor and p.HasField("ceil_mode") and p.ceil_mode:

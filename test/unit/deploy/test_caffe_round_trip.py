@@ -1,0 +1,185 @@
+"""What is read back from Caffe's deploy form computes, bit for bit, what the module computes; other files are located errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler import frontends
+from compiler.diagnostics import CompileError, verify
+from compiler.dialects import ascend, nn
+from compiler.frontends.caffe.schema import NetParameter
+from compiler.session import ImportOptions
+from compiler.targets.caffe import CaffeTarget
+from compiler.universe import new_session
+
+from .conftest import assert_equal
+from .nets import Net
+
+
+def real(*shape: int) -> Any:
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32) * 2
+
+
+def int8(*shape: int) -> Any:
+    return np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
+
+
+def int32(count: int) -> Any:
+    return np.random.default_rng(2).integers(-(2**27), 2**27, count).astype(np.int32)
+
+
+def scales(count: int) -> Any:
+    return np.random.default_rng(3).uniform(0.001, 0.1, count)
+
+
+def read(prototxt: Path, caffemodel: Path) -> Any:
+    session = new_session()
+    session.imports = ImportOptions(weights=caffemodel)
+    module = frontends.read(prototxt, session)
+    verify(module)
+    return module
+
+
+def check(module: Any, shape: tuple[int, ...], folder: Path) -> Any:
+    """The module that is read back."""
+    files = CaffeTarget(form="deploy").write(module, folder / "net.prototxt", new_session())
+    back = read(*files)
+    assert_equal(module, back, {"arg0": real(*shape)})
+    return back
+
+
+def caffe_net(*shape: int) -> Net:
+    return Net(*shape, framework="caffe")
+
+
+WINDOW = {"pads": [1, 2, 1, 2], "strides": [2, 1], "zero_point": -5}
+CONVOLUTIONS: dict[str, tuple[Any, tuple[int, ...], tuple[int, ...], dict[str, Any], Any]] = {
+    "plain": (nn.ConvOp, (1, 3, 7, 6), (4, 3, 3, 2), WINDOW, ascend.Conv2DOp),
+    "dilated": (nn.ConvOp, (1, 3, 9, 9), (4, 3, 3, 3), {"dilations": [2, 2], "zero_point": 9}, ascend.Conv2DOp),
+    "grouped": (nn.ConvOp, (1, 6, 5, 5), (4, 3, 3, 3), {"groups": 2, "zero_point": -128}, ascend.Conv2DOp),
+    "transposed": (
+        nn.ConvTransposeOp,
+        (1, 3, 4, 5),
+        (3, 4, 3, 3),
+        {"pads": [1, 1, 1, 1], "strides": [2, 2], "zero_point": -11, "axis": 1, "op_type": "Deconvolution"},
+        ascend.DeconvolutionOp,
+    ),
+}
+
+
+@pytest.mark.parametrize("per_channel", [True, False], ids=["per channel", "per tensor"])
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def test_convolutions(case: str, per_channel: bool, tmp_path: Path) -> None:
+    kind, shape, weight, properties, wanted = CONVOLUTIONS[case]
+    net, given = caffe_net(*shape), {"op_type": "Convolution", **properties}
+    y = net.layer(kind, net.x, int8(*weight), scales=scales(4) if per_channel else 0.01, bias=int32(4), **given)
+    back = check(net.module(y), shape, tmp_path)
+    assert sum(isinstance(op, wanted) for op in back.walk()) == 1
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (1, 3, 7), (1, 2, 3, 7)], ids=["1", "2", "3"])
+def test_inner_product(shape: tuple[int, ...], tmp_path: Path) -> None:
+    net = caffe_net(*shape)
+    properties = {"transpose_b": True, "name": "fc", "op_type": "InnerProduct", "zero_point": -9}
+    check(net.module(net.layer(nn.MatMulOp, net.x, int8(5, 7), bias=int32(5), **properties)), shape, tmp_path)
+
+
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 1, 1, 1]], ids=["", "padding"])
+def test_average(pads: list[int], tmp_path: Path) -> None:
+    net = caffe_net(1, 3, 9, 9)
+    x = net.quantized(net.x, 0.0371, -77)
+    window = {"kernel": [3, 3], "strides": [2, 2], "pads": pads, "count_include_pad": True, "ceil_mode": True}
+    y = net.add(nn.AveragePoolOp, x, **window, layer="pool", op_type="Pooling")
+    back = check(net.module(y), (1, 3, 9, 9), tmp_path)
+    assert any(isinstance(op, ascend.PoolingOp) for op in back.walk())
+
+
+def test_read_in_float(tmp_path: Path) -> None:
+    """Beside a layer in integers, which says that the file is of the deploy form."""
+    net = caffe_net(1, 3, 4, 4)
+    a = net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1), op_type="Convolution", zero_point=-9)
+    b = net.add(nn.SigmoidOp, net.quantized(net.x, 0.03, -9), layer="gate", op_type="Sigmoid")
+    back = check(net.module(a, b), (1, 3, 4, 4), tmp_path)
+    (anti,) = (op for op in back.walk() if isinstance(op, ascend.AscendAntiQuantOp))
+    assert anti.offset.value.data == 9
+
+
+def test_the_fake_quant_form_is_carried(tmp_path: Path) -> None:
+    net = caffe_net(1, 3, 4, 4)
+    module = net.module(net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1), op_type="Convolution"))
+    files = CaffeTarget(form="fake-quant").write(module, tmp_path / "net.prototxt", new_session())
+    session = new_session()
+    session.imports = ImportOptions(weights=files[1], outputs=("conv.quant",), shapes={"conv.quant": (1, 3, 4, 4)})
+    carried = frontends.read(files[0], session)
+    assert any(isinstance(op, nn.OpaqueOp) for op in carried.walk())
+
+
+Change = Callable[[Any], object]
+
+
+def blob(layer: str, index: int, **values: Any) -> Change:
+    """Other numbers in a blob of the caffemodel."""
+
+    def change(weights: Any) -> None:
+        found = next(each for each in weights.layer if each.name == layer).blobs[index]
+        shape = list(found.shape.dim)
+        found.Clear()
+        for name, value in values.items():
+            if name == "int8_data":
+                found.int8_data = value
+            else:
+                getattr(found, name).extend(value)
+        count = len(next(iter(values.values())))
+        found.shape.dim.extend(shape if np.prod(shape) == count else [count])
+
+    return change
+
+
+def without(layer: str) -> Change:
+    def change(weights: Any) -> None:
+        del next(each for each in weights.layer if each.name == layer).blobs[:]
+
+    return change
+
+
+BITS = 0x3A83126F
+CASES: dict[str, tuple[Change, tuple[str, str], str]] = {
+    "float weight": (blob("conv", 0, data=[1.0] * 12), ("", ""), "a weight of float32, it must be int8"),
+    "float bias": (blob("conv", 1, data=[1.0] * 4), ("", ""), "a bias of float32, it must be int32"),
+    "float scales": (blob("conv.dequant", 0, data=[1.0] * 4), ("", ""), "needs one of 64-bit integers"),
+    "no scales": (without("conv.dequant"), ("", ""), "has 0 blobs, it needs one"),
+    "two scales": (blob("conv.dequant", 0, uint64_data=[BITS] * 2), ("", ""), "4 and 2"),
+    "shifts": (blob("conv.dequant", 0, uint64_data=[5 << 32 | BITS, BITS, BITS, BITS]), ("", ""), "neither all 0"),
+    "weight offset": (blob("conv.dequant", 0, uint64_data=[1 << 40 | BITS] * 4), ("", ""), "an offset that is not 0"),
+    "scale 0": (blob("conv.dequant", 0, uint64_data=[0] * 4), ("", ""), "not positive and finite"),
+    "no scale": (lambda _: None, (r"scale: \S+\n", ""), "has no scale"),
+    "two bytes": (lambda _: None, (r'offset: "\S+"', 'offset: "ab"'), "an offset of 2 bytes"),
+    "infinite": (lambda _: None, (r"scale: \S+\n", "scale: inf\n"), "the scale inf"),
+    "in float": (lambda _: None, ('type: "Convolution"', 'type: "Sigmoid"'), "computes in float, and takes"),
+    "between": (lambda _: None, ('type: "DeQuant"', 'type: "ReLU"'), "DeQuant must follow"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_located(case: str, tmp_path: Path) -> None:
+    change, (old, new), message = CASES[case]
+    net = caffe_net(1, 3, 4, 4)
+    y = net.layer(
+        nn.ConvOp, net.x, int8(4, 3, 1, 1), scales=scales(4), bias=int32(4), zero_point=-5, op_type="Convolution"
+    )
+    prototxt, caffemodel = CaffeTarget(form="deploy").write(net.module(y), tmp_path / "net.prototxt", new_session())
+    weights = NetParameter.FromString(caffemodel.read_bytes())
+    change(weights)
+    caffemodel.write_bytes(weights.SerializeToString())
+    text = prototxt.read_text()
+    assert re.search(old, text)
+    prototxt.write_text(re.sub(old, new, text, count=1) if old else text)
+    with pytest.raises(CompileError, match=message) as caught:
+        read(prototxt, caffemodel)
+    assert caught.value.where.startswith(f"{prototxt}:")
