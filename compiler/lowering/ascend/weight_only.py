@@ -37,16 +37,17 @@ def weight_only_matmul(build: Builder, op: nn.MatMulOp) -> Sequence[SSAValue]:
     require(per_column, "channel-scales", f"its weight has scales along axis {params.axis}, not per output column")
     if element not in _BY_ELEMENT:
         raise NotLowered("float-type", f"quantized weights go beside float32 or float16, not {element}")
-    storages, rule = _BY_ELEMENT[element]
-    takes = " or ".join(map(str, storages))
-    require(
-        params.storage in storages, "int8-weight", f"its weight is {params.storage}, beside {element} it is {takes}"
-    )
-    return [rule(build, op, dequantize.input, params)]
+    narrow = params.storage in (i8, i4)
+    require(narrow, "int8-weight", f"its weight is {params.storage}, not i8 or i4")
+    return [_BY_ELEMENT[element](build, op, dequantize.input, params)]
 
 
 def _single(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) -> SSAValue:
-    """AscendAntiQuant, with one scale and zero point; or with 1 and 0, between Sub of zero points and Mul by scales."""
+    """AscendAntiQuant, with one scale and zero point; or with 1 and 0, between Sub of zero points and Mul by scales.
+
+    It takes int8, as which int4 weights are stored.
+    """
+    weight = _stored_as_int8(build, weight)
     if params.axis is None:
         scale, offset = float(params.scales()), float(-params.zero_points())
         real = build.add(ascend.AscendAntiQuantOp, weight, scale=scale, offset=offset, name=f"{build.hint}_weight").y
@@ -59,6 +60,14 @@ def _single(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) 
     scales = build.constant(params.scales(), f"{build.hint}_scale")
     y = build.add(ascend.MulOp, multiply(build, op, op.lhs, real, None), scales, name=f"{build.hint}_scaled").y
     return y if op.bias is None else build.add(ascend.AddOp, y, op.bias).y
+
+
+def _stored_as_int8(build: Builder, weight: SSAValue) -> SSAValue:
+    constant = nn.constant_of(weight)
+    assert constant is not None
+    if element_of(weight) == i8:
+        return weight
+    return build.constant(constant.array.astype(np.int8), constant.key, constant.location)
 
 
 def _half(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) -> SSAValue:
@@ -102,8 +111,5 @@ def _offsets(params: QParams) -> Array:
 
 _Rule = Callable[[Builder, nn.MatMulOp, SSAValue, QParams], SSAValue]
 
-_BY_ELEMENT: dict[Attribute, tuple[tuple[Attribute, ...], _Rule]] = {
-    f32: ((i8,), _single),
-    f16: ((i8, i4), _half),
-}
-"""By the type of the input: which integers the operations take, and how they compute."""
+_BY_ELEMENT: dict[Attribute, _Rule] = {f32: _single, f16: _half}
+"""How a product computes, by the type of its input."""

@@ -1,12 +1,17 @@
 """Products with a weight that is quantized alone: as `nn` computes them, and beside float64 where every step is exact."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from compiler import frontends
 from compiler.runtime.executor import run
 from compiler.targets.onnx_ascend import OnnxAscendTarget
+from compiler.tools import amct_opt
 from compiler.universe import new_session
+
+TRANSFORMER = Path(__file__).parents[3] / "examples" / "models" / "transformer.onnx"
 
 COLUMNS = "scale = [0.25, 0.013, 1.7], zero_point = [3, -4, 0], axis = %d"
 PARAMETERS = {
@@ -35,11 +40,12 @@ def text(parameters: str, transposed: bool, rank: int, element: str, integer: st
     }}"""
 
 
+@pytest.mark.parametrize("integer", ["i8", "i4"])
 @pytest.mark.parametrize("rank", [2, 3])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_float32(name, transposed, rank, equivalence):
-    before = equivalence.parse(text(PARAMETERS[name], transposed, rank, "f32"))
+def test_float32(name, transposed, rank, integer, equivalence):
+    before = equivalence.parse(text(PARAMETERS[name], transposed, rank, "f32", integer))
     after = equivalence.after(before, "lower-to-ascend", "legalize-ascend")
     assert "ascend.AscendAntiQuant" in [op.name for op in after.walk()]
     equivalence.assert_equivalent(before, after, rtol=2e-6, atol=2e-5)
@@ -62,7 +68,7 @@ def test_float16(name, transposed, rank, integer, equivalence):
     np.testing.assert_allclose(actual, wanted, rtol=0, atol=scale * 2.0**-10)
 
 
-@pytest.mark.parametrize(("element", "integer"), [("f32", "i8"), ("f16", "i8"), ("f16", "i4")])
+@pytest.mark.parametrize(("element", "integer"), [("f32", "i8"), ("f32", "i4"), ("f16", "i8"), ("f16", "i4")])
 @pytest.mark.parametrize("rank", [2, 3])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -104,3 +110,22 @@ def test_a_weight_of_a_float_layer_is_the_same_numbers(equivalence, net):
         weight = n.parameter(rng.integers(-128, 128, (4, 3, 3, 3)).astype(np.int8), [0.1, 0.2, 0.3, 0.4], axis=0)
         before = n.module(n.add(nn.ConvOp.make(n.x, weight, layout=layout)))
         equivalence.assert_equivalent(before, equivalence.after(before, "lower-to-ascend", "legalize-ascend"))
+
+
+@pytest.mark.parametrize("options", ["channel-wise=true weight-asymmetric=true", "weight-bits=4 channel-wise=true"])
+def test_a_transformer_on_the_command_line(options, equivalence, tmp_path):
+    """All products keep integers, the file is less than half as large as the float one, and the numbers are those before lowering."""
+    passes = ["--fuse-all", f"--quantize=weight-only=true {options}"]
+    assert amct_opt.run([str(TRANSFORMER), *passes, "-o", str(tmp_path / "nn.mlir")]) == 0
+    lowering = ["--lower-to-ascend", "--legalize-ascend"]
+    assert amct_opt.run([str(TRANSFORMER), *passes, *lowering, "-o", str(tmp_path / "y.mlir")]) == 0
+    assert amct_opt.run([str(TRANSFORMER), *passes, "-t", "onnx-ascend", "-o", str(tmp_path / "y.onnx")]) == 0
+    assert (tmp_path / "y.onnx").stat().st_size < TRANSFORMER.stat().st_size / 2
+    before, after, deployed = (
+        frontends.read(tmp_path / name, new_session()) for name in ("nn.mlir", "y.mlir", "y.onnx")
+    )
+    assert len([op for op in after.walk() if op.name == "ascend.AscendAntiQuant"]) == 13
+    x = equivalence.random_inputs(before)
+    (wanted,), (actual,), (read,) = (run(module, x).values() for module in (before, after, deployed))
+    np.testing.assert_allclose(actual, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+    assert read.tobytes() == actual.tobytes()

@@ -111,14 +111,29 @@ func.func @scale_range(%x: tensor<3x8xf16>) -> tensor<3x2xf16> {
 
 // -----
 
-// int4 in float32.
+// int4 in float32 is stored as int8.
+// CHECK-LABEL: @int4
+// CHECK-NEXT:    %c = nn.constant dense<-4> : tensor<8x2xi8>
+// CHECK-NEXT:    %y_weight = ascend.AscendAntiQuant %c scale 0.25 offset 1.0
+// CHECK-NEXT:    %y = ascend.MatMulV2 %x, %y_weight
+// REMARK:      [lower-to-ascend applied lower] "y": computed by ascend.MatMulV2
+func.func @int4(%x: tensor<3x8xf32>) -> tensor<3x2xf32> {
+  %c = nn.constant dense<-4> : tensor<8x2xi4>
+  %w = nn.dequantize %c by <i4, scale = 0.25, zero_point = -1> : (tensor<8x2xi4>) -> tensor<8x2xf32>
+  %y = nn.matmul %x, %w : (tensor<3x8xf32>, tensor<8x2xf32>) -> tensor<3x2xf32>
+  func.return %y : tensor<3x2xf32>
+}
+
+// -----
+
+// int16.
 // CHECK-LABEL: @int8_weight
 // CHECK-NEXT:    %c = nn.constant dense<-7.500000e-01> : tensor<8x2xf32>
 // CHECK-NEXT:    %y = ascend.MatMulV2 %x, %c
-// REMARK:      [lower-to-ascend missed int8-weight] "y": its weight is i4, beside f32 it is i8
+// REMARK:      [lower-to-ascend missed int8-weight] "y": its weight is i16, not i8 or i4
 func.func @int8_weight(%x: tensor<3x8xf32>) -> tensor<3x2xf32> {
-  %c = nn.constant dense<-4> : tensor<8x2xi4>
-  %w = nn.dequantize %c by <i4, scale = 0.25, zero_point = -1> : (tensor<8x2xi4>) -> tensor<8x2xf32>
+  %c = nn.constant dense<-4> : tensor<8x2xi16>
+  %w = nn.dequantize %c by <i16, scale = 0.25, zero_point = -1> : (tensor<8x2xi16>) -> tensor<8x2xf32>
   %y = nn.matmul %x, %w : (tensor<3x8xf32>, tensor<8x2xf32>) -> tensor<3x2xf32>
   func.return %y : tensor<3x2xf32>
 }
