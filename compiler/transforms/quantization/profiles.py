@@ -39,6 +39,8 @@ class Row:
     bias: int | None = None
     per_channel: bool = False
     rules: tuple[Rule, ...] = ()
+    symmetric: bool = False
+    """The activation has no zero point."""
     active: bool = True
     """False where the results hold nothing but elements of operand 0, whose parameters then hold for all of them."""
     alignment: Alignment | None = None
@@ -48,10 +50,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Profile:
+    """A target as tables: which operations it quantizes and how, what it computes in one operation, and where values have points."""
+
     name: str
     rows: Mapping[type[NNOp], Row]
-    bits: int = 8
-    symmetric_activations: bool = False
     activations: frozenset[str] = frozenset()
     """What the target computes in one operation with the convolution or matrix product before it, by fuse-activation's names."""
     fuse_add: bool = False

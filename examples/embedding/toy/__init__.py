@@ -1,0 +1,28 @@
+"""A small compiler with amct-opt inside: a format, a dialect, passes and a target of its own, unknown to amct-opt.
+
+`register` makes them known to a session. An installed package names it in its pyproject.toml, so that `amct-opt` knows them:
+
+    [project.entry-points."amct_opt.plugins"]
+    toy = "toy:register"
+"""
+
+from compiler import Session
+
+from .dialect import TOY
+from .fold_gain import FoldGainPass
+from .frontend import read
+from .header import HeaderTarget
+from .lower import LowerToyPass
+from .observer import SpreadObserver
+from .profile import PROFILE
+
+
+def register(session: Session) -> None:
+    """Everything at once; each is of use without the others."""
+    session.register_dialect(TOY.name, lambda: TOY)
+    session.register_frontend(".toy", read)
+    session.register_pass(FoldGainPass)
+    session.register_pass(LowerToyPass)
+    session.register_profile(PROFILE)
+    session.register_observer("spread", SpreadObserver)
+    session.register_target(HeaderTarget)

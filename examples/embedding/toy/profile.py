@@ -1,0 +1,11 @@
+"""The target profile: what the imaginary device computes in integers. Matrix products only, inputs without zero points."""
+
+from compiler import Profile, Row
+from compiler.dialects.nn import MatMulOp
+from compiler.transforms.quantization.rules.layer_rules import bias_constant, weight_constant
+
+PROFILE = Profile(
+    name="toy",
+    rows={MatMulOp: Row(weight=1, bias=2, per_channel=True, symmetric=True, rules=(weight_constant, bias_constant))},
+    table=(),
+)

@@ -1,0 +1,257 @@
+"""What a session is given beside what comes with the compiler, and what text alone never reaches."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+import compiler
+from compiler import CompileError, Observer, Profile, Session
+from compiler.rewriting import Remarks
+from compiler.runtime.observers.minmax import MinMaxObserver
+from compiler.targets import Target
+
+NET = """
+func.func @main(%x: tensor<?x3xf32> {nn.name = "x"}) -> tensor<?x2xf32> {
+  %w = nn.constant dense<[[1.0, -2.0], [0.5, 3.0], [-1.5, 0.25]]> : tensor<3x2xf32>
+  %y = nn.matmul %x, %w from <onnx, "MatMul", "fc"> : (tensor<?x3xf32>, tensor<3x2xf32>) -> tensor<?x2xf32>
+  func.return %y : tensor<?x2xf32>
+}
+"""
+X = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
+
+
+@dataclass
+class DoubledObserver(MinMaxObserver):
+    """Twice the range that was seen, or as often as the option says."""
+
+    times: float = 2.0
+
+    def finish(self) -> tuple[float, float]:
+        low, high = super().finish()
+        return low * self.times, high * self.times
+
+
+@dataclass(frozen=True)
+class CountPass(ModulePass):
+    """Count operations, 100 % of them."""
+
+    name = "count"
+
+    kind: str = "nn"
+
+    def apply(self, ctx: Any, op: ModuleOp) -> None:
+        remarks = Remarks(ctx, self.name)
+        found = [each for each in op.walk() if each.name.startswith(f"{self.kind}.")]
+        remarks.note(found[0], "count", str(len(found)))
+        remarks.flush()
+
+
+@dataclass(frozen=True)
+class CountTarget(Target):
+    name = "count"
+    ending = ".txt"
+
+    unit: str = "operations"
+
+    def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
+        path.write_text(f"{sum(1 for _ in module.walk())} {self.unit}")
+        return [path]
+
+
+def read_twice(path: Path, session: Session) -> ModuleOp:
+    text = path.read_text()
+    return compiler.parse(text + text.replace("@f", "@g"), session).module
+
+
+@pytest.fixture
+def session() -> Session:
+    return compiler.new_session()
+
+
+def observed(observer: str, session: Session) -> list[float]:
+    """The ranges of a calibrated module."""
+    module, _ = compiler.parse(NET, session)
+    settings = compiler.Settings(common=compiler.Calibration(compiler.Activation(observer)))
+    compiler.quantize(module, session, settings, X)
+    return [float(op.properties["qparams"].data.scales()) for op in module.walk() if op.name == "nn.quantize"]  # pyright: ignore
+
+
+def test_an_observer(session: Session) -> None:
+    session.register_observer("doubled", DoubledObserver)
+    (usual,), (doubled,), (thrice,) = (observed(o, session) for o in ("minmax", "doubled", "doubled{times=3}"))
+    assert doubled == pytest.approx(2 * usual, rel=1e-6)
+    assert thrice == pytest.approx(3 * usual, rel=1e-6)
+    with pytest.raises(CompileError, match="observer doubled has no option 'time'\n  hint: options are times"):
+        observed("doubled{time=3}", session)
+
+
+def test_an_observer_in_every_place_that_names_one(session: Session, tmp_path: Path) -> None:
+    """Options of passes, text, and states of calibration."""
+    session.register_observer("doubled", DoubledObserver)
+    module, _ = compiler.parse(NET, session)
+    np.savez(tmp_path / "x.npz", x=X)
+    compiler.run_pipeline(module, 'insert-observers{observer="doubled"}', session)
+    text = compiler.to_text(module)
+    assert 'by "doubled"' in text
+    state = tmp_path / "s.state"
+    compiler.run_pipeline(module, f'calibrate{{data="{tmp_path / "x.npz"}" save-state="{state}"}}', session)
+    compiler.run_pipeline(module, f'calibrate{{load-state="{state}"}}', session)
+    compiler.run_pipeline(module, "convert-observers", session)
+    (scale,) = [float(op.properties["qparams"].data.scales()) for op in module.walk() if op.name == "nn.quantize"]  # pyright: ignore
+    assert scale == observed("doubled", session)[0]
+    for source in (text, text.replace("doubled", "os{system=ls}")):
+        other, stranger = compiler.parse(source)
+        with pytest.raises(CompileError, match=r"no observer is called '(doubled|os)'"):
+            compiler.run_pipeline(other, f'calibrate{{data="{tmp_path / "x.npz"}"}}', stranger)
+
+
+def test_a_profile(session: Session) -> None:
+    session.register_profile(Profile("nothing", rows={}))
+    session.profile = "nothing"
+    assert observed("minmax", session) == []
+    session.profile = "nothin"
+    with pytest.raises(CompileError, match=r"no profile is called 'nothin'\n  hint: did you mean 'nothing'"):
+        observed("minmax", session)
+
+
+def test_a_profile_without_zero_points(session: Session) -> None:
+    from compiler.dialects.nn import MatMulOp
+
+    session.register_profile(Profile("device", {MatMulOp: compiler.Row(1, 2, per_channel=True, symmetric=True)}))
+    session.profile = "device"
+    module, _ = compiler.parse(NET, session)
+    compiler.quantize(module, session, data=X)
+    (params,) = [op.properties["qparams"].data for op in module.walk() if op.name == "nn.quantize"]  # pyright: ignore
+    assert params.zero_point == (0,)
+    assert float(params.scales()) == pytest.approx(max(X.max() / 127, -X.min() / 128), rel=1e-6)
+
+
+def test_a_pass_a_target_and_a_frontend(session: Session, tmp_path: Path) -> None:
+    session.register_pass(CountPass)
+    session.register_target(CountTarget)
+    session.register_frontend(".twice", read_twice)
+    module, _ = compiler.parse(NET, session)
+    compiler.run_pipeline(module, 'count,count{kind="func"}', session)
+    assert [r.reason for r in session.remarks] == ["2", "2"]
+    compiler.save(module, tmp_path / "n.txt", session, "count", unit="ops")
+    assert (tmp_path / "n.txt").read_text() == "5 ops"
+    (tmp_path / "net.twice").write_text("func.func private @f()\n")
+    loaded, _ = compiler.load(tmp_path / "net.twice", session)
+    assert [op.name for op in loaded.ops] == ["func.func", "func.func"]
+    with pytest.raises(CompileError, match="unknown file ending"):
+        compiler.load(tmp_path / "net.twice")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_names_that_are_taken(again: bool, session: Session) -> None:
+    """By ours, and by what was registered before."""
+    names = ("canonicalize", "mlir", ".onnx", "ascend", "minmax")
+    if again:
+        session.register_pass(CountPass)
+        session.register_target(CountTarget)
+        session.register_frontend(".twice", read_twice)
+        session.register_profile(Profile("device", {}))
+        session.register_observer("doubled", DoubledObserver)
+        names = ("count", "count", ".twice", "device", "doubled")
+    calls = [
+        lambda: session.register_pass(type("P", (CountPass,), {"name": names[0]})),
+        lambda: session.register_target(type("T", (CountTarget,), {"name": names[1]})),
+        lambda: session.register_frontend(names[2], read_twice),
+        lambda: session.register_profile(Profile(names[3], {})),
+        lambda: session.register_observer(names[4], MinMaxObserver),
+    ]
+    for call, name in zip(calls, names, strict=True):
+        with pytest.raises(CompileError, match=f"'{name}' exists already"):
+            call()
+    for ending in ("toy", ".TOY", ""):
+        with pytest.raises(CompileError, match="is no file ending"):
+            session.register_frontend(ending, read_twice)
+
+
+def test_observers_must_be_complete(session: Session) -> None:
+    session.register_observer("abstract", Observer)
+    with pytest.raises(TypeError, match="abstract"):
+        observed("abstract", session)
+
+
+PLUGIN = """
+from {test} import CountPass, CountTarget, DoubledObserver, read_twice
+def register(session):
+    session.register_pass(CountPass)
+    session.register_target(CountTarget)
+    session.register_observer("doubled", DoubledObserver)
+    session.register_frontend(".twice", read_twice)
+"""
+
+
+def plugin(folder: Path, code: str) -> dict[str, str]:
+    """An environment in which a package with this entry point is installed."""
+    (folder / "extra.py").write_text(code)
+    info = folder / "extra-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: extra\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[amct_opt.plugins]\nextra = extra:register\n")
+    paths = [str(folder), str(Path(__file__).parent), str(Path(__file__).parents[3])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def tool(*arguments: str, env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from compiler.tools.amct_opt import main; sys.argv[0] = 'amct-opt'; main()"
+    argv = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(argv, env=env, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_the_command_line_knows_what_installed_plugins_bring(tmp_path: Path) -> None:
+    env = plugin(tmp_path, PLUGIN.format(test=Path(__file__).stem))
+    (tmp_path / "net.mlir").write_text(NET)
+    (tmp_path / "net.twice").write_text("func.func private @f()\n")
+    np.savez(tmp_path / "x.npz", x=X)
+    assert "Count operations, 100 % of them." in " ".join(tool("--help", env=env, cwd=tmp_path).stdout.split())
+    options = ["--count=kind=nn", "--quantize=data=x.npz observer=doubled", "--remarks=all", "-t", "count{unit=things}"]
+    done = tool("net.mlir", *options, "-o", "n.txt", env=env, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert '[count analysis count] "w": 2' in done.stderr
+    assert (tmp_path / "n.txt").read_text().endswith(" things")
+    assert tool("net.twice", env=env, cwd=tmp_path).stdout.count("func.func") == 2
+
+
+def test_a_plugin_that_fails_is_named(tmp_path: Path) -> None:
+    env = plugin(tmp_path, "def register(session):\n    raise ValueError('broken')\n")
+    (tmp_path / "net.mlir").write_text(NET)
+    done = tool("net.mlir", env=env, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "error: plugin 'extra' (extra:register) fails: broken\n"
+
+
+def test_text_imports_nothing_by_name(tmp_path: Path) -> None:
+    """Whatever a module's text names, modules of Python or files elsewhere, it is text."""
+    marker = tmp_path / "ran"
+    (tmp_path / "evil.py").write_text(f"open({str(marker)!r}, 'w')")
+    texts = [
+        'func.func @main(%x: tensor<2xf32>) { %y = nn.observe %x as "a" by "evil" : tensor<2xf32> func.return }',
+        'func.func @main(%x: tensor<2xf32>) { %y = nn.observe %x as "a" by "evil:register" : tensor<2xf32> func.return }',
+        "func.func @main(%x: tensor<2xf32>) { %y = evil.op %x : tensor<2xf32> func.return }",
+        '%y = nn.constant #nn.external<"evil.py#x", tensor<2xf32>>',
+        '"evil.op"() {a = #evil.attr<1>} : () -> !evil.type',
+    ]
+    code = """
+import sys, compiler
+for text in sys.argv[1:]:
+    try:
+        compiler.parse(text, name="net.mlir")
+    except compiler.CompileError:
+        pass
+print("evil" in sys.modules)
+"""
+    argv = [sys.executable, "-c", code, *texts]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "False\n", done.stderr
+    assert not marker.exists()
