@@ -86,7 +86,7 @@ def _transformer(folder: Path) -> Model:
     return _onnx(folder, "transformer", encoder, tokens)
 
 
-def _light(folder: Path, name: str) -> Model:
+def light_model(folder: Path, name: str) -> Model:
     light = _example("models/light")
     return _onnx(folder, name, light.without_softmax(light.build(name)), _pictures(light))
 
@@ -142,9 +142,9 @@ def _example(name: str) -> Any:
 MODELS: Mapping[str, Callable[[Path], Model]] = {
     "digits": _digits,
     "transformer": _transformer,
-    "resnet50": partial(_light, name="resnet50"),
+    "resnet50": partial(light_model, name="resnet50"),
     "mobilenet_v2": _mobilenet,
-    "densenet121": partial(_light, name="densenet121"),
+    "densenet121": partial(light_model, name="densenet121"),
     "Caffe googlenet": _caffe,
     "tf_keras MobileNetV2": partial(_tensorflow, package="tf_keras", name="MobileNetV2"),
     "keras ResNet50": partial(_tensorflow, package="keras", name="ResNet50"),
@@ -182,15 +182,15 @@ def distances(model: Model, modules: Mapping[str, ModuleOp]) -> dict[tuple[str, 
     for inputs in load_runs(model.measured, main_function(modules["nn"])).inputs:
         seen, made = {}, {}
         for stage, executable in executables.items():
-            seen[stage], made[stage] = _ran(executable, tensors[stage], inputs)
+            seen[stage], made[stage] = ran(executable, tensors[stage], inputs)
         for one, other in PAIRS:
             for name in seen[one].keys() & seen[other].keys():
                 turned = model.channels_last and other == "file"
-                apart = np.abs(seen[one][name].astype(np.int16) - _arranged(seen[other][name], turned))
+                apart = np.abs(seen[one][name].astype(np.int16) - arranged(seen[other][name], turned))
                 steps[one, other] += np.bincount(apart.reshape(-1), minlength=256)
             for a, b in zip(made[one].values(), made[other].values(), strict=True):
                 outputs[one, other].add(a, b)
-    return {pair: _distance(steps[pair], outputs[pair]) for pair in PAIRS}
+    return {pair: distance(steps[pair], outputs[pair]) for pair in PAIRS}
 
 
 def int8_tensors(module: ModuleOp) -> dict[str, SSAValue]:
@@ -204,7 +204,7 @@ def int8_tensors(module: ModuleOp) -> dict[str, SSAValue]:
     return named
 
 
-def _ran(
+def ran(
     executable: Executable, tensors: Mapping[str, SSAValue], inputs: Mapping[str, Array]
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """The int8 tensors of one run by name, and its outputs."""
@@ -221,12 +221,12 @@ def _as_taken(executable: Executable, inputs: Mapping[str, Array]) -> dict[str, 
     return dict(zip(executable.inputs, inputs.values(), strict=True))
 
 
-def _arranged(array: Array, turned: bool) -> Array:
+def arranged(array: Array, turned: bool) -> Array:
     """Files have channels second: in the axis order of modules that have them last."""
     return (np.moveaxis(array, 1, -1) if turned else array).astype(np.int16)
 
 
-def _distance(steps: Array, outputs: Differences) -> Distance:
+def distance(steps: Array, outputs: Differences) -> Distance:
     counts = int(steps[0]), int(steps[1]), int(steps[2]), int(steps[3:].sum())
     return Distance(counts, int(np.flatnonzero(steps).max(initial=0)), outputs.sqnr)
 
@@ -245,7 +245,7 @@ def page(folder: Path) -> str:
             print(pair, tables[pair][-1], file=sys.stderr)
     lines = [_PREFACE]
     for (one, other), rows in tables.items():
-        lines += ["", f"## {one} and {other}", "", _WHY[one, other], "", *_HEAD, *rows]
+        lines += ["", f"## {one} and {other}", "", _WHY[one, other], "", *HEAD, *rows]
     return "\n".join([*lines, ""])
 
 
@@ -256,7 +256,7 @@ def row(name: str, distance: Distance) -> str:
     return f"| {name} | {distance.elements} | {differing} | {' | '.join(shares)} | {distance.most} | {outputs} |"
 
 
-_HEAD = (
+HEAD = (
     "| model | int8 elements | differing | by 1 | by 2 | by 3 and more | at most | outputs |",
     "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
 )
@@ -284,8 +284,10 @@ multiply and round twice; it rounds before it adds the offset.""",
 
 
 def main() -> None:
+    """What `exactness_qdq.py` has written stays."""
+    _, heading, rest = TARGET.read_text("utf-8").partition("\n## nn in integers")
     with tempfile.TemporaryDirectory() as folder:
-        TARGET.write_text(page(Path(folder)), "utf-8")
+        TARGET.write_text(page(Path(folder)) + heading + rest, "utf-8")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ SLOW = [name for name in exactness.MODELS if name != "digits"]
 
 
 def test_the_page_has_every_row() -> None:
-    sections = re.split("^## ", TEXT, flags=re.MULTILINE)[1:]
+    sections = re.split("^## ", TEXT, flags=re.MULTILINE)[1 : 1 + len(exactness.PAIRS)]
     assert [section.partition("\n")[0] for section in sections] == [f"{a} and {b}" for a, b in exactness.PAIRS]
     for section in sections:
         assert re.findall(r"^\| (.+?) \| \d+ \|", section, re.MULTILINE) == list(exactness.MODELS)

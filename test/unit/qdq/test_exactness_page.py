@@ -1,0 +1,56 @@
+"""The part of docs/exactness.md on onnxruntime: whole models by the command line, no quantized value differs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[3] / "docs" / "exactness_qdq.py"
+TEXT = PAGE.with_name("exactness.md").read_text("utf-8")
+
+
+def _script() -> Any:
+    spec = spec_from_file_location("docs_exactness_qdq", PAGE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+page = _script()
+MODELS = page.MODELS
+CONVOLUTIONS = {
+    "digits": 5,
+    "transformer": 0,
+    "resnet50": 53,
+    "mobilenet_v2": 52,
+    "densenet121": 121,
+    "Caffe googlenet": 57,
+    "tf_keras MobileNetV2": 52,
+    "keras ResNet50": 53,
+    "squeezenet": 26,
+}
+"""All that a model has."""
+SLOW = [name for name in MODELS if name not in ("digits", "transformer")]
+
+
+@pytest.mark.parametrize("mode", page.MODES)
+def test_the_page_has_every_row(mode: str) -> None:
+    section = TEXT.partition(page.heading(mode))[2].partition("\n## ")[0]
+    assert re.findall(r"^\| (.+?) \| \d+ \|", section, re.MULTILINE) == list(MODELS)
+
+
+@pytest.mark.parametrize("name", ["digits", "transformer", *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
+def test_no_quantized_value_differs(name: str, tmp_path: Path) -> None:
+    found = page.measure(MODELS[name](tmp_path), tmp_path)["nn in integers"]
+    assert page.exactness.row(name, found.distance) in TEXT
+    assert found.distance.counts == (found.distance.elements, 0, 0, 0)
+    assert found.kernels["QLinearConv"] == CONVOLUTIONS[name]
+    assert not {"Conv", "FusedConv", "Gemm", "MatMul"} & set(found.kernels)
