@@ -286,7 +286,17 @@ def test_files_of_tensorflow(amct_tool, files, tmp_path):
         compared = amct_tool("compare", model, tmp_path / "out" / name, "--inputs", inputs, "--json")
         (difference,) = json.loads(compared.out)["outputs"].values()
         assert difference["sqnr"] > 30
-    assert b"AscendDequant" in (tmp_path / "out" / "P_quantized.pb").read_bytes()
+    deployed = (tmp_path / "out" / "P_quantized.pb").read_bytes()
+    nodes = {node.name: node.op for node in GraphDef.FromString(deployed).node}
+    listed = json.loads((tmp_path / "out" / "P_quant.json").read_text())["graph"][0]["op"]
+    assert {op["name"]: op["type"] for op in listed}.items() <= nodes.items()
+    assert "AscendDequant" in nodes.values()
+    result = amct_tool(
+        *("convert", "--model", model, "--record_file", tmp_path / "out" / "P_record.txt", "--outputs=y:0"),
+        f"--save_path={tmp_path}/again/P",
+    )
+    assert (result.status, result.err) == (0, "")
+    assert (tmp_path / "again" / "P_quantized.pb").read_bytes() == deployed
 
 
 def test_a_net_of_caffe_takes_the_batch_of_the_data(amct_tool, files, tmp_path):
