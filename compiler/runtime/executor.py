@@ -192,8 +192,8 @@ class Executable:
         block = self.function.body.block
         if not isinstance(block.last_op, ReturnOp):
             raise CompileError("the function does not end in func.return", where=describe(self.function.location))
-        self.inputs = input_names(self.function)
-        self.outputs = output_names(self.function)
+        self.inputs: list[str] = input_names(self.function)
+        self.outputs: list[str] = output_names(self.function)
         self._types = [cast(Tensor, a.type) for a in block.args]
         self._plan = compile_block(block, list(block.last_op.operands), watched, rewrite)
 
