@@ -10,7 +10,7 @@ from onnx import ModelProto, helper
 from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError, first_line
-from ...dialects.ascend import AscendQuantOp
+from ...dialects.ascend import AscendAntiQuantOp, AscendAntiQuantV2Op, AscendQuantOp, WeightQuantBatchMatmulV2Op
 from ...functions import main_function
 from ...rewriting import Remarks
 from ...session import Session
@@ -58,13 +58,22 @@ class OnnxAscendTarget(Target):
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         module = deployable(module, session)
         if not any(isinstance(op, AscendQuantOp) for op in module.walk()):
-            session.warn("no layer computes in integers: the file is a float model")
+            session.warn(f"no layer computes in integers: {_what_is_left(module)}")
         remarks = Remarks(session, self.name)
         graph, proto = graph_of(main_function(module), FORM, self.opset, remarks)
         model = model_of(graph, module)
         _check(skeleton(model, proto, graph.initializers), path)
         remarks.flush()
         return write_model(model, proto, graph.initializers, path, external=self.external)
+
+
+def _what_is_left(module: ModuleOp) -> str:
+    weights = (AscendAntiQuantOp, AscendAntiQuantV2Op, WeightQuantBatchMatmulV2Op)
+    return (
+        "weights alone are quantized"
+        if any(isinstance(op, weights) for op in module.walk())
+        else "the file is a float model"
+    )
 
 
 def _check(model: ModelProto, path: Path) -> None:

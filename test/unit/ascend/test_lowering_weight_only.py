@@ -114,7 +114,7 @@ def test_a_weight_of_a_float_layer_is_the_same_numbers(equivalence, net):
 
 @pytest.mark.parametrize("options", ["channel-wise=true weight-asymmetric=true", "weight-bits=4 channel-wise=true"])
 def test_a_transformer_on_the_command_line(options, equivalence, tmp_path):
-    """All products keep integers, the file is less than half as large as the float one, and the numbers are those before lowering."""
+    """All products keep integers, the file is less than half of the float one, and the numbers are those before lowering."""
     passes = ["--fuse-all", f"--quantize=weight-only=true {options}"]
     assert amct_opt.run([str(TRANSFORMER), *passes, "-o", str(tmp_path / "nn.mlir")]) == 0
     lowering = ["--lower-to-ascend", "--legalize-ascend"]

@@ -243,7 +243,7 @@ def test_weight_of_a_layer_that_stays_float(deploy: Any) -> None:
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(stored).reshape(3, 2), [[0.5, 1], [1.5, 2], [2.5, 3]])
 
 
-def test_weight_that_is_quantized_alone(deploy: Any) -> None:
+def test_weight_that_is_quantized_alone(deploy: Any, capfd: pytest.CaptureFixture[str]) -> None:
     """The weight of a product stays int8, behind AscendAntiQuant."""
     net = Net(2, 3)
     integers = np.array([[1, 2], [3, 4], [5, 6]], np.int8)
@@ -257,6 +257,7 @@ def test_weight_that_is_quantized_alone(deploy: Any) -> None:
     assert stored.name == "w"
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(stored), integers)
     assert [n.op_type for n in model.graph.node] == ["AscendAntiQuant", "MatMul"]
+    assert "no layer computes in integers: weights alone are quantized" in capfd.readouterr().err
 
 
 def test_quantized_output(deploy: Any) -> None:
