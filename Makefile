@@ -36,6 +36,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/fusion.py
 	$(BIN)/python benchmarks/accuracy_light.py
+	$(BIN)/python benchmarks/calibration.py
 	$(BIN)/python benchmarks/calibration_memory.py ifmr
 
 $(DEMO_READY): pyproject.toml

@@ -1,0 +1,203 @@
+"""Calibration as a whole process beside onnxruntime's: ResNet-50, images of 3x224x224 from a file, from the same unfused model.
+
+    python benchmarks/calibration.py [ROUNDS]
+
+Ours is `amct-opt --profile=qdq --fuse-all --quantize=... -t onnx`, with `minmax` and with the observers of histograms; the peer
+`quant_pre_process` (without symbolic shape inference, which takes sympy) and `quantize_static`, weights per channel,
+MinMax and Percentile. `float` reads the model and runs the same 100 images in onnxruntime as it is. All take turns. Wall clock,
+processor time and peak memory are those of whole processes; ratios are taken round by round, and printed as
+`median (least-most)`. SQNR is that of the logits of 10 further images, in onnxruntime. Linux only.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import calibration_memory
+import numpy as np
+import process
+
+from compiler.tools.tables import print_table
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+CALIBRATION, HELD_OUT, FOUR_TIMES = 100, 10, 400
+OPSET = 13
+ROUNDS = 3
+INPUT = calibration_memory.INPUT
+HISTOGRAMS = ("percentile", "kl", "mse", "ifmr", "hfmg")
+MEMORY_LIMIT = 600e6
+
+RATIOS = ("wall", "cpu", "peak memory")
+TARGETS = {"minmax": (0.55, 0.6, 0.65), "percentile": (0.15, None, None)}
+
+
+class Files(NamedTuple):
+    folder: Path
+    model: Path
+    data: Path
+
+    def result(self, name: str) -> Path:
+        return self.folder / f"{name}.onnx"
+
+
+def write_model(path: Path) -> None:
+    """ResNet-50 with seeded weights, in an opset that has DequantizeLinear per channel."""
+    import onnx
+    from onnx import version_converter
+
+    calibration_memory.write_model(path)
+    onnx.save(version_converter.convert_version(onnx.load(path), OPSET), path)
+
+
+def ours(files: Files, observer: str, images: int) -> process.Cost:
+    quantize = f"--quantize=data={files.data} samples={images} observer={observer}"
+    command = ["-m", "compiler.tools.amct_opt", str(files.model), "--profile=qdq", "--fuse-all", quantize]
+    return process.run([sys.executable, *command, "-t", "onnx", "-o", str(files.result(observer)), "--remarks=applied"])
+
+
+def child(*arguments: object) -> process.Cost:
+    return process.run([sys.executable, __file__, *map(str, arguments)])
+
+
+def peer(method: str, model: str, data: str, result: str) -> None:
+    """In a process of its own: onnxruntime's quantization."""
+    from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    class Images(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.images = images(data, 0, CALIBRATION)
+
+        def get_next(self) -> dict[str, Array] | None:
+            return next(self.images, None)
+
+    prepared = Path(result).with_suffix(".prepared.onnx")
+    quant_pre_process(model, prepared, skip_symbolic_shape=True)
+    kind = CalibrationMethod[method]
+    quantize_static(
+        prepared, result, Images(), per_channel=True, calibrate_method=kind, activation_type=QuantType.QInt8
+    )
+
+
+def images(data: str, start: int, count: int) -> Any:
+    """Batches of one image."""
+    rows = np.load(data, mmap_mode="r")
+    return ({INPUT: np.ascontiguousarray(rows[i : i + 1])} for i in range(start, start + count))
+
+
+def float_runs(model: str, data: str) -> None:
+    """In a process of its own: as many inferences as calibration has images."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    for batch in images(data, 0, CALIBRATION):
+        session.run(None, batch)
+
+
+def logits(model: Path, data: Path) -> Array:
+    """Of the held-out images; the model may end in a softmax."""
+    import onnx
+    import onnxruntime
+
+    model_proto = calibration_memory.light().without_softmax(onnx.load(model))
+    session = onnxruntime.InferenceSession(model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    return np.concatenate([session.run(None, batch)[0] for batch in images(str(data), CALIBRATION, HELD_OUT)])
+
+
+def sqnr(reference: Array, values: Array) -> float:
+    """In dB."""
+    noise = np.square(values.astype(np.float64) - reference).sum()
+    return float(10 * np.log10(np.square(reference.astype(np.float64)).sum() / noise))
+
+
+def in_a_process(action: Callable[..., None], *arguments: object) -> None:
+    """So that this process stays small."""
+    started = get_context("spawn").Process(target=action, args=arguments)
+    started.start()
+    started.join()
+
+
+def print_sqnr(files: Files, names: Sequence[str]) -> None:
+    reference = logits(files.model, files.data)
+    rows = [(name, f"{sqnr(reference, logits(files.result(name), files.data)):.2f}") for name in names]
+    print_table("SQNR of the logits, held-out images", ("result", "dB"), rows)
+
+
+def compare(files: Files, observer: str, method: str, rounds: int) -> None:
+    """One observer beside the peer and float inference."""
+    theirs = partial(child, "peer", method, files.model, files.data, files.result(method))
+    runs = process.in_turn(
+        rounds,
+        partial(ours, files, observer, CALIBRATION),
+        theirs,
+        partial(child, "float", files.model, files.data),
+    )
+    names = (observer, f"onnxruntime {method}", f"{CALIBRATION} float inferences")
+    rows = [
+        (
+            name,
+            process.spread([c.wall for c in costs]).text(),
+            process.spread([c.cpu for c in costs]).text(),
+            process.spread([c.peak for c in costs]).text(1e6, 0),
+        )
+        for name, costs in zip(names, runs, strict=True)
+    ]
+    print_table(f"{observer}, {CALIBRATION} images", ("", "wall s", "cpu s", "peak MB"), rows)
+    mine, peers, floats = runs
+    fields = ("wall", "cpu", "peak")
+    goals = TARGETS[observer]
+    ratios = [
+        (name, process.ratios([getattr(c, f) for c in mine], [getattr(c, f) for c in peers]).text(), _goal(goal))
+        for name, f, goal in zip(RATIOS, fields, goals, strict=True)
+    ]
+    against_float = process.ratios([c.wall for c in mine], [c.wall for c in floats]).text()
+    cpu_float = process.ratios([c.cpu for c in mine], [c.cpu for c in floats]).text()
+    last = [("wall, of float inference", against_float, _goal(2.0)), ("cpu, of float inference", cpu_float, "")]
+    print_table(f"{observer} / onnxruntime {method}", ("", "ratio", "goal"), [*ratios, *last])
+
+
+def _goal(limit: float | None) -> str:
+    return "" if limit is None else f"<= {limit:g}"
+
+
+def histograms(files: Files) -> None:
+    """Every observer of histograms on 100 and on 400 images, once: time, and memory that does not grow."""
+    rows: list[tuple[str, ...]] = []
+    for observer in HISTOGRAMS:
+        few, many = (ours(files, observer, count) for count in (CALIBRATION, FOUR_TIMES))
+        verdict = "" if many.peak <= MEMORY_LIMIT else "too much"
+        cells = (f"{c:.2f}" for c in (few.wall, few.cpu, many.wall))
+        rows.append((observer, *cells, f"{few.peak / 1e6:.0f}", f"{many.peak / 1e6:.0f}", verdict))
+    headers = ("observer", "wall s", "cpu s", "wall s, 400", "peak MB", "peak MB, 400", "")
+    print_table(f"observers, {CALIBRATION} and {FOUR_TIMES} images", headers, rows)
+
+
+def main(rounds: int) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        files = Files(folder, folder / "resnet50.onnx", folder / "images.npy")
+        in_a_process(write_model, files.model)
+        calibration_memory.write_images(files.data, FOUR_TIMES + HELD_OUT)
+        compare(files, "minmax", "MinMax", rounds)
+        compare(files, "percentile", "Percentile", 1)
+        in_a_process(print_sqnr, files, ("minmax", "MinMax", "percentile", "Percentile"))
+        histograms(files)
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["peer", method, model, data, result]:
+            peer(method, model, data, result)
+        case ["float", model, data]:
+            float_runs(model, data)
+        case [rounds]:
+            main(int(rounds))
+        case _:
+            main(ROUNDS)
