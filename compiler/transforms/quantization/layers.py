@@ -22,7 +22,7 @@ from ...dialects.nn import (
 from ...dialects.nn.shapes import shape_of
 from ...functions import main_function
 from ...rewriting import layer_of
-from .legality import Broken, first_broken, has_weight_only_mode, types_of, weight_only_broken
+from .legality import Broken, first_broken, has_weight_only_mode, row_of, types_of, weight_only_broken
 from .profiles import Profile, Row
 from .sites import Site, sites
 from .supported import check_supported
@@ -40,9 +40,15 @@ def layer_at(site: Site, row: Row) -> Layer:
         weighted=row.weight is not None,
         channel_wise=row.per_channel,
         low_bits=dimensions == 2,
-        symmetric_only=dimensions == 3 or row.symmetric,
+        symmetric_only=dimensions == 3 or row.symmetric or _is_backprop(op),
         weight_only=has_weight_only_mode(op, row),
     )
+
+
+def _is_backprop(op: NNOp) -> bool:
+    """TensorFlow's transposed convolution; the operator of Ascend IR has no `offset_x`, as Conv3D has none."""
+    row = row_of(op)
+    return row is not None and row.ascend == ("Conv2DBackpropInput",)
 
 
 def channel_axis(op: NNOp) -> int | None:

@@ -46,7 +46,7 @@ def network(x: Any, *weights: Any, layout: str = "NHWC") -> Any:
 
 
 WEIGHTS = [weight(3, 3, 3, 4), weight(3, 3, 4, 1), weight(3, 3, 6, 4), weight(6, 5)]
-LAYERS = ["AscendQuant", "AvgPoolV2", "Conv2D", "Conv2DTranspose", "DepthwiseConv2D", "MatMulV2"]
+LAYERS = ["AscendQuant", "AvgPool", "Conv2D", "Conv2DBackpropInput", "DepthwiseConv2D", "MatMulV2"]
 
 
 def lowered(path: Path, out: Path, *flags: str) -> ModuleOp:
