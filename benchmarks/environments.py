@@ -1,0 +1,51 @@
+"""A virtual environment for each peer, made once under `.bench/`, which git ignores: what peers need does not fit together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+CACHE = Path(__file__).resolve().parents[1] / ".bench"
+
+PEERS: Mapping[str, Sequence[Sequence[str]]] = {
+    "onnxruntime": (("onnxruntime", "onnx", "sympy"),),
+    "nncf": (("nncf", "onnx", "onnxruntime"),),
+    "ppq": (
+        ("torch==2.13.0", "numpy==1.26.4", "onnx==1.14.1", "protobuf==3.20.3", "tqdm", "onnxruntime==1.22.0"),
+        ("--no-deps", "ppq==0.6.6"),
+    ),
+}
+"""What pip is asked for, one call after the other. PPQ is of 2023 and names no versions that work together: these do."""
+
+
+class NotInstalledError(Exception):
+    """A peer cannot be installed here; the message is pip's."""
+
+
+def python_of(peer: str) -> Path:
+    """The interpreter of a peer's environment, which is made when missing. Raises NotInstalledError."""
+    folder = CACHE / peer
+    python, ready = folder / "bin" / "python", folder / "ready"
+    wanted = repr(PEERS[peer])
+    if ready.exists() and ready.read_text() == wanted:
+        return python
+    _run([sys.executable, "-m", "venv", "--clear", str(folder)])
+    for requirements in PEERS[peer]:
+        _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements])
+    ready.write_text(wanted)
+    return python
+
+
+def version_of(peer: str, python: Path) -> str:
+    code = f"from importlib.metadata import version; print(version({peer!r}))"
+    return f"{peer} {_run([str(python), '-c', code]).strip()}"
+
+
+def _run(command: Sequence[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()[-1:]
+        raise NotInstalledError(lines[-1] if lines else f"{command[0]} ended with {done.returncode}")
+    return done.stdout

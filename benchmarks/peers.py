@@ -1,0 +1,107 @@
+"""Post-training quantization as a whole process, from the same unfused file, with the same images: each peer beside ours.
+
+    python benchmarks/peers.py [ROUNDS]
+
+Each peer runs in an environment of its own (`environments.py`), by the script that is named after it, with min-max where
+it has a choice. Ours is `amct-opt MODEL --profile=qdq --fuse-all --quantize=observer=minmax -t onnx`. Both take turns; ratios are
+ours over the peer's, round by round, `median (least-most)`. `SQNR` is that of the results for ten samples that calibrated none,
+of the quantized file against the float one, both in onnxruntime: none of the speed may be bought with accuracy.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import environments
+import models
+import numpy as np
+import process
+
+from compiler.tools.tables import print_table
+
+ROUNDS = {"onnxruntime": 3, "nncf": 3, "ppq": 1}
+NETWORKS = ("resnet50", "mobilenet", "transformer")
+HERE = Path(__file__).parent
+RESULTS = environments.CACHE / "results"
+
+HEADERS = ("model", "of", "wall s", "cpu s", "peak MB", "SQNR dB", "wall, ratio", "cpu, ratio", "peak, ratio")
+
+
+def ours(model: Path, data: Path, out: Path) -> process.Cost:
+    quantize = f"--quantize=data={data} samples={models.CALIBRATION} observer=minmax"
+    command = ["-m", "compiler.tools.amct_opt", str(model), "--profile=qdq", "--fuse-all", quantize]
+    return process.run([sys.executable, *command, "-t", "onnx", "-o", str(out)])
+
+
+def theirs(peer: str, python: Path, model: Path, data: Path, out: Path) -> process.Cost:
+    script = HERE / f"peer_{peer}.py"
+    return process.run([str(python), str(script), str(model), str(data), str(out), str(models.CALIBRATION)])
+
+
+def sqnr(model: Path, quantized: Path, data: Path) -> float:
+    """In dB, of the held-out images' outputs."""
+    reference, values = _outputs(model, data), _outputs(quantized, data)
+    return float(10 * np.log10(np.square(reference).sum() / np.square(values - reference).sum()))
+
+
+def _outputs(model: Path, data: Path) -> np.ndarray:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    rows = np.load(data, mmap_mode="r")
+    held_out = (np.ascontiguousarray(rows[i : i + 1]) for i in range(models.CALIBRATION, models.SAMPLES))
+    return np.concatenate([session.run(None, {"data": row})[0].reshape(-1) for row in held_out]).astype(np.float64)
+
+
+def in_a_process(model: Path, quantized: Path, data: Path) -> str:
+    """SQNR as text; a process of its own, so that this one stays small."""
+    with get_context("spawn").Pool(1) as pool:
+        return f"{pool.apply(sqnr, (model, quantized, data)):.2f}"
+
+
+def rows(network: str, peer: str, python: Path, rounds: int) -> list[tuple[str, ...]]:
+    """Two rows of the table: the peer, and ours with the ratios."""
+    model, data = models.network(network), models.samples(network)
+    RESULTS.mkdir(exist_ok=True)
+    mine, other = RESULTS / f"{network}.ours.onnx", RESULTS / f"{network}.{peer}.onnx"
+    costs = process.in_turn(rounds, partial(ours, model, data, mine), partial(theirs, peer, python, model, data, other))
+    fields = ("wall", "cpu", "peak")
+    against = tuple(
+        process.ratios([getattr(c, f) for c in costs[0]], [getattr(c, f) for c in costs[1]]).text() for f in fields
+    )
+    names = ("ours", environments.version_of(peer, python))
+    shown = [
+        (
+            network,
+            name,
+            process.spread([c.wall for c in each]).text(),
+            process.spread([c.cpu for c in each]).text(),
+            process.spread([c.peak for c in each]).text(1e6, 0),
+            in_a_process(model, path, data),
+        )
+        for name, path, each in zip(names, (mine, other), costs, strict=True)
+    ]
+    return [(*shown[1], "", "", ""), (*shown[0], *against)]
+
+
+def main(rounds: int | None = None) -> None:
+    table: list[tuple[str, ...]] = []
+    for peer in environments.PEERS:
+        try:
+            python = environments.python_of(peer)
+        except environments.NotInstalledError as e:
+            table.append(("", peer, f"cannot be installed here: {e}"))
+            continue
+        for network in NETWORKS:
+            try:
+                table += rows(network, peer, python, rounds or ROUNDS[peer])
+            except process.FailedError as e:
+                table.append((network, peer, f"failed: {str(e).splitlines()[-1][:120]}"))
+    print_table(f"min-max, {models.CALIBRATION} samples", HEADERS, table)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
