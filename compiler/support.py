@@ -15,14 +15,12 @@ from .rewriting import layer_of
 from .session import Session
 from .transforms.quantization.layers import is_quantized
 from .transforms.quantization.legality import Broken, first_broken, other_layers
-from .transforms.quantization.profiles import profile_of
+from .transforms.quantization.profiles import Profile, profile_of
 from .transforms.quantization.rules.layer_rules import tensor_only
 from .transforms.quantization.sites import Site, sites
 
 Quantizable = Literal["fully", "tensor only", "no"]
 """Input and weight; the input alone, where `tensor_quantize` asks for it; neither."""
-
-_NOT_IN_TABLE = "not-in-table"
 
 
 @dataclass(frozen=True)
@@ -41,6 +39,7 @@ class LayerSupport:
 
 def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
     """Every layer of a module in program order, judged by the session's profile. The module stays as it is."""
+    profile = profile_of(session)
     verdicts = dict(_verdicts(module, session))
     ascend = _ascend_operators(module, session)
     types = {
@@ -49,7 +48,7 @@ def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
         if isinstance(op, NNOp) and not isinstance(op, ConstantOp)
     }
     return [
-        LayerSupport(name, kind, *verdicts.get(name, _not_listed(kind)), tuple(ascend.get(name, ())))
+        LayerSupport(name, kind, *verdicts.get(name, _not_listed(kind, profile)), tuple(ascend.get(name, ())))
         for name, kind in types.items()
     ]
 
@@ -78,8 +77,10 @@ def _verdict(site: Site, broken: Broken | None) -> _Verdict:
     return "tensor only" if rule is tensor_only else "no", rule.name, reason
 
 
-def _not_listed(kind: str) -> _Verdict:
-    return "no", _NOT_IN_TABLE, f"AMCT quantizes no {kind} layer"
+def _not_listed(kind: str, profile: Profile) -> _Verdict:
+    if profile.table:
+        return "no", "not-in-table", f"AMCT quantizes no {kind} layer"
+    return "no", "not-in-profile", f"profile {profile.name} quantizes no {kind} layer"
 
 
 def _ascend_operators(module: ModuleOp, session: Session) -> Mapping[str, list[str]]:

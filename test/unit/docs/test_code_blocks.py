@@ -12,7 +12,18 @@ from PIL import Image
 from .pages import PAGES, ROOT, RUNNERS, blocks_of, execute, run_page
 
 RUN = {"bash", "console", "python", "diff", "mlir", "json", "yaml", "toml"}
-SLOW = {"docs/tutorial.md", "docs/howto/frontend-op.md"}
+SLOW = {
+    "docs/calibration.md",
+    "docs/configuration.md",
+    "docs/deploy.md",
+    "docs/embedding.md",
+    "docs/howto/frontend-op.md",
+    "docs/howto/observer.md",
+    "docs/migrating.md",
+    "docs/observers.md",
+    "docs/tutorial.md",
+    "docs/why-not.md",
+}
 """Pages that take longer than a few seconds."""
 
 

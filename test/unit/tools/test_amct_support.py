@@ -91,6 +91,12 @@ def test_layers_that_came_quantized(amct_tool, tmp_path):
     assert counts["fully"] == 7
 
 
+def test_a_profile_without_amcts_table_speaks_for_itself(amct_tool):
+    layers, _ = supported(amct_tool, DIGITS.parents[1] / "models" / "transformer.onnx", "--profile", "qdq")
+    softmax = next(layer for layer in layers.values() if layer["type"] == "Softmax")
+    assert (softmax["rule"], softmax["reason"]) == ("not-in-profile", "profile qdq quantizes no Softmax layer")
+
+
 def test_mistakes(amct_tool, files):
     result = amct_tool("support", files.module(), "--profile", "mine")
     assert (result.status, result.out) == (1, "")
