@@ -1,4 +1,4 @@
-"""`amct create-config`: AMCT's JSON configuration of a model, to be edited and given to `--quantize=config=`."""
+"""`amct create-config`: AMCT's configuration of a model, to be edited and given to `--quantize=config=`."""
 
 from __future__ import annotations
 
@@ -19,22 +19,28 @@ from .shared import (
 
 _DESCRIPTION = """\
 Lists every layer of MODEL that can be quantized, with its settings, as JSON in AMCT's form. A simplified configuration and
-the options are worked in."""
+the options are worked in. Where CONFIG does not end in .json it is a simplified configuration, of what differs from AMCT's
+defaults."""
 
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "create-config",
-        help="write the JSON configuration of a model",
+        help="write the configuration of a model",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
-    add("-o", dest="output", metavar="CONFIG.json", type=Path, required=True, help="write the configuration here")
+    add("-o", dest="output", metavar="CONFIG", type=Path, required=True, help="write the configuration here")
     add("--config", metavar="SIMPLE.cfg", help="a simplified configuration to start from")
     add("--observer", help="how ranges are found: ifmr (default) or hfmg, with options as in 'hfmg{num-of-bins=2048}'")
-    add("--batch-num", type=positive, metavar="N", help="how many batches calibrate; all of the data when not given (AMCT: 1)")
+    add(
+        "--batch-num",
+        type=positive,
+        metavar="N",
+        help="how many batches calibrate; all of the data when not given (AMCT: 1)",
+    )
     add("--activation-offset", choices=("true", "false"), help="whether activations have a zero point (default true)")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
     add("--skip-layer-types", default="", metavar="TYPE,...", help="types of layers that stay in float")
@@ -52,6 +58,7 @@ def run(args: argparse.Namespace) -> None:
 
     from ..configuration.json_config import json_text
     from ..configuration.settings import check_observers
+    from ..configuration.simplified_text import simplified_text
     from ..files import replacing
     from ..frontends import files_of
     from ..pipelines import run_passes
@@ -80,7 +87,8 @@ def run(args: argparse.Namespace) -> None:
     check_observers(settings, session.observers)
     check_settings(settings, module, profile)
     layers = quantizable_layers(module, profile, settings)
-    text = json_text(settings, layers)
+    is_json = args.output.suffix.lower() == ".json"
+    text = json_text(settings, layers) if is_json else simplified_text(settings)
     with replacing(args.output) as stream:
         stream.write(text.encode())
     print(f"{args.output}: {len(layers)} layers")

@@ -4,7 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from compiler.configuration.record import NUMBERS, TYPES
-from compiler.configuration.simplified import FIELDS
+from compiler.configuration.simplified_schema import FIELDS
 from compiler.transforms.quantization.options import SettingsOptions
 
 PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text("utf-8")

@@ -17,7 +17,8 @@ from compiler.configuration.settings import (
     Settings,
     TensorQuantize,
 )
-from compiler.configuration.simplified import read_simplified, simplified_text
+from compiler.configuration.simplified import read_simplified
+from compiler.configuration.simplified_text import simplified_text
 from compiler.diagnostics import CompileError
 
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from compiler.configuration.simplified import FIELDS
+from compiler.configuration.simplified_schema import FIELDS
 from compiler.tools import amct_calibration
 
 from .pages import PAGES

@@ -79,6 +79,19 @@ def test_the_configuration_is_taken_back(amct_tool, files) -> None:
     assert made[0] == made[1]
 
 
+def test_a_simplified_configuration(amct_tool, files) -> None:
+    """What differs from AMCT's defaults; taken back it says the same of every layer."""
+    model = files.text("net.mlir", NET)
+    options = ("--observer", "hfmg{num-of-bins=2048}", "--batch-num", 3, "--skip-layers", "pool")
+    simple, listed = files.folder / "c.cfg", [files.folder / "a.json", files.folder / "b.json"]
+    assert amct_tool("create-config", model, "-o", simple, *options).status == 0
+    assert "num_of_bins: 2048" in simple.read_text()
+    assert "conv" not in simple.read_text()
+    amct_tool("create-config", model, "-o", listed[0], *options)
+    amct_tool("create-config", model, "-o", listed[1], "--config", simple)
+    assert listed[0].read_text() == listed[1].read_text()
+
+
 def test_untouched_it_changes_nothing(amct_tool, files) -> None:
     """AMCT's default for ranges, on all of the data."""
     model = files.text("net.mlir", NET)
