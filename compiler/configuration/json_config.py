@@ -10,21 +10,9 @@ from typing import Any
 
 from ..diagnostics import CompileError
 from .json_object import Json, JsonObject, read_object
+from .layer_settings import Layer, LayerSettings, settings_for
 from .observer_text import PARAMETERS, default_parameters, observer_text, parameters_of
-from .settings import (
-    IFMR,
-    Activation,
-    Ada,
-    Arq,
-    Calibration,
-    Layer,
-    LayerSettings,
-    Nuq,
-    Settings,
-    TensorQuantize,
-    Weighting,
-    settings_for,
-)
+from .settings import IFMR, Activation, Ada, Arq, Calibration, Nuq, Settings, TensorQuantize, Weighting
 
 _WEIGHTS: dict[str, type[Weighting]] = {"arq_quantize": Arq, "ada_quantize": Ada, "nuq_quantize": Nuq}
 

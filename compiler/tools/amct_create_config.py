@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for an unreadable model or configuration, and for layers that the model does not have."""
     from dataclasses import replace
 
+    from ..configuration.checks import check_observers
     from ..configuration.json_config import json_text
-    from ..configuration.settings import check_observers
     from ..configuration.simplified_text import simplified_text
     from ..files import replacing
     from ..frontends import files_of

@@ -12,8 +12,9 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...configuration.layer_settings import settings_for
 from ...configuration.record import Record
-from ...configuration.settings import Settings, settings_for
+from ...configuration.settings import Settings
 from ...diagnostics import op_error
 from ...dialects.nn import (
     ConstantOp,

@@ -8,8 +8,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ...configuration.checks import check_observers
+from ...configuration.layer_settings import settings_for
 from ...configuration.record import Record
-from ...configuration.settings import Settings, check_observers, settings_for
+from ...configuration.settings import Settings
 from ...dialects.nn import ObserveOp
 from ...rewriting import Remarks, layer_of
 from ...session import Session, session_of

@@ -7,8 +7,10 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import OpResult
 
+from ...configuration.checks import check_names
 from ...configuration.compressed import compressed_operators
-from ...configuration.settings import Layer, Settings, check_names, weight_only
+from ...configuration.layer_settings import Layer, weight_only
+from ...configuration.settings import Settings
 from ...dialects.nn import (
     ConvolutionOp,
     ConvOp,

@@ -9,19 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.configuration.json_config import json_text, read_json
+from compiler.configuration.layer_settings import Layer, settings_for
 from compiler.configuration.observer_text import observer_text
-from compiler.configuration.settings import (
-    Activation,
-    Ada,
-    Arq,
-    Calibration,
-    Layer,
-    Nuq,
-    NuqConfig,
-    Settings,
-    TensorQuantize,
-    settings_for,
-)
+from compiler.configuration.settings import Activation, Ada, Arq, Calibration, Nuq, NuqConfig, Settings, TensorQuantize
 from compiler.diagnostics import CompileError
 
 CONV = Layer("conv1", "Conv", channel_wise=True, low_bits=True)

@@ -2,19 +2,9 @@
 
 import pytest
 
-from compiler.configuration.settings import (
-    Activation,
-    Ada,
-    Arq,
-    Calibration,
-    Layer,
-    LayerSettings,
-    Nuq,
-    Settings,
-    TensorQuantize,
-    check_names,
-    settings_for,
-)
+from compiler.configuration.checks import check_names
+from compiler.configuration.layer_settings import Layer, LayerSettings, settings_for
+from compiler.configuration.settings import Activation, Ada, Arq, Calibration, Nuq, Settings, TensorQuantize
 from compiler.diagnostics import CompileError
 
 CONV = Layer("conv1", "Conv", channel_wise=True, low_bits=True)

@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from compiler.configuration.settings import Arq, Calibration, Settings, settings_for
+from compiler.configuration.layer_settings import settings_for
+from compiler.configuration.settings import Arq, Calibration, Settings
 from compiler.diagnostics import CompileError
 from compiler.transforms.quantization.layers import layer_at
 from compiler.transforms.quantization.legality import non_uniform_broken, row_of, weight_only_broken

@@ -14,8 +14,9 @@ from xdsl.ir import BlockArgument, OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ....configuration.layer_settings import settings_for
 from ....configuration.record import Record
-from ....configuration.settings import Calibration, Settings, settings_for
+from ....configuration.settings import Calibration, Settings
 from ....diagnostics import CompileError, op_error
 from ....dialects.nn import ConstantOp, DequantizeOp, MulOp, ObserveOp, OriginAttr, QuantizeOp, array_of, constant_of
 from ....dialects.nn.shapes import element_of, shape_of

@@ -8,8 +8,8 @@ from xdsl.dialects.builtin import IntegerType, LocationAttr, UnitAttr
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import LayerRecord
-from ....configuration.settings import LayerSettings
 from ....dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, QParamsAttr
 from ....dialects.nn.properties import integer
 from ..sites import Site

@@ -8,8 +8,9 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
+from ....configuration.layer_settings import LayerSettings, settings_for
 from ....configuration.record import Record
-from ....configuration.settings import LayerSettings, Settings, settings_for
+from ....configuration.settings import Settings
 from ....dialects.nn import ConstantOp, DequantizeOp, ObserveOp, QuantizeOp, ShiftAccumulatorOp, array_of
 from ....dialects.nn.shapes import element_of
 from ....dtypes import is_float

@@ -10,8 +10,9 @@ from xdsl.dialects.builtin import IntegerType, UnknownLoc
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ....configuration.layer_settings import settings_for
 from ....configuration.record import Record
-from ....configuration.settings import Arq, Nuq, Settings, settings_for
+from ....configuration.settings import Arq, Nuq, Settings
 from ....diagnostics import op_error
 from ....dialects.nn import ConstantOp, DequantizeOp, NNOp, QParamsAttr, array_of, constant_of
 from ....dtypes import numpy_dtype

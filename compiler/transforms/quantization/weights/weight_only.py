@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import OpResult
 
+from ....configuration.layer_settings import LayerSettings, settings_for
 from ....configuration.record import Record
-from ....configuration.settings import LayerSettings, Settings, settings_for
+from ....configuration.settings import Settings
 from ....dialects.nn import ObserveOp
 from ....rewriting import Remarks
 from ..layers import has_integer_weight, is_quantized, layer_at

@@ -1,0 +1,158 @@
+"""What settings say of one layer, and which of them wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..diagnostics import CompileError
+from .settings import Arq, Calibration, Settings, Weighting
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What settings must know of a layer that could be quantized."""
+
+    name: str
+    type: str
+    """As the source framework calls it."""
+    weighted: bool = True
+    channel_wise: bool = False
+    """Its weights may have a scale for each output channel."""
+    low_bits: bool = False
+    """Its weights may have fewer than 8 bits."""
+    symmetric_only: bool = False
+    """Its input has no zero point."""
+    weight_only: bool = False
+    """Its weight may be quantized while its input stays float."""
+
+
+@dataclass(frozen=True)
+class LayerSettings:
+    """What holds for one layer; nothing is left open."""
+
+    skipped: str | None
+    """Why it is not quantized: the name of the setting; None where it is."""
+    observer: str
+    bits: int
+    symmetric: bool
+    weight: Weighting | None
+    """None for layers without one. Its `channel_wise`, and `asymmetric`, is never None."""
+    migration_strength: float | None
+    weight_compress_only: bool
+    remarks: tuple[str, ...] = ()
+    """What was asked of all layers, and this one cannot have."""
+
+    @property
+    def quantize(self) -> bool:
+        return self.skipped is None
+
+
+def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
+    """What holds for a layer: its own settings, else those of its type, else those of all; then the defaults.
+
+    Only asymmetry is looked up by itself: the layer's, its type's, that of all layers if the algorithm is the same, and
+    `activation_offset`. What a layer cannot have is an error where it is asked of this layer, or of its type and no layer of that
+    type can; else the default holds, and `remarks` say so. Raises CompileError, located in the settings' file.
+    """
+    levels = _levels(settings, layer)
+    chosen = next((c for c in levels if c is not None), Calibration())
+    asymmetric = _asymmetric(levels, chosen)
+    impossible = list(_impossible(layer, chosen, asymmetric))
+    alone = chosen.weight_compress_only and layer.weight_only
+    for reason, of_its_type in impossible:
+        if chosen is levels[0] or (chosen is levels[1] and of_its_type):
+            raise CompileError(f"layer '{layer.name}' ({layer.type}) {reason}", where=settings.where)
+    if asymmetric is None:
+        asymmetric = settings.activation_offset
+    if settings.weight_offset and not chosen.weight_compress_only:
+        impossible.append((_NO_WEIGHT_OFFSET, False))
+    return LayerSettings(
+        skipped=_skipped(settings, layer, chosen),
+        observer=chosen.activation.observer,
+        bits=chosen.activation.bits,
+        symmetric=layer.symmetric_only or not asymmetric,
+        weight=_weight(levels, chosen, layer, settings.weight_offset) if layer.weighted else None,
+        migration_strength=chosen.migration_strength if layer.weighted and not alone else None,
+        weight_compress_only=alone,
+        remarks=tuple(reason for reason, _ in impossible) if layer.weighted else (),
+    )
+
+
+def weight_only(settings: Settings, layer: Layer) -> bool:
+    """Whether a layer's weight alone is asked for, and it can have that."""
+    chosen = next((c for c in _levels(settings, layer) if c is not None), Calibration())
+    return chosen.weight_compress_only and layer.weight_only
+
+
+_Levels = Sequence[Calibration | None]
+"""Of the layer, of its type, of all."""
+
+
+def _levels(settings: Settings, layer: Layer) -> _Levels:
+    return settings.by_layer.get(layer.name), settings.by_type.get(layer.type), settings.common
+
+
+def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
+    """What is said of a layer's asymmetry, the nearest first."""
+    own, of_type, common = levels
+    if common is not None and common.activation.algorithm != chosen.activation.algorithm:
+        common = None
+    said = (c.activation.asymmetric for c in (own, of_type, common) if c is not None)
+    return next((each for each in said if each is not None), None)
+
+
+def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> Iterator[tuple[str, bool]]:
+    """What is asked for and this layer cannot have, and whether that is so of all layers of its type."""
+    weight, alone = chosen.weight, chosen.weight_compress_only
+    if alone and not layer.weight_only:
+        yield "has no weight that can be quantized alone", True
+        return
+    if weight.channel_wise and not layer.channel_wise and not alone:
+        yield "takes no channel_wise: its weight has one scale", True
+    if isinstance(weight, Arq) and weight.asymmetric and not alone:
+        yield _NO_WEIGHT_OFFSET, True
+    if weight.bits not in _weight_bits(layer, alone):
+        which = "alone they have 4 or 8" if alone else "only two-dimensional convolutions do"
+        yield f"takes no weight of {weight.bits} bits: {which}", False
+    if alone and chosen.migration_strength is not None:
+        yield "takes no dmq_balancer: its input stays float", False
+    if asymmetric and layer.symmetric_only:
+        yield "takes no asymmetric input", False
+
+
+_NO_WEIGHT_OFFSET = "takes no asymmetric weight: only one that is quantized alone has a zero point"
+
+
+def _weight_bits(layer: Layer, alone: bool) -> tuple[int, ...]:
+    """How many bits a layer's weight may have."""
+    if alone:
+        return 4, 8
+    return (4, 6, 7, 8) if layer.low_bits else (8,)
+
+
+def _weight(levels: _Levels, chosen: Calibration, layer: Layer, offset: bool) -> Weighting:
+    """The weight's settings, with what the layer cannot have replaced by its default; `offset` is that of asymmetry."""
+    weight, alone = chosen.weight, chosen.weight_compress_only
+    possible = layer.channel_wise or alone
+    channel_wise = layer.channel_wise if weight.channel_wise is None else weight.channel_wise and possible
+    if not isinstance(weight, Arq):
+        return replace(weight, channel_wise=channel_wise)
+    said = (c.weight.asymmetric for c in levels if c is not None and isinstance(c.weight, Arq))
+    asymmetric = next((each for each in said if each is not None), offset) and alone
+    bits = weight.bits if weight.bits in _weight_bits(layer, alone) else 8
+    return Arq(channel_wise, bits, asymmetric)
+
+
+def _skipped(settings: Settings, layer: Layer, chosen: Calibration) -> str | None:
+    if layer.name in settings.skip_layers:
+        return "skip-layers"
+    if layer.type in settings.skip_layer_types:
+        return "skip-layer-types"
+    if settings.only_layers and layer.name not in settings.only_layers:
+        return "only-layers"
+    if settings.enabled is not None and layer.name not in settings.enabled:
+        return "quant-enable"
+    if chosen.weight_compress_only and not layer.weight_only:
+        return "weight-compress-only"
+    return None
