@@ -1,0 +1,75 @@
+"""Runs the benchmarks and writes `docs/benchmarks.md` from what they say of themselves and what they print.
+
+    python benchmarks/page.py [NAME ...]
+
+All, or those named; the page keeps the last results of the others, which are under `.bench/`.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from environments import CACHE
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "benchmarks.md"
+OUTPUT = CACHE / "output"
+
+SECTIONS = {
+    "peers": "Quantizing beside peers",
+    "calibration": "Calibration: observers, memory, float inference",
+    "forward": "Running a model",
+    "compile_path": "Compiling large graphs",
+    "large_weights": "Large weights",
+    "start_up": "Start-up",
+}
+"""The benchmarks of the page, and their headings."""
+
+_HEAD = """# Benchmarks
+
+Written by `make bench`, which builds the models, makes a virtual environment for each peer under `.bench/`, and runs them and
+ours in turn. No network is needed but to install the peers. Absolute figures are of one machine on one day; ratios are what to
+compare. Figures are medians with the least and the largest in parentheses. Peak memory is the largest resident size of a fresh process.
+"""
+
+
+def main(names: list[str]) -> None:
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    for name in names or SECTIONS:
+        _run(name)
+    PAGE.write_text("\n".join([_HEAD, *(_section(name, title) for name, title in SECTIONS.items())]))
+
+
+def _run(name: str) -> None:
+    print(f"{name} ...", flush=True)
+    command = [sys.executable, str(HERE / f"{name}.py")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    failed = f"ended with status {done.returncode}\n" if done.returncode else ""
+    (OUTPUT / f"{name}.txt").write_text(done.stdout + failed)
+
+
+def _section(name: str, title: str) -> str:
+    """What a benchmark says of itself, where and when it ran, and what it printed."""
+    statement = ast.get_docstring(ast.parse((HERE / f"{name}.py").read_text())) or ""
+    output = OUTPUT / f"{name}.txt"
+    if not output.exists():
+        return f"## {title}\n\n{statement}\n\nNot run yet.\n"
+    day = datetime.fromtimestamp(output.stat().st_mtime, UTC).date()
+    return f"## {title}\n\n{statement}\n\n{day}, {machine()}:\n\n```text\n{output.read_text().strip()}\n```\n"
+
+
+def machine() -> str:
+    """Its kind: cores, processor type, system, versions of what counts."""
+    packages = ", ".join(f"{package} {version(package)}" for package in ("numpy", "onnxruntime", "xdsl"))
+    return f"{os.cpu_count()} cores, {platform.machine()} {platform.system()}, Python {platform.python_version()}, {packages}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
