@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import f16
 
 from compiler import frontends
 from compiler.dialects import ascend, nn
+from compiler.dialects.nn.shapes import DYNAMIC
 from compiler.functions import input_names, main_function
 from compiler.pipelines import run_passes
 from compiler.transforms.canonicalization import CanonicalizePass
@@ -136,6 +137,17 @@ def test_transposed_geometry(data: Any, deploy_tf: Any) -> None:
         op_type="Conv2DBackpropInput",
     )
     deploy_tf.assert_equal(net.module(y), {"arg0": real(2, *sizes, 3)})
+
+
+@pytest.mark.parametrize("sizes", [(4, 5), (DYNAMIC, DYNAMIC)], ids=["batch", "batch and space"])
+@pytest.mark.parametrize("case", ["transposed, same", "plain"])
+def test_unknown_sizes(case: str, sizes: tuple[int, int], deploy_tf: Any) -> None:
+    """The shape of a transposed convolution's result is computed in the graph, and followed when it is read."""
+    kind, _, weight, properties = CONVOLUTIONS[case]
+    net = tf_net(DYNAMIC, *sizes, 3)
+    op_type = "Conv2DBackpropInput" if kind is nn.ConvTransposeOp else "Conv2D"
+    y = net.layer(kind, net.x, int8(*weight), bias=int32(4), layout="nhwc", op_type=op_type, **properties)
+    deploy_tf.assert_equal(net.module(y), {"arg0": real(2, 4, 5, 3)})
 
 
 @pytest.mark.parametrize("transposed", [False, True], ids=["", "transpose_b"])
