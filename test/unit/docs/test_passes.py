@@ -1,0 +1,12 @@
+"""docs/passes.md says what the classes of passes and targets say."""
+
+from __future__ import annotations
+
+import runpy
+
+from .pages import PAGES, ROOT
+
+
+def test_the_reference_is_not_stale() -> None:
+    written = runpy.run_path(str(ROOT / "docs" / "passes.py"))["page"]()
+    assert PAGES["docs/passes.md"].read_text("utf-8") == written, "run: python docs/passes.py"
