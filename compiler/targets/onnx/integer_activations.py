@@ -55,9 +55,12 @@ def _repeat_behind_passive(module: ModuleOp, profile: Profile) -> None:
 def _repeat_before_bound(op: QuantizeOp) -> None:
     """Quantize what comes before a linear activation too, where runtimes cannot leave the activation to saturation.
 
-    Exact: rounding is monotone, so that bounding before it and bounding on the grid give the same integers.
+    Exact: rounding is monotone, so that bounding before it and bounding on the grid give the same integers. Whoever else reads
+    the activation would read what is rounded.
     """
     bound = op.input.owner
+    if op.input.uses.get_length() > 1:
+        return
     if not isinstance(bound, ReluOp | Relu6Op | ClipOp) or _saturates_within(op.qparams.data, bound):
         return
     before = bound.operands[0]

@@ -74,6 +74,17 @@ def test_linear_activations(bound: str, zero_point: int, tmp_path: Path) -> None
     assert pair.differing == 0
 
 
+def test_an_activation_that_is_an_output_too(tmp_path: Path) -> None:
+    """The file gives what is not rounded; such a layer is float."""
+    net = Chain(1, 5, 9, 8)
+    y = net.weighted(nn.ConvOp, net.at(net.x, IN), IN, (7, 5, 3, 3), channel_scales(net.rng, 7))
+    bounded = net.add(nn.ReluOp, y)
+    module = net.module(bounded, net.at(bounded, Point(0.11, -11)))
+    pair = both(module, [reals(net.rng, (1, 5, 9, 8), IN)], tmp_path, rewrite=None)
+    assert pair.kernels["QLinearConv"] == 0
+    np.testing.assert_allclose(pair.ours[0], pair.theirs[0], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("zero_point", [-128, -127, 0, 1, 127])
 def test_ties_and_saturation(zero_point: int, tmp_path: Path) -> None:
     """Scales are powers of two: one sum in 128 lies halfway between two integers, and many lie beyond both ends."""
