@@ -87,5 +87,7 @@ def _parse_error(error: text_format.ParseError, text: str, file: str, what: str)
     line = error.GetLine()
     if not line:
         return CompileError(f"is no {what}: {first_line(str(error))}", where=file)
-    reason = str(error).partition(" : ")[2].removeprefix(f"'{text.split(chr(10))[line - 1]}': ")
+    reason = str(error).partition(" : ")[2]
+    for read in (text.split("\n")[line - 1], ""):  # "" at the end of the file
+        reason = reason.removeprefix(f"'{read}': ")
     return CompileError(f"is no {what}: {first_line(reason).rstrip('.')}", where=f"{file}:{line}")

@@ -145,6 +145,7 @@ ERRORS = {
     ),
     "wrong type": ('\nbatch_num: "two"', 2, "Couldn't parse integer"),
     "negative": ("batch_num: -1", 1, "-1"),
+    "cut off": ("common_config {\n  dmq_balancer {\n", 2, "is no simplified configuration: Expected \"}\""),
     "wrong bool": ("do_fusion: maybe", 1, 'Expected "true" or "false"'),
     "unknown enum value": ("fakequant_precision_mode: FAST", 1, "FAST"),
     "no protobuf text": ("{", 1, "is no simplified configuration"),
