@@ -62,7 +62,11 @@ MatMulIntegerToFloat, QLinearAdd, QLinearMul, QLinearAveragePool, QLinearGlobalA
 quantized values of the module and the outputs. Formulas are those of x86 with AVX2; sums are exact with VNNI. On ARM onnxruntime
 adds in other steps, and without VNNI its sums of uint8 times int8 may saturate. What runs in float on both sides (layer
 normalization, means, activations that onnxruntime has in tables) may round differently in the last place; here it does not
-show.""",
+show.
+
+Where kernels of onnxruntime deviate from ONNX the interpreter keeps to ONNX: QLinearSoftmax overflows, and gives 0 for the
+largest value, with fewer than `1 / (148 * scale)` classes; QLinearAveragePool divides by the whole window where `ceil_mode` lets
+it reach beyond padding that counts; sums beyond int32 wrap around there and are an error here.""",
     "nn in float": """\
 The same modules in float, as `amct run` runs them without `--integers`: dequantized reals are convolved in float32 and divided
 by the scale, where integer kernels multiply exact sums once.""",

@@ -182,7 +182,11 @@ def _fused(a: Array, b: Array, c: Array) -> Array:
 
 
 def quantized_average_pool(op: nn.AveragePoolOp, x: QParams, result: Result) -> Run:
-    """QLinearAveragePool: reals are added one after the other; the zero point is added before the mean is rounded."""
+    """QLinearAveragePool: reals are added one after the other; the zero point is added before the mean is rounded.
+
+    Where padding counts and `ceil_mode` lets a window reach beyond it, onnxruntime divides by the whole window,
+    against ONNX; this does not.
+    """
     window, inside = Window.of(op), padded_for(op)
     zero_in, scale_in = np.float32(x.zero_points()), x.scales()
     p, lowest = result.params, integer_range(result.params.storage)[0]

@@ -81,6 +81,25 @@ def test_average_pools(name: str, out: Point, tmp_path: Path) -> None:
     assert pair.differing == 0
 
 
+def test_windows_beyond_padding_that_counts(tmp_path: Path) -> None:
+    """The last windows hold 4 or 6 positions of the padded input; onnxruntime divides their sums by 9."""
+    net, point, out = Chain(1, 1, 3, 4), Point(0.05), Point(0.01, -128)
+    y = net.add(
+        nn.AveragePoolOp,
+        net.at(net.x, point),
+        kernel=(3, 3),
+        strides=(2, 2),
+        pads=(0, 0, 0, 0),
+        ceil_mode=True,
+        count_include_pad=True,
+    )
+    x = np.ones((1, 1, 3, 4), np.float32)
+    pair = both(net.module(net.at(y, out)), [x], tmp_path)
+    assert pair.kernels["QLinearAveragePool"] == 1
+    np.testing.assert_allclose(pair.ours[0].ravel(), [1, 1], atol=0.005)
+    np.testing.assert_allclose(pair.theirs[0].ravel(), [1, 6 / 9], atol=0.005)
+
+
 @pytest.mark.parametrize("out", [OUT, Point(2**-9, 1), Point(0.004, -128)])
 @pytest.mark.parametrize("space", [(13, 12), (8, 8), (1, 1)])
 def test_global_average_pools(out: Point, space: tuple[int, int], tmp_path: Path) -> None:
