@@ -36,7 +36,8 @@ _HEAD = """# Benchmarks
 
 Written by `make bench`, which builds the models, makes a virtual environment for each peer under `.bench/`, and runs them and
 ours in turn. No network is needed but to install the peers. Absolute figures are of one machine on one day; ratios are what to
-compare. Figures are medians with the least and the largest in parentheses. Peak memory is the largest resident size of a fresh process.
+compare. Figures are medians with the least and the largest in parentheses. Peak memory is the largest resident size of a fresh
+process.
 """
 
 
