@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -316,6 +317,7 @@ def test_what_cannot_be_written(message: str, settings: Settings, layer: Layer) 
         json_text(settings, [layer])
 
 
+@hypothesis.settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8"), min_size=1), st.floats(0.2, 0.8), st.floats(1e-4, 0.5), st.booleans())
 def test_names_and_numbers_survive(tmp_path_factory, name: str, strength: float, step: float, enabled: bool) -> None:
     layer, other = Layer(name, "Conv", channel_wise=True), Layer("other layer", "Conv")

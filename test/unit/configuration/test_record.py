@@ -3,6 +3,7 @@
 import struct
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 from google.protobuf import text_format
@@ -205,6 +206,7 @@ def test_flavours(read, flavour: str) -> None:
         record_text(Record({"a": LayerRecord(**{foreign: "INT8"})}), flavour)
 
 
+@hypothesis.settings(deadline=None)
 @given(
     st.dictionaries(
         st.text(st.characters(codec="utf-8"), min_size=1),
