@@ -59,7 +59,8 @@ class Runner:
 
         with TemporaryDirectory(prefix="amct-") as folder:
             try:
-                prepared = OnnxRuntime(work, self.threads, Path(folder))
+                with work.session.phase("load into onnxruntime"):
+                    prepared = OnnxRuntime(work, self.threads, Path(folder))
             except CompileError as e:
                 if self.backend == "onnxruntime":
                     raise CompileError(e.message, where=e.where, hint="backend=numpy runs every module") from None

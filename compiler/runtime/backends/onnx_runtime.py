@@ -113,8 +113,11 @@ def _arguments(work: Work, values: Sequence[SSAValue]) -> dict[SSAValue, str]:
 
 
 def _session(path: Path) -> Any:
-    """Raises CompileError where onnxruntime does not take the file."""
-    onnxruntime: Any = import_module("onnxruntime")
+    """Raises CompileError where onnxruntime cannot be loaded, or does not take the file."""
+    try:
+        onnxruntime: Any = import_module("onnxruntime")
+    except ImportError as e:
+        raise CompileError(f"onnxruntime cannot be loaded: {first_line(str(e))}") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # plans hold each thread's values at once
