@@ -1,6 +1,6 @@
 """Post-training quantization as a whole process, from the same unfused file, with the same images: each peer beside ours.
 
-    python benchmarks/peers.py [ROUNDS]
+    python benchmarks/peers.py [ROUNDS [PEER ...]]
 
 Each peer runs in an environment of its own (`environments.py`), by the script that is named after it, with min-max where
 it has a choice. Ours is `amct-opt MODEL --profile=qdq --fuse-all --quantize=observer=minmax -t onnx`. Both take turns; ratios are
@@ -87,21 +87,27 @@ def rows(network: str, peer: str, python: Path, rounds: int) -> list[tuple[str, 
     return [(*shown[1], "", "", ""), (*shown[0], *against)]
 
 
-def main(rounds: int | None = None) -> None:
+def compare(peer: str, rounds: int) -> None:
+    """Every network beside one peer."""
+    try:
+        python = environments.python_of(peer)
+    except environments.NotInstalledError as e:
+        print(f"{peer} cannot be installed here: {e}\n", flush=True)
+        return
     table: list[tuple[str, ...]] = []
-    for peer in environments.PEERS:
+    for network in NETWORKS:
         try:
-            python = environments.python_of(peer)
-        except environments.NotInstalledError as e:
-            table.append(("", peer, f"cannot be installed here: {e}"))
-            continue
-        for network in NETWORKS:
-            try:
-                table += rows(network, peer, python, rounds or ROUNDS[peer])
-            except process.FailedError as e:
-                table.append((network, peer, f"failed: {str(e).splitlines()[-1][:120]}"))
-    print_table(f"min-max, {models.CALIBRATION} samples", HEADERS, table)
+            table += rows(network, peer, python, rounds)
+        except process.FailedError as e:
+            table.append((network, peer, f"failed: {str(e).splitlines()[-1][:120]}"))
+    print_table(f"{peer}, {models.CALIBRATION} samples, {rounds} rounds", HEADERS, table)
+    sys.stdout.flush()
+
+
+def main(rounds: int | None = None, *peers: str) -> None:
+    for peer in peers or environments.PEERS:
+        compare(peer, rounds or ROUNDS[peer])
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*map(int, sys.argv[1:2]), *sys.argv[2:])
