@@ -135,16 +135,13 @@ def positive(text: str) -> int:
 
 def load_module(path: Path, imports: ImportOptions | None = None) -> tuple[ModuleOp, Session]:
     """A model or module as a verified module, and a session of its own. Raises CompileError."""
-    from .. import frontends
-    from ..diagnostics import verify
+    from ..api import load
     from ..universe import new_session
 
     session = new_session()
     if imports is not None:
         session.imports = imports
-    module = frontends.read(path, session)
-    verify(module)
-    return module, session
+    return load(path, session)
 
 
 def protect(writes: Sequence[Path], reads: Iterable[Path]) -> None:
