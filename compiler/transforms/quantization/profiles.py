@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Profile:
-    """A target as tables: which operations it quantizes and how, what it computes in one operation, and where values have points."""
+    """A target as tables: which operations it quantizes and how, what it computes in one, and where values have points."""
 
     name: str
     rows: Mapping[type[NNOp], Row]
