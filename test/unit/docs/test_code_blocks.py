@@ -64,6 +64,12 @@ def test_blocks_say_what_they_are() -> None:
     assert unknown == []
 
 
+def test_a_pass_is_short() -> None:
+    """The whole of a pass of one's own, registered, in under 30 lines that hold something."""
+    whole = next(blocks_of(PAGES["docs/howto/pass.md"].read_text("utf-8"))).text
+    assert len([line for line in whole.splitlines() if line.strip()]) < 30
+
+
 def runs(page: str) -> bool:
     return any(block.language in RUN for block in blocks_of(PAGES[page].read_text("utf-8")))
 
