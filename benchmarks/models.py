@@ -15,6 +15,8 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "models"
 CALIBRATION, SAMPLES = 100, 110
 """The first hundred calibrate, ten are held out."""
 CHUNK = 10
+OPSET = 13
+"""The oldest that every peer takes, and that has scales per channel."""
 
 
 def example(name: str) -> Any:
@@ -60,6 +62,7 @@ def _in_a_process(action: Any, *arguments: object) -> None:
 
 def _write_network(name: str, path: Path) -> None:
     import onnx
+    from onnx import version_converter
 
     light = example("light")
     model = light.build(name) if name in light.NAMES else example(name).build()
@@ -69,7 +72,7 @@ def _write_network(name: str, path: Path) -> None:
     for node in model.graph.node:
         node.input[:] = ["data" if n == given.name else n for n in node.input]
     given.name = "data"
-    onnx.save(model, path)
+    onnx.save(version_converter.convert_version(model, OPSET), path)
 
 
 def _write_images(path: Path) -> None:
