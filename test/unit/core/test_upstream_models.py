@@ -109,3 +109,12 @@ def test_upstream_optimizes_around_our_operations(stages: dict[str, ModuleOp]) -
     again = parse(upstream(generic(module), "--canonicalize", "--cse"))
     images = {"image": np.load(DIGITS / "calib.npz")["image"][:1]}
     np.testing.assert_array_equal(compiler.execute(again, images)["logits"], compiler.execute(module, images)["logits"])
+
+
+@needs_upstream
+def test_upstream_forgets_rounding_where_it_canonicalizes(stages: dict[str, ModuleOp]) -> None:
+    """What docs/embedding.md warns of: dcast(qcast(x)) is x there."""
+    module = stages["quantized, ascend"].clone()
+    compiler.run_pipeline(module, "nn-to-quant", compiler.new_session())
+    assert "quant.qcast" in upstream(generic(module), "--cse")
+    assert "quant.qcast" not in upstream(generic(module), "--canonicalize")

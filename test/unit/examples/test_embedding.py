@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -92,3 +93,18 @@ def test_the_fusion_is_short() -> None:
         sys.path.remove(str(FOLDER))
     lines = [line for line in inspect.getsource(FoldGain).splitlines() if line.strip()]
     assert len(lines) < 30
+
+
+@pytest.mark.skipif(
+    not any(shutil.which(tool, path=TOOLS) for tool in ("mlir-opt", "iree-opt")),
+    reason="no mlir-opt or iree-opt on PATH",
+)
+def test_upstream(tmp_path: Path) -> None:
+    """Every quantization is a cast upstream, and the numbers are equal: no difference in any output."""
+    done = run("sh", FOLDER / "upstream.sh", tmp_path, cwd=tmp_path)
+    casts, _, table = done.stdout.partition("\n")
+    sent, back = ((tmp_path / name).read_text() for name in ("sent.mlir", "back.mlir"))
+    assert int(casts) == sent.count("nn.quantize") == back.count("nn.quantize") > 0
+    assert "quant." not in back.replace("nn.quant", "")
+    row = next(line for line in table.splitlines() if "logits" in line)
+    assert "inf" in row
