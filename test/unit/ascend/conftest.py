@@ -7,6 +7,7 @@ operations that the dialect's documentation names, one rounding each.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -219,6 +220,16 @@ def dequant(op: Operation, arrays: Sequence[Array]) -> Array:
     return np.maximum(y, np.float32(0)) if flag(op, "relu_flag") else y
 
 
+def requant(op: Operation, arrays: Sequence[Array]) -> Array:
+    x, scale = arrays
+    if scale.ndim == 1 and scale.size > 1:
+        scale = scale.reshape(1, -1, *[1] * (x.ndim - 2))
+    y = x.astype(np.float32) * scale
+    assert y.dtype == np.float32
+    y = np.maximum(y, np.float32(0)) if flag(op, "relu_flag") else y
+    return np.clip(np.rint(y).astype(np.float64) + float(real(op, "offset")), -128, 127).astype(np.int8)
+
+
 def max_pool(op: Operation, arrays: Sequence[Array]) -> Array:
     x = arrays[0]
     assert text(op, "data_format") == "NCHW"
@@ -247,6 +258,7 @@ REFERENCE: dict[str, Callable[[Operation, Sequence[Array]], Array]] = {
     "nn.constant": lambda op, _: nn.array_of(op.results[0]),
     "ascend.AscendQuant": quant,
     "ascend.AscendDequant": dequant,
+    "ascend.AscendRequant": requant,
     "ascend.Conv2D": convolution,
     "ascend.Conv3D": convolution,
     "ascend.DepthwiseConv2D": convolution,
@@ -317,6 +329,25 @@ class Exact:
             assert np.count_nonzero(array != wanted) == 0, value.owner
         assert len(actual) >= len([v for v in expected if not isinstance(v.owner, Block | nn.ConstantOp)])
         return actual
+
+    def assert_integers(self, module: ModuleOp, *inputs: Array) -> Counter[str]:
+        """0 differing elements in every operation from or to integers, on the operands that the interpreter saw.
+
+        Returns how many of each kind were compared.
+        """
+        (function,) = module.ops
+        seen = {**dict(zip(function.body.block.args, inputs, strict=True)), **self.run(module, *inputs)}
+        compared = Counter[str]()
+        for op in function.body.block.ops:
+            integers = {v.type.element_type for v in (*op.operands, *op.results)} & {i8, i32}
+            if not op.name.startswith("ascend.") or not integers or op.name not in REFERENCE:
+                continue
+            arrays = [seen[v] if v in seen else nn.array_of(v) for v in op.operands]
+            wanted, found = REFERENCE[op.name](op, arrays), seen[op.results[0]]
+            assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), op
+            assert np.count_nonzero(found != wanted) == 0, op
+            compared[op.name.removeprefix("ascend.")] += 1
+        return compared
 
     def of(self, module: ModuleOp, *inputs: Array) -> ModuleOp:
         """Lower, compare, and return the lowered module."""

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from compiler.functions import main_function
+from compiler.runtime.inputs import load_runs
 
 PAGE = Path(__file__).parents[3] / "docs" / "exactness.py"
 TEXT = PAGE.with_suffix(".md").read_text("utf-8")
@@ -40,12 +44,22 @@ def test_the_page_has_every_row() -> None:
 
 
 @pytest.mark.parametrize("name", ["digits", *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
-def test_stages(name: str, tmp_path: Path) -> None:
+def test_stages(name: str, tmp_path: Path, exact: Any) -> None:
     model = exactness.MODELS[name](tmp_path)
-    found = exactness.measure(model)
+    modules = exactness.stages(model, tmp_path)
+    found = exactness.distances(model, modules)
     assert exactness.row(name, found["ascend", "file"]) in TEXT, "the file is equal, bit for bit"
     for distance in found.values():
         assert distance.elements > 100_000
         # a step in one layer makes others in the next; what arrives is another sample of the rounding noise
         assert distance.counts[0] > 0.7 * distance.elements
         assert distance.sqnr > 12
+    for stage, kind in (("ascend", "AscendDequant"), ("requant", "AscendRequant")):
+        module = modules[stage]
+        inputs = next(iter(load_runs(model.measured, main_function(module)).inputs))
+        compared = exact.assert_integers(module, *inputs.values())
+        kinds = Counter(op.name.removeprefix("ascend.") for op in module.walk())
+        assert {k: n for k, n in compared.items() if k.startswith("Ascend")} == {
+            k: kinds[k] for k in ("AscendQuant", "AscendDequant", "AscendRequant") if kinds[k]
+        }
+        assert compared[kind] > 0 or name == "transformer"
