@@ -53,7 +53,7 @@ def _run(name: str) -> None:
     command = [sys.executable, str(HERE / f"{name}.py")]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     failed = f"ended with status {done.returncode}\n" if done.returncode else ""
-    (OUTPUT / f"{name}.txt").write_text(done.stdout + failed)
+    (OUTPUT / f"{name}.txt").write_text(f"{_when_and_where()}\n{done.stdout}{failed}")
 
 
 def _section(name: str, title: str) -> str:
@@ -62,14 +62,15 @@ def _section(name: str, title: str) -> str:
     output = OUTPUT / f"{name}.txt"
     if not output.exists():
         return f"## {title}\n\n{statement}\n\nNot run yet.\n"
-    day = datetime.fromtimestamp(output.stat().st_mtime, UTC).date()
-    return f"## {title}\n\n{statement}\n\n{day}, {machine()}:\n\n```text\n{output.read_text().strip()}\n```\n"
+    where, _, printed = output.read_text().partition("\n")
+    return f"## {title}\n\n{statement}\n\n{where}:\n\n```text\n{printed.strip()}\n```\n"
 
 
-def machine() -> str:
-    """Its kind: cores, processor type, system, versions of what counts."""
+def _when_and_where() -> str:
+    """The day and the machine's kind, how busy it was with other things, and versions of what counts."""
     packages = ", ".join(f"{package} {version(package)}" for package in ("numpy", "onnxruntime", "xdsl"))
-    return f"{os.cpu_count()} cores, {platform.machine()} {platform.system()}, Python {platform.python_version()}, {packages}"
+    kind = f"{os.cpu_count()} cores, {platform.machine()} {platform.system()}, load {os.getloadavg()[0]:.1f} before"
+    return f"{datetime.now(UTC).date()}, {kind}, Python {platform.python_version()}, {packages}"
 
 
 if __name__ == "__main__":

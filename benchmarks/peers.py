@@ -99,7 +99,7 @@ def compare(peer: str, rounds: int) -> None:
         try:
             table += rows(network, peer, python, rounds)
         except process.FailedError as e:
-            table.append((network, peer, f"failed: {str(e).splitlines()[-1][:120]}"))
+            print(f"{peer} fails on {network}: {str(e).splitlines()[-1][:120]}\n")
     print_table(f"{peer}, {models.CALIBRATION} samples, {rounds} rounds", HEADERS, table)
     sys.stdout.flush()
 
