@@ -37,7 +37,8 @@ def pack(scale: Array, shift: int | Sequence[int] = 0, weight_offset: int = 0) -
         raise ValueError(f"shift {outside[0]} is not in [0, 16]")
     if not -128 <= weight_offset <= 127:
         raise ValueError(f"weight offset {weight_offset} is not in [-128, 127]")
-    return _bits(scale) | (shifts.astype(np.uint64) << np.uint64(_SHIFT)) | np.uint64((weight_offset & 0xFF) << _WEIGHT_OFFSET)
+    offset = np.uint64((weight_offset & 0xFF) << _WEIGHT_OFFSET)
+    return _bits(scale) | (shifts.astype(np.uint64) << np.uint64(_SHIFT)) | offset
 
 
 def unpack(packed: Array) -> DeqScale:

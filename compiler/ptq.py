@@ -119,7 +119,8 @@ def fusion(quantize: QuantizePass, module: ModuleOp, session: Session) -> FuseAl
     record = quantize.records(wanted)
     layers = Record().layers if record is None else record.layers
     skipped = {name for name, layer in layers.items() if layer.skip_fusion}
-    tensors = {layer for layer, index in map(tensor_parts, layers) if index >= 0}  # their inputs stay values of their own
+    # the inputs of these stay values of their own
+    tensors = {layer for layer, index in map(tensor_parts, layers) if index >= 0}
     session.skip_fusion = session.skip_fusion.union(skipped, tensors)
     return FuseAllPass(config=quantize.config)
 

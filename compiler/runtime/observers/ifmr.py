@@ -159,7 +159,9 @@ def _check(options: IfmrObserver) -> None:
     """The ranges that AMCT allows."""
     start, end, step = options.search_range_start, options.search_range_end, options.search_step
     if not 0 < start < end < inf:
-        raise CompileError(f"search-range-start {start} and search-range-end {end} must be positive, finite and in order")
+        raise CompileError(
+            f"search-range-start {start} and search-range-end {end} must be positive, finite and in order"
+        )
     span = float(Decimal(str(end)) - Decimal(str(start)))
     if not 0 < step <= span:
         raise CompileError(f"search-step must lie in (0, {span}], not {step}")
