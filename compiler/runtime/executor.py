@@ -20,7 +20,7 @@ from ..dialects.nn import ConstantOp, FusedOp
 from ..dtypes import Tensor, numpy_dtype
 from ..functions import input_names, main_function, output_names
 from ..weights import WeightError
-from .kernels import Array, Kernel, kernel_for
+from .kernels import Array, Kernel, bare_kernel_for
 
 Watch = Callable[[SSAValue, Array], None]
 """Told every watched value as soon as it is computed; must not write to the array or keep it."""
@@ -81,24 +81,30 @@ class Plan:
             env[slot] = array
         for slot, array in zip(self.arguments, inputs, strict=True):
             env[slot] = array
-            self._tell(watch, slot, array)
-        for step in self.steps:
-            try:
-                result = step.kernel(*[env[s] for s in step.operands])
-            except (ValueError, IndexError, VerifyException, MemoryError) as e:
-                raise RunError(f"{e or type(e).__name__}", where=step.where) from e
-            results = (result,) if len(step.results) == 1 and not isinstance(result, list | tuple) else result
-            for slot, array in zip(step.results, results, strict=True):
-                env[slot] = cast(Array, array)
-                self._tell(watch, slot, cast(Array, array))
-            for slot in step.releases:
-                env[slot] = None
+        if watch is not None:
+            self._tell(watch, self.arguments, env)
+        # infinities, NaN and integers that wrap around are results like others, not reasons to warn
+        with np.errstate(all="ignore"):
+            for kernel, operands, results, releases, where in self.steps:
+                try:
+                    result = kernel(*[env[s] for s in operands])
+                except (ValueError, IndexError, VerifyException, MemoryError) as e:
+                    raise RunError(f"{e or type(e).__name__}", where=where) from e
+                if isinstance(result, (list, tuple)):
+                    for slot, array in zip(results, result, strict=True):
+                        env[slot] = array
+                else:
+                    env[results[0]] = cast(Array, result)
+                if watch is not None:
+                    self._tell(watch, results, env)
+                for slot in releases:
+                    env[slot] = None
         return [cast(Array, env[s]) for s in self.outputs]
 
-    def _tell(self, watch: Watch | None, slot: int, array: Array) -> None:
-        if watch is not None:
+    def _tell(self, watch: Watch, slots: Sequence[int], env: Sequence[Array | None]) -> None:
+        for slot in slots:
             for value in self.watched.get(slot, ()):
-                watch(value, array)
+                watch(value, cast(Array, env[slot]))
 
 
 def compile_block(
@@ -166,7 +172,7 @@ def _steps(rows: Sequence[Row], kept: Set[int]) -> tuple[Step, ...]:
 
 def kernel_of(row: Row) -> Kernel:
     """What computes a row. Raises CompileError where nothing does."""
-    if (kernel := row.kernel or kernel_for(row.op)) is None:
+    if (kernel := row.kernel or bare_kernel_for(row.op)) is None:
         raise op_error(row.op, "cannot be run: it has no kernel")
     return kernel
 

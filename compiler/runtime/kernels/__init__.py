@@ -49,10 +49,15 @@ def kernel(*ops: type[_Op]) -> Callable[[Callable[[_Op], Kernel]], Callable[[_Op
 
 
 def kernel_for(op: Operation) -> Kernel | None:
-    """The kernel of an operation, None when its class has none."""
+    """The kernel of an operation, None when its class has none. numpy's warnings are off in it."""
+    made = bare_kernel_for(op)
+    return None if made is None else np.errstate(all="ignore")(made)
+
+
+def bare_kernel_for(op: Operation) -> Kernel | None:
+    """The kernel of an operation for callers that turn numpy's warnings off, once for many kernels."""
     if type(op) not in _KERNELS:
         for family in _FAMILIES.get(op.name.partition(".")[0], ()):
             import_module(f".{family}", __name__)
     make = _KERNELS.get(type(op))
-    # infinities, NaN and integers that wrap around are results like others, not reasons to warn
-    return None if make is None else np.errstate(all="ignore")(make(op))
+    return None if make is None else make(op)

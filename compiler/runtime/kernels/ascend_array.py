@@ -13,7 +13,7 @@ from ...dialects.ascend import AscendOp
 from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import numpy_dtype
 from ..precision import mean, wide
-from . import Array, Kernel, kernel_for
+from . import Array, Kernel, bare_kernel_for
 from .ascend_float import stand_ins
 
 
@@ -144,7 +144,7 @@ def _group_norm(op: ascend.GroupNormOp) -> Kernel:
 
 
 def _kernel(meaning: nn.NNOp) -> Kernel:
-    made = kernel_for(meaning)
+    made = bare_kernel_for(meaning)
     assert made is not None
     return made
 

@@ -16,7 +16,7 @@ from ...dialects.ascend import AscendOp
 from ...dialects.ascend.shape import index_list, one_index
 from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of, shape_of, tensor
-from . import Array, Kernel, kernel_for
+from . import Array, Kernel, bare_kernel_for
 from .ascend_cube import operand_order
 
 Arrange = Callable[[Sequence[Array]], Sequence[Array]]
@@ -33,7 +33,7 @@ class Meaning:
 def float_kernel(op: AscendOp) -> Kernel:
     """The kernel of what an operation means."""
     meaning = MEANINGS[type(op)](op)
-    run = cast(Kernel, kernel_for(meaning.op))
+    run = cast(Kernel, bare_kernel_for(meaning.op))
     if (arrange := meaning.arrange) is not None:
         return lambda *arrays: run(*arrange(arrays))
     count = len(meaning.op.operands)
