@@ -36,7 +36,7 @@ class DataOptions:
     batches; with `data-types` a folder of raw binaries per input, `images;ids`; with `mean` and `std` a folder of images.
     """
     samples: int | None = None
-    """How many samples to use; all when not given."""
+    """The first so many samples, no more than there are; all when not given."""
     seed: int = 0
     """For the synthetic inputs that stand in where there is no data."""
     data_types: tuple[str, ...] = ()
@@ -93,10 +93,10 @@ class DataOptions:
         if isinstance(self.data, Samples):
             samples = _fitting(self.data, function)
         else:
-            given = [n for n in (self.samples, self.batch_num) if n is not None]
-            samples = load_samples(self.data, function, self.form(), min(given, default=None))
+            batches = self.batch_num if self.samples is None else self.samples
+            samples = load_samples(self.data, function, self.form(), batches)
         if self.samples is not None:
-            samples = samples.head(min(self.samples, samples.count))
+            samples = _first(samples, self.samples)
         return samples if self.batch_num is None else _runs(samples, self.batch_num, session)
 
 
@@ -105,6 +105,13 @@ def _fitting(samples: Samples, function: FuncOp) -> Samples:
     if dict(samples.types) != input_types(function):
         raise CompileError("the samples are for other inputs than the model's", where=samples.source)
     return samples
+
+
+def _first(samples: Samples, count: int) -> Samples:
+    """So many samples. Raises CompileError where there are fewer."""
+    if count > samples.count:
+        raise CompileError(f"holds {samples.count} samples, samples asks for {count}", where=samples.source)
+    return samples.head(count)
 
 
 def _runs(samples: Samples, count: int, session: Session) -> Samples:

@@ -35,6 +35,8 @@ def test_samples_of_a_generator() -> None:
     assert DataOptions(samples, samples=3).load(module, session).runs == 3
     with pytest.raises(CompileError, match="batches: error: holds samples for 5 runs, batch_num asks for 6"):
         DataOptions(samples, batch_num=6).load(module, session)
+    with pytest.raises(CompileError, match="batches: error: holds 5 samples, samples asks for 6"):
+        DataOptions(samples, samples=6).load(module, session)
 
 
 def test_an_endless_function_ends_with_batch_num(tmp_path) -> None:
@@ -44,6 +46,8 @@ def test_an_endless_function_ends_with_batch_num(tmp_path) -> None:
     options = DataOptions(f"{path}:endless", batch_num=4)
     assert options.load(parse_module(session, TEXT), session).runs == 4
     assert [f.name for f in options.files()] == ["calib.py"]
+    both = DataOptions(f"{path}:endless", batch_num=2, samples=3)
+    assert both.load(parse_module(session, TEXT), session).runs == 2
 
 
 def test_samples_for_another_model() -> None:
