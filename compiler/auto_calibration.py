@@ -100,7 +100,7 @@ def _json(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else str(value)
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 @dataclass

@@ -125,6 +125,12 @@ def test_the_worst_layer_stays_in_floats(search, folder: Path) -> None:
     assert "fc2" not in (folder / "out" / "P_record.txt").read_text()
 
 
+def test_metrics_of_any_type_are_recorded(search, folder: Path) -> None:
+    text = EVALUATOR.replace("return float(np.mean(", "return np.full(2, np.mean(")
+    assert search("(metric < 0.01).all()", text=text).status == 0
+    assert about(folder, "record")["original"] == [0, 0]
+
+
 def test_the_configuration_gives_the_same_model(search, amct_tool, folder: Path) -> None:
     assert search("metric < 0.01").status == 0
     given = ("--model", folder / "net.mlir", "--evaluator", folder / "evaluator.py", "--save_path", f"{folder}/again/P")
