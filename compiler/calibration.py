@@ -33,7 +33,8 @@ class Calibrated:
 
     files: tuple[Path, ...]
     layers: Layers
-    samples: int
+    runs: int
+    """How many calibrated."""
 
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -65,9 +66,9 @@ def calibrate_file(
     sources = {*frontends.files_of(model, session.imports), *source_files(module)}
     given = reads if config is None else reads | {Path(config)}
     refuse_overwriting(files.paths(), sources | given)
-    samples = _quantize(module, data, session, config, batch_num, running)
+    runs = _quantize(module, data, session, config, batch_num, running)
     layers = describe_layers(module, session.remarks)
-    return Calibrated(files.write(module, session), layers, samples)
+    return Calibrated(files.write(module, session), layers, runs)
 
 
 def _read(model: Path, shapes: Shapes, session: Session) -> ModuleOp:
@@ -100,7 +101,7 @@ def _quantize(
     batch_num: int | None,
     running: BackendOptions,
 ) -> int:
-    """Quantize a module in place; how many samples calibrated."""
+    """Quantize a module in place; how many runs calibrated."""
     asked = QuantizePass(config=config, observer=None if config is not None else IFMR)
     runs = batch_num or asked.settings().batch_num or BATCH_NUM
     samples = data(module, runs)
@@ -114,4 +115,4 @@ def _quantize(
     )
     run_passes(module, [CanonicalizePass()], session)
     run_passes(module, [fusion(quantize, module, session), quantize], session)
-    return samples.count
+    return runs

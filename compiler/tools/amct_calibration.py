@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> None:
     print_lists(result.layers)
     quantized, left = len(result.layers.quantized), len(result.layers.left_in_float)
     rows = [("quantized", f"{quantized} layers"), ("left in float", f"{left} layers"), *_written(result.files)]
-    print_table("calibration", (), [*rows, ("calibrated on", f"{result.samples} batches")])
+    print_table("calibration", (), [*rows, ("calibrated on", "1 run" if result.runs == 1 else f"{result.runs} runs")])
 
 
 def _written(files: tuple[Path, ...]) -> list[tuple[str, str]]:

@@ -71,7 +71,7 @@ def test_files_of_onnx(calibration, tmp_path):
     out = tmp_path / "out"
     assert names(out) == {f"P_{name}" for name in WRITTEN}
     assert all(str(out / name) in result.out for name in names(out))
-    assert "8 batches" in result.out
+    assert "8 runs" in result.out
     with np.load(DIGITS / "heldout.npz") as data:
         images = data["image"]
     float_, fake = (
@@ -154,6 +154,7 @@ def test_configuration(calibration, tmp_path):
     result = calibration("--calibration_config", config)
     assert result.status == 0
     assert "batch_num 3 leaves samples for 5 more runs unused" in result.err
+    assert "3 runs" in result.out
     record = read_record(tmp_path / "out" / "P_record.txt")
     assert "conv1" not in record.layers
     assert "conv2" in record.layers

@@ -40,7 +40,7 @@ def scale(tmp_path: Path) -> float:
 def test_the_only_class_of_the_file(evaluate, tmp_path):
     result = evaluate(CLASS, "--batch_num", 3)
     assert (result.status, result.err) == (0, "")
-    assert "3 batches" in result.out
+    assert "3 runs" in result.out
     assert scale(tmp_path) * 1.001 >= 0.7 * 3 / 255
     assert scale(tmp_path) <= 1.3 * 3 / 255 * 1.001
 
