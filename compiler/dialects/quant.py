@@ -9,17 +9,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, Signedness, bf16, f16, f32, f64
 from xdsl.ir import Attribute, Data, Dialect, SSAValue, TypeAttribute
-from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, operand_def, result_def, traits_def
+from xdsl.irdl import IRDLOperation, Operand, irdl_attr_definition, irdl_op_definition, operand_def, result_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..dtypes import integer_range, is_float
-from .nn.base import ANY_TENSOR
+from .nn.base import ANY_TENSOR, PURE, Result
 from .nn.numbers import f64_text, parse_f64
 from .nn.shapes import element_of, known, merge_dim, shape_of
 
@@ -154,11 +154,11 @@ def _parse_scale(parser: AttrParser) -> float:
 class CastOp(IRDLOperation):
     """Base of the casts: `quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5>>`."""
 
-    input = operand_def(ANY_TENSOR)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
 
-    assembly_format = "$input attr-dict `:` type($input) `to` type($result)"
-    traits = traits_def(Pure())
+    assembly_format: ClassVar[str | None] = "$input attr-dict `:` type($input) `to` type($result)"
+    traits = PURE
 
     def __init__(self, input: SSAValue, result_type: Attribute):
         super().__init__(operands=[input], result_types=[result_type])

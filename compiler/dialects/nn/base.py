@@ -13,12 +13,13 @@ from typing import Any, ClassVar, Self, cast
 
 from xdsl.dialects.builtin import FunctionType, LocationAttr, TensorType, f32
 from xdsl.interfaces import HasCanonicalizationPatternsInterface
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, OpResult, OpTraits, SSAValue
 from xdsl.irdl import (
     AttrConstraint,
     IRDLOperation,
     OptOperandDef,
     VarOperandDef,
+    VarOpResult,
     VarResultDef,
     base,
     opt_prop_def,
@@ -40,6 +41,13 @@ from .properties import (
     INTS,
     REAL,
     TEXT,
+    Bool,
+    Double,
+    Flag,
+    Int,
+    Ints,
+    Real,
+    Text,
     attribute_of,
     double,
     integer,
@@ -51,14 +59,19 @@ from .properties import (
 from .shapes import compatible
 
 ANY_TENSOR: AttrConstraint[Tensor] = base(TensorType)
+Result = OpResult[Tensor]
+Results = VarOpResult[Tensor]
+
+PURE: OpTraits = traits_def(Pure())
+"""Traits are named first: xDSL takes no annotation on the field `traits`, and type checkers do not infer what a call gives."""
 
 
 class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
     """Base of the value operations of `nn`: pure, with `origin`, inferred result types and the common text form."""
 
-    traits = traits_def(Pure())
+    traits = PURE
 
-    origin = opt_prop_def(OriginAttr)
+    origin: OriginAttr | None = opt_prop_def(OriginAttr)
 
     KEYWORDS: ClassVar[Mapping[str, str]] = {}
     """The words that stand for properties in the text where these are not the properties' names."""
@@ -252,7 +265,16 @@ __all__ = [
     "INTS",
     "REAL",
     "TEXT",
+    "Bool",
+    "Double",
+    "Flag",
+    "Int",
+    "Ints",
     "NNOp",
+    "Real",
+    "Result",
+    "Results",
+    "Text",
     "attribute_of",
     "double",
     "integer",

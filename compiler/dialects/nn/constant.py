@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, IntegerType, LocationAttr, TensorType
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import OpResult, OpTraits, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, prop_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -20,7 +20,7 @@ from ...dtypes import Tensor, as_stored, element_type, from_stored, has_numpy_dt
 from ...text import Dense, print_dense
 from ...weights import Weight, WeightError, is_finite
 from .arrays import External, ExternalAttr
-from .base import ANY_TENSOR, name_hint
+from .base import ANY_TENSOR, Result, name_hint
 from .shapes import element_of, static, tensor_of
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 INLINE_ELEMENTS = 16
 """Constants of up to this many elements stand in the text."""
+
+_TRAITS: OpTraits = traits_def(Pure(), ConstantLike())
 
 
 @irdl_op_definition
@@ -44,10 +46,10 @@ class ConstantOp(IRDLOperation):
 
     name = "nn.constant"
 
-    value = prop_def(DenseIntOrFPElementsAttr | ExternalAttr)
-    result = result_def(ANY_TENSOR)
+    value: Dense | ExternalAttr = prop_def(DenseIntOrFPElementsAttr | ExternalAttr)
+    result: Result = result_def(ANY_TENSOR)
 
-    traits = traits_def(Pure(), ConstantLike())
+    traits = _TRAITS
 
     def __init__(self, value: Dense | ExternalAttr):
         super().__init__(properties={"value": value}, result_types=[value.type])

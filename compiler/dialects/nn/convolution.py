@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import (
+    Operand,
+    OptOperand,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+)
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
 from .attributes import AutoPad
-from .base import ANY_TENSOR, INT, INTS, integer, ints
+from .base import ANY_TENSOR, INT, INTS, Int, Ints, Result, integer, ints
 from .shapes import DYNAMIC, Shape, known, merge_dim, same_element, shape_of, tensor
 from .window import WindowOp
 
@@ -18,11 +27,11 @@ from .window import WindowOp
 class ConvolutionOp(WindowOp):
     """What both convolutions share: input, weight, bias, groups."""
 
-    input = operand_def(ANY_TENSOR)
-    weight = operand_def(ANY_TENSOR)
-    bias = opt_operand_def(ANY_TENSOR)
-    groups = prop_def(INT, default_value=integer(1))
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    weight: Operand = operand_def(ANY_TENSOR)
+    bias: OptOperand = opt_operand_def(ANY_TENSOR)
+    groups: Int = prop_def(INT, default_value=integer(1))
+    result: Result = result_def(ANY_TENSOR)
 
     @property
     def group_count(self) -> int:
@@ -102,8 +111,8 @@ class ConvTransposeOp(ConvolutionOp):
 
     name = "nn.conv_transpose"
 
-    output_padding = opt_prop_def(INTS)
-    output_shape = opt_prop_def(INTS)
+    output_padding: Ints | None = opt_prop_def(INTS)
+    output_shape: Ints | None = opt_prop_def(INTS)
 
     @property
     def output_channels(self) -> int:

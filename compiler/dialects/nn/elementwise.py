@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import FloatAttr, i1
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
 from .attributes import PredicateAttr
-from .base import ANY_TENSOR, DOUBLE, FLAG, REAL, NNOp, real
+from .base import ANY_TENSOR, DOUBLE, FLAG, REAL, Double, Flag, NNOp, Real, Result, real
 from .shapes import broadcast, element_of, merge_shape, same_element, shape_of, tensor, tensor_of
 
 
 class UnaryOp(NNOp):
     """One operand of any shape, a result of the same type."""
 
-    input = operand_def(ANY_TENSOR)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         return [tensor_of(self.input)]
@@ -44,8 +44,8 @@ class ClipOp(UnaryOp):
 
     name = "nn.clip"
 
-    min = opt_prop_def(DOUBLE)
-    max = opt_prop_def(DOUBLE)
+    min: Double | None = opt_prop_def(DOUBLE)
+    max: Double | None = opt_prop_def(DOUBLE)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -62,7 +62,7 @@ class LeakyReluOp(UnaryOp):
 
     name = "nn.leaky_relu"
 
-    alpha = prop_def(REAL, default_value=real(0.01))
+    alpha: Real = prop_def(REAL, default_value=real(0.01))
 
 
 @irdl_op_definition
@@ -71,7 +71,7 @@ class EluOp(UnaryOp):
 
     name = "nn.elu"
 
-    alpha = prop_def(REAL, default_value=real(1.0))
+    alpha: Real = prop_def(REAL, default_value=real(1.0))
 
 
 @irdl_op_definition
@@ -80,8 +80,8 @@ class SeluOp(UnaryOp):
 
     name = "nn.selu"
 
-    alpha = prop_def(REAL, default_value=real(1.67326319217681884765625))
-    gamma = prop_def(REAL, default_value=real(1.05070102214813232421875))
+    alpha: Real = prop_def(REAL, default_value=real(1.67326319217681884765625))
+    gamma: Real = prop_def(REAL, default_value=real(1.05070102214813232421875))
 
 
 @irdl_op_definition
@@ -90,8 +90,8 @@ class HardSigmoidOp(UnaryOp):
 
     name = "nn.hard_sigmoid"
 
-    alpha = prop_def(REAL, default_value=real(0.2))
-    beta = prop_def(REAL, default_value=real(0.5))
+    alpha: Real = prop_def(REAL, default_value=real(0.2))
+    beta: Real = prop_def(REAL, default_value=real(0.5))
 
 
 @irdl_op_definition
@@ -107,7 +107,7 @@ class GeluOp(UnaryOp):
 
     name = "nn.gelu"
 
-    tanh_approximation = opt_prop_def(FLAG)
+    tanh_approximation: Flag | None = opt_prop_def(FLAG)
 
 
 @irdl_op_definition
@@ -254,9 +254,9 @@ class PReluOp(NNOp):
 
     name = "nn.prelu"
 
-    input = operand_def(ANY_TENSOR)
-    slope = operand_def(ANY_TENSOR)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    slope: Operand = operand_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         same_element(self.input, self.slope)
@@ -268,9 +268,9 @@ class PReluOp(NNOp):
 class BinaryOp(NNOp):
     """Two operands of one element type; shapes broadcast as in numpy."""
 
-    lhs = operand_def(ANY_TENSOR)
-    rhs = operand_def(ANY_TENSOR)
-    result = result_def(ANY_TENSOR)
+    lhs: Operand = operand_def(ANY_TENSOR)
+    rhs: Operand = operand_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         return [tensor(same_element(self.lhs, self.rhs), broadcast(shape_of(self.lhs), shape_of(self.rhs)))]
@@ -324,9 +324,9 @@ class PowOp(NNOp):
 
     name = "nn.pow"
 
-    lhs = operand_def(ANY_TENSOR)
-    rhs = operand_def(ANY_TENSOR)
-    result = result_def(ANY_TENSOR)
+    lhs: Operand = operand_def(ANY_TENSOR)
+    rhs: Operand = operand_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         return [tensor(element_of(self.lhs), broadcast(shape_of(self.lhs), shape_of(self.rhs)))]
@@ -359,10 +359,10 @@ class CompareOp(NNOp):
 
     name = "nn.compare"
 
-    lhs = operand_def(ANY_TENSOR)
-    rhs = operand_def(ANY_TENSOR)
-    predicate = prop_def(PredicateAttr)
-    result = result_def(ANY_TENSOR)
+    lhs: Operand = operand_def(ANY_TENSOR)
+    rhs: Operand = operand_def(ANY_TENSOR)
+    predicate: PredicateAttr = prop_def(PredicateAttr)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         same_element(self.lhs, self.rhs)
@@ -375,10 +375,10 @@ class WhereOp(NNOp):
 
     name = "nn.where"
 
-    condition = operand_def(ANY_TENSOR)
-    on_true = operand_def(ANY_TENSOR)
-    on_false = operand_def(ANY_TENSOR)
-    result = result_def(ANY_TENSOR)
+    condition: Operand = operand_def(ANY_TENSOR)
+    on_true: Operand = operand_def(ANY_TENSOR)
+    on_false: Operand = operand_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         if element_of(self.condition) != i1:
@@ -393,8 +393,8 @@ class CastOp(NNOp):
 
     name = "nn.cast"
 
-    input = operand_def(ANY_TENSOR)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         return [tensor(element_of(self.result), shape_of(self.input))]

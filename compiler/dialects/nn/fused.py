@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import FunctionType, StringAttr
-from xdsl.ir import Block, BlockArgument, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, OpTraits, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
+    Operand,
+    VarOperand,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -26,8 +28,10 @@ from xdsl.utils.exceptions import VerifyException
 from ...dtypes import Tensor
 from ...text import parse_text
 from .attributes import OriginAttr
-from .base import ANY_TENSOR, NNOp
+from .base import ANY_TENSOR, NNOp, Result
 from .quantization import DequantizeOp, ObserveOp, QuantizeOp
+
+_TERMINATOR: OpTraits = traits_def(Pure(), IsTerminator())
 
 
 @irdl_op_definition
@@ -36,13 +40,16 @@ class YieldOp(IRDLOperation):
 
     name = "nn.yield"
 
-    value = operand_def(ANY_TENSOR)
-    traits = traits_def(Pure(), IsTerminator())
+    value: Operand = operand_def(ANY_TENSOR)
+    traits = _TERMINATOR
 
-    assembly_format = "$value attr-dict `:` type($value)"
+    assembly_format: ClassVar[str | None] = "$value attr-dict `:` type($value)"
 
     def __init__(self, value: SSAValue):
         super().__init__(operands=[value])
+
+
+_REGION: OpTraits = traits_def(Pure(), IsolatedFromAbove(), SingleBlockImplicitTerminator(YieldOp))
 
 
 @irdl_op_definition
@@ -63,13 +70,13 @@ class FusedOp(IRDLOperation):
 
     name = "nn.fused"
 
-    inputs = var_operand_def(ANY_TENSOR)
-    kind = prop_def(StringAttr)
-    origin = opt_prop_def(OriginAttr)
-    body = region_def("single_block")
-    result = result_def(ANY_TENSOR)
+    inputs: VarOperand = var_operand_def(ANY_TENSOR)
+    kind: StringAttr = prop_def(StringAttr)
+    origin: OriginAttr | None = opt_prop_def(OriginAttr)
+    body: Region = region_def("single_block")
+    result: Result = result_def(ANY_TENSOR)
 
-    traits = traits_def(Pure(), IsolatedFromAbove(), SingleBlockImplicitTerminator(YieldOp))
+    traits = _REGION
 
     @staticmethod
     def of(kind: str, inputs: Sequence[SSAValue], body: Region) -> FusedOp:

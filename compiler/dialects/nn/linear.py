@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from .base import ANY_TENSOR, FLAG, NNOp
+from .base import ANY_TENSOR, FLAG, Flag, NNOp, Result
 from .shapes import DYNAMIC, Shape, broadcast, merge_dim, same_element, shape_of, tensor
 from .window import LayoutOp
 
@@ -23,12 +23,12 @@ class MatMulOp(NNOp):
 
     name = "nn.matmul"
 
-    lhs = operand_def(ANY_TENSOR)
-    rhs = operand_def(ANY_TENSOR)
-    bias = opt_operand_def(ANY_TENSOR)
-    transpose_a = opt_prop_def(FLAG)
-    transpose_b = opt_prop_def(FLAG)
-    result = result_def(ANY_TENSOR)
+    lhs: Operand = operand_def(ANY_TENSOR)
+    rhs: Operand = operand_def(ANY_TENSOR)
+    bias: OptOperand = opt_operand_def(ANY_TENSOR)
+    transpose_a: Flag | None = opt_prop_def(FLAG)
+    transpose_b: Flag | None = opt_prop_def(FLAG)
+    result: Result = result_def(ANY_TENSOR)
 
     @property
     def lhs_shape(self) -> Shape:
@@ -81,9 +81,9 @@ class BiasAddOp(LayoutOp):
 
     name = "nn.bias_add"
 
-    input = operand_def(ANY_TENSOR)
-    bias = operand_def(ANY_TENSOR)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    bias: Operand = operand_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x, b = shape_of(self.input), shape_of(self.bias)

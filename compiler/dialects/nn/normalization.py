@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from .base import ANY_TENSOR, INT, REAL, NNOp, integer, real
+from .base import ANY_TENSOR, INT, REAL, Int, NNOp, Real, Result, integer, real
 from .shapes import axis_of, broadcast, known, merge_dim, merge_shape, same_element, shape_of, tensor_of
 from .window import LayoutOp
 
@@ -23,13 +23,13 @@ class BatchNormOp(LayoutOp):
 
     name = "nn.batch_norm"
 
-    input = operand_def(ANY_TENSOR)
-    scale = operand_def(ANY_TENSOR)
-    offset = operand_def(ANY_TENSOR)
-    mean = operand_def(ANY_TENSOR)
-    variance = operand_def(ANY_TENSOR)
-    epsilon = prop_def(REAL, default_value=real(1e-5))
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    scale: Operand = operand_def(ANY_TENSOR)
+    offset: Operand = operand_def(ANY_TENSOR)
+    mean: Operand = operand_def(ANY_TENSOR)
+    variance: Operand = operand_def(ANY_TENSOR)
+    epsilon: Real = prop_def(REAL, default_value=real(1e-5))
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -53,11 +53,11 @@ class InstanceNormOp(LayoutOp):
 
     name = "nn.instance_norm"
 
-    input = operand_def(ANY_TENSOR)
-    scale = operand_def(ANY_TENSOR)
-    bias = operand_def(ANY_TENSOR)
-    epsilon = prop_def(REAL, default_value=real(1e-5))
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    scale: Operand = operand_def(ANY_TENSOR)
+    bias: Operand = operand_def(ANY_TENSOR)
+    epsilon: Real = prop_def(REAL, default_value=real(1e-5))
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         _check_channels(self, {"scale": self.scale, "bias": self.bias})
@@ -74,12 +74,12 @@ class GroupNormOp(LayoutOp):
 
     name = "nn.group_norm"
 
-    input = operand_def(ANY_TENSOR)
-    scale = operand_def(ANY_TENSOR)
-    bias = operand_def(ANY_TENSOR)
-    num_groups = prop_def(INT)
-    epsilon = prop_def(REAL, default_value=real(1e-5))
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    scale: Operand = operand_def(ANY_TENSOR)
+    bias: Operand = operand_def(ANY_TENSOR)
+    num_groups: Int = prop_def(INT)
+    epsilon: Real = prop_def(REAL, default_value=real(1e-5))
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         channels = _check_channels(self, {"scale": self.scale, "bias": self.bias})
@@ -113,12 +113,12 @@ class LayerNormOp(NNOp):
 
     name = "nn.layer_norm"
 
-    input = operand_def(ANY_TENSOR)
-    scale = operand_def(ANY_TENSOR)
-    bias = opt_operand_def(ANY_TENSOR)
-    axis = prop_def(INT, default_value=integer(-1))
-    epsilon = prop_def(REAL, default_value=real(1e-5))
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    scale: Operand = operand_def(ANY_TENSOR)
+    bias: OptOperand = opt_operand_def(ANY_TENSOR)
+    axis: Int = prop_def(INT, default_value=integer(-1))
+    epsilon: Real = prop_def(REAL, default_value=real(1e-5))
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -139,12 +139,12 @@ class LRNOp(LayoutOp):
 
     name = "nn.lrn"
 
-    input = operand_def(ANY_TENSOR)
-    size = prop_def(INT)
-    alpha = prop_def(REAL, default_value=real(1e-4))
-    beta = prop_def(REAL, default_value=real(0.75))
-    bias = prop_def(REAL, default_value=real(1.0))
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    size: Int = prop_def(INT)
+    alpha: Real = prop_def(REAL, default_value=real(1e-4))
+    beta: Real = prop_def(REAL, default_value=real(0.75))
+    bias: Real = prop_def(REAL, default_value=real(1.0))
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         if len(shape_of(self.input)) < 2:
@@ -155,9 +155,9 @@ class LRNOp(LayoutOp):
 
 
 class SoftmaxLikeOp(NNOp):
-    input = operand_def(ANY_TENSOR)
-    axis = prop_def(INT, default_value=integer(-1))
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    axis: Int = prop_def(INT, default_value=integer(-1))
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         axis_of(self.axis.value.data, len(shape_of(self.input)))

@@ -7,10 +7,10 @@ from typing import cast
 
 from xdsl.dialects.builtin import DictionaryAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import base, irdl_op_definition, opt_prop_def, prop_def, var_operand_def, var_result_def
+from xdsl.irdl import VarOperand, base, irdl_op_definition, opt_prop_def, prop_def, var_operand_def, var_result_def
 
 from ...dtypes import Tensor
-from .base import ANY_TENSOR, INT, INTS, TEXT, NNOp, ints
+from .base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, NNOp, Results, Text, ints
 
 RANDOM = {
     "onnx": frozenset(
@@ -73,14 +73,14 @@ class OpaqueOp(NNOp):
 
     name = "nn.opaque"
 
-    inputs = var_operand_def(ANY_TENSOR)
-    framework = prop_def(TEXT)
-    op_type = prop_def(TEXT)
-    domain = opt_prop_def(TEXT)
-    version = opt_prop_def(INT)
-    present = opt_prop_def(INTS)
-    attrs = opt_prop_def(base(DictionaryAttr))
-    outputs = var_result_def(ANY_TENSOR)
+    inputs: VarOperand = var_operand_def(ANY_TENSOR)
+    framework: Text = prop_def(TEXT)
+    op_type: Text = prop_def(TEXT)
+    domain: Text | None = opt_prop_def(TEXT)
+    version: Int | None = opt_prop_def(INT)
+    present: Ints | None = opt_prop_def(INTS)
+    attrs: DictionaryAttr | None = opt_prop_def(base(DictionaryAttr))
+    outputs: Results = var_result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         return [cast(Tensor, t) for t in self.result_types]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from .base import ANY_TENSOR, FLAG, INTS, ints
+from .base import ANY_TENSOR, FLAG, INTS, Flag, Ints, Result, ints
 from .shapes import Shape, shape_of, tensor, tensor_of
 from .window import LayoutOp, WindowOp
 
@@ -16,10 +16,10 @@ from .window import LayoutOp, WindowOp
 class PoolOp(WindowOp):
     """A window over each channel. `ceil_mode` rounds output sizes up, less a window that starts in the end padding."""
 
-    input = operand_def(ANY_TENSOR)
-    kernel = prop_def(INTS)
-    ceil_mode = opt_prop_def(FLAG)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    kernel: Ints = prop_def(INTS)
+    ceil_mode: Flag | None = opt_prop_def(FLAG)
+    result: Result = result_def(ANY_TENSOR)
 
     @property
     def kernel_shape(self) -> Shape:
@@ -55,12 +55,12 @@ class AveragePoolOp(PoolOp):
 
     name = "nn.average_pool"
 
-    count_include_pad = opt_prop_def(FLAG)
+    count_include_pad: Flag | None = opt_prop_def(FLAG)
 
 
 class GlobalPoolOp(LayoutOp):
-    input = operand_def(ANY_TENSOR)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)

@@ -12,8 +12,11 @@ from typing import Any, NamedTuple, cast
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
+    Float32Type,
+    Float64Type,
     FloatAttr,
     IntegerAttr,
+    IntegerType,
     StringAttr,
     UnitAttr,
     f32,
@@ -32,39 +35,48 @@ from ...text import parse_text
 from .attributes import RangeAttr, RealsAttr, parse_range, parse_reals, reals_text
 from .numbers import f32_text, f64_text, parse_f32, parse_f64
 
-INTS: AttrConstraint[DenseArrayBase[Any]] = cast("AttrConstraint[DenseArrayBase[Any]]", DenseArrayBase.constr(i64))
-INT: AttrConstraint[IntegerAttr[Any]] = cast("AttrConstraint[IntegerAttr[Any]]", IntegerAttr.constr(i64))
-BOOL: AttrConstraint[IntegerAttr[Any]] = cast("AttrConstraint[IntegerAttr[Any]]", IntegerAttr.constr(i1))
+# What a property of each kind holds, and under the same name in capitals the constraint that it is declared by.
+Ints = DenseArrayBase[IntegerType]
+Int = IntegerAttr[IntegerType]
+Bool = IntegerAttr[IntegerType]
+Real = FloatAttr[Float32Type]
+Double = FloatAttr[Float64Type]
+Flag = UnitAttr
+Text = StringAttr
+
+INTS: AttrConstraint[Ints] = cast("AttrConstraint[Ints]", DenseArrayBase.constr(i64))
+INT: AttrConstraint[Int] = cast("AttrConstraint[Int]", IntegerAttr.constr(i64))
+BOOL: AttrConstraint[Bool] = cast("AttrConstraint[Bool]", IntegerAttr.constr(i1))
 """`true` or `false` in the text, for a property with a default."""
-REAL: AttrConstraint[FloatAttr[Any]] = cast("AttrConstraint[FloatAttr[Any]]", FloatAttr.constr(f32))
+REAL: AttrConstraint[Real] = cast("AttrConstraint[Real]", FloatAttr.constr(f32))
 """A float32, as ONNX's and TensorFlow's attributes are."""
-DOUBLE: AttrConstraint[FloatAttr[Any]] = cast("AttrConstraint[FloatAttr[Any]]", FloatAttr.constr(f64))
-FLAG: AttrConstraint[UnitAttr] = base(UnitAttr)
+DOUBLE: AttrConstraint[Double] = cast("AttrConstraint[Double]", FloatAttr.constr(f64))
+FLAG: AttrConstraint[Flag] = base(UnitAttr)
 """True when present: a keyword without a value."""
-TEXT: AttrConstraint[StringAttr] = base(StringAttr)
+TEXT: AttrConstraint[Text] = base(StringAttr)
 
 
-def integer(value: int) -> IntegerAttr[Any]:
+def integer(value: int) -> Int:
     return IntegerAttr(int(value), i64)
 
 
-def boolean(value: object) -> IntegerAttr[Any]:
+def boolean(value: object) -> Bool:
     return IntegerAttr.from_bool(bool(value))
 
 
-def real(value: float) -> FloatAttr[Any]:
+def real(value: float) -> Real:
     return FloatAttr(float(value), f32)
 
 
-def double(value: float) -> FloatAttr[Any]:
+def double(value: float) -> Double:
     return FloatAttr(float(value), f64)
 
 
-def int_list(values: Sequence[int]) -> DenseArrayBase[Any]:
+def int_list(values: Sequence[int]) -> Ints:
     return DenseArrayBase.from_list(i64, [int(v) for v in values])
 
 
-def ints(value: DenseArrayBase[Any] | None, default: Sequence[int] = ()) -> tuple[int, ...]:
+def ints(value: Ints | None, default: Sequence[int] = ()) -> tuple[int, ...]:
     """The numbers of a list property, `default` where it is absent."""
     return tuple(default) if value is None else tuple(value.get_values())
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, i32
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor, is_float
 from ...weights import Weight
 from .attributes import ParamsSourceAttr, RangeAttr
-from .base import ANY_TENSOR, FLAG, INT, INTS, TEXT, NNOp, integer, ints
+from .base import ANY_TENSOR, FLAG, INT, INTS, TEXT, Flag, Int, Ints, NNOp, Result, Text, integer, ints
 from .qparams import QParamsAttr
 from .shapes import axis_of, element_of, merge_dim, shape_of, tensor, tensor_of
 
@@ -31,18 +31,18 @@ class ObserveOp(NNOp):
 
     KEYWORDS: ClassVar[Mapping[str, str]] = {"point": "as", "observer": "by", "qparams": "gives", "source": "given"}
 
-    input = operand_def(ANY_TENSOR)
-    point = prop_def(TEXT)
-    observer = prop_def(TEXT)
-    bits = prop_def(INT, default_value=integer(8))
-    symmetric = opt_prop_def(FLAG)
-    range = opt_prop_def(RangeAttr)
-    qparams = opt_prop_def(QParamsAttr)
-    source = opt_prop_def(ParamsSourceAttr)
-    group = opt_prop_def(TEXT)
-    master = opt_prop_def(FLAG)
-    joint = opt_prop_def(FLAG)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    point: Text = prop_def(TEXT)
+    observer: Text = prop_def(TEXT)
+    bits: Int = prop_def(INT, default_value=integer(8))
+    symmetric: Flag | None = opt_prop_def(FLAG)
+    range: RangeAttr | None = opt_prop_def(RangeAttr)
+    qparams: QParamsAttr | None = opt_prop_def(QParamsAttr)
+    source: ParamsSourceAttr | None = opt_prop_def(ParamsSourceAttr)
+    group: Text | None = opt_prop_def(TEXT)
+    master: Flag | None = opt_prop_def(FLAG)
+    joint: Flag | None = opt_prop_def(FLAG)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         if not is_float(element_of(self.input)):
@@ -81,12 +81,12 @@ class QuantizeOp(QParamsOp):
 
     KEYWORDS: ClassVar[Mapping[str, str]] = {"qparams": "by", "source": "given"}
 
-    input = operand_def(ANY_TENSOR)
-    qparams = prop_def(QParamsAttr)
-    source = opt_prop_def(ParamsSourceAttr)
-    group = opt_prop_def(TEXT)
-    master = opt_prop_def(FLAG)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    qparams: QParamsAttr = prop_def(QParamsAttr)
+    source: ParamsSourceAttr | None = opt_prop_def(ParamsSourceAttr)
+    group: Text | None = opt_prop_def(TEXT)
+    master: Flag | None = opt_prop_def(FLAG)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         if not is_float(element_of(self.input)):
@@ -106,9 +106,9 @@ class DequantizeOp(QParamsOp):
 
     KEYWORDS: ClassVar[Mapping[str, str]] = {"qparams": "by"}
 
-    input = operand_def(ANY_TENSOR)
-    qparams = prop_def(QParamsAttr)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    qparams: QParamsAttr = prop_def(QParamsAttr)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         storage: IntegerType = self.qparams.data.storage
@@ -133,10 +133,10 @@ class ShiftAccumulatorOp(QParamsOp):
 
     KEYWORDS: ClassVar[Mapping[str, str]] = {"qparams": "of", "shifts": "by"}
 
-    input = operand_def(ANY_TENSOR)
-    qparams = prop_def(QParamsAttr)
-    shifts = prop_def(INTS)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    qparams: QParamsAttr = prop_def(QParamsAttr)
+    shifts: Ints = prop_def(INTS)
+    result: Result = result_def(ANY_TENSOR)
 
     @property
     def shift_list(self) -> tuple[int, ...]:

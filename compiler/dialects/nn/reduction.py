@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import i64
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from .base import ANY_TENSOR, FLAG, INT, INTS, NNOp, integer, ints
+from .base import ANY_TENSOR, FLAG, INT, INTS, Flag, Int, Ints, NNOp, Result, integer, ints
 from .shapes import Shape, axes_of, axis_of, element_of, shape_of, tensor
 
 
 class ReduceOp(NNOp):
     """Reduces some axes (`axes` absent: all), which `keepdims` keeps as size 1."""
 
-    input = operand_def(ANY_TENSOR)
-    axes = opt_prop_def(INTS)
-    keepdims = opt_prop_def(FLAG)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    axes: Ints | None = opt_prop_def(INTS)
+    keepdims: Flag | None = opt_prop_def(FLAG)
+    result: Result = result_def(ANY_TENSOR)
 
     def axis_list(self) -> tuple[int, ...]:
         rank = len(shape_of(self.input))
@@ -74,11 +74,11 @@ class ReduceProdOp(ReduceOp):
 class ArgOp(NNOp):
     """Where along one axis an element stands; of equal ones the first, or with `last` the last."""
 
-    input = operand_def(ANY_TENSOR)
-    axis = prop_def(INT, default_value=integer(0))
-    keepdims = opt_prop_def(FLAG)
-    last = opt_prop_def(FLAG)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    axis: Int = prop_def(INT, default_value=integer(0))
+    keepdims: Flag | None = opt_prop_def(FLAG)
+    last: Flag | None = opt_prop_def(FLAG)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)

@@ -9,6 +9,9 @@ from typing import cast
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
+    Operand,
+    OptOperand,
+    VarOperand,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -34,7 +37,26 @@ from .attributes import (
     ResizeMode,
     ResizeModeAttr,
 )
-from .base import ANY_TENSOR, DOUBLE, FLAG, INT, INTS, REAL, NNOp, double, integer, ints, real
+from .base import (
+    ANY_TENSOR,
+    DOUBLE,
+    FLAG,
+    INT,
+    INTS,
+    REAL,
+    Double,
+    Flag,
+    Int,
+    Ints,
+    NNOp,
+    Real,
+    Result,
+    Results,
+    double,
+    integer,
+    ints,
+    real,
+)
 from .constant import constant_ints
 from .numbers import f32
 from .shapes import (
@@ -64,9 +86,9 @@ class ConcatOp(NNOp):
 
     name = "nn.concat"
 
-    inputs = var_operand_def(ANY_TENSOR)
-    axis = prop_def(INT)
-    result = result_def(ANY_TENSOR)
+    inputs: VarOperand = var_operand_def(ANY_TENSOR)
+    axis: Int = prop_def(INT)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         if not self.inputs:
@@ -92,10 +114,10 @@ class SplitOp(NNOp):
 
     name = "nn.split"
 
-    input = operand_def(ANY_TENSOR)
-    axis = prop_def(INT, default_value=integer(0))
-    sizes = prop_def(INTS)
-    parts = var_result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    axis: Int = prop_def(INT, default_value=integer(0))
+    sizes: Ints = prop_def(INTS)
+    parts: Results = var_result_def(ANY_TENSOR)
 
     @classmethod
     def result_count(cls, properties: dict[str, Attribute | None]) -> int:
@@ -122,12 +144,12 @@ class SliceOp(NNOp):
 
     name = "nn.slice"
 
-    input = operand_def(ANY_TENSOR)
-    starts = prop_def(INTS)
-    ends = prop_def(INTS)
-    axes = opt_prop_def(INTS)
-    steps = opt_prop_def(INTS)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    starts: Ints = prop_def(INTS)
+    ends: Ints = prop_def(INTS)
+    axes: Ints | None = opt_prop_def(INTS)
+    steps: Ints | None = opt_prop_def(INTS)
+    result: Result = result_def(ANY_TENSOR)
 
     def slices(self, rank: int) -> tuple[slice, ...]:
         """One Python slice per axis of the input. Raises VerifyException when the lists do not fit together."""
@@ -162,11 +184,11 @@ class GatherOp(NNOp):
 
     name = "nn.gather"
 
-    input = operand_def(ANY_TENSOR)
-    indices = operand_def(ANY_TENSOR)
-    axis = prop_def(INT, default_value=integer(0))
-    batch_dims = prop_def(INT, default_value=integer(0))
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    indices: Operand = operand_def(ANY_TENSOR)
+    axis: Int = prop_def(INT, default_value=integer(0))
+    batch_dims: Int = prop_def(INT, default_value=integer(0))
+    result: Result = result_def(ANY_TENSOR)
 
     @property
     def batch_count(self) -> int:
@@ -193,11 +215,11 @@ class ReshapeOp(NNOp):
 
     name = "nn.reshape"
 
-    input = operand_def(ANY_TENSOR)
-    shape = opt_operand_def(ANY_TENSOR)
-    to = opt_prop_def(INTS)
-    allow_zero = opt_prop_def(FLAG)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    shape: OptOperand = opt_operand_def(ANY_TENSOR)
+    to: Ints | None = opt_prop_def(INTS)
+    allow_zero: Flag | None = opt_prop_def(FLAG)
+    result: Result = result_def(ANY_TENSOR)
 
     def target(self) -> tuple[int, ...] | None:
         """The shape asked for, when it is known at compile time."""
@@ -269,10 +291,10 @@ class ExpandOp(NNOp):
 
     name = "nn.expand"
 
-    input = operand_def(ANY_TENSOR)
-    shape = opt_operand_def(ANY_TENSOR)
-    to = opt_prop_def(INTS)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    shape: OptOperand = opt_operand_def(ANY_TENSOR)
+    to: Ints | None = opt_prop_def(INTS)
+    result: Result = result_def(ANY_TENSOR)
 
     def target(self) -> tuple[int, ...] | None:
         return ints(self.to) if self.to is not None else _constant(self.shape)
@@ -294,9 +316,9 @@ class TransposeOp(NNOp):
 
     name = "nn.transpose"
 
-    input = operand_def(ANY_TENSOR)
-    perm = prop_def(INTS)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    perm: Ints = prop_def(INTS)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x, perm = shape_of(self.input), ints(self.perm)
@@ -311,9 +333,9 @@ class FlattenOp(NNOp):
 
     name = "nn.flatten"
 
-    input = operand_def(ANY_TENSOR)
-    axis = prop_def(INT, default_value=integer(1))
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    axis: Int = prop_def(INT, default_value=integer(1))
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -330,9 +352,9 @@ class SqueezeOp(NNOp):
 
     name = "nn.squeeze"
 
-    input = operand_def(ANY_TENSOR)
-    axes = opt_prop_def(INTS)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    axes: Ints | None = opt_prop_def(INTS)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -353,9 +375,9 @@ class UnsqueezeOp(NNOp):
 
     name = "nn.unsqueeze"
 
-    input = operand_def(ANY_TENSOR)
-    axes = prop_def(INTS)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    axes: Ints = prop_def(INTS)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -374,11 +396,11 @@ class PadOp(NNOp):
 
     name = "nn.pad"
 
-    input = operand_def(ANY_TENSOR)
-    pads = prop_def(INTS)
-    mode = prop_def(PadModeAttr, default_value=PadModeAttr(PadMode.CONSTANT))
-    value = prop_def(DOUBLE, default_value=double(0.0))
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    pads: Ints = prop_def(INTS)
+    mode: PadModeAttr = prop_def(PadModeAttr, default_value=PadModeAttr(PadMode.CONSTANT))
+    value: Double = prop_def(DOUBLE, default_value=double(0.0))
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x, pads = shape_of(self.input), ints(self.pads)
@@ -402,16 +424,16 @@ class ResizeOp(NNOp):
 
     name = "nn.resize"
 
-    input = operand_def(ANY_TENSOR)
-    sizes = opt_prop_def(INTS)
-    scales = opt_prop_def(RealsAttr)
-    mode = prop_def(ResizeModeAttr, default_value=ResizeModeAttr(ResizeMode.NEAREST))
-    coordinates = prop_def(CoordinatesAttr, default_value=CoordinatesAttr(Coordinates.HALF_PIXEL))
-    nearest = prop_def(NearestAttr, default_value=NearestAttr(Nearest.ROUND_PREFER_FLOOR))
-    cubic_coeff = prop_def(REAL, default_value=real(-0.75))
-    exclude_outside = opt_prop_def(FLAG)
-    cubic_steps = opt_prop_def(INT)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    sizes: Ints | None = opt_prop_def(INTS)
+    scales: RealsAttr | None = opt_prop_def(RealsAttr)
+    mode: ResizeModeAttr = prop_def(ResizeModeAttr, default_value=ResizeModeAttr(ResizeMode.NEAREST))
+    coordinates: CoordinatesAttr = prop_def(CoordinatesAttr, default_value=CoordinatesAttr(Coordinates.HALF_PIXEL))
+    nearest: NearestAttr = prop_def(NearestAttr, default_value=NearestAttr(Nearest.ROUND_PREFER_FLOOR))
+    cubic_coeff: Real = prop_def(REAL, default_value=real(-0.75))
+    exclude_outside: Flag | None = opt_prop_def(FLAG)
+    cubic_steps: Int | None = opt_prop_def(INT)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -439,10 +461,10 @@ class DepthToSpaceOp(LayoutOp):
 
     name = "nn.depth_to_space"
 
-    input = operand_def(ANY_TENSOR)
-    block = prop_def(INT)
-    mode = prop_def(DepthModeAttr, default_value=DepthModeAttr(DepthMode.DCR))
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    block: Int = prop_def(INT)
+    mode: DepthModeAttr = prop_def(DepthModeAttr, default_value=DepthModeAttr(DepthMode.DCR))
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         n, channels, h, w = _image(self)
@@ -459,9 +481,9 @@ class SpaceToDepthOp(LayoutOp):
 
     name = "nn.space_to_depth"
 
-    input = operand_def(ANY_TENSOR)
-    block = prop_def(INT)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    block: Int = prop_def(INT)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         n, channels, h, w = _image(self)
@@ -485,9 +507,9 @@ def _image(op: DepthToSpaceOp | SpaceToDepthOp) -> tuple[int, int, int, int]:
 class BlockOp(LayoutOp):
     """Moves blocks of space into or out of the batch; `block` and `pads` concern the first spatial axes."""
 
-    input = operand_def(ANY_TENSOR)
-    block = prop_def(INTS)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    block: Ints = prop_def(INTS)
+    result: Result = result_def(ANY_TENSOR)
 
     def check_blocks(self, lists: tuple[int, ...]) -> Shape:
         x, block = shape_of(self.input), ints(self.block)
@@ -508,7 +530,7 @@ class SpaceToBatchOp(BlockOp):
 
     name = "nn.space_to_batch"
 
-    pads = prop_def(INTS)
+    pads: Ints = prop_def(INTS)
 
     def infer(self) -> Sequence[Tensor]:
         pads = ints(self.pads)
@@ -533,7 +555,7 @@ class BatchToSpaceOp(BlockOp):
 
     name = "nn.batch_to_space"
 
-    crops = prop_def(INTS)
+    crops: Ints = prop_def(INTS)
 
     def infer(self) -> Sequence[Tensor]:
         crops = ints(self.crops)
@@ -556,10 +578,10 @@ class ShapeOp(NNOp):
 
     name = "nn.shape"
 
-    input = operand_def(ANY_TENSOR)
-    start = prop_def(INT, default_value=integer(0))
-    end = opt_prop_def(INT)
-    result = result_def(ANY_TENSOR)
+    input: Operand = operand_def(ANY_TENSOR)
+    start: Int = prop_def(INT, default_value=integer(0))
+    end: Int | None = opt_prop_def(INT)
+    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         return [tensor(i64, [len(self.sizes())])]

@@ -9,14 +9,14 @@ from xdsl.irdl import opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import AutoPad, AutoPadAttr, Layout, LayoutAttr
-from .base import INTS, NNOp, ints
+from .base import INTS, Ints, NNOp, ints
 from .shapes import DYNAMIC, Shape, known, same_pads, same_size, window_size
 
 
 class LayoutOp(NNOp):
     """An operation that knows where the channels of its first operand stand."""
 
-    layout = prop_def(LayoutAttr, default_value=LayoutAttr(Layout.NCHW))
+    layout: LayoutAttr = prop_def(LayoutAttr, default_value=LayoutAttr(Layout.NCHW))
 
     @property
     def channels_last(self) -> bool:
@@ -40,10 +40,10 @@ class WindowOp(LayoutOp):
     `pads` lists all begins, then all ends (ONNX order). `auto_pad` replaces pads while sizes are not known.
     """
 
-    strides = opt_prop_def(INTS)
-    pads = opt_prop_def(INTS)
-    dilations = opt_prop_def(INTS)
-    auto_pad = opt_prop_def(AutoPadAttr)
+    strides: Ints | None = opt_prop_def(INTS)
+    pads: Ints | None = opt_prop_def(INTS)
+    dilations: Ints | None = opt_prop_def(INTS)
+    auto_pad: AutoPadAttr | None = opt_prop_def(AutoPadAttr)
 
     @property
     @abstractmethod
