@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import i1, i32, i64
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, var_operand_def
+from xdsl.irdl import Operand, VarOperand, irdl_op_definition, operand_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
 from ..nn.attributes import RealsAttr
-from ..nn.base import ANY_TENSOR, INT, REAL, integer, real
+from ..nn.base import ANY_TENSOR, INT, REAL, Int, Real, Result, integer, real
 from ..nn.shapes import broadcast, merge_shape, same_element, shape_of, size, tensor, tensor_of
 from .base import ALL, FB, FBD, REAL_NUMBER, AscendOp, ElementTypes, check_range, i16
 from .elementwise import UnaryOp
@@ -32,7 +32,7 @@ class SwishOp(UnaryOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
-    scale = prop_def(REAL, default_value=real(1.0))
+    scale: Real = prop_def(REAL, default_value=real(1.0))
 
 
 @irdl_op_definition
@@ -65,7 +65,7 @@ class IdentityOp(UnaryOp):
 class ByNumberOp(UnaryOp):
     """x and one number, `value`, which is rounded to the type of x."""
 
-    value = prop_def(REAL)
+    value: Real = prop_def(REAL)
 
 
 @irdl_op_definition
@@ -89,9 +89,9 @@ class MulsOp(ByNumberOp):
 class ManyOp(AscendOp):
     """x are `N` tensors of one type and shape."""
 
-    x = var_operand_def(ANY_TENSOR)
+    x: VarOperand = var_operand_def(ANY_TENSOR)
     N = prop_def(INT)
-    y = result_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         if not self.x or len(self.x) != self.N.value.data:
@@ -122,8 +122,8 @@ class EltwiseOp(ManyOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
-    mode = prop_def(INT, default_value=integer(1))
-    coeff = prop_def(RealsAttr, default_value=RealsAttr(()))
+    mode: Int = prop_def(INT, default_value=integer(1))
+    coeff: RealsAttr = prop_def(RealsAttr, default_value=RealsAttr(()))
 
     @property
     def factors(self) -> tuple[float, ...]:
@@ -150,10 +150,10 @@ class SelectOp(AscendOp):
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"condition": (i1,), "x1": REAL_NUMBER, "x2": REAL_NUMBER}
     DEVIATION: ClassVar[str] = "operands may broadcast, as those of SelectV2 do"
 
-    condition = operand_def(ANY_TENSOR)
-    x1 = operand_def(ANY_TENSOR)
-    x2 = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    condition: Operand = operand_def(ANY_TENSOR)
+    x1: Operand = operand_def(ANY_TENSOR)
+    x2: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         return [tensor(same_element(self.x1, self.x2), broadcast(*(shape_of(v) for v in self.operands)))]
@@ -171,10 +171,10 @@ class ClipByValueV2Op(AscendOp):
         "clip_value_max": REAL_NUMBER,
     }
 
-    x = operand_def(ANY_TENSOR)
-    clip_value_min = operand_def(ANY_TENSOR)
-    clip_value_max = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    clip_value_min: Operand = operand_def(ANY_TENSOR)
+    clip_value_max: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         same_element(*self.operands)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -21,6 +21,8 @@ from xdsl.dialects.builtin import (
     f32,
     f64,
     i1,
+    i8,
+    i16,
     i32,
     i64,
 )
@@ -28,11 +30,14 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import NNOp, ints
+from ..nn.base import Bool, Ints, NNOp, ints
 from ..nn.shapes import DYNAMIC, Shape, element_of, known, same_pads, shape_of, window_size
 
-i4, i8, i16 = IntegerType(4), IntegerType(8), IntegerType(16)
-ui8, ui16, ui32, ui64 = (IntegerType(n, Signedness.UNSIGNED) for n in (8, 16, 32, 64))
+i4: IntegerType = IntegerType(4)
+ui8: IntegerType = IntegerType(8, Signedness.UNSIGNED)
+ui16: IntegerType = IntegerType(16, Signedness.UNSIGNED)
+ui32: IntegerType = IntegerType(32, Signedness.UNSIGNED)
+ui64: IntegerType = IntegerType(64, Signedness.UNSIGNED)
 
 ElementTypes = tuple[Attribute, ...]
 
@@ -63,13 +68,13 @@ DATA_TYPES: Mapping[int, Attribute] = {
 }
 """Element type by number, as `dtype` and `dst_type` give it (the DataType enum of CANN)."""
 
-FALSE: IntegerAttr[Any] = cast("IntegerAttr[Any]", IntegerAttr.from_bool(False))
-TRUE: IntegerAttr[Any] = cast("IntegerAttr[Any]", IntegerAttr.from_bool(True))
+FALSE: Bool = IntegerAttr.from_bool(False)
+TRUE: Bool = IntegerAttr.from_bool(True)
 
 FLOAT32_DEVIATION = "float32 operands are accepted, which the device computes in float16"
 
 
-def int_list(*values: int) -> DenseArrayBase[Any]:
+def int_list(*values: int) -> Ints:
     return DenseArrayBase.from_list(i64, list(values))
 
 
@@ -159,7 +164,7 @@ class FormatOp(AscendOp):
             raise VerifyException(f"{what} must be of rank {len(self.format)} ({self.format}), not {len(shape)}")
         return shape
 
-    def per_axis(self, what: str, attribute: DenseArrayBase[Any], neutral: int = 1) -> Shape:
+    def per_axis(self, what: str, attribute: Ints, neutral: int = 1) -> Shape:
         """The spatial entries of a list that has one entry per axis, `neutral` for N and C."""
         values = ints(attribute)
         if len(values) != len(self.format):
@@ -168,7 +173,7 @@ class FormatOp(AscendOp):
             raise VerifyException(f"{what} {list(values)} must be {neutral} on N and C ({self.format})")
         return self.spatial(values)
 
-    def pad_pairs(self, attribute: DenseArrayBase[Any]) -> tuple[tuple[int, int], ...]:
+    def pad_pairs(self, attribute: Ints) -> tuple[tuple[int, int], ...]:
         """(begin, end) per spatial axis of a list in Ascend's order: top, bottom, left, right."""
         values, n = ints(attribute), len(self.space)
         if len(values) != 2 * n:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, integer, real
+from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, Bool, Int, Real, Result, integer, real
 from ..nn.shapes import Shape, axis_of, merge_dim, merge_shape, same_element, shape_of, size, tensor_of
 from .base import FB, TRUE, AscendOp, ElementTypes, F
 
@@ -18,11 +18,11 @@ from .base import FB, TRUE, AscendOp, ElementTypes, F
 class FromAxisOp(AscendOp):
     """A parameter that covers `num_axes` axes of x from `axis` on (-1: all that follow; 0: it holds one number)."""
 
-    axis = prop_def(INT, default_value=integer(1))
-    num_axes = prop_def(INT, default_value=integer(1))
+    axis: Int = prop_def(INT, default_value=integer(1))
+    num_axes: Int = prop_def(INT, default_value=integer(1))
 
-    x = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def covered(self) -> slice:
@@ -57,10 +57,10 @@ class ScaleOp(FromAxisOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "scale": FB, "bias": FB}
 
-    x = operand_def(ANY_TENSOR)
-    scale = operand_def(ANY_TENSOR)
-    bias = opt_operand_def(ANY_TENSOR)
-    scale_from_blob = prop_def(BOOL, default_value=TRUE)
+    x: Operand = operand_def(ANY_TENSOR)
+    scale: Operand = operand_def(ANY_TENSOR)
+    bias: OptOperand = opt_operand_def(ANY_TENSOR)
+    scale_from_blob: Bool = prop_def(BOOL, default_value=TRUE)
 
     def derive(self) -> Sequence[Tensor]:
         same_element(self.x, self.scale, self.bias)
@@ -78,9 +78,9 @@ class BiasOp(FromAxisOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "bias": FB}
 
-    x = operand_def(ANY_TENSOR)
-    bias = operand_def(ANY_TENSOR)
-    bias_from_blob = prop_def(BOOL, default_value=TRUE)
+    x: Operand = operand_def(ANY_TENSOR)
+    bias: Operand = operand_def(ANY_TENSOR)
+    bias_from_blob: Bool = prop_def(BOOL, default_value=TRUE)
 
     def derive(self) -> Sequence[Tensor]:
         same_element(self.x, self.bias)
@@ -101,14 +101,14 @@ class BNInferenceOp(AscendOp):
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F, "mean": F, "variance": F, "momentum": F}
     DEVIATION: ClassVar[str] = "scale and offset, which the header says are of no use, are left out"
 
-    x = operand_def(ANY_TENSOR)
-    mean = operand_def(ANY_TENSOR)
-    variance = operand_def(ANY_TENSOR)
-    momentum = operand_def(ANY_TENSOR)
-    epsilon = prop_def(REAL, default_value=real(1e-5))
-    use_global_stats = prop_def(BOOL, default_value=TRUE)
-    mode = prop_def(INT, default_value=integer(1))
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    mean: Operand = operand_def(ANY_TENSOR)
+    variance: Operand = operand_def(ANY_TENSOR)
+    momentum: Operand = operand_def(ANY_TENSOR)
+    epsilon: Real = prop_def(REAL, default_value=real(1e-5))
+    use_global_stats: Bool = prop_def(BOOL, default_value=TRUE)
+    mode: Int = prop_def(INT, default_value=integer(1))
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         x = shape_of(self.x)

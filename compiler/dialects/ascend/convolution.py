@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, integer
+from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, Result, Text, integer
 from ..nn.shapes import DYNAMIC, Shape, element_of, known, merge_dim, shape_of, tensor
 from .base import (
     FLOAT32_DEVIATION,
@@ -40,11 +40,11 @@ class Filter(NamedTuple):
 class ConvolutionOp(CubeOp, FormatOp):
     """What convolutions share. strides and dilations have one entry per axis, pads are begin and end of each spatial axis."""
 
-    strides = prop_def(INTS)
-    pads = prop_def(INTS)
-    dilations = prop_def(INTS, default_value=int_list(1, 1, 1, 1))
-    data_format = prop_def(TEXT, default_value=StringAttr("NHWC"))
-    y = result_def(ANY_TENSOR)
+    strides: Ints = prop_def(INTS)
+    pads: Ints = prop_def(INTS)
+    dilations: Ints = prop_def(INTS, default_value=int_list(1, 1, 1, 1))
+    data_format: Text = prop_def(TEXT, default_value=StringAttr("NHWC"))
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def x_value(self) -> SSAValue:
@@ -121,9 +121,9 @@ class ConvolutionOp(CubeOp, FormatOp):
 class XFirstOp(ConvolutionOp, OffsetOp):
     """A convolution of x by filter, with a bias."""
 
-    x = operand_def(ANY_TENSOR)
-    filter = operand_def(ANY_TENSOR)
-    bias = opt_operand_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    filter: Operand = operand_def(ANY_TENSOR)
+    bias: OptOperand = opt_operand_def(ANY_TENSOR)
 
     @property
     def x_value(self) -> SSAValue:
@@ -141,7 +141,7 @@ class XFirstOp(ConvolutionOp, OffsetOp):
 class GroupedOp(XFirstOp):
     """Conv2D and Conv3D: filter `[cout, cin/groups, *kernel]` beside NC..., `[*kernel, cin/groups, cout]` beside N...C."""
 
-    groups = prop_def(INT, default_value=integer(1))
+    groups: Int = prop_def(INT, default_value=integer(1))
 
     @property
     def group_count(self) -> int:
@@ -195,8 +195,8 @@ class Conv3DOp(GroupedOp):
         f"has an int8 row (x symmetric, as offset_x is reserved), which the header's table lacks; {FLOAT32_DEVIATION}"
     )
 
-    dilations = prop_def(INTS, default_value=int_list(1, 1, 1, 1, 1))
-    data_format = prop_def(TEXT, default_value=StringAttr("NDHWC"))
+    dilations: Ints = prop_def(INTS, default_value=int_list(1, 1, 1, 1, 1))
+    data_format: Text = prop_def(TEXT, default_value=StringAttr("NDHWC"))
 
     def derive(self) -> Sequence[Tensor]:
         if self.zero_point:
@@ -231,7 +231,7 @@ class DepthwiseConv2DOp(XFirstOp):
         return [tensor(row.y[0], self.arrange(x[0], sizes.out, self.output_sizes(self.spatial(x))))]
 
 
-def full_rank(data_format: str, spatial: Sequence[int], neutral: int = 1) -> DenseArrayBase[Any]:
+def full_rank(data_format: str, spatial: Sequence[int], neutral: int = 1) -> Ints:
     """A list with one entry per axis of a data format, `neutral` for N and C."""
     rest = iter(spatial)
     return int_list(*(neutral if axis in "NC" else next(rest) for axis in data_format))

@@ -11,7 +11,7 @@ from xdsl.irdl import prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import INT, integer
+from ..nn.base import INT, Int, integer
 from ..nn.shapes import compatible, element_of, tensor
 from .base import AscendOp, ElementTypes, check_range, i8
 
@@ -82,7 +82,7 @@ class CubeOp(AscendOp):
 class OffsetOp(CubeOp):
     """With `offset_x`, the zero point of an int8 x: it is subtracted from x; what padding adds contributes 0."""
 
-    offset_x = prop_def(INT, default_value=integer(0))
+    offset_x: Int = prop_def(INT, default_value=integer(0))
 
     @property
     def zero_point(self) -> int:

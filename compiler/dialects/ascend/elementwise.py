@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import bf16, f16, f32, f64, i1, i32, i64
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, INT, REAL, real
+from ..nn.base import ANY_TENSOR, INT, REAL, Int, Real, Result, real
 from ..nn.constant import constant_of
 from ..nn.shapes import broadcast, merge_dim, same_element, shape_of, tensor, tensor_of
 from .base import ALL, DATA_TYPES, FB, FBD, REAL_NUMBER, SIGNED, AscendOp, ElementTypes, i8, i16, ui8, ui16
@@ -28,8 +28,8 @@ class UnaryOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FBD}
 
-    x = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         return [tensor_of(self.x)]
@@ -59,7 +59,7 @@ class LeakyReluOp(UnaryOp):
 
     name = "ascend.LeakyRelu"
 
-    negative_slope = prop_def(REAL, default_value=real(0.0))
+    negative_slope: Real = prop_def(REAL, default_value=real(0.0))
 
 
 @irdl_op_definition
@@ -68,9 +68,9 @@ class EluOp(UnaryOp):
 
     name = "ascend.Elu"
 
-    alpha = prop_def(REAL, default_value=real(1.0))
-    scale = prop_def(REAL, default_value=real(1.0))
-    input_scale = prop_def(REAL, default_value=real(1.0))
+    alpha: Real = prop_def(REAL, default_value=real(1.0))
+    scale: Real = prop_def(REAL, default_value=real(1.0))
+    input_scale: Real = prop_def(REAL, default_value=real(1.0))
 
     def derive(self) -> Sequence[Tensor]:
         if self.input_scale.value.data != 1:
@@ -109,10 +109,10 @@ class HardSigmoidOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"input_x": FB}
 
-    input_x = operand_def(ANY_TENSOR)
-    alpha = prop_def(REAL, default_value=real(0.16666666))
-    beta = prop_def(REAL, default_value=real(0.5))
-    output_y = result_def(ANY_TENSOR)
+    input_x: Operand = operand_def(ANY_TENSOR)
+    alpha: Real = prop_def(REAL, default_value=real(0.16666666))
+    beta: Real = prop_def(REAL, default_value=real(0.5))
+    output_y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         return [tensor_of(self.input_x)]
@@ -156,9 +156,9 @@ class ExpOp(UnaryOp):
 
     name = "ascend.Exp"
 
-    base = prop_def(REAL, default_value=real(-1.0))
-    scale = prop_def(REAL, default_value=real(1.0))
-    shift = prop_def(REAL, default_value=real(0.0))
+    base: Real = prop_def(REAL, default_value=real(-1.0))
+    scale: Real = prop_def(REAL, default_value=real(1.0))
+    shift: Real = prop_def(REAL, default_value=real(0.0))
 
     def derive(self) -> Sequence[Tensor]:
         if (self.base.value.data, self.scale.value.data, self.shift.value.data) != (-1, 1, 0):
@@ -213,9 +213,9 @@ class PReluOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "weight": FB}
 
-    x = operand_def(ANY_TENSOR)
-    weight = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    weight: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         x, weight = shape_of(self.x), shape_of(self.weight)
@@ -241,10 +241,10 @@ class ClipByValueOp(AscendOp):
         "clip_value_max": REAL_NUMBER,
     }
 
-    x = operand_def(ANY_TENSOR)
-    clip_value_min = operand_def(ANY_TENSOR)
-    clip_value_max = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    clip_value_min: Operand = operand_def(ANY_TENSOR)
+    clip_value_max: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         same_element(*self.operands)
@@ -261,9 +261,9 @@ class BinaryOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": NUMERIC, "x2": NUMERIC}
 
-    x1 = operand_def(ANY_TENSOR)
-    x2 = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x1: Operand = operand_def(ANY_TENSOR)
+    x2: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         return [tensor(same_element(self.x1, self.x2), broadcast(shape_of(self.x1), shape_of(self.x2)))]
@@ -334,9 +334,9 @@ class CastOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
-    x = operand_def(ANY_TENSOR)
-    dst_type = prop_def(INT)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    dst_type: Int = prop_def(INT)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         if (element := DATA_TYPES.get(self.dst_type.value.data)) is None:

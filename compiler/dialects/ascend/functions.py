@@ -8,7 +8,7 @@ from xdsl.irdl import irdl_op_definition, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import REAL, real
+from ..nn.base import REAL, Real, real
 from .elementwise import UnaryOp
 
 
@@ -18,9 +18,9 @@ class LogOp(UnaryOp):
 
     name = "ascend.Log"
 
-    base = prop_def(REAL, default_value=real(-1.0))
-    scale = prop_def(REAL, default_value=real(1.0))
-    shift = prop_def(REAL, default_value=real(0.0))
+    base: Real = prop_def(REAL, default_value=real(-1.0))
+    scale: Real = prop_def(REAL, default_value=real(1.0))
+    shift: Real = prop_def(REAL, default_value=real(0.0))
 
     def derive(self) -> Sequence[Tensor]:
         if (self.base.value.data, self.scale.value.data, self.shift.value.data) != (-1, 1, 0):

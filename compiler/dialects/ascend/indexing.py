@@ -7,11 +7,20 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, i32, i64
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, var_operand_def, var_result_def
+from xdsl.irdl import (
+    Operand,
+    VarOperand,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    var_operand_def,
+    var_result_def,
+)
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, INT, integer
+from ..nn.base import ANY_TENSOR, BOOL, INT, Bool, Int, Result, Results, integer
 from ..nn.shapes import (
     DYNAMIC,
     axis_of,
@@ -36,11 +45,11 @@ class GatherOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "indices": INDEX}
 
-    x = operand_def(ANY_TENSOR)
-    indices = operand_def(ANY_TENSOR)
-    validate_indices = prop_def(BOOL, default_value=TRUE)
-    batch_dims = prop_def(INT, default_value=integer(0))
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    indices: Operand = operand_def(ANY_TENSOR)
+    validate_indices: Bool = prop_def(BOOL, default_value=TRUE)
+    batch_dims: Int = prop_def(INT, default_value=integer(0))
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         if self.batch_dims.value.data:
@@ -58,9 +67,9 @@ class GatherNdOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "indices": INDEX}
 
-    x = operand_def(ANY_TENSOR)
-    indices = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    indices: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         x, indices = shape_of(self.x), shape_of(self.indices)
@@ -77,9 +86,9 @@ class TileOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "multiples": INDEX}
 
-    x = operand_def(ANY_TENSOR)
-    multiples = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    multiples: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -103,10 +112,10 @@ class PackOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
-    x = var_operand_def(ANY_TENSOR)
-    axis = prop_def(INT, default_value=integer(0))
+    x: VarOperand = var_operand_def(ANY_TENSOR)
+    axis: Int = prop_def(INT, default_value=integer(0))
     N = prop_def(INT)
-    y = result_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def new_axis(self) -> int:
@@ -142,10 +151,10 @@ class UnpackOp(PartsOp):
     COUNT: ClassVar[str] = "num"
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
-    x = operand_def(ANY_TENSOR)
-    num = prop_def(INT)
-    axis = prop_def(INT, default_value=integer(0))
-    y = var_result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    num: Int = prop_def(INT)
+    axis: Int = prop_def(INT, default_value=integer(0))
+    y: Results = var_result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         x, num = shape_of(self.x), self.num.value.data
@@ -164,10 +173,10 @@ class SplitOp(PartsOp):
     COUNT: ClassVar[str] = "num_split"
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"split_dim": (i32,), "x": ALL}
 
-    split_dim = operand_def(ANY_TENSOR)
-    x = operand_def(ANY_TENSOR)
-    num_split = prop_def(INT)
-    y = var_result_def(ANY_TENSOR)
+    split_dim: Operand = operand_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    num_split: Int = prop_def(INT)
+    y: Results = var_result_def(ANY_TENSOR)
 
     @property
     def split_axis(self) -> int:
@@ -189,10 +198,10 @@ class SliceOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "offsets": INDEX, "size": INDEX}
 
-    x = operand_def(ANY_TENSOR)
-    offsets = operand_def(ANY_TENSOR)
-    size = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    offsets: Operand = operand_def(ANY_TENSOR)
+    size: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def slices(self) -> tuple[slice, ...]:
         """One Python slice per axis of x."""
@@ -224,9 +233,9 @@ class FillOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"dims": INDEX, "value": ALL}
 
-    dims = operand_def(ANY_TENSOR)
-    value = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    dims: Operand = operand_def(ANY_TENSOR)
+    value: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         dims = index_list("dims", self.dims)
@@ -245,9 +254,9 @@ class ShapeOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
-    x = operand_def(ANY_TENSOR)
-    dtype = prop_def(INT, default_value=integer(3))
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    dtype: Int = prop_def(INT, default_value=integer(3))
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         return [tensor(index_type(self.dtype), [len(shape_of(self.x))])]
@@ -261,10 +270,10 @@ class ArgOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "dimension": INDEX}
 
-    x = operand_def(ANY_TENSOR)
-    dimension = operand_def(ANY_TENSOR)
-    dtype = prop_def(INT, default_value=integer(9))
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    dimension: Operand = operand_def(ANY_TENSOR)
+    dtype: Int = prop_def(INT, default_value=integer(9))
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def searched_axis(self) -> int:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, INT, TEXT, integer
+from ..nn.base import ANY_TENSOR, BOOL, INT, TEXT, Bool, Int, Result, Text, integer
 from ..nn.shapes import Shape, broadcast, merge_dim, same_element, shape_of, size, tensor, tensor_of
 from .base import FALSE, REAL_NUMBER, AscendOp, ElementTypes, check_choice, check_range
 from .cube import OffsetOp
@@ -19,10 +19,10 @@ from .cube import OffsetOp
 class MatrixOp(OffsetOp):
     """x1 `[..., M, K]` times x2 `[..., K, N]` after their transpose flags, bias `[N]`."""
 
-    x1 = operand_def(ANY_TENSOR)
-    x2 = operand_def(ANY_TENSOR)
-    bias = opt_operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x1: Operand = operand_def(ANY_TENSOR)
+    x2: Operand = operand_def(ANY_TENSOR)
+    bias: OptOperand = opt_operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def transposes(self) -> tuple[bool, bool]:
@@ -61,8 +61,8 @@ class MatMulV2Op(MatrixOp):
 
     name = "ascend.MatMulV2"
 
-    transpose_x1 = prop_def(BOOL, default_value=FALSE)
-    transpose_x2 = prop_def(BOOL, default_value=FALSE)
+    transpose_x1: Bool = prop_def(BOOL, default_value=FALSE)
+    transpose_x2: Bool = prop_def(BOOL, default_value=FALSE)
 
     @property
     def transposes(self) -> tuple[bool, bool]:
@@ -81,8 +81,8 @@ class BatchMatMulV2Op(MatrixOp):
 
     name = "ascend.BatchMatMulV2"
 
-    adj_x1 = prop_def(BOOL, default_value=FALSE)
-    adj_x2 = prop_def(BOOL, default_value=FALSE)
+    adj_x1: Bool = prop_def(BOOL, default_value=FALSE)
+    adj_x2: Bool = prop_def(BOOL, default_value=FALSE)
 
     @property
     def transposes(self) -> tuple[bool, bool]:
@@ -104,13 +104,13 @@ class FullyConnectionOp(OffsetOp):
 
     name = "ascend.FullyConnection"
 
-    x = operand_def(ANY_TENSOR)
-    w = operand_def(ANY_TENSOR)
-    b = opt_operand_def(ANY_TENSOR)
-    num_output = prop_def(INT)
-    transpose = prop_def(BOOL, default_value=FALSE)
-    axis = prop_def(INT, default_value=integer(1))
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    w: Operand = operand_def(ANY_TENSOR)
+    b: OptOperand = opt_operand_def(ANY_TENSOR)
+    num_output: Int = prop_def(INT)
+    transpose: Bool = prop_def(BOOL, default_value=FALSE)
+    axis: Int = prop_def(INT, default_value=integer(1))
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def first_axis(self) -> int:
@@ -146,10 +146,10 @@ class BiasAddOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "bias": REAL_NUMBER}
 
-    x = operand_def(ANY_TENSOR)
-    bias = operand_def(ANY_TENSOR)
-    data_format = prop_def(TEXT, default_value=StringAttr("NHWC"))
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    bias: Operand = operand_def(ANY_TENSOR)
+    data_format: Text = prop_def(TEXT, default_value=StringAttr("NHWC"))
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def channel_axis(self) -> int:

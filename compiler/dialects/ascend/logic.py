@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import i1, i32, i64
-from xdsl.irdl import irdl_op_definition, operand_def, result_def
+from xdsl.irdl import Operand, irdl_op_definition, operand_def, result_def
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR
+from ..nn.base import ANY_TENSOR, Result
 from ..nn.shapes import broadcast, same_element, shape_of, tensor
 from .base import FBD, REAL_NUMBER, AscendOp, ElementTypes, i8, i16, ui8
 from .elementwise import UnaryOp
@@ -20,9 +20,9 @@ EQUAL_TYPES: ElementTypes = (*FBD, i8, i16, i32, i64, ui8, i1)
 class TruthOp(AscendOp):
     """x1 and x2 of one type, y of i1."""
 
-    x1 = operand_def(ANY_TENSOR)
-    x2 = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x1: Operand = operand_def(ANY_TENSOR)
+    x2: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         same_element(self.x1, self.x2)

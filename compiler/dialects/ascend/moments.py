@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, integer, real
+from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, Bool, Int, Real, Result, Text, integer, real
 from ..nn.shapes import axis_of, known, merge_dim, merge_shape, same_element, shape_of, tensor, tensor_of
 from .base import FB, TRUE, AscendOp, ElementTypes, F, FormatOp, check_choice
 
@@ -19,12 +19,12 @@ from .base import FB, TRUE, AscendOp, ElementTypes, F, FormatOp, check_choice
 class MomentsOp(AscendOp):
     """x, gamma and beta to y as x, and its mean and variance."""
 
-    x = operand_def(ANY_TENSOR)
-    gamma = operand_def(ANY_TENSOR)
-    beta = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
-    mean = result_def(ANY_TENSOR)
-    variance = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    gamma: Operand = operand_def(ANY_TENSOR)
+    beta: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
+    mean: Result = result_def(ANY_TENSOR)
+    variance: Result = result_def(ANY_TENSOR)
 
     @classmethod
     def result_count(cls, properties: dict[str, Attribute | None]) -> int:
@@ -52,9 +52,9 @@ class LayerNormOp(MomentsOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "gamma": FB, "beta": FB}
 
-    begin_norm_axis = prop_def(INT, default_value=integer(0))
-    begin_params_axis = prop_def(INT, default_value=integer(0))
-    epsilon = prop_def(REAL, default_value=real(1e-7))
+    begin_norm_axis: Int = prop_def(INT, default_value=integer(0))
+    begin_params_axis: Int = prop_def(INT, default_value=integer(0))
+    epsilon: Real = prop_def(REAL, default_value=real(1e-7))
 
     @property
     def first_axis(self) -> int:
@@ -80,11 +80,11 @@ class InstanceNormOp(MomentsOp, FormatOp):
     FORMATS: ClassVar[tuple[str, ...]] = ("NDHWC", "NCDHW", "NHWC", "NCHW")
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F, "gamma": F, "beta": F}
 
-    x = operand_def(ANY_TENSOR)
-    gamma = operand_def(ANY_TENSOR)
-    beta = operand_def(ANY_TENSOR)
-    data_format = prop_def(TEXT, default_value=StringAttr("NDHWC"))
-    epsilon = prop_def(REAL, default_value=real(1e-6))
+    x: Operand = operand_def(ANY_TENSOR)
+    gamma: Operand = operand_def(ANY_TENSOR)
+    beta: Operand = operand_def(ANY_TENSOR)
+    data_format: Text = prop_def(TEXT, default_value=StringAttr("NDHWC"))
+    epsilon: Real = prop_def(REAL, default_value=real(1e-6))
 
     @property
     def format(self) -> str:
@@ -108,13 +108,13 @@ class GroupNormOp(MomentsOp, FormatOp):
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F, "gamma": F, "beta": F}
     DEVIATION: ClassVar[str] = "mean and variance are [N, num_groups], of which the header says nothing"
 
-    x = operand_def(ANY_TENSOR)
-    gamma = operand_def(ANY_TENSOR)
-    beta = operand_def(ANY_TENSOR)
-    num_groups = prop_def(INT)
-    data_format = prop_def(TEXT, default_value=StringAttr("NHWC"))
-    eps = prop_def(REAL, default_value=real(1e-4))
-    is_training = prop_def(BOOL, default_value=TRUE)
+    x: Operand = operand_def(ANY_TENSOR)
+    gamma: Operand = operand_def(ANY_TENSOR)
+    beta: Operand = operand_def(ANY_TENSOR)
+    num_groups: Int = prop_def(INT)
+    data_format: Text = prop_def(TEXT, default_value=StringAttr("NHWC"))
+    eps: Real = prop_def(REAL, default_value=real(1e-4))
+    is_training: Bool = prop_def(BOOL, default_value=TRUE)
 
     @property
     def format(self) -> str:

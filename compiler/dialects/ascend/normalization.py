@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, bf16, f16, f32
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, REAL, TEXT, integer, ints, real
+from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, REAL, TEXT, Bool, Int, Ints, Real, Result, Text, integer, ints, real
 from ..nn.shapes import axes_of, merge_dim, shape_of, tensor_of
 from .base import FALSE, FBD, AscendOp, ElementTypes, F, check_choice, int_list
 
@@ -32,13 +32,13 @@ class BNInferOp(AscendOp):
         "variance": (f32,),
     }
 
-    x = operand_def(ANY_TENSOR)
-    scale = operand_def(ANY_TENSOR)
-    offset = operand_def(ANY_TENSOR)
-    mean = operand_def(ANY_TENSOR)
-    variance = operand_def(ANY_TENSOR)
-    epsilon = prop_def(REAL)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    scale: Operand = operand_def(ANY_TENSOR)
+    offset: Operand = operand_def(ANY_TENSOR)
+    mean: Operand = operand_def(ANY_TENSOR)
+    variance: Operand = operand_def(ANY_TENSOR)
+    epsilon: Real = prop_def(REAL)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         x = shape_of(self.x)
@@ -63,13 +63,13 @@ class LRNOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F}
 
-    x = operand_def(ANY_TENSOR)
-    depth_radius = prop_def(INT, default_value=integer(5))
-    bias = prop_def(REAL, default_value=real(1.0))
-    alpha = prop_def(REAL, default_value=real(1.0))
-    beta = prop_def(REAL, default_value=real(0.5))
-    norm_region = prop_def(TEXT, default_value=StringAttr("ACROSS_CHANNELS"))
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    depth_radius: Int = prop_def(INT, default_value=integer(5))
+    bias: Real = prop_def(REAL, default_value=real(1.0))
+    alpha: Real = prop_def(REAL, default_value=real(1.0))
+    beta: Real = prop_def(REAL, default_value=real(0.5))
+    norm_region: Text = prop_def(TEXT, default_value=StringAttr("ACROSS_CHANNELS"))
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         if (rank := len(shape_of(self.x))) != 4:
@@ -83,7 +83,7 @@ class LRNOp(AscendOp):
 class SoftmaxLikeOp(AscendOp):
     """Along the one axis in `axes`; the result has the type of the operand."""
 
-    axes = prop_def(INTS, default_value=int_list(-1))
+    axes: Ints = prop_def(INTS, default_value=int_list(-1))
 
     @property
     def softmax_axis(self) -> int:
@@ -106,9 +106,9 @@ class SoftmaxV2Op(SoftmaxLikeOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FBD}
 
-    x = operand_def(ANY_TENSOR)
-    half_to_float = prop_def(BOOL, default_value=FALSE)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    half_to_float: Bool = prop_def(BOOL, default_value=FALSE)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         if self.half_to_float.value.data:
@@ -124,5 +124,5 @@ class LogSoftmaxV2Op(SoftmaxLikeOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"logits": FBD}
 
-    logits = operand_def(ANY_TENSOR)
-    logsoftmax = result_def(ANY_TENSOR)
+    logits: Operand = operand_def(ANY_TENSOR)
+    logsoftmax: Result = result_def(ANY_TENSOR)

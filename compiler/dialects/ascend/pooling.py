@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr, f16, f32, f64, i32
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.dialects.builtin import StringAttr, f16, f32, f64, i32
+from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, TEXT, integer, ints
+from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, TEXT, Bool, Int, Ints, Result, Text, integer, ints
 from ..nn.shapes import Shape, element_of, known, same_size, shape_of, static, tensor
 from .base import (
     FALSE,
@@ -45,10 +45,10 @@ _SUMS = (
 class WindowOp(FormatOp):
     """A window over each channel of x."""
 
-    x = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
-    data_format = prop_def(TEXT, default_value=StringAttr("NCHW"))
+    data_format: Text = prop_def(TEXT, default_value=StringAttr("NCHW"))
 
     @property
     def format(self) -> str:
@@ -128,13 +128,13 @@ class PoolOp(WindowOp):
     `VALID`; `global_pooling` makes the window all of space; `ceil_mode` rounds output sizes up.
     """
 
-    ksize = prop_def(INTS)
-    strides = prop_def(INTS)
-    padding_mode = prop_def(TEXT, default_value=StringAttr("CALCULATED"))
-    pads = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
-    data_format = prop_def(TEXT, default_value=StringAttr("NCHW"))
-    global_pooling = prop_def(BOOL, default_value=FALSE)
-    ceil_mode = prop_def(BOOL, default_value=FALSE)
+    ksize: Ints = prop_def(INTS)
+    strides: Ints = prop_def(INTS)
+    padding_mode: Text = prop_def(TEXT, default_value=StringAttr("CALCULATED"))
+    pads: Ints = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
+    data_format: Text = prop_def(TEXT, default_value=StringAttr("NCHW"))
+    global_pooling: Bool = prop_def(BOOL, default_value=FALSE)
+    ceil_mode: Bool = prop_def(BOOL, default_value=FALSE)
 
     @property
     def is_global(self) -> bool:
@@ -168,10 +168,10 @@ class PoolOp(WindowOp):
 class SameOrValidOp(WindowOp):
     """As in TensorFlow: x `[N, H, W, C]` (`data_format "NCHW"`: channels second), `padding` `SAME` or `VALID`."""
 
-    ksize = prop_def(INTS)
-    strides = prop_def(INTS)
-    padding = prop_def(TEXT)
-    data_format = prop_def(TEXT, default_value=StringAttr("NHWC"))
+    ksize: Ints = prop_def(INTS)
+    strides: Ints = prop_def(INTS)
+    padding: Text = prop_def(TEXT)
+    data_format: Text = prop_def(TEXT, default_value=StringAttr("NHWC"))
 
     @property
     def is_same(self) -> bool:
@@ -193,7 +193,7 @@ class SameOrValidOp(WindowOp):
 class AveragingOp(WindowOp):
     """Of int8 x, the exact int32 sum of `x - offset_x` over each window; dividing is part of the dequantization."""
 
-    offset_x = prop_def(INT, default_value=integer(0))
+    offset_x: Int = prop_def(INT, default_value=integer(0))
 
     @property
     @abstractmethod
@@ -263,9 +263,9 @@ class AvgPoolV2Op(PoolOp, AveragingOp):
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i8)}
     DEVIATION: ClassVar[str] = _SUMS
 
-    exclusive = prop_def(BOOL, default_value=TRUE)
-    divisor_override = prop_def(INT, default_value=integer(0))
-    offset_x = prop_def(INT, default_value=integer(0))
+    exclusive: Bool = prop_def(BOOL, default_value=TRUE)
+    divisor_override: Int = prop_def(INT, default_value=integer(0))
+    offset_x: Int = prop_def(INT, default_value=integer(0))
 
     @property
     def counts_padding(self) -> bool:
@@ -309,13 +309,13 @@ class PoolingOp(AveragingOp):
         "into deq_scale, so the count must be constant"
     )
 
-    mode = prop_def(INT, default_value=integer(0))
-    global_pooling = prop_def(BOOL, default_value=FALSE)
-    window = prop_def(INTS, default_value=int_list(1, 1))
-    stride = prop_def(INTS, default_value=int_list(1, 1))
-    pad = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
-    dilation = prop_def(INTS, default_value=int_list(1, 1, 1, 1))
-    ceil_mode = prop_def(INT, default_value=integer(0))
+    mode: Int = prop_def(INT, default_value=integer(0))
+    global_pooling: Bool = prop_def(BOOL, default_value=FALSE)
+    window: Ints = prop_def(INTS, default_value=int_list(1, 1))
+    stride: Ints = prop_def(INTS, default_value=int_list(1, 1))
+    pad: Ints = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
+    dilation: Ints = prop_def(INTS, default_value=int_list(1, 1, 1, 1))
+    ceil_mode: Int = prop_def(INT, default_value=integer(0))
 
     @property
     def is_average(self) -> bool:
@@ -359,7 +359,7 @@ class PoolingOp(AveragingOp):
         return super().derive()
 
 
-def _pair(what: str, attribute: DenseArrayBase[Any]) -> Shape:
+def _pair(what: str, attribute: Ints) -> Shape:
     values = ints(attribute)
     if len(values) != 2:
         raise VerifyException(f"{what} has {len(values)} entries, expected 2 (H, W)")

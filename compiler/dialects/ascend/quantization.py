@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, StringAttr, i32
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor, integer_range
-from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, REAL, TEXT, integer, ints
+from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, REAL, TEXT, Bool, Int, Ints, Real, Result, Text, integer, ints
 from ..nn.constant import constant_of
 from ..nn.shapes import Shape, known, merge_dim, shape_of, size, tensor
 from .base import DATA_TYPES, FALSE, AscendOp, ElementTypes, F, check_choice, check_range, f32, i4, i8, int_list
@@ -26,12 +26,12 @@ ROUND_MODES = ("Round", "Floor", "Ceil", "Trunc")
 class ScaledOp(AscendOp):
     """Has a `scale`, positive and finite."""
 
-    scale = prop_def(REAL)
-    offset = prop_def(REAL)
-    sqrt_mode = prop_def(BOOL, default_value=FALSE)
+    scale: Real = prop_def(REAL)
+    offset: Real = prop_def(REAL)
+    sqrt_mode: Bool = prop_def(BOOL, default_value=FALSE)
 
-    x = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def check_scale(self) -> None:
         if not 0 < self.scale.value.data < float("inf"):
@@ -54,8 +54,8 @@ class AscendQuantOp(ScaledOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F}
 
-    round_mode = prop_def(TEXT, default_value=StringAttr("Round"))
-    dst_type = prop_def(INT, default_value=integer(2))
+    round_mode: Text = prop_def(TEXT, default_value=StringAttr("Round"))
+    dst_type: Int = prop_def(INT, default_value=integer(2))
 
     @property
     def storage(self) -> IntegerType:
@@ -85,7 +85,7 @@ class AscendAntiQuantOp(ScaledOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i8,)}
 
-    dtype = prop_def(INT, default_value=integer(0))
+    dtype: Int = prop_def(INT, default_value=integer(0))
 
     def derive(self) -> Sequence[Tensor]:
         self.check_scale()
@@ -156,13 +156,13 @@ class AscendDequantOp(PerChannelOp):
         "deq_scale is float32 and shift_n stands beside it; targets pack both into uint64 (the scale without 2^N)"
     )
 
-    x = operand_def(ANY_TENSOR)
-    deq_scale = operand_def(ANY_TENSOR)
-    sqrt_mode = prop_def(BOOL, default_value=FALSE)
-    relu_flag = prop_def(BOOL, default_value=FALSE)
-    dtype = prop_def(INT, default_value=integer(0))
-    shift_n = prop_def(INTS, default_value=int_list())
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    deq_scale: Operand = operand_def(ANY_TENSOR)
+    sqrt_mode: Bool = prop_def(BOOL, default_value=FALSE)
+    relu_flag: Bool = prop_def(BOOL, default_value=FALSE)
+    dtype: Int = prop_def(INT, default_value=integer(0))
+    shift_n: Ints = prop_def(INTS, default_value=int_list())
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def shifts(self) -> tuple[int, ...]:

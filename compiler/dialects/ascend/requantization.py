@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, REAL, real
+from ..nn.base import ANY_TENSOR, BOOL, REAL, Bool, Real, Result, real
 from ..nn.shapes import merge_shape, shape_of, tensor
 from .base import FALSE, ElementTypes, i8, i16
 from .quantization import PerChannelOp
@@ -37,11 +37,11 @@ class AscendRequantOp(PerChannelOp):
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i32,), "req_scale": (f32,)}
     DEVIATION: ClassVar[str] = f"req_scale {_SCALES}; has the attribute offset; x may be of any rank, not 4 to 6 only"
 
-    x = operand_def(ANY_TENSOR)
-    req_scale = operand_def(ANY_TENSOR)
-    offset = prop_def(REAL, default_value=real(0.0))
-    relu_flag = prop_def(BOOL, default_value=FALSE)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    req_scale: Operand = operand_def(ANY_TENSOR)
+    offset: Real = prop_def(REAL, default_value=real(0.0))
+    relu_flag: Bool = prop_def(BOOL, default_value=FALSE)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         self.check_channels("req_scale", self.req_scale)
@@ -64,11 +64,11 @@ class AscendDequantS16Op(PerChannelOp):
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x0": (i32,), "deq_scale": (f32,), "x1": (i16,)}
     DEVIATION: ClassVar[str] = f"deq_scale {_SCALES}; {_INT16}"
 
-    x0 = operand_def(ANY_TENSOR)
-    deq_scale = operand_def(ANY_TENSOR)
-    x1 = opt_operand_def(ANY_TENSOR)
-    relu_flag = prop_def(BOOL, default_value=FALSE)
-    y = result_def(ANY_TENSOR)
+    x0: Operand = operand_def(ANY_TENSOR)
+    deq_scale: Operand = operand_def(ANY_TENSOR)
+    x1: OptOperand = opt_operand_def(ANY_TENSOR)
+    relu_flag: Bool = prop_def(BOOL, default_value=FALSE)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         self.check_channels("deq_scale", self.deq_scale)
@@ -90,13 +90,13 @@ class AscendRequantS16Op(PerChannelOp):
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x0": (i16,), "req_scale": (f32,), "x1": (i16,)}
     DEVIATION: ClassVar[str] = f"req_scale {_SCALES}; {_INT16}"
 
-    x0 = operand_def(ANY_TENSOR)
-    req_scale = operand_def(ANY_TENSOR)
-    x1 = opt_operand_def(ANY_TENSOR)
-    dual_output = prop_def(BOOL, default_value=FALSE)
-    relu_flag = prop_def(BOOL, default_value=FALSE)
-    y0 = result_def(ANY_TENSOR)
-    y1 = result_def(ANY_TENSOR)
+    x0: Operand = operand_def(ANY_TENSOR)
+    req_scale: Operand = operand_def(ANY_TENSOR)
+    x1: OptOperand = opt_operand_def(ANY_TENSOR)
+    dual_output: Bool = prop_def(BOOL, default_value=FALSE)
+    relu_flag: Bool = prop_def(BOOL, default_value=FALSE)
+    y0: Result = result_def(ANY_TENSOR)
+    y1: Result = result_def(ANY_TENSOR)
 
     @classmethod
     def result_count(cls, properties: dict[str, Attribute | None]) -> int:

@@ -8,6 +8,9 @@ from typing import ClassVar
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
+    Operand,
+    OptOperand,
+    VarOperand,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -19,7 +22,7 @@ from xdsl.irdl import (
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, TEXT, integer, ints
+from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, TEXT, Bool, Int, Ints, Result, Results, Text, integer, ints
 from ..nn.constant import constant_ints
 from ..nn.shape import reshaped
 from ..nn.shapes import (
@@ -65,11 +68,11 @@ class ReshapeOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "shape": INDEX}
 
-    x = operand_def(ANY_TENSOR)
-    shape = operand_def(ANY_TENSOR)
-    axis = prop_def(INT, default_value=integer(0))
-    num_axes = prop_def(INT, default_value=integer(-1))
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    shape: Operand = operand_def(ANY_TENSOR)
+    axis: Int = prop_def(INT, default_value=integer(0))
+    num_axes: Int = prop_def(INT, default_value=integer(-1))
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         if self.axis.value.data != 0 or self.num_axes.value.data != -1:
@@ -94,9 +97,9 @@ class TransposeOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "perm": INDEX}
 
-    x = operand_def(ANY_TENSOR)
-    perm = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    perm: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         x, perm = shape_of(self.x), index_list("perm", self.perm)
@@ -115,9 +118,9 @@ class FlattenOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
-    x = operand_def(ANY_TENSOR)
-    axis = prop_def(INT, default_value=integer(1))
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    axis: Int = prop_def(INT, default_value=integer(1))
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         x, axis = shape_of(self.x), self.axis.value.data
@@ -135,9 +138,9 @@ class SqueezeOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
-    x = operand_def(ANY_TENSOR)
-    axis = prop_def(INTS, default_value=int_list())
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    axis: Ints = prop_def(INTS, default_value=int_list())
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         x = shape_of(self.x)
@@ -159,9 +162,9 @@ class UnsqueezeOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
-    x = operand_def(ANY_TENSOR)
-    axes = prop_def(INTS, default_value=int_list())
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    axes: Ints = prop_def(INTS, default_value=int_list())
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         x = shape_of(self.x)
@@ -178,10 +181,10 @@ class ConcatV2Op(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "concat_dim": INDEX}
 
-    x = var_operand_def(ANY_TENSOR)
-    concat_dim = operand_def(ANY_TENSOR)
+    x: VarOperand = var_operand_def(ANY_TENSOR)
+    concat_dim: Operand = operand_def(ANY_TENSOR)
     N = prop_def(INT, default_value=integer(1))
-    y = result_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         if len(self.x) != self.N.value.data:
@@ -208,11 +211,11 @@ class SplitVOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "size_splits": INDEX, "split_dim": INDEX}
 
-    x = operand_def(ANY_TENSOR)
-    size_splits = operand_def(ANY_TENSOR)
-    split_dim = operand_def(ANY_TENSOR)
-    num_split = prop_def(INT)
-    y = var_result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    size_splits: Operand = operand_def(ANY_TENSOR)
+    split_dim: Operand = operand_def(ANY_TENSOR)
+    num_split: Int = prop_def(INT)
+    y: Results = var_result_def(ANY_TENSOR)
 
     @classmethod
     def result_count(cls, properties: dict[str, Attribute | None]) -> int:
@@ -247,12 +250,12 @@ class StridedSliceV2Op(AscendOp):
         "strides": INDEX,
     }
 
-    x = operand_def(ANY_TENSOR)
-    begin = operand_def(ANY_TENSOR)
-    end = operand_def(ANY_TENSOR)
-    axes = operand_def(ANY_TENSOR)
-    strides = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    begin: Operand = operand_def(ANY_TENSOR)
+    end: Operand = operand_def(ANY_TENSOR)
+    axes: Operand = operand_def(ANY_TENSOR)
+    strides: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def slices(self) -> tuple[slice, ...]:
         """One Python slice per axis of x."""
@@ -289,13 +292,13 @@ class GatherV2Op(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "indices": INDEX, "axis": INDEX}
 
-    x = operand_def(ANY_TENSOR)
-    indices = operand_def(ANY_TENSOR)
-    axis = operand_def(ANY_TENSOR)
-    batch_dims = prop_def(INT, default_value=integer(0))
-    is_preprocessed = prop_def(BOOL, default_value=FALSE)
-    negative_index_support = prop_def(BOOL, default_value=FALSE)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    indices: Operand = operand_def(ANY_TENSOR)
+    axis: Operand = operand_def(ANY_TENSOR)
+    batch_dims: Int = prop_def(INT, default_value=integer(0))
+    is_preprocessed: Bool = prop_def(BOOL, default_value=FALSE)
+    negative_index_support: Bool = prop_def(BOOL, default_value=FALSE)
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def gather_axis(self) -> int:
@@ -320,12 +323,12 @@ class PadV3Op(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "paddings": INDEX}
 
-    x = operand_def(ANY_TENSOR)
-    paddings = operand_def(ANY_TENSOR)
-    constant_values = opt_operand_def(ANY_TENSOR)
-    mode = prop_def(TEXT, default_value=StringAttr("constant"))
-    paddings_contiguous = prop_def(BOOL, default_value=TRUE)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    paddings: Operand = operand_def(ANY_TENSOR)
+    constant_values: OptOperand = opt_operand_def(ANY_TENSOR)
+    mode: Text = prop_def(TEXT, default_value=StringAttr("constant"))
+    paddings_contiguous: Bool = prop_def(BOOL, default_value=TRUE)
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -353,10 +356,10 @@ class ReduceOp(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "axes": INDEX}
 
-    x = operand_def(ANY_TENSOR)
-    axes = operand_def(ANY_TENSOR)
-    keep_dims = prop_def(BOOL, default_value=FALSE)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    axes: Operand = operand_def(ANY_TENSOR)
+    keep_dims: Bool = prop_def(BOOL, default_value=FALSE)
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def axis_list(self) -> tuple[int, ...]:

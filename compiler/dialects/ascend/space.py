@@ -7,11 +7,11 @@ from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, f32, i32
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, integer, real
+from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, Bool, Int, Real, Result, Text, integer, real
 from ..nn.constant import array_of, constant_ints
 from ..nn.numbers import f32 as nearest_f32
 from ..nn.shapes import DYNAMIC, Shape, element_of, known, shape_of, tensor, text
@@ -23,10 +23,10 @@ FORMAT_DEVIATION = "has data_format, as tensors have no format here"
 class ImageOp(FormatOp):
     """x `[N, H, W, C]` (`data_format "NCHW"`: channels second)."""
 
-    x = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
-    data_format = prop_def(TEXT, default_value=StringAttr("NHWC"))
+    data_format: Text = prop_def(TEXT, default_value=StringAttr("NHWC"))
 
     @property
     def format(self) -> str:
@@ -38,10 +38,10 @@ class ResizeImageOp(ImageOp):
 
     DEVIATION: ClassVar[str] = FORMAT_DEVIATION
 
-    x = operand_def(ANY_TENSOR)
-    size = operand_def(ANY_TENSOR)
-    align_corners = prop_def(BOOL, default_value=FALSE)
-    half_pixel_centers = prop_def(BOOL, default_value=FALSE)
+    x: Operand = operand_def(ANY_TENSOR)
+    size: Operand = operand_def(ANY_TENSOR)
+    align_corners: Bool = prop_def(BOOL, default_value=FALSE)
+    half_pixel_centers: Bool = prop_def(BOOL, default_value=FALSE)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -68,7 +68,7 @@ class ResizeBilinearV2Op(ResizeImageOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FBD, "size": (i32,)}
 
-    dtype = prop_def(INT, default_value=integer(0))
+    dtype: Int = prop_def(INT, default_value=integer(0))
 
     def derive(self) -> Sequence[Tensor]:
         if DATA_TYPES.get(self.dtype.value.data) != element_of(self.x):
@@ -102,16 +102,16 @@ class ResizeOp(AscendOp):
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "scales": (f32,), "sizes": INDEX}
     DEVIATION: ClassVar[str] = "roi is left out; scales and sizes are both there, one of them empty"
 
-    x = operand_def(ANY_TENSOR)
-    scales = operand_def(ANY_TENSOR)
-    sizes = operand_def(ANY_TENSOR)
-    coordinate_transformation_mode = prop_def(TEXT, default_value=StringAttr("half_pixel"))
-    cubic_coeff_a = prop_def(REAL, default_value=real(-0.75))
-    exclude_outside = prop_def(INT, default_value=integer(0))
-    extrapolation_value = prop_def(REAL, default_value=real(0.0))
-    mode = prop_def(TEXT, default_value=StringAttr("nearest"))
-    nearest_mode = prop_def(TEXT, default_value=StringAttr("round_prefer_floor"))
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    scales: Operand = operand_def(ANY_TENSOR)
+    sizes: Operand = operand_def(ANY_TENSOR)
+    coordinate_transformation_mode: Text = prop_def(TEXT, default_value=StringAttr("half_pixel"))
+    cubic_coeff_a: Real = prop_def(REAL, default_value=real(-0.75))
+    exclude_outside: Int = prop_def(INT, default_value=integer(0))
+    extrapolation_value: Real = prop_def(REAL, default_value=real(0.0))
+    mode: Text = prop_def(TEXT, default_value=StringAttr("nearest"))
+    nearest_mode: Text = prop_def(TEXT, default_value=StringAttr("round_prefer_floor"))
+    y: Result = result_def(ANY_TENSOR)
 
     COORDINATES: ClassVar[tuple[str, ...]] = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
     NEAREST: ClassVar[tuple[str, ...]] = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -152,7 +152,7 @@ class BlockSizeOp(ImageOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
-    block_size = prop_def(INT)
+    block_size: Int = prop_def(INT)
 
     def parts(self) -> tuple[int, int, int, Shape]:
         """Block size, batch, channels, spatial sizes."""
@@ -168,7 +168,7 @@ class DepthToSpaceOp(BlockSizeOp):
 
     name = "ascend.DepthToSpace"
 
-    mode = prop_def(TEXT, default_value=StringAttr("DCR"))
+    mode: Text = prop_def(TEXT, default_value=StringAttr("DCR"))
 
     def derive(self) -> Sequence[Tensor]:
         check_choice("mode", self.mode, ("DCR", "CRD"))
@@ -198,9 +198,9 @@ class SpaceToDepthOp(BlockSizeOp):
 class BatchBlockOp(AscendOp):
     """Blocks of the axes from 1 on in the batch. block_shape one number per axis, crops or paddings `[axes, 2]`; constants."""
 
-    x = operand_def(ANY_TENSOR)
-    block_shape = operand_def(ANY_TENSOR)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    block_shape: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
 
     def blocks(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
         """The block's size, and (begin, end), of each axis."""
@@ -225,9 +225,9 @@ class SpaceToBatchNDOp(BatchBlockOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "block_shape": INDEX, "paddings": INDEX}
 
-    x = operand_def(ANY_TENSOR)
-    block_shape = operand_def(ANY_TENSOR)
-    paddings = operand_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    block_shape: Operand = operand_def(ANY_TENSOR)
+    paddings: Operand = operand_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         shape, (block, pads) = list(shape_of(self.x)), self.blocks()
@@ -250,9 +250,9 @@ class BatchToSpaceNDOp(BatchBlockOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "block_shape": INDEX, "crops": INDEX}
 
-    x = operand_def(ANY_TENSOR)
-    block_shape = operand_def(ANY_TENSOR)
-    crops = operand_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    block_shape: Operand = operand_def(ANY_TENSOR)
+    crops: Operand = operand_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         shape, (block, crops) = list(shape_of(self.x)), self.blocks()

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, f16, f32, i32
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def
+from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, integer, ints
+from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, Text, integer, ints
 from ..nn.constant import constant_ints
 from ..nn.shapes import DYNAMIC, Shape, known, merge_dim, shape_of, tensor
 from .base import FLOAT32_DEVIATION, INDEX, ElementTypes, check_range, i8, int_list
@@ -27,7 +27,7 @@ class TransposedOp(ConvolutionOp):
     The result's sizes are `stride*(size - 1) - (begin + end) + dilation*(kernel - 1) + 1 + output_padding`.
     """
 
-    groups = prop_def(INT, default_value=integer(1))
+    groups: Int = prop_def(INT, default_value=integer(1))
 
     @property
     def group_count(self) -> int:
@@ -96,12 +96,12 @@ class Conv2DTransposeOp(TransposedOp, OffsetOp):
     DEVIATION: ClassVar[str] = FLOAT32_DEVIATION
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"input_size": INDEX}
 
-    input_size = operand_def(ANY_TENSOR)
-    x = operand_def(ANY_TENSOR)
-    filter = operand_def(ANY_TENSOR)
-    bias = opt_operand_def(ANY_TENSOR)
-    groups = prop_def(INT, default_value=integer(1))
-    output_padding = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
+    input_size: Operand = operand_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    filter: Operand = operand_def(ANY_TENSOR)
+    bias: OptOperand = opt_operand_def(ANY_TENSOR)
+    groups: Int = prop_def(INT, default_value=integer(1))
+    output_padding: Ints = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
 
     @property
     def x_value(self) -> SSAValue:
@@ -144,9 +144,9 @@ class Conv2DBackpropInputOp(TransposedOp):
     )
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"input_size": (i32,)}
 
-    input_size = operand_def(ANY_TENSOR)
-    filter = operand_def(ANY_TENSOR)
-    out_backprop = operand_def(ANY_TENSOR)
+    input_size: Operand = operand_def(ANY_TENSOR)
+    filter: Operand = operand_def(ANY_TENSOR)
+    out_backprop: Operand = operand_def(ANY_TENSOR)
 
     @property
     def x_value(self) -> SSAValue:
@@ -199,12 +199,12 @@ class DeconvolutionOp(TransposedOp, XFirstOp):
     }
     DEVIATION: ClassVar[str] = FLOAT32_DEVIATION
 
-    x = operand_def(ANY_TENSOR)
-    filter = operand_def(ANY_TENSOR)
-    bias = opt_operand_def(ANY_TENSOR)
-    strides = prop_def(INTS, default_value=int_list(1, 1))
-    pads = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
-    data_format = prop_def(TEXT, default_value=StringAttr("NCHW"))
+    x: Operand = operand_def(ANY_TENSOR)
+    filter: Operand = operand_def(ANY_TENSOR)
+    bias: OptOperand = opt_operand_def(ANY_TENSOR)
+    strides: Ints = prop_def(INTS, default_value=int_list(1, 1))
+    pads: Ints = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
+    data_format: Text = prop_def(TEXT, default_value=StringAttr("NCHW"))
 
     @property
     def stride_list(self) -> Shape:

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, StringAttr, bf16, f16, f32
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, INT, TEXT, integer
+from ..nn.base import ANY_TENSOR, BOOL, INT, TEXT, Bool, Int, Result, Text, integer
 from ..nn.shapes import (
     Shape,
     axis_of,
@@ -42,10 +42,10 @@ class AscendWeightQuantOp(AscendOp):
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i8,), "offset": (i8,)}
     DEVIATION: ClassVar[str] = "the header gives no formula"
 
-    x = operand_def(ANY_TENSOR)
-    offset = operand_def(ANY_TENSOR)
-    dst_type = prop_def(INT, default_value=integer(2))
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    offset: Operand = operand_def(ANY_TENSOR)
+    dst_type: Int = prop_def(INT, default_value=integer(2))
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def storage(self) -> IntegerType:
@@ -69,14 +69,14 @@ class AscendQuantV2Op(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "scale": FB, "offset": FB}
 
-    x = operand_def(ANY_TENSOR)
-    scale = operand_def(ANY_TENSOR)
-    offset = opt_operand_def(ANY_TENSOR)
-    sqrt_mode = prop_def(BOOL, default_value=FALSE)
-    round_mode = prop_def(TEXT, default_value=StringAttr("round"))
-    dst_type = prop_def(INT, default_value=integer(2))
-    axis = prop_def(INT, default_value=integer(-1))
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    scale: Operand = operand_def(ANY_TENSOR)
+    offset: OptOperand = opt_operand_def(ANY_TENSOR)
+    sqrt_mode: Bool = prop_def(BOOL, default_value=FALSE)
+    round_mode: Text = prop_def(TEXT, default_value=StringAttr("round"))
+    dst_type: Int = prop_def(INT, default_value=integer(2))
+    axis: Int = prop_def(INT, default_value=integer(-1))
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def storage(self) -> IntegerType:
@@ -113,12 +113,12 @@ class AscendAntiQuantV2Op(AscendOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i8, i4), "scale": (f32, bf16), "offset": (f32, bf16)}
 
-    x = operand_def(ANY_TENSOR)
-    scale = operand_def(ANY_TENSOR)
-    offset = opt_operand_def(ANY_TENSOR)
-    dst_type = prop_def(INT, default_value=integer(1))
-    sqrt_mode = prop_def(BOOL, default_value=FALSE)
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    scale: Operand = operand_def(ANY_TENSOR)
+    offset: OptOperand = opt_operand_def(ANY_TENSOR)
+    dst_type: Int = prop_def(INT, default_value=integer(1))
+    sqrt_mode: Bool = prop_def(BOOL, default_value=FALSE)
+    y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         x, element = shape_of(self.x), DATA_TYPES.get(self.dst_type.value.data)
@@ -156,15 +156,15 @@ class WeightQuantBatchMatmulV2Op(AscendOp):
         "quant_offset are left out"
     )
 
-    x = operand_def(ANY_TENSOR)
-    weight = operand_def(ANY_TENSOR)
-    antiquant_scale = operand_def(ANY_TENSOR)
-    antiquant_offset = operand_def(ANY_TENSOR)
-    bias = opt_operand_def(ANY_TENSOR)
-    transpose_x = prop_def(BOOL, default_value=FALSE)
-    transpose_weight = prop_def(BOOL, default_value=FALSE)
-    antiquant_group_size = prop_def(INT, default_value=integer(0))
-    y = result_def(ANY_TENSOR)
+    x: Operand = operand_def(ANY_TENSOR)
+    weight: Operand = operand_def(ANY_TENSOR)
+    antiquant_scale: Operand = operand_def(ANY_TENSOR)
+    antiquant_offset: Operand = operand_def(ANY_TENSOR)
+    bias: OptOperand = opt_operand_def(ANY_TENSOR)
+    transpose_x: Bool = prop_def(BOOL, default_value=FALSE)
+    transpose_weight: Bool = prop_def(BOOL, default_value=FALSE)
+    antiquant_group_size: Int = prop_def(INT, default_value=integer(0))
+    y: Result = result_def(ANY_TENSOR)
 
     @property
     def group_size(self) -> int:
