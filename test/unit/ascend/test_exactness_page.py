@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +15,10 @@ import pytest
 from compiler.functions import main_function
 from compiler.runtime.inputs import load_runs
 
-PAGE = Path(__file__).parents[3] / "docs" / "exactness.py"
-TEXT = PAGE.with_suffix(".md").read_text("utf-8")
+from ..scripts import ROOT, script
 
-
-def _script() -> Any:
-    spec = spec_from_file_location("docs_exactness", PAGE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-exactness = _script()
+TEXT = (ROOT / "docs" / "exactness.md").read_text("utf-8")
+exactness = script("docs/exactness")
 
 SLOW = [name for name in exactness.MODELS if name != "digits"]
 

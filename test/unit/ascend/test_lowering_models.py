@@ -4,12 +4,9 @@ and what `-t onnx-ascend` writes computes, read back, the same bits.
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,6 +25,8 @@ from compiler.targets.onnx_ascend import OnnxAscendTarget
 from compiler.targets.onnx_ascend.deployable import deployable
 from compiler.universe import new_session
 
+from ..scripts import script
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FAST = (("onnx", "digits"), ("onnx", "transformer"), ("caffe", "mobilenet"))
 SLOW = (
@@ -40,18 +39,6 @@ SLOW = (
 MODELS = [*FAST, *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOW)]
 
 
-def example(path: str) -> ModuleType:
-    """A script of the examples as a module."""
-    name = path.replace("/", "_")
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{path}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def model_file(framework: str, name: str, folder: Path) -> tuple[Path, ImportOptions]:
     """The model's file, and the options of its import."""
     match framework, name:
@@ -61,19 +48,19 @@ def model_file(framework: str, name: str, folder: Path) -> tuple[Path, ImportOpt
             return EXAMPLES / "models" / "transformer.onnx", ImportOptions()
         case "onnx", _:
             pytest.importorskip("onnxruntime")
-            script = example("models/mobilenet" if name == "mobilenet" else "models/light")
-            onnx.save(script.build() if name == "mobilenet" else script.build(name), folder / "model.onnx")
+            models = script("examples/models/mobilenet" if name == "mobilenet" else "examples/models/light")
+            onnx.save(models.build() if name == "mobilenet" else models.build(name), folder / "model.onnx")
             return folder / "model.onnx", ImportOptions()
         case "caffe", _:
             pytest.importorskip("cv2")
-            prototxt, weights = example("caffe/nets").generate(name, folder, 64, 0.25)
+            prototxt, weights = script("examples/caffe/nets").generate(name, folder, 64, 0.25)
             return prototxt, ImportOptions(weights=weights)
         case _:
             os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
             pytest.importorskip("tensorflow")
             pytest.importorskip(framework)
-            script = example("tensorflow/applications")
-            script.write_frozen(script.build(framework, name, 64).function, folder / "model.pb")
+            models = script("examples/tensorflow/applications")
+            models.write_frozen(models.build(framework, name, 64).function, folder / "model.pb")
             return folder / "model.pb", ImportOptions()
 
 

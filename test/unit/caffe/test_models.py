@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -20,9 +18,10 @@ from compiler.text import parse_module
 from compiler.tools import amct_opt
 from compiler.universe import new_session
 
+from ..scripts import script
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
-SCRIPT = Path(__file__).parents[3] / "examples" / "caffe" / "nets.py"
 LOGITS = {"resnet50": "fc1000", "mobilenet": "fc7", "googlenet": "loss3/classifier"}
 SMALL = [(name, 64, 0.25) for name in LOGITS]
 FULL = [pytest.param(name, 224, 1.0, marks=pytest.mark.slow) for name in LOGITS]
@@ -32,13 +31,7 @@ FULL = [pytest.param(name, 224, 1.0, marks=pytest.mark.slow) for name in LOGITS]
 def nets() -> ModuleType:
     """The example that generates the nets."""
     pytest.importorskip("cv2")
-    spec = importlib.util.spec_from_file_location("caffe_nets", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return script("examples/caffe/nets")
 
 
 @dataclass

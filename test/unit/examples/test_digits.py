@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 
+from ..scripts import script
+
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
-
-
-def script(name: str) -> ModuleType:
-    """A script of the example as a module; it is no package."""
-    spec = spec_from_file_location(f"digits_{name}", DIGITS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 def onnxruntime_top1(model: Path, folder: Path) -> float:
@@ -35,7 +23,7 @@ def onnxruntime_top1(model: Path, folder: Path) -> float:
 
 def test_demo(tmp_path, capsys):
     """Float, fake-quantized and integer top-1 on the 397 held-out images; float is what onnxruntime finds."""
-    demo = script("demo")
+    demo = script("examples/digits/demo")
     assert demo.main(tmp_path) == 0
     counts = {stage: right for stage, right, _ in demo.top1(tmp_path)}
     printed = capsys.readouterr().out
@@ -67,7 +55,7 @@ def test_calibration_images_are_not_held_out_ones():
 @pytest.mark.slow
 def test_training_gives_such_a_model(tmp_path):
     """Last bits depend on the BLAS, so the files are not compared; the accuracy of what was written is."""
-    assert script("train").main(tmp_path) >= 0.97
+    assert script("examples/digits/train").main(tmp_path) >= 0.97
     assert {path.name for path in tmp_path.iterdir()} == {
         "digits.onnx",
         "calib.npz",

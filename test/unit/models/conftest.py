@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+
+from ..scripts import script
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -21,17 +21,7 @@ FAST = ("squeezenet", "shufflenet", "transformer")
 SLOW = ("mobilenet", "resnet50", "densenet121", "inception_v1", "inception_v2", "vgg19", "bvlc_alexnet", "zfnet512")
 
 
-def example(name: str) -> ModuleType:
-    """The script `examples/models/<name>.py` as a module."""
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-light = example("light")
+light = script("examples/models/light")
 
 
 @dataclass(frozen=True)
@@ -56,7 +46,7 @@ def _built(name: str) -> onnx.ModelProto:
         case "transformer":
             return onnx.load(EXAMPLES / "transformer.onnx")
         case "mobilenet":
-            return example("mobilenet").build()
+            return script("examples/models/mobilenet").build()
         case _:
             return light.build(name)
 

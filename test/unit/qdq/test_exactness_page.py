@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import re
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "exactness_qdq.py"
-TEXT = PAGE.with_name("exactness.md").read_text("utf-8")
+from ..scripts import ROOT, script
+
+TEXT = (ROOT / "docs" / "exactness.md").read_text("utf-8")
 
 
-def _script() -> Any:
-    spec = spec_from_file_location("docs_exactness_qdq", PAGE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-page = _script()
+page = script("docs/exactness_qdq")
 MODELS = page.MODELS
 CONVOLUTIONS = {
     "digits": 5,

@@ -7,28 +7,15 @@ are compared within 1.5 dB and 3 images.
 from __future__ import annotations
 
 import re
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "accuracy.py"
-TEXT = PAGE.with_suffix(".md").read_text("utf-8")
+from ..scripts import ROOT, script
 
-
-def _script() -> Any:
-    spec = spec_from_file_location("docs_accuracy", PAGE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-accuracy = _script()
+TEXT = (ROOT / "docs" / "accuracy.md").read_text("utf-8")
+accuracy = script("docs/accuracy")
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,8 @@ from compiler.session import Session
 from compiler.targets.onnx import OnnxTarget
 from compiler.transforms.quantization.calibrate import calibrate
 from compiler.universe import new_session
+
+from ..scripts import script
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -113,21 +113,12 @@ def test_activations_are_uint8_with_the_same_numbers(tmp_path: Path) -> None:
     assert (steps > 0.5).mean() < 0.01
 
 
-def light() -> ModuleType:
-    spec = spec_from_file_location("light_for_value_points", EXAMPLES / "models" / "light.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_squeezenet_in_integer_kernels(tmp_path: Path) -> None:
     """All 26 convolutions, the concats and the poolings between them: nothing in between is float.
 
     Weights are random and sums round differently on the two sides, so outputs are held to each other by their correlation.
     """
-    models = light()
+    models = script("examples/models/light")
     model, data = tmp_path / "squeezenet.onnx", tmp_path / "calib.npz"
     full = models.without_softmax(models.build("squeezenet"))
     onnx.save(full, model)

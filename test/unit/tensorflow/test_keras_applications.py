@@ -17,7 +17,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +36,8 @@ from compiler.runtime.metrics import difference
 from compiler.tools import amct_opt
 from compiler.universe import new_session
 
+from ..scripts import script
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tf_keras")
@@ -44,17 +45,7 @@ pytest.importorskip("tf_keras")
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def _example() -> Any:
-    path = Path(__file__).parents[3] / "examples" / "tensorflow" / "applications.py"
-    spec = spec_from_file_location("applications", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-applications = _example()
+applications = script("examples/tensorflow/applications")
 
 
 class Application(NamedTuple):
@@ -239,6 +230,8 @@ import sys
 from pathlib import Path
 from compiler import frontends
 from compiler.universe import new_session
+
+from ..scripts import script
 frontends.read(Path(sys.argv[1]), new_session())
 assert not {"tensorflow", "keras", "tf_keras"} & set(sys.modules)
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,8 @@ from compiler.runtime.executor import run
 from compiler.session import Session
 from compiler.transforms.fusion.fuse_modules import module_path
 from compiler.universe import new_session
+
+from ..scripts import script
 
 DATA = Path(__file__).parent / "data"
 
@@ -117,10 +118,5 @@ def test_module_path(layer: str, path: str) -> None:
 
 
 def test_committed_models_are_what_the_script_makes() -> None:
-    spec = spec_from_file_location("fuse_modules_data", DATA / "fuse_modules.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = module_from_spec(spec)
-    spec.loader.exec_module(script)
-    for file, build in script.MODELS.items():
+    for file, build in script("test/unit/transforms/data/fuse_modules").MODELS.items():
         assert onnx.load(DATA / file) == build()
