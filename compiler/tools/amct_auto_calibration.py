@@ -6,9 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..options import names
-from ..session import ImportOptions
-from .shared import MODEL, positive
+from .shared import add_amct_files, add_configuration, amct_imports, positive
 from .tables import print_table, progress_bar
 
 _DESCRIPTION = """\
@@ -30,12 +28,9 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--model", type=Path, required=True, help=MODEL)
-    add("--weights", type=Path, help="the .caffemodel of a .prototxt")
-    add("--outputs", default="", help="of TensorFlow: names of the output tensors, as 'scope/Softmax:0;scope/boxes:0'")
-    add("--save_path", required=True, help="folder and prefix of the results, as results/model; folders are made")
+    add_amct_files(add)
     add("--evaluator", type=Path, required=True, help="a Python file, which is executed")
-    add("--calibration_config", help="AMCT's configuration, simplified or JSON (.json); IFMR and ARQ when not given")
+    add_configuration(add)
     add("--batch_num", type=positive, help="runs that calibrate; the configuration's or 1 when not given")
     add("--strategy", choices=["BinarySearch"], default="BinarySearch", help="how layers are searched")
     add("--sensitivity", choices=["CosineSimilarity"], default="CosineSimilarity", help="how layers are ranked")
@@ -48,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
     from ..universe import new_session
 
     session = new_session()
-    session.imports = ImportOptions(outputs=names(args.outputs.replace(";", ",")), weights=args.weights)
+    session.imports = amct_imports(args)
     with progress_bar() as session.on_progress:
         found = auto_calibrate_file(
             args.model, args.save_path, args.evaluator, session, args.calibration_config, args.batch_num

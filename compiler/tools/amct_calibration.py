@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
-from ..options import names, shapes
-from ..session import ImportOptions
+from ..options import shapes
 from .amct_quantize import print_lists
-from .shared import MODEL, add_backend_options, backend_options, positive
+from .shared import add_amct_files, add_backend_options, add_configuration, amct_imports, backend_options, positive
 from .tables import print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -39,10 +38,7 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--model", type=Path, required=True, help=MODEL)
-    add("--weights", type=Path, help="the .caffemodel of a .prototxt")
-    add("--outputs", default="", help="of TensorFlow: names of the output tensors, as 'scope/Softmax:0;scope/boxes:0'")
-    add("--save_path", required=True, help="folder and prefix of the results, as results/model; folders are made")
+    add_amct_files(add)
     add(
         "--input_shape",
         default="",
@@ -57,7 +53,7 @@ def add_parser(commands: Any) -> None:
     add(
         "--evaluator", type=Path, help="a Python file, which is executed: its calibration(model) runs the model instead"
     )
-    add("--calibration_config", help="AMCT's configuration, simplified or JSON (.json); IFMR and ARQ when not given")
+    add_configuration(add)
     add(
         "--batch_num",
         type=positive,
@@ -76,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
     session = new_session()
     given = _shapes(args)
     data = _evaluated(args) if args.evaluator is not None else _raw(args, given)
-    session.imports = ImportOptions(outputs=names(args.outputs.replace(";", ",")), weights=args.weights)
+    session.imports = amct_imports(args)
     if args.gpu_id is not None:
         session.warn(f"--gpu_id {args.gpu_id} is ignored: everything is computed on the CPU")
     reads = frozenset[Path](filter(None, [args.evaluator]))

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from ..options import names
-from ..session import ImportOptions
 from .amct_quantize import print_lists
-from .shared import MODEL
+from .shared import add_amct_files, amct_imports
 from .tables import print_table
 
 _DESCRIPTION = """\
@@ -30,11 +27,8 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--model", type=Path, required=True, help=MODEL)
+    add_amct_files(add)
     add("--record_file", help="AMCT's record of scales and offsets, by layer")
-    add("--save_path", required=True, help="folder and prefix of the results, as results/model; folders are made")
-    add("--weights", type=Path, help="the .caffemodel of a .prototxt")
-    add("--outputs", default="", help="of TensorFlow: names of the output tensors, as 'scope/Softmax:0;scope/boxes:0'")
     parser.set_defaults(run=run)
 
 
@@ -44,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
     from ..universe import new_session
 
     session = new_session()
-    session.imports = ImportOptions(outputs=names(args.outputs.replace(";", ",")), weights=args.weights)
+    session.imports = amct_imports(args)
     result = convert_file(args.model, args.record_file, args.save_path, session)
     print_lists(result.layers)
     layers = result.layers

@@ -55,6 +55,24 @@ def import_options(args: argparse.Namespace, inputs: str = "") -> ImportOptions:
     )
 
 
+def add_amct_files(add: Callable[..., object]) -> None:
+    """AMCT's options of what is read and written; `add` is the `add_argument` of a parser."""
+    add("--model", type=Path, required=True, help=MODEL)
+    add("--weights", type=Path, help="the .caffemodel of a .prototxt")
+    add("--outputs", default="", help="of TensorFlow: names of the output tensors, as 'scope/Softmax:0;scope/boxes:0'")
+    add("--save_path", required=True, help="folder and prefix of the results, as results/model; folders are made")
+
+
+def amct_imports(args: argparse.Namespace) -> ImportOptions:
+    """What they say of how the model is read."""
+    return ImportOptions(outputs=names(args.outputs.replace(";", ",")), weights=args.weights)
+
+
+def add_configuration(add: Callable[..., object]) -> None:
+    """AMCT's option for its configuration."""
+    add("--calibration_config", help="AMCT's configuration, simplified or JSON (.json); IFMR and ARQ when not given")
+
+
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inputs",
