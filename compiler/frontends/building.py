@@ -80,7 +80,7 @@ class Sink:
     def __init__(self) -> None:
         self.constants: list[Operation] = []
         self.body: list[Operation] = []
-        self.shapes = PartialShapes()
+        self.shapes: PartialShapes = PartialShapes()
         self._made: dict[Constant, SSAValue] = {}
 
     def value(self, binding: Binding) -> SSAValue:

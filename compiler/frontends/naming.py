@@ -27,7 +27,7 @@ class Namer:
     """Gives nodes their layer names; `given` are the names of all nodes of the source, empty ones too."""
 
     def __init__(self, file: str, given: Iterable[str]):
-        self.file = FileLineColLoc(StringAttr(file), IntAttr(0), IntAttr(0))
+        self.file: FileLineColLoc = FileLineColLoc(StringAttr(file), IntAttr(0), IntAttr(0))
         self._given = Counter(iter(given))  # of a mapping Counter takes the values for counts
         self._taken = set(self._given)
 

@@ -27,7 +27,7 @@ class SourceNode:
     def __init__(self, op_type: str, layer: Layer, inputs: Sequence[Binding | None], sink: Sink):
         self.op_type = op_type
         self.layer = layer
-        self.inputs = list(inputs)
+        self.inputs: list[Binding | None] = list(inputs)
         self.sink = sink
 
     # Inputs

@@ -10,7 +10,7 @@ class CycleError(Exception):
     """Nodes that wait for each other, by index: each needs the one before it, the first the last."""
 
     def __init__(self, cycle: Sequence[int]):
-        self.cycle = tuple(cycle)
+        self.cycle: tuple[int, ...] = tuple(cycle)
 
     def text(self, names: Sequence[str]) -> str:
         """The cycle in words, of long ones the first few nodes."""

@@ -343,8 +343,11 @@ V1_TYPES = {
 }
 """What types of `layers` are called in `layer`, where it is not simply the words capitalized."""
 
-MESSAGES = message_classes("caffe", "proto2", FIELDS, ENUMS)
-NetParameter, LayerParameter, BlobProto = (MESSAGES[n] for n in ("NetParameter", "LayerParameter", "BlobProto"))
+MESSAGES: dict[str, type[Message]] = message_classes("caffe", "proto2", FIELDS, ENUMS)
+
+NetParameter: type[Message] = MESSAGES["NetParameter"]
+LayerParameter: type[Message] = MESSAGES["LayerParameter"]
+BlobProto: type[Message] = MESSAGES["BlobProto"]
 
 
 def upgraded(old: Message) -> Message:

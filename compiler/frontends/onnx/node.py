@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from onnx import AttributeProto
+from onnx import AttributeProto, NodeProto
 
 from ...dialects import nn
 from ...transforms.partial_shapes import Dimension
@@ -54,11 +54,11 @@ class Node(SourceNode):
 
     def __init__(self, layer: Layer, inputs: Sequence[Binding | None], shared: Shared):
         super().__init__(layer.proto.op_type, layer, inputs, shared.sink)
-        self.proto = layer.proto
-        self.domain = layer.domain
-        self.version = shared.opsets[layer.domain]
-        self.outputs = list(layer.proto.output)
-        self.attributes = checked(layer.proto.attribute, layer.where)
+        self.proto: NodeProto = layer.proto
+        self.domain: str = layer.domain
+        self.version: int = shared.opsets[layer.domain]
+        self.outputs: list[str] = list(layer.proto.output)
+        self.attributes: dict[str, AttributeProto] = checked(layer.proto.attribute, layer.where)
         self.shared = shared
 
     # Attributes

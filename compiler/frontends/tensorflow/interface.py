@@ -74,10 +74,10 @@ class Interface:
         self._where = graph.where
         self._old = source.graph.versions.producer <= _NO_SCALARS
         self._signature = _signature(source, options, self._where)
-        self.found = not options.outputs and self._signature is None
+        self.found: bool = not options.outputs and self._signature is None
         """Nothing but the graph says what its outputs are."""
-        self.outputs = self._outputs()
-        self.inputs = self._inputs()
+        self.outputs: list[Result] = self._outputs()
+        self.inputs: list[Input] = self._inputs()
 
     def _outputs(self) -> list[Result]:
         if self._options.outputs:

@@ -160,10 +160,10 @@ FIELDS: Fields = {
 Message = Any
 """One of these messages."""
 
-MESSAGES: dict[str, type[Any]] = message_classes("tensorflow", "proto3", FIELDS, ENUMS)
+MESSAGES: dict[str, type[Message]] = message_classes("tensorflow", "proto3", FIELDS, ENUMS)
 
-GraphDef = MESSAGES["GraphDef"]
-SavedModel = MESSAGES["SavedModel"]
-TensorProto = MESSAGES["TensorProto"]
-BundleHeaderProto = MESSAGES["BundleHeaderProto"]
-BundleEntryProto = MESSAGES["BundleEntryProto"]
+GraphDef: type[Message] = MESSAGES["GraphDef"]
+SavedModel: type[Message] = MESSAGES["SavedModel"]
+TensorProto: type[Message] = MESSAGES["TensorProto"]
+BundleHeaderProto: type[Message] = MESSAGES["BundleHeaderProto"]
+BundleEntryProto: type[Message] = MESSAGES["BundleEntryProto"]

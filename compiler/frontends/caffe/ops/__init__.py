@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ..node import CONVERTERS
 from . import ascend, convolution, elementwise, linear, normalization, pooling, reduction, resize, shape
+from .ascend import converter_on_integers
 
 FAMILIES = (ascend, convolution, elementwise, linear, normalization, pooling, reduction, resize, shape)
-
-converter_on_integers = ascend.converter_on_integers
 
 __all__ = ["CONVERTERS", "FAMILIES", "converter_on_integers"]
