@@ -29,7 +29,7 @@ class Layer:
     def __init__(self, net: Net, op: Operation):
         self.net = net
         self.op = op
-        self.label = net.label(op)
+        self.label: str = net.label(op)
         self._layers: list[NetLayer] = []
         self._made = 0
 

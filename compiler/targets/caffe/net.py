@@ -45,7 +45,7 @@ class Net:
     def __init__(self, form: Form, remarks: Remarks, block: Block, outputs: Sequence[SSAValue]):
         self.form = form
         self.remarks = remarks
-        self.outputs = frozenset(outputs)
+        self.outputs: frozenset[SSAValue] = frozenset(outputs)
         self.consumers: dict[SSAValue, list[Operation]] = {}
         """The operations that compute with a value, in order."""
         self.quantized: dict[tuple[SSAValue, nn.QParamsAttr], SSAValue] = {}
@@ -55,8 +55,8 @@ class Net:
             self._last[label_of(op)] = op
             for value in dict.fromkeys(map(source, op.operands)):
                 self.consumers.setdefault(value, []).append(op)
-        self.names = Names()
-        self.blobs = Names()
+        self.names: Names = Names()
+        self.blobs: Names = Names()
         self.layers: list[NetLayer] = []
         self._blobs: dict[SSAValue, str] = {}
         self._declared: dict[SSAValue, str] = {}

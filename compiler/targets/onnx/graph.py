@@ -48,8 +48,8 @@ class Graph:
         self.form = form
         self.opset = opset
         self.remarks = remarks
-        self.values = Names()
-        self.layers = Names()
+        self.values: Names = Names()
+        self.layers: Names = Names()
         self.nodes: list[NodeProto] = []
         self.initializers: list[Initializer] = []
         self.value_info: list[ValueInfoProto] = []

@@ -29,7 +29,7 @@ class Layer:
     op: Operation
 
     def __post_init__(self) -> None:
-        self.label = label_of(self.op)
+        self.label: str = label_of(self.op)
         self._nodes: list[NodeProto] = []
         self._outputs: list[str] = []
 
@@ -171,21 +171,27 @@ Convert = Callable[[Any, Layer], "str | Sequence[str | None]"]
 _Written = Callable[[_Op, Layer], "str | Sequence[str | None]"]
 
 
-class Converters(dict[type[Operation], Convert]):
-    """How each operation is written; filled by the modules of the families."""
+Converters = dict[type[Operation], Convert]
 
-    def register(self, *ops: type[_Op]) -> Callable[[_Written[_Op]], _Written[_Op]]:
-        """Registers a converter for these operation classes."""
 
+@dataclass(frozen=True)
+class Register:
+    """A decorator: puts a converter into the table for these operation classes."""
+
+    table: Converters
+
+    def __call__(self, *ops: type[_Op]) -> Callable[[_Written[_Op]], _Written[_Op]]:
         def keep(convert: _Written[_Op]) -> _Written[_Op]:
-            self.update(dict.fromkeys(ops, cast(Convert, convert)))
+            self.table.update(dict.fromkeys(ops, cast(Convert, convert)))
             return convert
 
         return keep
 
 
-CONVERTERS = Converters()
-converter = CONVERTERS.register
+CONVERTERS: Converters = {}
+"""How each operation is written; filled by the modules of the families."""
+
+converter: Register = Register(CONVERTERS)
 
 
 def write_operation(op: Operation, graph: Graph) -> None:

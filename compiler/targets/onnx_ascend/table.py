@@ -13,7 +13,7 @@ from ...dialects.nn.shapes import element_of
 from ...runtime.kernels.ascend_float import MEANINGS
 from ..deployed import is_integer, part_of_another
 from ..onnx.layer import CONVERTERS as NN_CONVERTERS
-from ..onnx.layer import Converters, Layer, Operand
+from ..onnx.layer import Converters, Layer, Operand, Register
 
 OPERATORS = frozenset({"AscendQuant", "AscendDequant", "AscendAntiQuant", "AscendRequant", "AscendWeightQuant"})
 """Ascend's own operators in these files, in ONNX's default domain."""
@@ -32,8 +32,8 @@ def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str | None]:
     return NN_CONVERTERS[type(meaning.op)](meaning.op, layer)
 
 
-CONVERTERS = Converters(dict.fromkeys(MEANINGS, by_meaning))
-converter = CONVERTERS.register
+CONVERTERS: Converters = dict.fromkeys(MEANINGS, by_meaning)
+converter: Register = Register(CONVERTERS)
 
 
 def require_channels_second(op: FormatOp, layer: Layer) -> None:

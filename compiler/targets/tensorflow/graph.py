@@ -62,7 +62,7 @@ class Graph:
     def __init__(self, remarks: Remarks, form: Form):
         self.remarks = remarks
         self.form = form
-        self.names = Names()
+        self.names: Names = Names()
         self.nodes: list[NodeDef | Const] = []
         self.elements: dict[str, str] = {}
         self.on_grid: dict[SSAValue, str] = {}

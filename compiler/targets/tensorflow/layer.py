@@ -31,7 +31,7 @@ class Layer:
     op: Operation
 
     def __post_init__(self) -> None:
-        self.label = label_of(self.op)
+        self.label: str = label_of(self.op)
         self._nodes: list[NodeDef] = []
 
     def node(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
@@ -157,23 +157,27 @@ Convert = Callable[[Any, Layer], "str | Sequence[str]"]
 _Written = Callable[[_Op, Layer], "str | Sequence[str]"]
 
 
-class Converters(dict[type[Operation], Convert]):
-    """How operations are written, by class."""
+Converters = dict[type[Operation], Convert]
 
-    def register(self, *ops: type[_Op]) -> Callable[[_Written[_Op]], _Written[_Op]]:
-        """Puts a converter into the table for these classes."""
 
-        def add(convert: _Written[_Op]) -> _Written[_Op]:
-            self.update(dict.fromkeys(ops, cast(Convert, convert)))
+@dataclass(frozen=True)
+class Register:
+    """A decorator: puts a converter into the table for these operation classes."""
+
+    table: Converters
+
+    def __call__(self, *ops: type[_Op]) -> Callable[[_Written[_Op]], _Written[_Op]]:
+        def keep(convert: _Written[_Op]) -> _Written[_Op]:
+            self.table.update(dict.fromkeys(ops, cast(Convert, convert)))
             return convert
 
-        return add
+        return keep
 
 
-CONVERTERS = Converters()
+CONVERTERS: Converters = {}
 """How `nn` is written; filled by the modules of the families."""
 
-converter = CONVERTERS.register
+converter: Register = Register(CONVERTERS)
 
 
 _TAKE_HALF_BYTES = (

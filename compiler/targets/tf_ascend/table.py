@@ -13,7 +13,7 @@ from ...dialects.nn.shapes import element_of
 from ...runtime.kernels.ascend_float import MEANINGS
 from ..deployed import is_integer
 from ..tensorflow.layer import CONVERTERS as NN_CONVERTERS
-from ..tensorflow.layer import Converters, Layer
+from ..tensorflow.layer import Converters, Layer, Register
 
 
 def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
@@ -28,8 +28,8 @@ def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
     return NN_CONVERTERS[type(meaning.op)](meaning.op, layer)
 
 
-CONVERTERS = Converters(dict.fromkeys(MEANINGS, by_meaning))
-converter = CONVERTERS.register
+CONVERTERS: Converters = dict.fromkeys(MEANINGS, by_meaning)
+converter: Register = Register(CONVERTERS)
 
 
 def require_channels_last(op: AscendOp, layer: Layer) -> None:
