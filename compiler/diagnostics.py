@@ -42,7 +42,7 @@ class CompileErrors(CompileError):
     """Several mistakes of one kind, each with its line."""
 
     def __init__(self, errors: Sequence[CompileError]):
-        self.errors = tuple(errors)
+        self.errors: tuple[CompileError, ...] = tuple(errors)
         super().__init__(errors[0].message, where=errors[0].where, hint=errors[0].hint)
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ class Phase:
     def __init__(self, name: str, depth: int):
         self.name = name
         self.depth = depth
-        self.seconds = 0.0
+        self.seconds: float = 0.0
         self.peak = 0
         """The largest resident size while it ran, in bytes."""
 

@@ -44,8 +44,8 @@ class Weight:
     __slots__ = ("_array", "_finite", "key", "path")
 
     def __init__(self, key: str, *, path: Path | None = None, array: Array | None = None):
-        self.key = key
-        self.path = path
+        self.key: str = key
+        self.path: Path | None = path
         self._array = array
         self._finite: bool | None = None
 
