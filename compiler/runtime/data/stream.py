@@ -62,9 +62,9 @@ class Spool:
     """Collects batches on disk."""
 
     def __init__(self, function: FuncOp, source: str):
-        self.types = input_types(function)
+        self.types: dict[str, Tensor] = input_types(function)
         self.source = source
-        self.count = 0
+        self.count: int = 0
         self._files = {name: tempfile.TemporaryFile() for name in self.types}  # noqa: SIM115
         self._shapes: dict[str, list[tuple[int, ...]]] = {name: [] for name in self.types}
 
