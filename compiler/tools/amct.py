@@ -19,6 +19,7 @@ from . import (
     amct_support,
 )
 from .entry import run_tool
+from .parser import Parser
 
 COMMANDS = (
     amct_support,
@@ -39,8 +40,8 @@ def main() -> None:
 
 def run(argv: Sequence[str]) -> int:
     """The whole tool on an argument list. Returns the exit status; a user's mistake is one located line on stderr."""
-    args = _parser().parse_args(argv)
     try:
+        args = _parser().parse_args(argv)
         args.run(args)
     except CompileError as e:
         print(e, file=sys.stderr)
@@ -49,9 +50,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "amct", description="Quantize neural networks after training, run and compare them."
-    )
+    parser = Parser("amct", description="Quantize neural networks after training, run and compare them.")
     parser.add_argument("--version", action="version", version=f"amct-opt {version('amct-opt')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:

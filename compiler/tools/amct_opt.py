@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -28,6 +27,7 @@ from ..text import parse_module, print_module, read_text
 from ..timing import Timer
 from ..universe import PIPELINES, SUMMARIES, new_session
 from .entry import run_tool
+from .parser import Parser
 from .shared import MODEL, add_import_options, add_input_names, import_options
 
 _SPLIT = re.compile(r"^// -----.*$", re.MULTILINE)
@@ -53,15 +53,10 @@ def _separated(argv: Sequence[str], known: Session) -> list[str]:
     return [f"{arg}=" if arg.startswith("--") and arg[2:] in known.passes else arg for arg in argv]
 
 
-class _Parser(argparse.ArgumentParser):
-    """Mistakes are CompileErrors, with the option that was meant as the hint."""
-
-    def error(self, message: str) -> NoReturn:
-        given: list[str] = re.findall(r"(--[\w-]+)", message) if message.startswith("unrecognized") else []
-        options = [word for action in self._actions for word in action.option_strings]
-        close = [match for word in given for match in get_close_matches(word, options, 1)]
-        hint = f"did you mean {', '.join(close)}?" if close else "amct-opt --help lists the options"
-        raise CompileError(message, where="amct-opt", hint=hint)
+class _Parser(Parser):
+    def hint(self, unknown: Sequence[str]) -> str:
+        apart = [word for word in unknown if "=" in word and not word.startswith("-")]
+        return f"options are part of their pass: --PASS='{' '.join(apart)}'" if apart else super().hint(unknown)
 
 
 class _Version(argparse.Action):

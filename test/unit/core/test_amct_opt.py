@@ -88,6 +88,11 @@ def test_blank_input_is_an_empty_module(tool: Tool) -> None:
             "amct-opt: error: unrecognized arguments: --fuse-bm=x=1",
             "did you mean --fuse-bn?",
         ),
+        (
+            ["net.mlir", "--quantize", "data=x.npz", "bits=8"],
+            "amct-opt: error: unrecognized arguments: data=x.npz bits=8",
+            "options are part of their pass: --PASS='data=x.npz bits=8'",
+        ),
         (["net.mlir", "--quant"], "amct-opt: error: unrecognized arguments: --quant", None),
         (["net.mlir", "--canonicalize=x=1"], "error: --canonicalize has no option 'x'", None),
         (["net.mlir", "-p", "dance"], "error: no pass is called 'dance'", None),
