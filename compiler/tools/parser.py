@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from ..diagnostics import CompileError
 
@@ -31,7 +31,6 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
     """The options of a parser and of its commands."""
     for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
         yield from action.option_strings
-        if isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage]
-            commands: dict[str, argparse.ArgumentParser] = action.choices  # pyright: ignore[reportUnknownMemberType]
-            for command in commands.values():
+        if isinstance(commands := action.choices, dict):
+            for command in cast("dict[str, argparse.ArgumentParser]", commands).values():
                 yield from _options(command)
