@@ -14,8 +14,9 @@ from ..diagnostics import CompileError
 from ..dialects.nn import ConstantOp, ConvolutionOp, DequantizeOp, FusedOp, MatMulOp, ObserveOp, OriginAttr, QuantizeOp
 from ..dtypes import Tensor
 from ..functions import main_function
-from .executor import Executable, Rewrite
+from .executor import Executable
 from .metrics import Difference, Differences
+from .program import Rewrite
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

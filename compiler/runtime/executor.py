@@ -21,6 +21,7 @@ from ..dtypes import Tensor, numpy_dtype
 from ..functions import input_names, main_function, output_names
 from ..weights import WeightError
 from .kernels import Array, Kernel, bare_kernel_for
+from .program import Program, Rewrite, Row
 
 Watch = Callable[[SSAValue, Array], None]
 """Told every watched value as soon as it is computed; must not write to the array or keep it."""
@@ -33,30 +34,6 @@ class Step(NamedTuple):
     releases: tuple[int, ...]
     """Slots whose last use this step is."""
     where: str
-
-
-class Row(NamedTuple):
-    """An operation on slots, computed by `kernel` where one is given, else by the operation's own."""
-
-    op: Operation
-    operands: tuple[int, ...]
-    results: tuple[int, ...]
-    kernel: Kernel | None = None
-
-
-@dataclass(frozen=True)
-class Program:
-    """A block as rows in order, before kernels are made."""
-
-    slots: int
-    constants: Mapping[int, Array]
-    rows: Sequence[Row]
-    asked: frozenset[int]
-    """Slots that are given away: outputs, and what is watched."""
-
-
-Rewrite = Callable[[Program], Program]
-"""Another way to compute the same slots: in integers (`integer_plan`), in float16 (`half`)."""
 
 
 class RunError(CompileError):
@@ -119,8 +96,7 @@ def compile_block(
     """
     slot_of: dict[SSAValue, int] = {}
     program = _flatten(block, slot_of, [*outputs, *watched])
-    if rewrite is not None:
-        program = rewrite(program)
+    program = (rewrite or _usual)(program)
     told: dict[int, list[SSAValue]] = {}
     for value in watched:
         told.setdefault(slot_of[value], []).append(value)
@@ -133,6 +109,15 @@ def compile_block(
         outputs=results,
         watched=told,
     )
+
+
+def _usual(program: Program) -> Program:
+    """What is rewritten where nothing else is asked for: results stay the same to the bit."""
+    if not any(row.op.name.startswith("ascend.") for row in program.rows):
+        return program
+    from .ascend_plan import in_float32  # imports all of `ascend`
+
+    return in_float32(program)
 
 
 def _flatten(block: Block, slot_of: dict[SSAValue, int], asked: Sequence[SSAValue]) -> Program:

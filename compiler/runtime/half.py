@@ -22,8 +22,9 @@ from xdsl.ir import Operation
 
 from ..diagnostics import CompileError
 from ..dialects import ascend
-from .executor import Program, kernel_of
+from .executor import kernel_of
 from .kernels import Array, Kernel
+from .program import Program
 
 KEPT: Mapping[type[Operation], frozenset[str]] = {
     ascend.AscendDequantOp: frozenset({"deq_scale"}),

@@ -51,11 +51,11 @@ def conv_int8(
     dilations: Sequence[int],
     groups: int = 1,
 ) -> Array:
-    """One exact convolution; see `prepare_conv`, which packs the weights once for many."""
+    """One exact convolution, int32; see `prepare_conv`, which packs the weights once for many."""
     run = prepare_conv(
         weight, bias, x.dtype, zero_point=zero_point, strides=strides, dilations=dilations, groups=groups
     )
-    return run(x, pads)
+    return run(x, pads).astype(np.int32, copy=False)
 
 
 def prepare_conv(
@@ -71,9 +71,9 @@ def prepare_conv(
     """Pack the weights of a convolution; returns `run(x, pads)`.
 
     weight `[M, C/groups, *kernel]` int8 (or another integer type of at most 16 bits), bias `[M]` integers. `run` takes x
-    `[N, C, *spatial]` of `input_dtype` and pads (all begins, then all ends) and returns the accumulators
-    `sum((x - zero_point) * w) + bias` as int32 `[N, M, *output]`, padding contributing 0. It raises ValueError when one lies
-    outside int32.
+    `[N, C, *spatial]`, integers of `input_dtype` in any number type, and pads (all begins, then all ends). It returns the
+    accumulators `sum((x - zero_point) * w) + bias` as `[N, M, *output]`, padding contributing 0: in float32 where that holds
+    every one, else in int32. It raises ValueError when one lies outside int32.
     """
     taps, depth = prod(weight.shape[2:]), weight.shape[1]
     window, per_channel = tuple(range(1, weight.ndim)), (-1, *(1 for _ in weight.shape[2:]))
@@ -100,8 +100,8 @@ def prepare_conv(
 
 
 def matmul_int8(x: Array, weight: Array, bias: Array | None = None, *, zero_point: int = 0) -> Array:
-    """One exact matrix product; see `prepare_matmul`, which packs the weights once for many."""
-    return prepare_matmul(weight, bias, x.dtype, zero_point=zero_point)(x)
+    """One exact matrix product, int32; see `prepare_matmul`, which packs the weights once for many."""
+    return prepare_matmul(weight, bias, x.dtype, zero_point=zero_point)(x).astype(np.int32, copy=False)
 
 
 def prepare_matmul(
@@ -109,9 +109,9 @@ def prepare_matmul(
 ) -> Callable[[Array], Array]:
     """Pack the weights of a matrix product; returns `run(x)`.
 
-    weight `[..., K, N]` int8 (or another integer type of at most 16 bits), bias `[N]` integers. `run` takes x `[..., M, K]` of
-    `input_dtype` (two axes or more) and returns the accumulators `sum((x - zero_point) * w) + bias` as int32 `[..., M, N]`. It
-    raises ValueError when one lies outside int32.
+    weight `[..., K, N]` int8 (or another integer type of at most 16 bits), bias `[N]` integers. `run` takes x `[..., M, K]` (two
+    axes or more), integers of `input_dtype` in any number type, and returns the accumulators `sum((x - zero_point) * w) + bias`
+    as `[..., M, N]`: in float32 where that holds every one, else in int32. It raises ValueError when one lies outside int32.
     """
     largest_sum = _absolute_sums(weight, -2) * largest_magnitude(input_dtype)
     split = _split(weight, input_dtype, largest_sum, 1)
@@ -120,7 +120,7 @@ def prepare_matmul(
     finish = _finish(correction if bias is None else correction + bias, largest_sum[..., None, :])
 
     def run(x: Array) -> Array:
-        floats = x.astype(split.dtype)
+        floats = x.astype(split.dtype, copy=False)
         if len(parts) == 1:
             return finish(matmul(floats, parts[0][1]))
         return finish(_total(matmul(floats[..., s], part) for s, part in parts))
@@ -174,11 +174,16 @@ def _total(parts: Iterable[Array]) -> Array:
 
 
 def _finish(correction: Array, largest_sum: Array) -> Callable[[Array], Array]:
-    """From raw sums to int32 accumulators: adds `correction`, which broadcasts to them.
+    """From raw sums, which it may write to, to accumulators: adds `correction`, which broadcasts to them.
 
-    Static bounds decide whether int32 holds every intermediate value; else the sum is taken in int64 and checked.
+    Static bounds decide whether float32 or int32 holds every intermediate value; else the sum is taken in int64 and checked.
     """
-    if int((largest_sum + np.abs(correction)).max(initial=0)) <= INT32_MAX:
+    largest = int((largest_sum + np.abs(correction)).max(initial=0))
+    if largest <= FLOAT32_EXACT:
+        # raw sums are float32 too; the sum also makes 0 of -0
+        floats = correction.astype(_F32)
+        return lambda sums: _added(sums, floats)
+    if largest <= INT32_MAX:
         narrow = correction.astype(np.int32)
         return lambda sums: _added(sums.astype(np.int32), narrow)
     return lambda sums: _checked(_added(sums.astype(np.int64), correction))

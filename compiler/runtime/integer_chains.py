@@ -10,12 +10,12 @@ from xdsl.ir import Operation
 from ..dialects import nn
 from ..dialects.nn import QParams
 from ..dialects.nn.shapes import DYNAMIC, shape_of
-from .executor import Row
 from .integer_values import IntegerValues
 from .kernels import Kernel
 from .kernels import quantized as kernels
 from .kernels.quantized import Result, Sums
 from .kernels.quantized_softmax import quantized_softmax
+from .program import Row
 
 
 class Chain(NamedTuple):
@@ -106,18 +106,3 @@ CHAINS: dict[type[Operation], Callable[[IntegerValues, Row, Result], Chain | Non
     nn.SoftmaxOp: _alone(quantized_softmax),
 }
 """Operations with an integer kernel."""
-
-BOUNDS: dict[type[Operation], Callable[[Any], tuple[float, float]]] = {
-    nn.ReluOp: lambda _: (0.0, float("inf")),
-    nn.Relu6Op: lambda _: (0.0, 6.0),
-    nn.ClipOp: lambda op: op.bounds,
-}
-"""Linear activations."""
-
-
-def bounds_together(bounds: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """One pair of bounds for several, the last of which acts first."""
-    low, high = float("-inf"), float("inf")
-    for least, most in reversed(bounds):
-        low, high = min(max(low, least), most), min(max(high, least), most)
-    return low, high

@@ -7,8 +7,6 @@ integers. Whatever is not such a chain runs in float, as it does without this re
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import f32
@@ -17,11 +15,12 @@ from xdsl.ir import Operation
 from ..diagnostics import CompileError
 from ..dialects import nn
 from ..dialects.nn.shapes import element_of
-from .executor import Program, Row
-from .integer_chains import BOUNDS, CHAINS, Chain, bounds_together, float_product
+from .bounds import bounded
+from .integer_chains import CHAINS, Chain, float_product
 from .integer_values import Integers, IntegerValues, per_tensor_8_bits
 from .kernels.quantized import Result
 from .kernels.shape import padding
+from .program import Program, Row, live
 
 _PASSIVE = (
     nn.FlattenOp,
@@ -51,16 +50,13 @@ class _Rewriter:
     def __init__(self, program: Program):
         self.program, self.slots = program, program.slots
         self.values = IntegerValues(program.constants)
-        self.maker = {slot: row for row in program.rows for slot in row.results}
-        self.uses = Counter(slot for row in program.rows for slot in row.operands)
-        self.uses.update(program.asked)
 
     def rewritten(self) -> Program:
         asked = self.program.asked
         rows = [new for row in self.program.rows for new in self._rewrite(row)]
-        unchained = {row.results for row in _live(rows, asked)}
+        unchained = {row.results for row in live(rows, asked)}
         rows = [self._with_integer_sums(row) if row.results in unchained else row for row in rows]
-        return Program(self.slots, self.program.constants, _live(rows, asked), asked)
+        return Program(self.slots, self.program.constants, live(rows, asked), asked)
 
     def _rewrite(self, row: Row) -> list[Row]:
         op = row.op
@@ -92,18 +88,11 @@ class _Rewriter:
         params = cast(nn.QuantizeOp, quantize.op).qparams.data
         if not per_tensor_8_bits(params):
             return None
-        bounds: list[tuple[float, float]] = []
-        slot = quantize.operands[0]
-        while (row := self._only_for_one(slot)) is not None and (bound := BOUNDS.get(type(row.op))) is not None:
-            bounds.append(bound(row.op))
-            slot = row.operands[0]
+        slot, bounds = bounded(self.program, quantize.operands[0])
+        row = self.program.made_for_one(slot)
         if row is None or (make := CHAINS.get(type(row.op))) is None:
             return None
-        return make(self.values, row, Result(params, bounds_together(bounds)))
-
-    def _only_for_one(self, slot: int) -> Row | None:
-        """The row that makes a value, where the value has one reader."""
-        return self.maker.get(slot) if self.uses[slot] == 1 else None
+        return make(self.values, row, Result(params, bounds))
 
 
 def _by(chain: Chain, row: Row) -> Row:
@@ -113,13 +102,3 @@ def _by(chain: Chain, row: Row) -> Row:
 def _fills_in_reals(op: Operation) -> bool:
     """Whether an operation pads with what may not be on the grid."""
     return isinstance(op, nn.PadOp) and op.mode.data is nn.PadMode.CONSTANT and op.value.value.data != 0
-
-
-def _live(rows: Sequence[Row], asked: frozenset[int]) -> list[Row]:
-    """The rows that something asked for depends on."""
-    needed, live = set(asked), list[Row]()
-    for row in reversed(rows):
-        if not needed.isdisjoint(row.results):
-            needed.update(row.operands)
-            live.append(row)
-    return live[::-1]

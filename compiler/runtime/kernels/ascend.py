@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from ...dialects.ascend import AscendOp
 from ...dialects.ascend.base import i8
 from ...dialects.nn.shapes import element_of
-from . import Kernel, kernel
+from . import Array, Kernel, kernel
 from .ascend_array import ARRAY_KERNELS
 from .ascend_cube import INTEGER_KERNELS
 from .ascend_float import MEANINGS, float_kernel
@@ -28,6 +30,7 @@ def of_its_own(op: AscendOp) -> Kernel:
 def by_element(op: AscendOp) -> Kernel:
     """In integers where an operation has an integer form and its data is int8."""
     integer = INTEGER_KERNELS.get(type(op))
-    if integer is not None and any(element_of(operand) == i8 for operand in op.operands):
-        return integer(op)
-    return float_kernel(op)
+    if integer is None or not any(element_of(operand) == i8 for operand in op.operands):
+        return float_kernel(op)
+    run = integer(op)
+    return lambda *arrays: cast(Array, run(*arrays)).astype(np.int32, copy=False)

@@ -1,4 +1,7 @@
-"""Exact integer kernels of the matrix engine and of integer pooling."""
+"""Exact integer kernels of the matrix engine and of integer pooling.
+
+Accumulators come in float32 where that holds them (`integer`), else in int32.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
-from ...dialects.ascend import AscendOp
+from ...dialects.ascend import AscendOp, CubeOp
 from ...dialects.ascend.base import FormatOp
 from ...dialects.nn.shapes import Shape, window_size
 from ..integer import INT32_MAX, conv_int8, matmul_int8, prepare_conv, prepare_matmul
@@ -63,8 +67,8 @@ def _convolution(
     op: ascend.ConvolutionOp, arrange: Callable[[Array], Array], geometry: dict[str, Any], pads: Shape
 ) -> Callable[..., Array]:
     """Weights are packed once where they are constant."""
-    weight, bias = nn.array_of(op.filter_value), nn.array_of(op.bias_value)
-    if weight is not None and (op.bias_value is None or bias is not None):
+    if (constants := constant_weights(op)) is not None:
+        weight, bias = constants
         prepared = prepare_conv(np.ascontiguousarray(arrange(weight)), bias, **geometry)
 
         def run(x: Array, *_: Array) -> Array:
@@ -76,6 +80,22 @@ def _convolution(
         return conv_int8(x, arrange(weight), bias, pads=pads, **geometry)
 
     return run_once
+
+
+def constant_weights(op: CubeOp) -> tuple[Array, Array | None] | None:
+    """Weight and bias of a matrix engine's operation where both are constants, so that they can be packed once."""
+    weight, bias = _weights(op)
+    array, summand = nn.array_of(weight), nn.array_of(bias)
+    return None if array is None or (bias is not None and summand is None) else (array, summand)
+
+
+def _weights(op: CubeOp) -> tuple[SSAValue, SSAValue | None]:
+    if isinstance(op, ascend.ConvolutionOp):
+        return op.filter_value, op.bias_value
+    if isinstance(op, ascend.MatrixOp):
+        return op.x2, op.bias
+    assert isinstance(op, ascend.FullyConnectionOp)
+    return op.w, op.b
 
 
 def operand_order(op: ascend.ConvolutionOp) -> tuple[int, ...]:
@@ -135,8 +155,8 @@ def matrix_product(op: ascend.MatrixOp) -> Kernel:
     def second(x2: Array) -> Array:
         return x2.swapaxes(-1, -2) if transpose_x2 else x2
 
-    weight, bias = nn.array_of(op.x2), nn.array_of(op.bias)
-    if weight is not None and (op.bias is None or bias is not None):
+    if (constants := constant_weights(op)) is not None:
+        weight, bias = constants
         prepared = prepare_matmul(second(weight), bias, zero_point=op.zero_point)
 
         def run(x1: Array, *_: Array) -> Array:
@@ -155,10 +175,16 @@ def inner_product(op: ascend.FullyConnectionOp) -> Kernel:
     """x with the axes that are summed over as one."""
     axis, zero_point, transposed = op.first_axis, op.zero_point, op.is_transposed
 
-    def run(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    def prepare(weight: Array, bias: Array | None = None) -> Callable[[Array], Array]:
+        return prepare_matmul(weight if transposed else weight.T, bias, zero_point=zero_point)
+
+    constants = constant_weights(op)
+    prepared = None if constants is None else prepare(*constants)
+
+    def run(x: Array, *weights: Array) -> Array:
+        product = prepared or prepare(*weights)
         rows = x.reshape(prod(x.shape[:axis]), prod(x.shape[axis:]))
-        y = matmul_int8(rows, weight if transposed else weight.T, bias, zero_point=zero_point)
-        return y.reshape(*x.shape[:axis], -1)
+        return product(rows).reshape(*x.shape[:axis], -1)
 
     return run
 
@@ -186,18 +212,23 @@ def window_sum(op: ascend.AveragingOp) -> Kernel:
     return _in_format(op, run)
 
 
-INTEGER_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
+MATRIX_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     ascend.Conv2DOp: convolution,
     ascend.Conv3DOp: convolution,
     ascend.DepthwiseConv2DOp: depthwise,
     ascend.Conv2DTransposeOp: transposed_convolution,
     ascend.MatMulV2Op: matrix_product,
     ascend.BatchMatMulV2Op: matrix_product,
-    ascend.AvgPoolV2Op: window_sum,
-    ascend.AvgPoolOp: window_sum,
-    ascend.PoolingOp: window_sum,
     ascend.Conv2DBackpropInputOp: transposed_convolution,
     ascend.DeconvolutionOp: transposed_convolution,
     ascend.FullyConnectionOp: inner_product,
+}
+"""Operations whose int8 data and constant weights may come in any number type, and which give accumulators."""
+
+INTEGER_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
+    **MATRIX_KERNELS,
+    ascend.AvgPoolV2Op: window_sum,
+    ascend.AvgPoolOp: window_sum,
+    ascend.PoolingOp: window_sum,
 }
 """Operations that compute in integers when their data is int8."""

@@ -17,6 +17,7 @@ from ...dialects.ascend import AscendOp
 from ...dialects.ascend.base import i8, i16
 from ...dialects.nn.shapes import element_of
 from ...dtypes import integer_range, numpy_dtype
+from ..bounds import UNBOUNDED, Bounds
 from . import Array, Kernel
 
 _F32 = np.dtype(np.float32)
@@ -24,19 +25,35 @@ _F32 = np.dtype(np.float32)
 _ROUND: dict[str, np.ufunc] = {"Round": np.rint, "Floor": np.floor, "Ceil": np.ceil, "Trunc": np.trunc}
 
 
-def quant(op: ascend.AscendQuantOp) -> Kernel:
-    """`clip(round(x * scale + offset))`: product, sum and integer are each rounded to float32."""
-    scale, offset = np.float32(op.scale.value.data), np.float32(op.offset.value.data)
-    squared, rounding = bool(op.sqrt_mode.value.data), _ROUND[op.round_mode.data]
-    (low, high), dtype = integer_range(op.storage), numpy_dtype(op.storage)
+def quant(op: ascend.AscendQuantOp, bounds: Bounds = UNBOUNDED) -> Kernel:
+    """The integers of `quant_in_float32`."""
+    run, dtype = quant_in_float32(op, bounds), numpy_dtype(op.storage)
 
-    def run(x: Array) -> Array:
+    def cast(x: Array) -> Array:
+        return run(x).astype(dtype)
+
+    return cast
+
+
+def quant_in_float32(op: ascend.AscendQuantOp, bounds: Bounds = UNBOUNDED) -> Callable[[Array], Array]:
+    """`clip(round(x * scale + offset))`: product, sum and integer are each rounded to float32. `bounds` are those of x before."""
+    scale, offset = np.array(op.scale.value.data, _F32), np.array(op.offset.value.data, _F32)
+    squared, rounding = bool(op.sqrt_mode.value.data), _ROUND[op.round_mode.data]
+
+    def rounded(x: Array) -> Array:
         y = x.astype(_F32, copy=False) * scale
         if squared:
             np.multiply(y, scale, out=y)
         np.add(y, offset, out=y)
-        rounding(y, out=y)
-        return np.clip(y, low, high, out=y).astype(dtype)
+        return rounding(y, out=y)
+
+    with np.errstate(over="ignore"):
+        ends = rounded(np.array(bounds, numpy_dtype(element_of(op.x))))
+    low, high = np.clip(ends, *integer_range(op.storage))
+
+    def run(x: Array) -> Array:
+        y = rounded(x)
+        return y.clip(low, high, out=y)
 
     return run
 
@@ -49,8 +66,7 @@ def dequant(op: ascend.AscendDequantOp) -> Kernel:
 
     def run(x: Array, scale: Array) -> Array:
         x, scale = shifted(x, scale.reshape(shape))
-        y = x.astype(_F32)
-        np.multiply(y, scale, out=y)
+        y = x.astype(_F32, copy=False) * scale
         if squared:
             np.multiply(y, scale, out=y)
         if relu:
@@ -134,14 +150,13 @@ def requant_s16(op: ascend.AscendRequantS16Op) -> Kernel:
 
 def _rounded(x: Array, scale: Array) -> Array:
     """`rint(float32(x) * scale)`, float32."""
-    y = x.astype(_F32)
-    np.multiply(y, scale, out=y)
+    y = x.astype(_F32, copy=False) * scale
     return np.rint(y, out=y)
 
 
 def _saturated(y: Array, storage: IntegerType) -> Array:
     low, high = integer_range(storage)
-    return np.clip(y, low, high, out=y).astype(numpy_dtype(storage))
+    return y.clip(low, high, out=y).astype(numpy_dtype(storage))
 
 
 STEP_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {

@@ -18,6 +18,7 @@ import numpy as np
 from ...dialects import nn
 from ...dialects.nn import QParams
 from ...dtypes import integer_range, numpy_dtype
+from ..bounds import UNBOUNDED, Bounds
 from ..integer import matmul_int8, prepare_conv, prepare_matmul
 from ..layouts import in_layout, per_channel
 from ..windows import Window, tap_slices
@@ -29,9 +30,7 @@ _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 Run = Callable[..., Array]
 """A kernel with one result."""
 Sums = Callable[..., Array]
-"""From the integers of one or two operands to int32 sums."""
-
-_UNBOUNDED = (float("-inf"), float("inf"))
+"""From the integers of one or two operands to their sums: float32 where that holds them, else int32."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Result:
     """How a result is quantized, and the bounds that linear activations set to it before."""
 
     params: QParams
-    bounds: tuple[float, float] = _UNBOUNDED
+    bounds: Bounds = UNBOUNDED
 
     def quantized(self) -> Callable[[Array], Array]:
         """From float32 in units of the scale, not yet rounded: integers. Writes to its operand."""
@@ -92,7 +91,7 @@ def quantized_conv(op: nn.ConvOp, x: QParams, weight: Weight, result: Result) ->
 
 
 def matmul_sums(op: nn.MatMulOp, x: QParams, weight: Weight) -> Sums:
-    """From integers to int32 sums."""
+    """From integers to sums."""
     transposed = op.transpose_a is not None
     matrix = weight.array.swapaxes(-1, -2) if op.transpose_b is not None else weight.array
     sums = prepare_matmul(matrix, weight.bias, numpy_dtype(x.storage), zero_point=int(x.zero_points()))
@@ -104,7 +103,7 @@ def matmul_sums(op: nn.MatMulOp, x: QParams, weight: Weight) -> Sums:
 
 
 def matmul_of_activations(op: nn.MatMulOp, a: QParams, b: QParams) -> Sums:
-    """From the integers of both operands to int32 sums."""
+    """From the integers of both operands to sums."""
     transpose_a, transpose_b = op.transpose_a is not None, op.transpose_b is not None
     zero_a, zero_b = int(a.zero_points()), np.int16(b.zero_points())
 
@@ -223,7 +222,8 @@ def _multiplier(x: QParams, weight: QParams) -> Array:
 
 
 def _scaled(sums: Array, multiplier: Array) -> Array:
-    y = sums.astype(_F32)
+    """Sums in float32, times the multiplier. May write to sums of float32."""
+    y = sums.astype(_F32, copy=False)
     return np.multiply(y, multiplier, out=y)
 
 

@@ -13,8 +13,9 @@ import onnx
 import onnxruntime
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.runtime.executor import Executable, Rewrite
+from compiler.runtime.executor import Executable
 from compiler.runtime.integer_plan import in_integers
+from compiler.runtime.program import Rewrite
 from compiler.targets.onnx import OnnxTarget
 from compiler.universe import new_session
 

@@ -11,8 +11,9 @@ from xdsl.ir import SSAValue
 
 from compiler.diagnostics import CompileError
 from compiler.dialects import nn
-from compiler.runtime.executor import Executable, Program, RunError
+from compiler.runtime.executor import Executable, RunError
 from compiler.runtime.integer_plan import in_integers
+from compiler.runtime.program import Program
 
 from .nets import Chain, Point
 

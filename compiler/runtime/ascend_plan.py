@@ -1,0 +1,64 @@
+"""An `ascend` module with fewer passes over its arrays, and the same bits.
+
+Integers that only kernels read stay in float32, in which BLAS and the steps beside it compute: those of AscendQuant, and
+accumulators where it holds them all. Linear activations before an AscendQuant bound its integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from xdsl.ir import Operation
+
+from ..dialects import ascend
+from ..dialects.ascend.base import i8
+from ..dialects.nn.shapes import element_of
+from .bounds import Bounds, bounded, bounds_of
+from .kernels.ascend_cube import MATRIX_KERNELS, constant_weights
+from .kernels.ascend_float import MEANINGS
+from .kernels.ascend_integer import quant, quant_in_float32
+from .program import Program, Row, live
+
+_ACTIVATIONS = (ascend.ReluOp, ascend.Relu6Op, ascend.ClipByValueOp)
+
+
+def in_float32(program: Program) -> Program:
+    """The same slots; what is asked for, and what other operations read, is as it was."""
+    rows = [_rewritten(program, row) for row in program.rows]
+    return replace(program, rows=live(rows, program.asked))
+
+
+def _rewritten(program: Program, row: Row) -> Row:
+    op = row.op
+    if isinstance(op, ascend.AscendQuantOp):
+        slot, bounds = bounded(program, row.operands[0], _bounds_of)
+        make = quant_in_float32 if _only_for(program, row, _multiplies) else quant
+        return Row(op, (slot,), row.results, make(op, bounds))
+    if isinstance(op, ascend.CubeOp) and _multiplies(op) and _only_for(program, row, _scales):
+        return row._replace(kernel=MATRIX_KERNELS[type(op)](op))
+    return row
+
+
+def _only_for(program: Program, row: Row, reads: Callable[[Operation], bool]) -> bool:
+    """Whether all that read a row's result take numbers of any type."""
+    (slot,) = row.results
+    return slot not in program.asked and all(reads(reader.op) for reader in program.readers.get(slot, ()))
+
+
+def _multiplies(op: Operation) -> bool:
+    """Whether an operation multiplies int8 data by weights that are packed: it takes the data in any number type."""
+    if not isinstance(op, ascend.CubeOp) or type(op) not in MATRIX_KERNELS:
+        return False
+    return element_of(op.operands[0]) == i8 and constant_weights(op) is not None
+
+
+def _scales(op: Operation) -> bool:
+    """Whether an operation rounds accumulators to float32 first."""
+    if isinstance(op, ascend.AscendDequantOp):
+        return not op.shifts
+    return isinstance(op, ascend.AscendRequantOp | ascend.AscendDequantS16Op)
+
+
+def _bounds_of(op: Operation) -> Bounds | None:
+    return bounds_of(MEANINGS[type(op)](op).op) if isinstance(op, _ACTIVATIONS) else None

@@ -1,0 +1,64 @@
+"""A block as operations on slots, before kernels are made: what may be computed in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from xdsl.ir import Operation
+
+from .kernels import Array, Kernel
+
+
+class Row(NamedTuple):
+    """An operation on slots, computed by `kernel` where one is given, else by the operation's own."""
+
+    op: Operation
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    kernel: Kernel | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """A block as rows in order."""
+
+    slots: int
+    constants: Mapping[int, Array]
+    rows: Sequence[Row]
+    asked: frozenset[int]
+    """Slots that are given away: outputs, and what is watched."""
+
+    @cached_property
+    def readers(self) -> Mapping[int, Sequence[Row]]:
+        """The rows that read a slot, once per operand."""
+        readers: dict[int, list[Row]] = {}
+        for row in self.rows:
+            for slot in row.operands:
+                readers.setdefault(slot, []).append(row)
+        return readers
+
+    @cached_property
+    def _makers(self) -> Mapping[int, Row]:
+        return {slot: row for row in self.rows for slot in row.results}
+
+    def made_for_one(self, slot: int) -> Row | None:
+        """The row that makes a value, where the value has one reader."""
+        one = slot not in self.asked and len(self.readers[slot]) == 1
+        return self._makers.get(slot) if one else None
+
+
+Rewrite = Callable[[Program], Program]
+"""Another way to compute the same slots: in integers (`integer_plan`), with fewer casts (`ascend_plan`), in float16 (`half`)."""
+
+
+def live(rows: Sequence[Row], asked: frozenset[int]) -> list[Row]:
+    """The rows that something asked for depends on."""
+    needed, found = set(asked), list[Row]()
+    for row in reversed(rows):
+        if not needed.isdisjoint(row.results):
+            needed.update(row.operands)
+            found.append(row)
+    return found[::-1]
