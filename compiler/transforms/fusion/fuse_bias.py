@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -11,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects.nn import AddOp, BiasAddOp, NNOp, SubOp, constant_of
 from ...dialects.nn.shapes import shape_of
-from ...rewriting import Folded, FusionPattern, Remarks, condition, constant, used_once
+from ...rewriting import Condition, Folded, FusionPattern, Remarks, condition, constant, used_once
 from .computing import (
     Computing,
     along_channels,
@@ -23,7 +24,7 @@ from .computing import (
     weight_of,
     with_parameters,
 )
-from .fusion_pass import FusionPass, report_unmatched
+from .fusion_pass import FusionPass, Patterns, report_unmatched
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class FuseComputeAdd(FusionPattern[ComputeAdd]):
     name = "compute-add"
     roots = (BiasAddOp, AddOp, SubOp)
 
-    result_used_once = used_once("compute")
-    bias_constant = constant("compute.bias")
+    result_used_once: Condition[Any] = used_once("compute")
+    bias_constant: Condition[Any] = constant("compute.bias")
 
     @condition
     def runs_along_channels(self, m: ComputeAdd) -> str | None:
@@ -81,7 +82,7 @@ class FuseBiasPass(FusionPass):
 
     name = "fuse-bias"
 
-    PATTERNS = (FuseComputeAdd,)
+    PATTERNS: ClassVar[Patterns] = (FuseComputeAdd,)
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
         report_unmatched(module, remarks, BiasAddOp, AddOp, SubOp)

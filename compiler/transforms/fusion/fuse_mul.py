@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -20,7 +21,7 @@ from .computing import (
     folded_affine,
     with_parameters,
 )
-from .fusion_pass import FusionPass, report_unmatched
+from .fusion_pass import FusionPass, Patterns, report_unmatched
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class FuseMulPass(FusionPass):
 
     name = "fuse-mul"
 
-    PATTERNS = (FuseComputeMul,)
+    PATTERNS: ClassVar[Patterns] = (FuseComputeMul,)
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
         report_unmatched(module, remarks, MulOp, DivOp)

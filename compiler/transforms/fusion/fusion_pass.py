@@ -16,12 +16,15 @@ from ...dialects.nn import NNOp, constant_of
 from ...rewriting import FusionPattern, Guard, Remarks, erase_dead_constants, layer_of, nn_ops, rewrite
 from .selection import FusionOptions
 
+Patterns = tuple[type[FusionPattern[Any]], ...]
+"""Classes of patterns, in the order in which they are tried."""
+
 
 @dataclass(frozen=True)
 class FusionPass(FusionOptions, ModulePass, ABC):
     """A pass made of fusion patterns. What it removes but had to leave gets a remark, matched or not."""
 
-    PATTERNS: ClassVar[tuple[type[FusionPattern[Any]], ...]]
+    PATTERNS: ClassVar[Patterns]
 
     def patterns(self, module: ModuleOp, remarks: Remarks, guards: Sequence[Guard]) -> list[FusionPattern[Any]]:
         """The patterns for one module. Overridden where options of the pass decide how they match."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -13,7 +14,7 @@ from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import numpy_dtype
 from ...rewriting import Folded, FusionPattern, Remarks, layer_of
 from .fuse_bn.norm import NormConditions, factor_and_shift
-from .fusion_pass import FusionPass
+from .fusion_pass import FusionPass, Patterns
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class LowerBnPass(FusionPass):
 
     name = "lower-bn"
 
-    PATTERNS = (LowerNorm,)
+    PATTERNS: ClassVar[Patterns] = (LowerNorm,)
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
         """The pattern speaks of every batch norm."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -14,7 +15,7 @@ from ...dialects.nn.base import integer
 from ...dialects.nn.shapes import axis_of, shape_of, text
 from ...rewriting import Folded, FusionPattern, Remarks, condition, layer_of
 from .computing import chain_bias, chain_of, channel_axis, constant_numbers, folded_parameters
-from .fusion_pass import FusionPass
+from .fusion_pass import FusionPass, Patterns
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class MergeGroupConvPass(FusionPass):
 
     name = "merge-group-conv"
 
-    PATTERNS = (MergeGroupConv,)
+    PATTERNS: ClassVar[Patterns] = (MergeGroupConv,)
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
         """The pattern speaks of every Concat of convolutions behind a Split."""

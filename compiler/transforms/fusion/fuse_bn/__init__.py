@@ -6,12 +6,13 @@ The fold is exact algebra, done in float64 and rounded once. A file per pattern;
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ....dialects.nn import BatchNormOp
 from ....rewriting import Remarks
-from ..fusion_pass import FusionPass, report_unmatched
+from ..fusion_pass import FusionPass, Patterns, report_unmatched
 from .batch_to_space import FuseBatchToSpaceNorm
 from .before_conv import FuseNormCompute
 from .compute import FuseComputeBatchNorm
@@ -26,7 +27,7 @@ class FuseBnPass(FusionPass):
 
     name = "fuse-bn"
 
-    PATTERNS = (
+    PATTERNS: ClassVar[Patterns] = (
         FuseComputeBatchNorm,
         FuseBatchToSpaceNorm,
         FuseConcatNorm,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
@@ -11,7 +12,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from ....dialects.nn import AddOp, BatchNormOp, DivOp, MulOp, SubOp, constant_of
 from ....dialects.nn.shapes import element_of, shape_of
 from ....dtypes import numpy_dtype
-from ....rewriting import Array, Folded, FusionPattern, condition, layer_of, used_once
+from ....rewriting import Array, Condition, Folded, FusionPattern, condition, layer_of, used_once
 from ..computing import constant_numbers, per_channel
 from .norm import NormConditions
 
@@ -31,7 +32,7 @@ class FuseNormScale(NormConditions, FusionPattern[NormScale]):
     name = "batch-norm-scale"
     roots = (MulOp, DivOp, AddOp, SubOp)
 
-    norm_used_once = used_once("bn")
+    norm_used_once: Condition[Any] = used_once("bn")
 
     @condition
     def runs_along_channels(self, m: NormScale) -> str | None:

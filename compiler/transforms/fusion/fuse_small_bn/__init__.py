@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ....dialects import nn
 from ....rewriting import FusionPattern, Guard, Remarks, layer_of, nn_ops
-from ..fusion_pass import FusionPass
+from ..fusion_pass import FusionPass, Patterns
 from .affine import FuseAffineNorm
 from .by_hand import FuseWrittenNorm
 from .expressions import MAX_DEPTH, is_expression
@@ -31,7 +31,7 @@ class FuseSmallBnPass(FusionPass):
 
     name = "fuse-small-bn"
 
-    PATTERNS = (FuseKerasNorm, FuseWrittenNorm, FuseAffineNorm)
+    PATTERNS: ClassVar[Patterns] = (FuseKerasNorm, FuseWrittenNorm, FuseAffineNorm)
 
     rules: Literal["extended", "tf1.15", "tf2.6"] = "extended"
 
