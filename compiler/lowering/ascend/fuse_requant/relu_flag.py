@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
 from ....dialects.ascend import AscendDequantOp, ReluOp
-from ....rewriting import FusionPattern, used_once
+from ....rewriting import Condition, FusionPattern, used_once
 from .producers import dequant_of
 
 
@@ -24,7 +25,7 @@ class FuseReluFlag(FusionPattern[DequantRelu]):
     name = "relu-flag"
     roots = (ReluOp,)
 
-    dequant_used_once = used_once("dequant")
+    dequant_used_once: Condition[Any] = used_once("dequant")
 
     def match(self, op: Operation) -> DequantRelu | None:
         if not isinstance(op, ReluOp) or (dequant := dequant_of(op.x)) is None:

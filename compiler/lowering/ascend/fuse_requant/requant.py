@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -11,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from ....dialects.ascend import AscendDequantOp, AscendQuantOp, AscendRequantOp
 from ....dialects.ascend.base import i8
 from ....dialects.nn import constant_of
-from ....rewriting import Folded, FusionPattern, condition, layer_of, used_once
+from ....rewriting import Condition, Folded, FusionPattern, condition, layer_of, used_once
 from ..quantized import in_range
 from .producers import dequant_of
 
@@ -30,7 +31,7 @@ class FuseRequant(FusionPattern[DequantQuant]):
     name = "requant"
     roots = (AscendQuantOp,)
 
-    dequant_used_once = used_once("dequant")
+    dequant_used_once: Condition[Any] = used_once("dequant")
 
     @condition
     def rounds_to_nearest(self, m: DequantQuant) -> str | None:
