@@ -71,7 +71,7 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
     if folder.exists() and not folder.is_dir():
         raise CompileError("cannot be written: it is no folder", where=str(folder))
     files = _outputs(model, folder)
-    onnx = OnnxTarget() if settings.opset is None else OnnxTarget(opset=settings.opset)
+    onnx = OnnxTarget(opset=settings.opset)
     module = frontends.read(model, session)
     verify(module)
     sources = {*(f.resolve() for f in frontends.files_of(model, session.imports)), *source_files(module)}

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
 from ...diagnostics import CompileError
+from ...dialects import nn
 from ...functions import main_function
 from ...rewriting import Remarks
 from ...session import Session
@@ -36,11 +38,13 @@ class OnnxTarget(Target):
     name = "onnx"
     ending = ".onnx"
 
-    opset: int = 17
+    opset: int | None = None
+    """17 when not given; 21 where integers of 4 or 16 bits are quantized to, which QuantizeLinear has from then on."""
     external: bool = False
 
     def __post_init__(self) -> None:
-        check_opset(self.opset, FORM)
+        if self.opset is not None:
+            check_opset(self.opset, FORM)
 
     def files(self, path: Path) -> list[Path]:
         return [path, external_file(path)]
@@ -48,11 +52,18 @@ class OnnxTarget(Target):
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         function = main_function(_written_form(in_layout(module, "NCHW", session), session))
         remarks = Remarks(session, self.name)
-        graph, proto = graph_of(function, FORM, self.opset, remarks)
+        graph, proto = graph_of(function, FORM, self.opset or _opset_for(function), remarks)
         model = model_of(graph, module)
         check(skeleton(model, proto, graph.initializers), function, remarks, path)
         remarks.flush()
         return write_model(model, proto, graph.initializers, path, external=self.external)
+
+
+def _opset_for(function: FuncOp) -> int:
+    widths = {
+        op.qparams.data.storage.width.data for op in function.walk() if isinstance(op, (nn.QuantizeOp, nn.DequantizeOp))
+    }
+    return 21 if widths & {4, 16} else 17
 
 
 def check_opset(opset: int, form: Form) -> None:

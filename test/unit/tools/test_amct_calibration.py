@@ -148,6 +148,15 @@ def test_help(amct_tool, capsys):
         assert "--calibration_config" in capsys.readouterr().out
 
 
+def test_other_widths_are_written_to_an_opset_that_has_them(calibration, tmp_path):
+    config = tmp_path / "simple.cfg"
+    config.write_text("batch_num: 8 common_config { arq_quantize { quant_bits: 4 } }")
+    assert calibration("--calibration_config", config).status == 0
+    fake, deploy = (onnx.load(tmp_path / "out" / f"P_{name}_model.onnx") for name in ("fake_quant", "deploy"))
+    assert [[o.version for o in model.opset_import] for model in (fake, deploy)] == [[21], [13]]
+    assert onnx.TensorProto.INT4 in {array.data_type for array in fake.graph.initializer}
+
+
 def test_configuration(calibration, tmp_path):
     config = tmp_path / "simple.cfg"
     config.write_text('batch_num: 3\nskip_layers: "conv1"\ncommon_config { hfmg_quantize { } }\n')
