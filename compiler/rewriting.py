@@ -7,11 +7,9 @@ the conditions, copies shared constants, refuses results that are not finite, ke
 
 from __future__ import annotations
 
-import gc
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import reduce
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, reduce
 from inspect import getattr_static
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_type_hints
 
@@ -19,16 +17,11 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import FusedLoc, LocationAttr, ModuleOp, NoneAttr, UnknownLoc
 from xdsl.ir import Operation, SSAValue
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    PatternRewriterListener,
-    PatternRewriteWalker,
-    RewritePattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from .diagnostics import Remark, RemarkKind, describe
 from .dialects.nn import ConstantOp, DequantizeOp, NNOp, ObserveOp, OriginAttr, QuantizeOp, constant_of
+from .driver import rewrite as rewrite
 from .session import Session, session_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -36,12 +29,7 @@ M = TypeVar("M")
 """The dataclass of operations that a pattern matches."""
 
 
-def keep_location(old: Operation, new_results: Sequence[SSAValue | None]) -> None:
-    """Give the operations that replace `old` its location when they have none."""
-    for value in new_results:
-        owner = None if value is None else value.owner
-        if isinstance(owner, Operation) and isinstance(owner.location, UnknownLoc):
-            owner.location = old.location
+_UNKNOWN = UnknownLoc()
 
 
 def fused_location(*ops: Operation) -> LocationAttr:
@@ -52,65 +40,8 @@ def fused_location(*ops: Operation) -> LocationAttr:
         nested = cast("Iterable[LocationAttr]", inner.locations) if isinstance(inner, FusedLoc) else (inner,)
         parts.update(dict.fromkeys(p for p in nested if not isinstance(p, UnknownLoc)))
     if not parts:
-        return UnknownLoc()
+        return _UNKNOWN
     return next(iter(parts)) if len(parts) == 1 else FusedLoc(tuple(parts), NoneAttr())
-
-
-def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True) -> bool:
-    """Apply patterns until nothing changes; replaced operations hand their location on. True when something changed."""
-    walker = PatternRewriteWalker(
-        GreedyRewritePatternApplier([_ByRoot(patterns)], dce_enabled=erase_dead),
-        listener=PatternRewriterListener(operation_replacement_handler=[keep_location]),
-    )
-    with _collector_aside():
-        try:
-            return walker.rewrite_module(module)
-        except _PastXdsl as e:
-            raise e.error from None
-
-
-class _PastXdsl(BaseException):
-    """Carries an exception of a pattern past xDSL, which would note the whole module on it, weights and all."""
-
-    def __init__(self, error: Exception):
-        self.error = error
-
-
-class _ByRoot(RewritePattern):
-    """The patterns in order, each asked only about operations of the classes it can start from."""
-
-    def __init__(self, patterns: Sequence[RewritePattern]):
-        self._patterns = patterns
-        self._by_class: dict[type[Operation], list[RewritePattern]] = {}
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
-        if (patterns := self._by_class.get(type(op))) is None:
-            patterns = self._by_class[type(op)] = [p for p in self._patterns if _may_start(p, op)]
-        for pattern in patterns:
-            try:
-                pattern.match_and_rewrite(op, rewriter)
-            except Exception as e:
-                raise _PastXdsl(e) from None
-            if rewriter.has_done_action:
-                return
-
-
-def _may_start(pattern: RewritePattern, op: Operation) -> bool:
-    return not isinstance(pattern, FusionPattern) or isinstance(op, pattern.roots)
-
-
-@contextmanager
-def _collector_aside() -> Generator[None]:
-    """Python's garbage collector walks all of a large module again and again while rewriting makes new operations; what
-    rewriting leaves behind is collected afterwards. This alone makes large modules linear.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def erase_dead_constants(module: ModuleOp) -> None:
@@ -166,8 +97,9 @@ class Remarks:
         return list(self._rows.get(op, {}).values())
 
     def _add(self, kind: RemarkKind, op: Operation, rule: str, reason: str) -> None:
-        row = Remark(kind, self.pass_name, rule, layer_of(op), op.name, reason, describe(op.location))
-        self._rows.setdefault(op, {}).setdefault(rule, row)
+        rows = self._rows.setdefault(op, {})
+        if rule not in rows:
+            rows[rule] = Remark(kind, self.pass_name, rule, layer_of(op), op.name, reason, describe(op.location))
 
     def flush(self) -> None:
         """Tell the session. What was missed on an operation that is gone by now was not missed."""
@@ -373,4 +305,9 @@ QUANTIZATION_OPS = (ObserveOp, QuantizeOp, DequantizeOp)
 
 def nn_ops(module: ModuleOp, *classes: type[NNOp]) -> list[NNOp]:
     """All operations of these classes, in program order."""
-    return [op for op in module.walk() if isinstance(op, classes)]
+    return [cast(NNOp, op) for op in module.walk() if _is_any(type(op), classes)]
+
+
+@cache
+def _is_any(kind: type, classes: tuple[type[NNOp], ...]) -> bool:
+    return issubclass(kind, classes)

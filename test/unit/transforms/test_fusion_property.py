@@ -22,16 +22,24 @@ from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriterListener,
+    PatternRewriteWalker,
+    RewritePattern,
+)
 from xdsl.utils.exceptions import VerifyException
 
 from compiler.diagnostics import verify
 from compiler.dialects import nn
 from compiler.dialects.nn.shapes import DYNAMIC, shape_of
+from compiler.driver import keep_location
 from compiler.functions import main_function
 from compiler.pipelines import make_pass
 from compiler.runtime.executor import RunError, run
 from compiler.runtime.kernels import kernel_for
-from compiler.text import print_module
+from compiler.text import module_text, print_module
 from compiler.universe import new_session
 
 Array = np.ndarray
@@ -355,3 +363,32 @@ def test_in_any_order(case: Case, order: list[str]) -> None:
 @given(networks())
 def test_fuse_all_often(case: Case) -> None:
     check(case, "fuse-all", "lower-bn")
+
+
+class Rooted(RewritePattern):
+    """A pattern that is asked about its roots only."""
+
+    def __init__(self, pattern: Any):
+        self.pattern = pattern
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        if isinstance(op, self.pattern.roots):
+            self.pattern.match_and_rewrite(op, rewriter)
+
+
+def rewrite_by_xdsl(module: ModuleOp, *patterns: RewritePattern) -> bool:
+    """What our driver must agree with."""
+    applier = GreedyRewritePatternApplier([Rooted(p) for p in patterns], dce_enabled=True)
+    listener = PatternRewriterListener(operation_replacement_handler=[keep_location])
+    return PatternRewriteWalker(applier, listener=listener).rewrite_module(module)
+
+
+@given(networks())
+def test_the_driver_agrees_with_the_walker_of_xdsl(case: Case) -> None:
+    ours, theirs = case.module.clone(), case.module.clone()
+    make_pass("fuse-all").apply(new_session(), ours)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("compiler.transforms.fusion.fusion_pass.rewrite", rewrite_by_xdsl)
+        patch.setattr("compiler.transforms.fusion.fuse_activation.rewrite", rewrite_by_xdsl)
+        make_pass("fuse-all").apply(new_session(), theirs)
+    assert module_text(ours) == module_text(theirs)

@@ -1,4 +1,4 @@
-"""What `rewrite` adds to xDSL's driver: patterns by root, and the garbage collector set aside."""
+"""The driver of rewriting: patterns by root, dead operations, and the garbage collector set aside."""
 
 from __future__ import annotations
 
@@ -79,3 +79,26 @@ def test_a_collector_that_was_off_stays_off(equivalence: Any, remarks: Remarks) 
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+DEAD = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %a = nn.relu %x : tensor<4xf32>
+  %b = nn.add %a, %x : tensor<4xf32>
+  %c = nn.relu6 %b : tensor<4xf32>
+  %y = nn.relu %x : tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+"""
+
+
+def test_what_only_dead_operations_use_is_dead(equivalence: Any, remarks: Remarks) -> None:
+    module = equivalence.parse(DEAD)
+    assert rewrite(module, Asked(remarks))
+    assert [op.name for op in module.walk() if isinstance(op, nn.NNOp)] == ["nn.relu"]
+
+
+def test_dead_operations_stay_where_they_are_to(equivalence: Any, remarks: Remarks) -> None:
+    module = equivalence.parse(DEAD)
+    assert not rewrite(module, Asked(remarks), erase_dead=False)
+    assert len([op for op in module.walk() if isinstance(op, nn.NNOp)]) == 4

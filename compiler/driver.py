@@ -1,0 +1,146 @@
+"""The driver of rewriting: patterns are applied to operations until nothing changes.
+
+It keeps to the order of xDSL's walker and drives xDSL's patterns, but is made for large modules: an operation waits only where a
+pattern can start from its class or nothing uses it, and the garbage collector is set aside. What a pattern raises comes
+out as it is; xDSL's walker would note the whole module on it, weights and all.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from operator import attrgetter
+from typing import cast
+
+from xdsl.dialects.builtin import ModuleOp, UnknownLoc
+from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, PatternRewriterListener, RewritePattern
+from xdsl.rewriter import InsertPoint
+from xdsl.traits import IsTerminator, Pure, SymbolOpInterface
+from xdsl.transforms.dead_code_elimination import would_be_trivially_dead
+
+
+def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True) -> bool:
+    """Apply patterns until nothing changes; replaced operations hand their location on. True when something changed.
+
+    A pattern with an attribute `roots`, classes of operations, is asked about no others.
+    """
+    driver = _Driver(module, patterns, erase_dead)
+    changed = False
+    with _collector_aside():
+        while driver.sweep():
+            changed = True
+    return changed
+
+
+class _Driver:
+    """Holds the operations to be looked at, the next one last."""
+
+    def __init__(self, module: ModuleOp, patterns: Sequence[RewritePattern], erase_dead: bool):
+        self._module = module
+        self._patterns = patterns
+        self._erase_dead = erase_dead
+        self._by_class: dict[type[Operation], list[RewritePattern]] = {}
+        self._waiting: dict[int, Operation] = {}
+        self._rewriter = PatternRewriter(InsertPoint.at_end(module.body.block))
+        self._rewriter.extend_from_listener(
+            PatternRewriterListener(
+                operation_insertion_handler=[self._touch],
+                operation_modification_handler=[self._touch],
+                operation_replacement_handler=[self._hand_on],
+                operation_removal_handler=[self._forget],
+            )
+        )
+
+    def sweep(self) -> bool:
+        """Look at every operation, the first one first, and after each at those that its rewriting touched."""
+        for op in self._module.body.walk(reverse=True, region_first=True):
+            if self._patterns_of(op) or _unused(op):
+                self._waiting[id(op)] = op
+        changed = False
+        while self._waiting:
+            _, op = self._waiting.popitem()
+            changed |= self._visit(op)
+        return changed
+
+    def _visit(self, op: Operation) -> bool:
+        """True when something changed."""
+        rewriter = self._rewriter
+        if self._erase_dead and _unused(op) and (_pure(type(op)) or would_be_trivially_dead(op)):
+            rewriter.erase(op)
+            return True
+        if not (patterns := self._patterns_of(op)):
+            return False
+        rewriter.has_done_action = False
+        rewriter.current_operation = op
+        rewriter.insertion_point = InsertPoint.before(op)
+        rewriter.name_hint = None
+        for pattern in patterns:
+            pattern.match_and_rewrite(op, rewriter)
+            if rewriter.has_done_action:
+                return True
+        return False
+
+    def _patterns_of(self, op: Operation) -> list[RewritePattern]:
+        if (patterns := self._by_class.get(type(op))) is None:
+            patterns = self._by_class[type(op)] = [p for p in self._patterns if _may_start(p, op)]
+        return patterns
+
+    def _touch(self, op: Operation) -> None:
+        if self._patterns_of(op):
+            self._waiting.setdefault(id(op), op)
+
+    def _hand_on(self, old: Operation, new_results: Sequence[SSAValue | None]) -> None:
+        keep_location(old, new_results)
+        for result in old.results:
+            for use in result.uses:
+                self._touch(use.operation)
+
+    def _forget(self, op: Operation) -> None:
+        """What gave its operands to `op` alone may be dead now, or can be matched with what is left."""
+        for operand in op.operands:
+            if isinstance(operand, OpResult) and operand.has_one_use():
+                self._waiting.setdefault(id(operand.op), operand.op)
+        for gone in op.walk():
+            self._waiting.pop(id(gone), None)
+
+
+def _may_start(pattern: RewritePattern, op: Operation) -> bool:
+    return isinstance(op, cast("tuple[type[Operation], ...]", getattr(pattern, "roots", (Operation,))))
+
+
+@cache
+def _pure(kind: type[Operation]) -> bool:
+    """Whether the class alone says that an operation does nothing but give its results."""
+    return kind.has_trait(Pure) and not kind.has_trait(IsTerminator) and not kind.has_trait(SymbolOpInterface)
+
+
+_FIRST_USE = attrgetter("first_use")
+
+
+def _unused(op: Operation) -> bool:
+    return not any(map(_FIRST_USE, op.results))
+
+
+def keep_location(old: Operation, new_results: Sequence[SSAValue | None]) -> None:
+    """Give the operations that replace `old` its location when they have none."""
+    for value in new_results:
+        owner = None if value is None else value.owner
+        if isinstance(owner, Operation) and isinstance(owner.location, UnknownLoc):
+            owner.location = old.location
+
+
+@contextmanager
+def _collector_aside() -> Generator[None]:
+    """Python's garbage collector walks all of a large module again and again while rewriting makes new operations; what
+    rewriting leaves behind is collected afterwards. This alone makes large modules linear.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
