@@ -147,10 +147,9 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
         names = [name for name, _ in self.get_irdl_definition().operands]
         if unknown := set(operands) - set(names):
             raise ValueError(f"{self.name} has no operand {', '.join(sorted(unknown))}")
-        values: list[Any] = [operands.get(n, getattr(self, n)) for n in names]
+        values: list[SSAValue | Sequence[SSAValue] | None] = [operands.get(n, getattr(self, n)) for n in names]
         types = list(self.result_types) if result_type is None else [result_type]
-        copy = type(self)(operands=values, result_types=types, properties=dict(self.properties))
-        copy.attributes.update(self.attributes)
+        copy = self.from_parts(_flat(values), types, dict(self.properties), dict(self.attributes))
         copy.location = self.location
         copy.results[0].name_hint = self.results[0].name_hint
         return copy
@@ -183,22 +182,8 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
         attributes: dict[str, Attribute],
     ) -> Self:
         """Build from a flat list of operands: optional ones are the last, at most one is variadic."""
-        definitions = cls.get_irdl_definition().operands
-        groups: list[Any] = []
-        rest = list(operands)
-        for i, (_, definition) in enumerate(definitions):
-            if isinstance(definition, VarOperandDef) and not isinstance(definition, OptOperandDef):
-                size = len(rest) - (len(definitions) - i - 1)
-                groups.append(rest[:size])
-                del rest[:size]
-            else:
-                groups.append(rest.pop(0) if rest else None)
-        return cls(
-            operands=groups,
-            result_types=cls._grouped(result_types),
-            properties=properties,
-            attributes=attributes,
-        )
+        given = {key: value for key, value in properties.items() if value is not None}
+        return cls.create(operands=operands, result_types=result_types, properties=given, attributes=attributes)
 
     @classmethod
     def _grouped(cls, result_types: Sequence[Attribute]) -> list[Any]:
@@ -228,6 +213,17 @@ _PLACEHOLDER = TensorType(f32, ())
 def set_type(value: SSAValue, type_: Attribute) -> None:
     """Refine the type of a value in place; its uses see the new type."""
     value._type = type_  # pyright: ignore[reportPrivateUsage]
+
+
+def _flat(operands: Sequence[SSAValue | Sequence[SSAValue] | None]) -> list[SSAValue]:
+    """Operands one after the other, absent ones left out, variadic ones taken apart."""
+    flat: list[SSAValue] = []
+    for each in operands:
+        if isinstance(each, SSAValue):
+            flat.append(each)
+        elif each is not None:
+            flat.extend(each)
+    return flat
 
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_$.-]")
