@@ -20,6 +20,7 @@ from .metadata import metadata
 from .pipelines import run_passes
 from .runtime.data import Samples, synthetic_samples
 from .runtime.executor import Executable
+from .runtime.integer_plan import in_integers
 from .runtime.metrics import Difference, Differences
 from .session import Session
 from .summary import Accuracy, Sizes, Summary, describe_layers, source_files, summary_data, weight_bytes
@@ -94,13 +95,15 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
     run_passes(module, [fusion(quantize, module, session), quantize], session)
     quantized = module.clone()
     run_passes(module, [LowerToAscendPass()], session)
-    fake, integer = measure(original, [quantized, module], held, session)
+    kernels = _integer_kernels(quantized, session)
+    stages = [Executable(quantized), Executable(module), *kernels]
+    fake, integer, *by_kernels = measure(Executable(original), stages, held, session)
     summary = Summary(
         model=model,
         metadata=metadata(module),
         layers=describe_layers(quantized, session.remarks),
-        accuracy=Accuracy(held.count, held_back, held.synthetic, fake, integer),
-        sizes=Sizes(sum(f.stat().st_size for f in sources), weight_bytes(original), weight_bytes(module), {}),
+        accuracy=Accuracy(held.count, held_back, held.synthetic, fake, integer, *by_kernels),
+        sizes=Sizes(sum(f.stat().st_size for f in sources), weight_bytes(original), weight_bytes(quantized), {}),
         files=files,
     )
     formats: dict[str, tuple[Target, ModuleOp]] = {
@@ -149,12 +152,20 @@ def _split(data: DataOptions, module: ModuleOp, session: Session) -> tuple[Sampl
     return samples.head(samples.count - held), samples.tail(held), True
 
 
+def _integer_kernels(quantized: ModuleOp, session: Session) -> list[Executable]:
+    """The module as integer kernels compute it, where the profile is made for them and there is something for them."""
+    if profile_of(session).points != "values":
+        return []
+    try:
+        return [Executable(quantized, rewrite=in_integers)]
+    except CompileError:  # no operation both takes and gives integers
+        return []
+
+
 def measure(
-    reference: ModuleOp, modules: Sequence[ModuleOp], samples: Samples, session: Session
+    expected: Executable, others: Sequence[Executable], samples: Samples, session: Session
 ) -> list[dict[str, Difference]]:
-    """Run modules on the same samples; for each, how far every output is from the reference's."""
-    expected = Executable(reference)
-    others = [Executable(m) for m in modules]
+    """Run modules on the same samples; for each, how far every output is from the expected one."""
     totals = [{name: Differences() for name in expected.outputs} for _ in others]
     for i, inputs in enumerate(samples.batches()):
         outputs = expected.run(inputs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,9 @@ class Layers:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Each output of the quantized module in `nn` and of the `ascend` module, against the model as it was given."""
+    """Each output of the quantized module in `nn`, of the `ascend` module, and of the former in integer kernels (profiles that
+    quantize values), against the model as it was given.
+    """
 
     samples: int
     held_back: bool
@@ -52,6 +54,7 @@ class Accuracy:
     """They are no data, so that the figures say little."""
     fake_quantized: Mapping[str, Difference]
     integer: Mapping[str, Difference]
+    kernels: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
             "synthetic": summary.accuracy.synthetic,
             "fake_quantized": {name: difference_data(d) for name, d in summary.accuracy.fake_quantized.items()},
             "integer": {name: difference_data(d) for name, d in summary.accuracy.integer.items()},
+            "kernels": {name: difference_data(d) for name, d in summary.accuracy.kernels.items()},
         },
         "bytes": asdict(summary.sizes),
         "files": {role: path.name for role, path in summary.files.items()},

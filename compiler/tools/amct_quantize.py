@@ -34,7 +34,8 @@ Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, an
   <stem>_record.txt     the parameters of every quantized layer, as AMCT records them
   summary.json          the tables that are printed, as data
 
-Of 8 samples or more, the last tenth is held back from calibration, and accuracy is measured on it."""
+Of 8 samples or more, the last tenth is held back from calibration, and accuracy is measured on it: of both modules, and with
+--profile qdq of the first as integer kernels of ONNX runtimes compute it (amct run --integers)."""
 
 _LISTED = 20
 """Rows of a printed table; summary.json has all of them."""
@@ -135,7 +136,12 @@ def _grouped(remarks: Iterable[Remark]) -> list[tuple[str, ...]]:
 
 
 def _accuracy(summary: Summary) -> Iterator[tuple[str, ...]]:
-    stages = (("fake-quantized (nn)", summary.accuracy.fake_quantized), ("integer (ascend)", summary.accuracy.integer))
+    accuracy = summary.accuracy
+    stages = (
+        ("fake-quantized (nn)", accuracy.fake_quantized),
+        ("integer kernels (nn)", accuracy.kernels),
+        ("integer (ascend)", accuracy.integer),
+    )
     for stage, differences in stages:
         for name, d in differences.items():
             yield name, stage, f"{d.sqnr:.2f}", f"{d.cosine:.6f}", f"{d.largest:.6g}"

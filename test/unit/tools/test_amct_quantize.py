@@ -60,6 +60,7 @@ def test_summary(out):
     assert (meta["profile"], meta["observer"], meta["synthetic"]) == ("ascend", "minmax", "false")
     assert (meta["samples"], summary["accuracy"]["samples"]) == ("116", 12), "a tenth of 128 is held back"
     assert summary["accuracy"]["held_back"]
+    assert summary["accuracy"]["kernels"] == {}
     assert summary["bytes"]["model"] == MODEL.stat().st_size
     assert summary["bytes"]["written"]["onnx"] == (out / "digits_qdq.onnx").stat().st_size
 
@@ -126,6 +127,27 @@ def test_few_samples_are_not_held_back(amct_tool, files, tmp_path):
     assert "those of calibration: too few to hold some back" in result.out
     accuracy = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["accuracy"]
     assert (accuracy["samples"], accuracy["held_back"]) == (7, False)
+
+
+def test_profile_qdq_is_measured_in_integers(amct_tool, files, tmp_path):
+    """As `amct compare --integers` measures it."""
+    model = DIGITS.parent / "models" / "transformer.onnx"
+    name = onnx.load(model).graph.input[0].name
+    x = np.random.default_rng(0).normal(size=(16, 16, 64)).astype(np.float32)
+    calibration, held_back = files.npz("all.npz", **{name: x}), files.npz("last.npz", **{name: x[-1:]})
+    result = amct_tool("quantize", model, "--data", calibration, "--profile", "qdq", "-o", tmp_path / "out")
+    assert "integer kernels (nn)" in result.out
+    accuracy = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["accuracy"]
+    assert accuracy["kernels"] != accuracy["fake_quantized"]
+    quantized = tmp_path / "out" / "transformer_nn.mlir"
+    compared = amct_tool("compare", model, quantized, "--integers", "--inputs", held_back, "--json")
+    assert accuracy["kernels"] == json.loads(compared.out)["outputs"]
+
+
+def test_without_integer_kernels_there_is_nothing_to_measure(amct_tool, files, tmp_path):
+    arguments = ("--profile", "qdq", "--skip-layers", "fc", "-o", tmp_path / "out")
+    assert amct_tool("quantize", files.module(), *arguments).status == 0
+    assert json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["accuracy"]["kernels"] == {}
 
 
 def test_without_data_everything_says_so(amct_tool, tmp_path):
