@@ -27,6 +27,8 @@ from .session import Session, session_of
 Array = np.ndarray[Any, np.dtype[Any]]
 M = TypeVar("M")
 """The dataclass of operations that a pattern matches."""
+Roots = tuple[type[Operation], ...]
+"""Classes of operations."""
 
 
 _UNKNOWN = UnknownLoc()
@@ -115,9 +117,9 @@ class Condition(Generic[M]):
 
     def __init__(self, check: Callable[[Any, M], str | None], statement: str = "", paths: Sequence[str] = ()):
         self._check = check
-        self.statement = statement or (check.__doc__ or "").strip()
-        self.paths = tuple(paths)
-        self.name = ""
+        self.statement: str = statement or (check.__doc__ or "").strip()
+        self.paths: tuple[str, ...] = tuple(paths)
+        self.name: str = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name.replace("_", "-")
@@ -195,7 +197,7 @@ class FusionPattern(RewritePattern, Generic[M]):
     """
 
     name: ClassVar[str]
-    roots: ClassVar[tuple[type[Operation], ...]] = (Operation,)
+    roots: ClassVar[Roots] = (Operation,)
     """The classes of operations that a match can have as its root; `match` is asked about no others."""
     conditions: ClassVar[tuple[Condition[Any], ...]] = ()
 

@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects.nn import AddOp, BiasAddOp, NNOp, SubOp, constant_of
 from ...dialects.nn.shapes import shape_of
-from ...rewriting import Condition, Folded, FusionPattern, Remarks, condition, constant, used_once
+from ...rewriting import Condition, Folded, FusionPattern, Remarks, Roots, condition, constant, used_once
 from .computing import (
     Computing,
     along_channels,
@@ -40,7 +40,7 @@ class FuseComputeAdd(FusionPattern[ComputeAdd]):
     """op(x, w, b) + c = op(x, w, b + c), c per output channel; op is conv, conv_transpose or matmul (AMCT's OP+Add, PPQ)"""
 
     name = "compute-add"
-    roots = (BiasAddOp, AddOp, SubOp)
+    roots: ClassVar[Roots] = (BiasAddOp, AddOp, SubOp)
 
     result_used_once: Condition[Any] = used_once("compute")
     bias_constant: Condition[Any] = constant("compute.bias")

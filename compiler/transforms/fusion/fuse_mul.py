@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.nn import BiasAddOp, DivOp, MulOp, constant_of
-from ...rewriting import Folded, FusionPattern, Remarks, condition
+from ...rewriting import Folded, FusionPattern, Remarks, Roots, condition
 from .computing import (
     ChainConditions,
     Computing,
@@ -39,7 +39,7 @@ class FuseComputeMul(ChainConditions, FusionPattern[ComputeMul]):
     """
 
     name = "compute-mul"
-    roots = (MulOp, DivOp)
+    roots: ClassVar[Roots] = (MulOp, DivOp)
 
     @condition
     def runs_along_channels(self, m: ComputeMul) -> str | None:

@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from ...dialects.nn import AddOp, BatchNormOp, MulOp
 from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import numpy_dtype
-from ...rewriting import Folded, FusionPattern, Remarks, layer_of
+from ...rewriting import Folded, FusionPattern, Remarks, Roots, layer_of
 from .fuse_bn.norm import NormConditions, factor_and_shift
 from .fusion_pass import FusionPass, Patterns
 
@@ -28,7 +28,7 @@ class LowerNorm(NormConditions, FusionPattern[LoneNorm]):
     """
 
     name = "batch-norm-multiply-add"
-    roots = (BatchNormOp,)
+    roots: ClassVar[Roots] = (BatchNormOp,)
 
     def match(self, op: Operation) -> LoneNorm | None:
         return LoneNorm(op) if isinstance(op, BatchNormOp) else None

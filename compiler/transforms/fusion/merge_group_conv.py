@@ -13,7 +13,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from ...dialects.nn import BiasAddOp, ConcatOp, ConvOp, SplitOp, constant_of
 from ...dialects.nn.base import integer
 from ...dialects.nn.shapes import axis_of, shape_of, text
-from ...rewriting import Folded, FusionPattern, Remarks, condition, layer_of
+from ...rewriting import Folded, FusionPattern, Remarks, Roots, condition, layer_of
 from .computing import chain_bias, chain_of, channel_axis, constant_numbers, folded_parameters
 from .fusion_pass import FusionPass, Patterns
 
@@ -43,7 +43,7 @@ class MergeGroupConv(FusionPattern[SplitConvs]):
     """
 
     name = "split-conv-concat"
-    roots = (ConcatOp,)
+    roots: ClassVar[Roots] = (ConcatOp,)
 
     @condition
     def parts_in_order(self, m: SplitConvs) -> str | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from xdsl.ir import Operation, SSAValue
 
 from ....dialects.ascend import AscendDequantOp, ReluOp
-from ....rewriting import Condition, FusionPattern, used_once
+from ....rewriting import Condition, FusionPattern, Roots, used_once
 from .producers import dequant_of
 
 
@@ -23,7 +23,7 @@ class FuseReluFlag(FusionPattern[DequantRelu]):
     """Relu(AscendDequant(x)) = AscendDequant(x) with relu_flag"""
 
     name = "relu-flag"
-    roots = (ReluOp,)
+    roots: ClassVar[Roots] = (ReluOp,)
 
     dequant_used_once: Condition[Any] = used_once("dequant")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from ....dialects.ascend import AscendDequantOp, AscendQuantOp, AscendRequantOp
 from ....dialects.ascend.base import i8
 from ....dialects.nn import constant_of
-from ....rewriting import Condition, Folded, FusionPattern, condition, layer_of, used_once
+from ....rewriting import Condition, Folded, FusionPattern, Roots, condition, layer_of, used_once
 from ..quantized import in_range
 from .producers import dequant_of
 
@@ -29,7 +29,7 @@ class FuseRequant(FusionPattern[DequantQuant]):
     """
 
     name = "requant"
-    roots = (AscendQuantOp,)
+    roots: ClassVar[Roots] = (AscendQuantOp,)
 
     dequant_used_once: Condition[Any] = used_once("dequant")
 

@@ -11,6 +11,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....dialects import nn
 from ....dialects.nn.shapes import shape_of, size
+from ....rewriting import Roots
 
 
 class Activation(NamedTuple):
@@ -60,7 +61,7 @@ LINEAR = frozenset({"relu", "relu6", "clip"})
 KINDS = frozenset({*(kind for kind, _ in _SINGLE.values()), "swish"})
 
 
-ROOTS: tuple[type[nn.NNOp], ...] = (*_SINGLE, nn.MulOp)
+ROOTS: Roots = (*_SINGLE, nn.MulOp)
 """The classes of the operation that gives an activation's result."""
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
 
 from ....dialects.nn import AddOp, BiasAddOp
+from ....rewriting import Roots
 from ..computing import Computing
 from ..regions import compute_kind
 from .pattern import RegionPattern, ResidualConditions, residual_before
@@ -26,7 +28,7 @@ class FuseComputeResidual(ResidualConditions, RegionPattern[ComputeResidual]):
     """
 
     name = "compute-residual"
-    roots = (AddOp,)
+    roots: ClassVar[Roots] = (AddOp,)
 
     def match(self, op: Operation) -> ComputeResidual | None:
         found = residual_before(op, self.rules)

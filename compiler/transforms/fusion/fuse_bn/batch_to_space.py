@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....dialects.nn import BatchNormOp, BatchToSpaceOp, BiasAddOp
 from ....dialects.nn.shapes import shape_of
-from ....rewriting import Folded, FusionPattern, condition
+from ....rewriting import Folded, FusionPattern, Roots, condition
 from ..computing import (
     ChainConditions,
     Computing,
@@ -35,7 +36,7 @@ class FuseBatchToSpaceNorm(ChainConditions, NormConditions, FusionPattern[BatchT
     """
 
     name = "batch-to-space-batch-norm"
-    roots = (BatchNormOp,)
+    roots: ClassVar[Roots] = (BatchNormOp,)
 
     @condition
     def move_used_once(self, m: BatchToSpaceNorm) -> str | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....dialects.nn import BatchNormOp, ConvOp, ConvTransposeOp, MatMulOp, constant_of
 from ....dialects.nn.shapes import shape_of
-from ....rewriting import Array, Condition, Folded, FusionPattern, condition, used_once
+from ....rewriting import Array, Condition, Folded, FusionPattern, Roots, condition, used_once
 from ..computing import (
     Computing,
     constant_numbers,
@@ -35,7 +35,7 @@ class FuseNormCompute(NormConditions, FusionPattern[NormCompute]):
     """
 
     name = "batch-norm-compute"
-    roots = (ConvOp, ConvTransposeOp, MatMulOp)
+    roots: ClassVar[Roots] = (ConvOp, ConvTransposeOp, MatMulOp)
 
     norm_used_once: Condition[Any] = used_once("bn")
 

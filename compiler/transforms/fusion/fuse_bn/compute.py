@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
 
 from ....dialects.nn import BatchNormOp, BiasAddOp
 from ....dialects.nn.shapes import shape_of
-from ....rewriting import Folded, FusionPattern, condition
+from ....rewriting import Folded, FusionPattern, Roots, condition
 from ..computing import (
     ChainConditions,
     Computing,
@@ -35,7 +36,7 @@ class FuseComputeBatchNorm(ChainConditions, NormConditions, FusionPattern[Comput
     """
 
     name = "compute-batch-norm"
-    roots = (BatchNormOp,)
+    roots: ClassVar[Roots] = (BatchNormOp,)
 
     @condition
     def normalizes_channels(self, m: ComputeBatchNorm) -> str | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....dialects.nn import BatchNormOp, BiasAddOp, ConcatOp, constant_of
 from ....dialects.nn.shapes import axis_of, shape_of
-from ....rewriting import Folded, FusionPattern, condition, layer_of
+from ....rewriting import Folded, FusionPattern, Roots, condition, layer_of
 from ..computing import (
     Computing,
     chain_of,
@@ -47,7 +48,7 @@ class FuseConcatNorm(NormConditions, FusionPattern[ConcatNorm]):
     """
 
     name = "group-conv-batch-norm"
-    roots = (BatchNormOp,)
+    roots: ClassVar[Roots] = (BatchNormOp,)
 
     @condition
     def concat_used_once(self, m: ConcatNorm) -> str | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....dialects.nn import BatchNormOp, BiasAddOp, MatMulOp, ReshapeOp
 from ....dialects.nn.shapes import DYNAMIC, shape_of, text
-from ....rewriting import Folded, FusionPattern, condition
+from ....rewriting import Folded, FusionPattern, Roots, condition
 from ..computing import (
     ChainConditions,
     Computing,
@@ -35,7 +36,7 @@ class FuseReshapeNorm(ChainConditions, NormConditions, FusionPattern[ReshapeNorm
     """
 
     name = "matmul-reshape-batch-norm"
-    roots = (ReshapeOp,)
+    roots: ClassVar[Roots] = (ReshapeOp,)
 
     @condition
     def reshapes_used_once(self, m: ReshapeNorm) -> str | None:

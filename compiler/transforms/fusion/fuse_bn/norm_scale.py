@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
@@ -12,7 +12,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from ....dialects.nn import AddOp, BatchNormOp, DivOp, MulOp, SubOp, constant_of
 from ....dialects.nn.shapes import element_of, shape_of
 from ....dtypes import numpy_dtype
-from ....rewriting import Array, Condition, Folded, FusionPattern, condition, layer_of, used_once
+from ....rewriting import Array, Condition, Folded, FusionPattern, Roots, condition, layer_of, used_once
 from ..computing import constant_numbers, per_channel
 from .norm import NormConditions
 
@@ -30,7 +30,7 @@ class FuseNormScale(NormConditions, FusionPattern[NormScale]):
     """
 
     name = "batch-norm-scale"
-    roots = (MulOp, DivOp, AddOp, SubOp)
+    roots: ClassVar[Roots] = (MulOp, DivOp, AddOp, SubOp)
 
     norm_used_once: Condition[Any] = used_once("bn")
 

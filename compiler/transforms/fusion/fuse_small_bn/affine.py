@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from xdsl.ir import Operation, OpResult
 
 from ....dialects import nn
-from ....rewriting import condition, layer_of
+from ....rewriting import Roots, condition, layer_of
 from .expressions import is_expression, numbers
 from .norm import SmallNorm, SmallNormPattern, Statistics, channel_axis, followed_by, steps_to
 
@@ -22,7 +24,7 @@ class FuseAffineNorm(SmallNormPattern):
     """
 
     name = "affine-batch-norm"
-    roots = (nn.AddOp, nn.SubOp, nn.MulOp, nn.DivOp)
+    roots: ClassVar[Roots] = (nn.AddOp, nn.SubOp, nn.MulOp, nn.DivOp)
 
     @condition
     def no_layer_norm(self, m: SmallNorm) -> str | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 from xdsl.ir import Operation
 
 from ....dialects import nn
-from ....rewriting import Array
+from ....rewriting import Array, Roots
 from .deviation import Factor, deviation_of, factor_of
 from .expressions import numbers
 from .norm import SmallNorm, SmallNormPattern, Statistics, Step, followed_by, steps_to
@@ -30,7 +31,7 @@ class FuseWrittenNorm(SmallNormPattern):
     """
 
     name = "written-batch-norm"
-    roots = (nn.AddOp, nn.MulOp, nn.DivOp)
+    roots: ClassVar[Roots] = (nn.AddOp, nn.MulOp, nn.DivOp)
 
     def match(self, op: Operation) -> SmallNorm | None:
         steps = steps_to(op, _LONGEST)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from ....dialects import nn
+from ....rewriting import Roots
 from .deviation import Factor, factor_of
 from .expressions import bare, is_expression, maker, numbers
 from .norm import SmallNorm, SmallNormPattern, Statistics, Step, steps_to
@@ -26,7 +27,7 @@ class FuseKerasNorm(SmallNormPattern):
     """
 
     name = "keras-batch-norm"
-    roots = (nn.AddOp,)
+    roots: ClassVar[Roots] = (nn.AddOp,)
 
     def match(self, op: Operation) -> SmallNorm | None:
         if not isinstance(op, nn.AddOp):
