@@ -7,9 +7,7 @@ out as it is; xDSL's walker would note the whole module on it, weights and all.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from operator import attrgetter
 from typing import cast
@@ -21,6 +19,8 @@ from xdsl.rewriter import InsertPoint
 from xdsl.traits import IsTerminator, Pure, SymbolOpInterface
 from xdsl.transforms.dead_code_elimination import would_be_trivially_dead
 
+from .collector import collector_aside
+
 
 def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True) -> bool:
     """Apply patterns until nothing changes; replaced operations hand their location on. True when something changed.
@@ -29,7 +29,7 @@ def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True
     """
     driver = _Driver(module, patterns, erase_dead)
     changed = False
-    with _collector_aside():
+    with collector_aside():
         while driver.sweep():
             changed = True
     return changed
@@ -130,17 +130,3 @@ def keep_location(old: Operation, new_results: Sequence[SSAValue | None]) -> Non
         owner = None if value is None else value.owner
         if isinstance(owner, Operation) and isinstance(owner.location, UnknownLoc):
             owner.location = old.location
-
-
-@contextmanager
-def _collector_aside() -> Generator[None]:
-    """Python's garbage collector walks all of a large module again and again while rewriting makes new operations; what
-    rewriting leaves behind is collected afterwards. This alone makes large modules linear.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

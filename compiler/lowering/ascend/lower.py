@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
+from ...collector import collector_aside
 from ...dialects.ascend import AscendDequantOp, AscendQuantOp, SqueezeOp
 from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QuantizeOp, ShiftAccumulatorOp, set_type
 from ...rewriting import Remarks, erase_dead_constants
@@ -40,6 +41,7 @@ class LowerToAscendPass(ModulePass):
 
     name = "lower-to-ascend"
 
+    @collector_aside()
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         remarks = Remarks(ctx, self.name)
         inline_fused(op)

@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...collector import collector_aside
 from ...configuration.layer_settings import settings_for
 from ...configuration.record import Record
 from ...configuration.settings import Settings
@@ -54,6 +55,7 @@ class ConvertObserversPass(SettingsOptions, ModulePass):
         convert_observers(op, settings, self.records(settings), session_of(ctx))
 
 
+@collector_aside()
 def convert_observers(module: ModuleOp, settings: Settings, record: Record | None, session: Session) -> None:
     """Quantize what is observed and calibrated, and weights alone where these are asked for; weights as the record has them, else
     as settings say.

@@ -8,6 +8,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ...collector import collector_aside
 from ...configuration.checks import check_observers
 from ...configuration.layer_settings import settings_for
 from ...configuration.record import Record
@@ -49,6 +50,7 @@ class InsertObserversPass(SettingsOptions, PointOptions, ModulePass):
         insert_observers(op, settings, self.records(settings), session_of(ctx), self)
 
 
+@collector_aside()
 def insert_observers(
     module: ModuleOp,
     settings: Settings,
