@@ -25,7 +25,6 @@ from .tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow, Mark, Marks
 Broken = tuple[Rule, str]
 """A rule that does not hold, and the reason."""
 
-COMMON_RULES = (input_is_float, input_is_computed)
 FRAMEWORKS = frozenset(row.framework for row in UNIFORM)
 
 _WITHOUT_SOURCE = ("onnx", frozenset({"Conv", "ConvTranspose", "MatMul", "AveragePool", "MaxPool", "Add"}))
@@ -51,10 +50,10 @@ def types_of(frameworks: Collection[str]) -> set[str]:
 
 
 def first_broken(site: Site, rules: Sequence[Rule], table: Sequence[LayerRow] = UNIFORM) -> Broken | None:
-    """The first rule that does not hold: common ones, those of the table of source layers where it is one, then the profile's."""
+    """The first rule that does not hold: of the source layer's table, of what fusion made of the layer, of the profile."""
     row = row_of(site.compute, table)
     layer = (() if not table else (not_in_table,)) if row is None else row.rules
-    return _first(site, (*COMMON_RULES, *layer, *rules))
+    return _first(site, (input_is_float, *layer, input_is_computed, *rules))
 
 
 def non_uniform_broken(site: Site, rules: Sequence[Rule]) -> Broken | None:

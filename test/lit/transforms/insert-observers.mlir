@@ -243,6 +243,22 @@ func.func @four_spatial_axes(%x: tensor<1x1x2x2x2x2xf32>) -> tensor<1x1x2x2x2x2x
 
 // -----
 
+// What the source's layer allows is told first, as `amct support` tells it.
+
+// CHECK-LABEL: @residual_inside_region
+// REMARK:      [insert-observers missed tensor-only] "residual"
+func.func @residual_inside_region(%x: tensor<1x1x2x2xf32>) -> tensor<1x1x2x2xf32> {
+  %weight = nn.constant dense<1.0> : tensor<1x1x1x1xf32>
+  %y = nn.fused "ConvAdd2d" (%a = %x, %w = %weight) : (tensor<1x1x2x2xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x2x2xf32> {
+    %c = nn.conv %a, %w from <onnx, "Conv", "before"> : (tensor<1x1x2x2xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x2x2xf32>
+    %s = nn.add %c, %a from <onnx, "Add", "residual"> : tensor<1x1x2x2xf32>
+    nn.yield %s : tensor<1x1x2x2xf32>
+  }
+  func.return %y : tensor<1x1x2x2xf32>
+}
+
+// -----
+
 // CHECK-LABEL: @inside_region
 // CHECK-NOT:   nn.observe
 // REMARK:      [insert-observers missed input-computed] "inner": its input is made inside the fused region
