@@ -35,13 +35,14 @@ COMMANDS = (
 
 
 def main() -> None:
+    """The command line `amct`."""
     run_tool("amct", run)
 
 
 def run(argv: Sequence[str]) -> int:
     """The whole tool on an argument list. Returns the exit status; a user's mistake is one located line on stderr."""
     try:
-        args = _parser().parse_args(argv)
+        args = parser().parse_args(argv)
         args.run(args)
     except CompileError as e:
         print(e, file=sys.stderr)
@@ -49,13 +50,14 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser("amct", description="Quantize neural networks after training, run and compare them.")
-    parser.add_argument("--version", action="version", version=f"amct-opt {version('amct-opt')}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+def parser() -> argparse.ArgumentParser:
+    """What the tool takes: a command, and the command's arguments."""
+    tool = Parser("amct", description="Quantize neural networks after training, run and compare them.")
+    tool.add_argument("--version", action="version", version=f"amct-opt {version('amct-opt')}")
+    commands = tool.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)
-    return parser
+    return tool
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ _STDIN = Path("-")
 
 
 def main() -> None:
+    """The command line `amct-opt`."""
     run_tool("amct-opt", run)
 
 
@@ -42,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
     """The whole tool on an argument list. Returns the exit status; a user's mistake is one located line on stderr."""
     try:
         known = new_session()
-        return _Driver(_parser(known).parse_args(_separated(argv, known)), known).run()
+        return _Driver(parser(known).parse_args(_separated(argv, known)), known).run()
     except CompileError as e:
         print(e, file=sys.stderr)
         return 1
@@ -69,8 +70,9 @@ class _Version(argparse.Action):
         sys.exit()
 
 
-def _parser(known: Session) -> argparse.ArgumentParser:
-    parser = _Parser(
+def parser(known: Session) -> argparse.ArgumentParser:
+    """What the tool takes, with a flag for each pass that the session knows."""
+    tool = _Parser(
         "amct-opt",
         usage="amct-opt [INPUT] [--PASS[=OPTIONS] ...] [-p PIPELINE] [-t TARGET] [-o OUT]",
         description="Post-training-quantization compiler: reads a model, runs passes in the order given, writes the result.",
@@ -78,7 +80,7 @@ def _parser(known: Session) -> argparse.ArgumentParser:
         epilog="example: amct-opt model.onnx --fuse-bn --quantize='data=calib.npz' -t onnx -o model_qdq.onnx",
         allow_abbrev=False,
     )
-    add = parser.add_argument
+    add = tool.add_argument
     add("input", metavar="INPUT", nargs="?", type=Path, default=_STDIN, help=f"{MODEL}; - is stdin")
     add("-o", dest="output", metavar="OUT", type=Path, help="write to OUT (and beside it); else module text to stdout")
     add(
@@ -100,10 +102,10 @@ def _parser(known: Session) -> argparse.ArgumentParser:
     add("--timing", action="store_true", help="print time and peak memory of each pass and phase to stderr")
     add("--allow-unregistered-dialect", action="store_true", help="accept operations of unknown dialects")
     add("--version", action=_Version, nargs=0, help="print versions and exit")
-    reading = parser.add_argument_group("how the model is read").add_argument
+    reading = tool.add_argument_group("how the model is read").add_argument
     add_input_names(reading)
     add_import_options(reading)
-    group = parser.add_argument_group("passes, run in the order given; options as --PASS='key=value key=a,b'")
+    group = tool.add_argument_group("passes, run in the order given; options as --PASS='key=value key=a,b'")
     for name in known.passes:
         named, summary = partial(_Flag, name), SUMMARIES.get(name) or _summary(known.passes[name])
         group.add_argument(f"--{name}", metavar="", dest="flags", action="append", type=named, help=summary)
@@ -111,7 +113,7 @@ def _parser(known: Session) -> argparse.ArgumentParser:
     group.add_argument(
         "-p", "--passes", metavar="PIPELINE", dest="flags", action="append", type=pipeline, help=_PIPELINE
     )
-    return parser
+    return tool
 
 
 _PIPELINE = (

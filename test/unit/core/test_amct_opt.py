@@ -245,7 +245,7 @@ def test_start_up_imports_little(tmp_path: Path) -> None:
     opt = f"import sys; from compiler.tools.amct_opt import run; sys.stdout = sys.stderr; run([{str(tmp_path / 'net.mlir')!r}])"
     assert python(f"{opt}; sys.stdout = sys.__stdout__; {heavy}") == []
     assert (
-        python(f"import sys; import compiler.tools.amct_opt as m; m._parser(m.new_session()).format_help(); {heavy}")
+        python(f"import sys; import compiler.tools.amct_opt as m; m.parser(m.new_session()).format_help(); {heavy}")
         == []
     )
     assert python("import sys; a = set(sys.modules); import compiler; print(*(set(sys.modules) - a))") == ["compiler"]
