@@ -75,6 +75,7 @@ FLOAT32_DEVIATION = "float32 operands are accepted, which the device computes in
 
 
 def int_list(*values: int) -> Ints:
+    """The attribute of an `INTS` property."""
     return DenseArrayBase.from_list(i64, list(values))
 
 

@@ -302,6 +302,7 @@ class ArgMinOp(ArgOp):
 
 
 def index_type(dtype: IntegerAttr) -> Attribute:
+    """The element type of indices that `dtype` 3 or 9 means. Raises VerifyException for another number."""
     number = dtype.value.data
     if number not in (3, 9):
         raise VerifyException(f"dtype {number} is neither 3 (int32) nor 9 (int64)")

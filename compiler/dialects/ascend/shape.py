@@ -54,6 +54,7 @@ def index_list(what: str, value: SSAValue) -> tuple[int, ...]:
 
 
 def one_index(what: str, value: SSAValue) -> int:
+    """The one number of a constant index operand. Raises VerifyException like `index_list`, and for any other count."""
     numbers = index_list(what, value)
     if len(numbers) != 1:
         raise VerifyException(f"{what} must hold one number, not {len(numbers)}")

@@ -30,6 +30,8 @@ class Layout(StrEnum):
 
 @irdl_attr_definition
 class LayoutAttr(EnumAttribute[Layout], SpacedOpaqueSyntaxAttribute):
+    """`Layout` as an attribute."""
+
     name = "nn.layout"
 
 
@@ -42,10 +44,14 @@ class AutoPad(StrEnum):
 
 @irdl_attr_definition
 class AutoPadAttr(EnumAttribute[AutoPad], SpacedOpaqueSyntaxAttribute):
+    """`AutoPad` as an attribute."""
+
     name = "nn.auto_pad"
 
 
 class PadMode(StrEnum):
+    """What the border is filled with (ONNX Pad, mode): a constant, the mirrored inside, the edge itself, or the other side."""
+
     CONSTANT = "constant"
     REFLECT = "reflect"
     EDGE = "edge"
@@ -54,10 +60,14 @@ class PadMode(StrEnum):
 
 @irdl_attr_definition
 class PadModeAttr(EnumAttribute[PadMode], SpacedOpaqueSyntaxAttribute):
+    """`PadMode` as an attribute."""
+
     name = "nn.pad_mode"
 
 
 class Predicate(StrEnum):
+    """How two operands are compared: `==`, `!=`, `<`, `<=`, `>`, `>=`."""
+
     EQ = "eq"
     NE = "ne"
     LT = "lt"
@@ -68,6 +78,8 @@ class Predicate(StrEnum):
 
 @irdl_attr_definition
 class PredicateAttr(EnumAttribute[Predicate], SpacedOpaqueSyntaxAttribute):
+    """`Predicate` as an attribute."""
+
     name = "nn.predicate"
 
 
@@ -80,10 +92,14 @@ class DepthMode(StrEnum):
 
 @irdl_attr_definition
 class DepthModeAttr(EnumAttribute[DepthMode], SpacedOpaqueSyntaxAttribute):
+    """`DepthMode` as an attribute."""
+
     name = "nn.depth_mode"
 
 
 class ResizeMode(StrEnum):
+    """How values between the input's are found (ONNX Resize, mode)."""
+
     NEAREST = "nearest"
     LINEAR = "linear"
     CUBIC = "cubic"
@@ -91,6 +107,8 @@ class ResizeMode(StrEnum):
 
 @irdl_attr_definition
 class ResizeModeAttr(EnumAttribute[ResizeMode], SpacedOpaqueSyntaxAttribute):
+    """`ResizeMode` as an attribute."""
+
     name = "nn.resize_mode"
 
 
@@ -106,6 +124,8 @@ class Coordinates(StrEnum):
 
 @irdl_attr_definition
 class CoordinatesAttr(EnumAttribute[Coordinates], SpacedOpaqueSyntaxAttribute):
+    """`Coordinates` as an attribute."""
+
     name = "nn.coordinates"
 
 
@@ -120,6 +140,8 @@ class Nearest(StrEnum):
 
 @irdl_attr_definition
 class NearestAttr(EnumAttribute[Nearest], SpacedOpaqueSyntaxAttribute):
+    """`Nearest` as an attribute."""
+
     name = "nn.nearest"
 
 
@@ -134,6 +156,8 @@ class ParamsSource(StrEnum):
 
 @irdl_attr_definition
 class ParamsSourceAttr(EnumAttribute[ParamsSource], SpacedOpaqueSyntaxAttribute):
+    """`ParamsSource` as an attribute."""
+
     name = "nn.params_source"
 
 
@@ -261,10 +285,12 @@ def _parse_size(parser: AttrParser) -> int:
 
 
 def parse_reals(parser: AttrParser) -> tuple[float, ...]:
+    """Float32 numbers in square brackets."""
     return tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_f32(parser)))
 
 
 def parse_range(parser: AttrParser) -> tuple[float, float]:
+    """Two float32 numbers in square brackets: low and high."""
     start = parser.pos
     values = parse_reals(parser)
     if len(values) != 2:
@@ -273,6 +299,7 @@ def parse_range(parser: AttrParser) -> tuple[float, float]:
 
 
 def reals_text(values: Sequence[float]) -> str:
+    """The numbers as `parse_reals` takes them."""
     return f"[{', '.join(map(f32_text, values))}]"
 
 

@@ -333,6 +333,8 @@ class PowOp(NNOp):
 
 
 class LogicalOp(BinaryOp):
+    """Base of the operations on two operands of i1."""
+
     def infer(self) -> Sequence[Tensor]:
         if same_element(self.lhs, self.rhs) != i1:
             raise VerifyException("operands must be of i1")

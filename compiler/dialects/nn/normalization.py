@@ -155,6 +155,8 @@ class LRNOp(LayoutOp):
 
 
 class SoftmaxLikeOp(NNOp):
+    """Base of softmax and its logarithm: along one axis, result as input."""
+
     input: Operand = operand_def(ANY_TENSOR)
     axis: Int = prop_def(INT, default_value=integer(-1))
     result: Result = result_def(ANY_TENSOR)

@@ -59,6 +59,8 @@ class AveragePoolOp(PoolOp):
 
 
 class GlobalPoolOp(LayoutOp):
+    """Base of the pools over all spatial axes, of which size 1 remains."""
+
     input: Operand = operand_def(ANY_TENSOR)
     result: Result = result_def(ANY_TENSOR)
 

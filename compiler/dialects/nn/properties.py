@@ -57,22 +57,27 @@ TEXT: AttrConstraint[Text] = base(StringAttr)
 
 
 def integer(value: int) -> Int:
+    """The attribute of an `INT` property."""
     return IntegerAttr(int(value), i64)
 
 
 def boolean(value: object) -> Bool:
+    """The attribute of a `BOOL` property."""
     return IntegerAttr.from_bool(bool(value))
 
 
 def real(value: float) -> Real:
+    """The attribute of a `REAL` property."""
     return FloatAttr(float(value), f32)
 
 
 def double(value: float) -> Double:
+    """The attribute of a `DOUBLE` property."""
     return FloatAttr(float(value), f64)
 
 
 def int_list(values: Sequence[int]) -> Ints:
+    """The attribute of an `INTS` property."""
     return DenseArrayBase.from_list(i64, [int(v) for v in values])
 
 
@@ -154,6 +159,8 @@ def _refuse(value: object) -> Attribute:
 
 
 class Property(NamedTuple):
+    """A property as the text has it."""
+
     name: str
     keyword: str
     default: Attribute | None

@@ -57,6 +57,8 @@ class ObserveOp(NNOp):
 
 
 class QParamsOp(NNOp):
+    """Base of the operations with quantization parameters of their first operand, or for it."""
+
     def check_axis(self, qparams: QParamsAttr) -> None:
         """The axis exists and has one scale per index."""
         p, shape = qparams.data, shape_of(self.operands[0])

@@ -26,22 +26,27 @@ def tensor_of(value: SSAValue) -> Tensor:
 
 
 def shape_of(value: SSAValue) -> Shape:
+    """The sizes of a value, DYNAMIC where not known. Raises VerifyException for what is no ranked tensor."""
     return tensor_of(value).get_shape()
 
 
 def element_of(value: SSAValue) -> Attribute:
+    """The element type of a value. Raises VerifyException for what is no ranked tensor."""
     return tensor_of(value).element_type
 
 
 def tensor(element: Attribute, shape: Iterable[int]) -> Tensor:
+    """The type of tensors of these elements and sizes."""
     return TensorType(element, tuple(shape))
 
 
 def known(dim: int) -> bool:
+    """Whether a size is known at compile time."""
     return dim != DYNAMIC
 
 
 def static(shape: Sequence[int]) -> bool:
+    """Whether all sizes are known."""
     return all(map(known, shape))
 
 
@@ -62,12 +67,14 @@ def merge_dim(a: int, b: int, what: str = "sizes") -> int:
 
 
 def merge_shape(a: Sequence[int], b: Sequence[int], what: str = "shapes") -> Shape:
+    """The known sizes of two shapes that must be equal. Raises VerifyException when they differ."""
     if len(a) != len(b):
         raise VerifyException(f"{what} differ in rank: {text(a)} and {text(b)}")
     return tuple(merge_dim(x, y, what) for x, y in zip(a, b, strict=True))
 
 
 def text(shape: Sequence[int]) -> str:
+    """A shape as messages have it: `[1, 3, ?]`."""
     return "[" + ", ".join(str(d) if known(d) else "?" for d in shape) + "]"
 
 
@@ -118,6 +125,7 @@ def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
 
 
 def require_rank(value: SSAValue, rank: int, what: str) -> None:
+    """Raises VerifyException for a value of another rank."""
     if (actual := len(shape_of(value))) != rank:
         raise VerifyException(f"{what} must be of rank {rank}, not {actual}")
 
