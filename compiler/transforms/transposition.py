@@ -21,10 +21,12 @@ Perm = tuple[int, ...]
 
 
 def identity(rank: int) -> Perm:
+    """The permutation of that many axes that changes nothing."""
     return tuple(range(rank))
 
 
 def inverse(perm: Perm) -> Perm:
+    """The permutation that undoes `perm`."""
     return tuple(perm.index(i) for i in range(len(perm)))
 
 
@@ -34,10 +36,12 @@ def compose(outer: Perm, inner: Perm) -> Perm:
 
 
 def permuted(shape: Sequence[int], perm: Perm) -> Shape:
+    """The sizes of what is transposed."""
     return tuple(shape[i] for i in perm)
 
 
 def permuted_type(type_: Attribute, perm: Perm) -> Tensor:
+    """The type of what is transposed."""
     declared = cast(Tensor, type_)
     return tensor(declared.element_type, permuted(declared.get_shape(), perm))
 

@@ -30,6 +30,7 @@ class NotLowered(Exception):
 
 
 def require(holds: bool, rule: str, reason: str) -> None:
+    """Raises NotLowered, with the rule and the reason, for what does not hold."""
     if not holds:
         raise NotLowered(rule, reason)
 

@@ -20,6 +20,8 @@ from .rules import give_back, rule
 
 
 class Neutral(NamedTuple):
+    """The number that leaves the other operand of an operation as it is."""
+
     number: float
     on_the_left: bool = False
     """Whether it is neutral as the left operand, too."""

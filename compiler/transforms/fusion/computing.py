@@ -26,6 +26,7 @@ def computing(value: SSAValue) -> Computing | None:
 
 
 def weight_of(op: Computing) -> SSAValue:
+    """The weight of a convolution or matrix product."""
     return op.operands[1]
 
 

@@ -29,6 +29,8 @@ from .fusion_pass import FusionPass, Patterns, report_unmatched
 
 @dataclass(frozen=True)
 class ComputeAdd:
+    """A convolution or matrix product, and a constant that is added behind it."""
+
     compute: Computing
     add: NNOp
     operand: SSAValue

@@ -26,6 +26,8 @@ from .fusion_pass import FusionPass, Patterns, report_unmatched
 
 @dataclass(frozen=True)
 class ComputeMul:
+    """A convolution or matrix product, and a product or quotient with a constant behind it."""
+
     compute: Computing
     bias_add: BiasAddOp | None
     mul: MulOp | DivOp

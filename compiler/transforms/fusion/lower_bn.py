@@ -19,6 +19,8 @@ from .fusion_pass import FusionPass, Patterns
 
 @dataclass(frozen=True)
 class LoneNorm:
+    """A batch norm that nothing took in."""
+
     bn: BatchNormOp
 
 

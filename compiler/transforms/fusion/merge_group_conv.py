@@ -20,12 +20,16 @@ from .fusion_pass import FusionPass, Patterns
 
 @dataclass(frozen=True)
 class ConvBranch:
+    """One of the convolutions that are joined."""
+
     compute: ConvOp
     bias_add: BiasAddOp | None
 
 
 @dataclass(frozen=True)
 class SplitConvs:
+    """Convolutions of the parts of a tensor, whose results are joined."""
+
     split: SplitOp
     convs: tuple[ConvOp, ...]
     bias_adds: tuple[BiasAddOp, ...]

@@ -48,6 +48,8 @@ class State(StrEnum):
 
 
 class QuantPoint(NamedTuple):
+    """A value of a layer, and how it is quantized."""
+
     layer: str
     value: str
     state: State

@@ -15,6 +15,8 @@ from .producers import dequant_of
 
 @dataclass(frozen=True)
 class DequantRelu:
+    """A dequantization and the relu behind it."""
+
     dequant: AscendDequantOp
     relu: ReluOp
 

@@ -19,6 +19,8 @@ from .producers import dequant_of
 
 @dataclass(frozen=True)
 class DequantQuant:
+    """A dequantization and the quantization behind it."""
+
     dequant: AscendDequantOp
     quant: AscendQuantOp
 

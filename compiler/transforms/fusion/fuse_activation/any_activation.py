@@ -38,6 +38,8 @@ FOLLOWED: tuple[type[nn.NNOp], ...] = (
 
 @dataclass(frozen=True)
 class AnyActivation:
+    """An operation and the activation behind it."""
+
     op: nn.NNOp
     activation: Activation
 

@@ -15,6 +15,8 @@ from .pattern import ActivationConditions, RegionPattern, compute_before
 
 @dataclass(frozen=True)
 class ComputeActivation:
+    """A convolution or matrix product and the activation behind it."""
+
     compute: Computing
     bias_add: BiasAddOp | None
     activation: Activation

@@ -16,6 +16,8 @@ from .pattern import RegionPattern, ResidualConditions, residual_before
 
 @dataclass(frozen=True)
 class ComputeResidual:
+    """A convolution or matrix product and the residual add behind it."""
+
     compute: Computing
     bias_add: BiasAddOp | None
     add: AddOp

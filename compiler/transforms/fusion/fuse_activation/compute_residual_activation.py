@@ -15,6 +15,8 @@ from .pattern import ActivationConditions, RegionPattern, ResidualConditions, ow
 
 @dataclass(frozen=True)
 class ComputeResidualActivation:
+    """A convolution or matrix product, and residual add and activation behind it."""
+
     compute: Computing
     bias_add: BiasAddOp | None
     add: AddOp

@@ -78,6 +78,8 @@ class RegionPattern(FusionPattern[M]):
 
 
 class HasActivation(Protocol):
+    """A match that ends in an activation."""
+
     @property
     def activation(self) -> Activation: ...
 
@@ -97,6 +99,8 @@ class ActivationConditions:
 
 
 class HasResidual(Protocol):
+    """A match with a residual add."""
+
     @property
     def compute(self) -> Computing: ...
 

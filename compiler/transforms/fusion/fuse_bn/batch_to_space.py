@@ -24,6 +24,8 @@ from .norm import NormConditions, factor_and_shift
 
 @dataclass(frozen=True)
 class BatchToSpaceNorm:
+    """A convolution, the batch_to_space behind it, and the batch norm behind that."""
+
     compute: Computing
     bias_add: BiasAddOp | None
     move: BatchToSpaceOp

@@ -25,6 +25,8 @@ from .norm import NormConditions, factor_and_shift
 
 @dataclass(frozen=True)
 class NormCompute:
+    """A batch norm and the convolution or matrix product behind it."""
+
     bn: BatchNormOp
     compute: Computing
 

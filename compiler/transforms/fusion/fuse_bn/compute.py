@@ -24,6 +24,8 @@ from .norm import NormConditions, factor_and_shift
 
 @dataclass(frozen=True)
 class ComputeBatchNorm:
+    """A convolution or matrix product and the batch norm behind it."""
+
     compute: Computing
     bias_add: BiasAddOp | None
     bn: BatchNormOp

@@ -25,6 +25,8 @@ from .norm import NormConditions, factor_and_shift
 
 @dataclass(frozen=True)
 class Branch:
+    """One of the convolutions that are joined."""
+
     compute: Computing
     bias_add: BiasAddOp | None
 
@@ -35,6 +37,8 @@ class Branch:
 
 @dataclass(frozen=True)
 class ConcatNorm:
+    """Convolutions that are joined, and the batch norm behind them."""
+
     branches: tuple[Branch, ...]
     concat: ConcatOp
     bn: BatchNormOp

@@ -23,6 +23,8 @@ from .norm import NormConditions, factor_and_shift
 
 @dataclass(frozen=True)
 class ReshapeNorm:
+    """A matrix product, and a batch norm between two reshapes behind it."""
+
     compute: Computing
     bias_add: BiasAddOp | None
     to_image: ReshapeOp

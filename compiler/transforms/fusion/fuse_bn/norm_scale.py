@@ -19,6 +19,8 @@ from .norm import NormConditions
 
 @dataclass(frozen=True)
 class NormScale:
+    """A batch norm, and the arithmetic with a constant behind it."""
+
     bn: BatchNormOp
     follower: MulOp | DivOp | AddOp | SubOp
     operand: SSAValue

@@ -13,6 +13,8 @@ from .expressions import bare, maker, numbers
 
 
 class Deviation(NamedTuple):
+    """`sqrt(variance + epsilon)`."""
+
     variance: SSAValue
     epsilon: SSAValue | None
 

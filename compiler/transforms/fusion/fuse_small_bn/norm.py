@@ -89,6 +89,8 @@ def followed_by(op: Operation, *kinds: type[Operation]) -> bool:
 
 @dataclass(frozen=True)
 class SmallNorm:
+    """A batch norm written as small operations."""
+
     steps: tuple[Step, ...]
     """From the input to the root."""
     arithmetic: tuple[Operation, ...]

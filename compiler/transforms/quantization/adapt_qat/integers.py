@@ -34,6 +34,7 @@ _MOVED = 128
 
 
 def dequantize_of(value: SSAValue | None) -> DequantizeOp | None:
+    """The dequantization whose result a value is, None for anything else."""
     return value.op if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp) else None
 
 

@@ -59,6 +59,7 @@ class Progress(NamedTuple):
 
 
 def sources(parts: Sequence[Part]) -> str:
+    """Where the data of the parts came from, for messages."""
     return ", ".join(part.source for part in parts)
 
 

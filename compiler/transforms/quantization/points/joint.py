@@ -65,6 +65,7 @@ def _observed(value: SSAValue | None) -> SSAValue | None:
 
 
 def users(value: SSAValue) -> list[Operation]:
+    """The operations that read a value, one for each use."""
     return [use.operation for use in value.uses]
 
 

@@ -108,4 +108,5 @@ def _gives_reals(op: Operation) -> bool:
 
 
 def is_quantizable(value: SSAValue) -> bool:
+    """Whether a value is of floats, and no constant."""
     return is_float(element_of(value)) and array_of(value) is None
