@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 
 class Frontend(Protocol):
+    """What reads a format: from a file to a module of `nn`."""
+
     def __call__(self, path: Path, session: Session) -> ModuleOp:
         """Read the model at `path`. Raises CompileError, located in the file, for anything it cannot take."""
         ...

@@ -20,6 +20,7 @@ _PASSED = (
 
 
 def producer(value: object) -> Operation | None:
+    """The operation whose result this is, None for anything else."""
     return value.op if isinstance(value, OpResult) else None
 
 
@@ -98,11 +99,13 @@ def real(node: SourceNode) -> SSAValue:
 
 
 def check_finite(node: SourceNode, name: str, value: float) -> float:
+    """The number. Raises CompileError, at the node, for NaN and Inf."""
     if not isfinite(value):
         raise node.error(f"has the {name} {value}")
     return value
 
 
 def check_offset(node: SourceNode, offset: float, low: int, high: int) -> None:
+    """Raises CompileError, at the node, for an offset that is no integer from `low` to `high`."""
     if not (offset.is_integer() and low <= offset <= high):
         raise node.error(f"has the offset {offset:g}, it must be an integer in [{low}, {high}]")

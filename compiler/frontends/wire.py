@@ -32,6 +32,8 @@ class MalformedError(ValueError):
 
 
 class Field(NamedTuple):
+    """A field of a message: its number, its kind, and where its bytes are."""
+
     number: int
     kind: int
     begin: int

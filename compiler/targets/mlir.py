@@ -15,6 +15,8 @@ from . import Target
 
 @dataclass(frozen=True)
 class MlirTarget(Target):
+    """Module text, and its arrays in a safetensors file beside it."""
+
     name = "mlir"
     ending = ".mlir"
 

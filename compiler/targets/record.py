@@ -33,6 +33,8 @@ _FEW = 256
 
 @dataclass(frozen=True)
 class RecordTarget(Target):
+    """AMCT's record: scales and offsets by layer."""
+
     name = "record"
     ending = ".txt"
 

@@ -34,6 +34,8 @@ class NetLayer:
 
 @dataclass
 class Graph:
+    """The layers of a net in the order in which they run, and who writes which blob."""
+
     where: str
     layers: list[NetLayer] = field(default_factory=list[NetLayer])
     first: dict[str, Ref] = field(default_factory=dict[str, Ref])

@@ -25,6 +25,8 @@ class Port:
 
 @dataclass(frozen=True)
 class Interface:
+    """Inputs and outputs of a net, in order."""
+
     inputs: list[Port]
     outputs: list[Port]
     live: set[int]
@@ -52,6 +54,7 @@ def interface_of(graph: Graph, options: ImportOptions) -> Interface:
 
 
 def brings_data(layer: NetLayer) -> bool:
+    """Whether a layer brings data into the net, and reads none."""
     return layer.proto.type in DATA and not layer.reads
 
 

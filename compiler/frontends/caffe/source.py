@@ -26,6 +26,8 @@ class SourceLayer:
 
 @dataclass(frozen=True)
 class Source:
+    """A net as its files have it, and the weights of its layers."""
+
     path: Path
     name: str
     state: Message

@@ -26,6 +26,7 @@ class Layer(naming.Layer):
 
 
 def named(node: NodeProto, index: int, namer: naming.Namer) -> Layer:
+    """A node, the one of that index, with its layer."""
     layer = namer.layer(node.name, node.op_type, index)
     return Layer(layer.name, layer.location, node)
 

@@ -222,6 +222,7 @@ def check_form(layer: Layer, version: int) -> None:
 
 
 def control_flow(node: Node) -> CompileError:
+    """The error for a node that runs subgraphs."""
     return node.error("runs subgraphs: control flow is not supported", hint="export the model without it")
 
 

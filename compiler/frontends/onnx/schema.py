@@ -22,6 +22,7 @@ def schema_of(domain: str, op_type: str, version: int) -> defs.OpSchema | None:
 
 @cache
 def schema_defaults(domain: str, op_type: str, version: int) -> Mapping[str, Value]:
+    """The values of attributes that are not given, by name; none for an operator that ONNX does not know."""
     schema = schema_of(domain, op_type, version)
     if schema is None:
         return {}

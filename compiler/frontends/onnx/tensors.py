@@ -56,6 +56,7 @@ def dtype_of(code: int, where: str) -> np.dtype[Any]:
 
 
 def type_name(code: int) -> str:
+    """What ONNX calls an element type; its number where it has no name."""
     return TensorProto.DataType.Name(code) if code in TensorProto.DataType.values() else str(code)
 
 

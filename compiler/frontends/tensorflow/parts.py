@@ -33,6 +33,7 @@ def parse_part(spec: bytes) -> Part:
 
 
 def part_of(proto: Any) -> Part:
+    """The part that a TensorSliceProto names."""
     return tuple((e.start, e.length) if e.HasField("length") else _ALL for e in proto.extent)
 
 

@@ -26,6 +26,8 @@ SHARED = 1024
 
 
 class Initializer(NamedTuple):
+    """A constant of the graph, by name."""
+
     name: str
     array: Array
 

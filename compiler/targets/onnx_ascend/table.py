@@ -37,6 +37,7 @@ converter: Register = Register(CONVERTERS)
 
 
 def require_channels_second(op: FormatOp, layer: Layer) -> None:
+    """Raises CompileError, at the operation, for channels last."""
     if op.channels_last:
         hint = "leave --lower-to-ascend to the target, which converts the layout first, or run --convert-layout=to=nchw before"
         raise layer.error(f"is in {op.format}, ONNX has channels second", hint)

@@ -161,6 +161,7 @@ def element_of(value: SSAValue) -> str:
 
 
 def is_half_byte(value: SSAValue) -> bool:
+    """Whether a value is of 4-bit integers, which TensorFlow holds in bytes."""
     element = mlir_element_of(value)
     return has_numpy_dtype(element) and numpy_dtype(element).name in _HALF_BYTES
 

@@ -7,6 +7,7 @@ from .layer import Layer
 
 
 def transposed(layer: Layer, x: str, perm: tuple[int, ...]) -> str:
+    """The output of a Transpose: axis i of it is axis `perm[i]` of `x`."""
     return layer.helper("Transpose", x, layer.ints(perm, "perm"))
 
 

@@ -33,6 +33,7 @@ converter: Register = Register(CONVERTERS)
 
 
 def require_channels_last(op: AscendOp, layer: Layer) -> None:
+    """Raises CompileError, at the operation, for channels second."""
     if isinstance(op, FormatOp) and not op.channels_last:
         hint = "leave --lower-to-ascend to the target, which converts the layout first, or run --convert-layout=to=nhwc before"
         raise layer.error(f"is in {op.format}, these files have channels last", hint)

@@ -59,6 +59,7 @@ def _rank(node: Node, data: int) -> int:
 
 
 def channels_of(node: Node) -> int:
+    """How many channels the input of a convolution has."""
     return node.shape(0)[1 if node.layout == "nchw" else -1]
 
 
