@@ -33,6 +33,8 @@ Tensor = TensorType[Attribute]
 
 
 class ElementType(NamedTuple):
+    """One element type: in MLIR, and by its names in numpy and safetensors."""
+
     mlir: TypeAttribute
     numpy: str
     safetensors: str
@@ -129,6 +131,7 @@ def dtype_of_safetensors(name: str) -> np.dtype[Any] | None:
 
 
 def is_float(element: Attribute) -> bool:
+    """Whether an element type is a float."""
     return isinstance(element, _FLOATS)
 
 

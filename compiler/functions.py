@@ -34,10 +34,12 @@ def main_function(module: ModuleOp) -> FuncOp:
 
 
 def body(function: FuncOp) -> Block:
+    """The one block of a function."""
     return function.body.block
 
 
 def return_op(function: FuncOp) -> ReturnOp:
+    """What a function ends in: its operands are the outputs."""
     return cast(ReturnOp, function.body.block.last_op)
 
 

@@ -316,6 +316,7 @@ def module_text(
 def print_module(
     module: ModuleOp, stream: IO[str], *, generic: bool = False, locations: bool = False, sink: WeightSink | None = None
 ) -> None:
+    """Write what `module_text` gives to a stream, and a line break."""
     printer = ModulePrinter(stream, print_generic_format=generic, print_debuginfo=locations, sink=sink)
     printer.print_op(module)
     stream.write("\n")

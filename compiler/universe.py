@@ -170,10 +170,12 @@ def pass_named(name: str) -> type[ModulePass]:
 
 
 def frontend_for(ending: str) -> Frontend:
+    """Our frontend for files of that ending. Raises KeyError for none."""
     return cast("Frontend", load(FRONTENDS[ending]))
 
 
 def target_named(name: str) -> type[Target]:
+    """Our target of that name. Raises KeyError for none."""
     return cast("type[Target]", load(TARGETS[name]))
 
 

@@ -15,11 +15,13 @@ def no_repetition(setting: str, names: Iterable[str]) -> None:
 
 
 def one_of(setting: str, value: int, choices: Iterable[int]) -> None:
+    """Raises CompileError for a number that is none of the choices."""
     if value not in choices:
         raise CompileError(f"{setting} must be one of {', '.join(map(str, choices))}, not {value}")
 
 
 def at_least(setting: str, value: int, least: int) -> None:
+    """Raises CompileError for a number that is too small."""
     if value < least:
         raise CompileError(f"{setting} must be at least {least}, not {value}")
 

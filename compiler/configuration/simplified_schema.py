@@ -118,4 +118,5 @@ PLAIN = (
 
 @cache
 def classes() -> dict[str, type[Any]]:
+    """The classes of the messages, by name."""
     return message_classes("amct.configuration", "proto2", FIELDS, ENUMS)

@@ -21,6 +21,7 @@ floats and quantized, and the fewest of the worst stay in floats. Written are th
 
 
 def add_parser(commands: Any) -> None:
+    """The command `amct auto-calibration` and its options."""
     parser = commands.add_parser(
         "auto-calibration",
         help="quantize as many layers as an evaluator's metric allows",

@@ -31,6 +31,7 @@ Files of an earlier run are overwritten, those that were read never."""
 
 
 def add_parser(commands: Any) -> None:
+    """The command `amct calibration` and its options."""
     parser = commands.add_parser(
         "calibration",
         help="quantize a model with AMCT's options, to AMCT's files",

@@ -25,6 +25,7 @@ _COLUMNS = ("SQNR dB", "cosine", "largest difference", "differing")
 
 
 def add_parser(commands: Any) -> None:
+    """The command `amct compare` and its options."""
     parser = commands.add_parser(
         "compare",
         help="compare two models or modules on given inputs",

@@ -20,6 +20,7 @@ Files of an earlier run are overwritten, those that were read never."""
 
 
 def add_parser(commands: Any) -> None:
+    """The command `amct convert` and its options."""
     parser = commands.add_parser(
         "convert",
         help="quantize a model by factors of your own, or adapt one that was trained with quantization",

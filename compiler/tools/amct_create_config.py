@@ -24,6 +24,7 @@ defaults."""
 
 
 def add_parser(commands: Any) -> None:
+    """The command `amct create-config` and its options."""
     parser = commands.add_parser(
         "create-config",
         help="write the configuration of a model",

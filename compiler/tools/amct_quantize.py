@@ -42,6 +42,7 @@ _LISTED = 20
 
 
 def add_parser(commands: Any) -> None:
+    """The command `amct quantize` and its options."""
     parser = commands.add_parser(
         "quantize",
         help="quantize a model: the whole path in one command",

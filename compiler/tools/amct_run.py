@@ -18,6 +18,7 @@ of 1, say), it runs as often as the first axis asks for, and the outputs are joi
 
 
 def add_parser(commands: Any) -> None:
+    """The command `amct run` and its options."""
     parser = commands.add_parser(
         "run",
         help="run a model or module on given inputs",

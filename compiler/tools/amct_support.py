@@ -21,6 +21,7 @@ and the Ascend operators that it is lowered to. No data is needed, and nothing i
 
 
 def add_parser(commands: Any) -> None:
+    """The command `amct support` and its options."""
     parser = commands.add_parser(
         "support",
         help="list which layers of a model can be quantized, and why others cannot",

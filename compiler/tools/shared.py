@@ -74,6 +74,7 @@ def add_configuration(add: Callable[..., object]) -> None:
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """`--inputs`, the data of a run."""
     parser.add_argument(
         "--inputs",
         metavar="X.npz",
@@ -139,6 +140,7 @@ def _numbers(text: str, what: str) -> tuple[float, ...]:
 
 
 def add_batch(parser: argparse.ArgumentParser) -> None:
+    """`--batch`, how many samples run at a time."""
     parser.add_argument(
         "--batch", metavar="N", type=positive, help="run N samples at a time where the model takes any number"
     )
