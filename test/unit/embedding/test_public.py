@@ -1,0 +1,35 @@
+"""docs/embedding.md lists what its examples, and those of the other pages, take from modules. AMCT_UPDATE=1 writes the list."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator
+from importlib import import_module
+
+from ..docs.pages import PAGES, ROOT, blocks_of
+
+
+def sources() -> Iterator[str]:
+    """The code of somebody who uses the compiler."""
+    yield from (path.read_text("utf-8") for path in (ROOT / "examples" / "embedding").rglob("*.py"))
+    for page in PAGES.values():
+        yield from (block.text for block in blocks_of(page.read_text("utf-8")) if block.language == "python")
+
+
+def taken() -> dict[str, list[str]]:
+    """Names by module, beside those that `compiler` itself hands out."""
+    imports = [node for text in sources() for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    found = {(each.module, alias.name) for each in imports for alias in each.names if not each.level}
+    modules = sorted({module for module, _ in found if module and module.startswith("compiler.")})
+    return {module: sorted(name for owner, name in found if owner == module) for module in modules}
+
+
+def test_modules_are_listed(generated: Callable[..., None]) -> None:
+    rows = [f"| `{module}` | {', '.join(f'`{n}`' for n in names)} |" for module, names in taken().items()]
+    generated("embedding.md", modules="\n".join(["| module | of it |", "| --- | --- |", *rows]))
+
+
+def test_what_is_taken_has_a_docstring() -> None:
+    found = [(m, n, getattr(import_module(m), n, None)) for m, names in taken().items() for n in names]
+    assert [f"{m}.{n}" for m, n, o in found if callable(o) and not inspect.getdoc(o)] == []
