@@ -40,6 +40,7 @@ def _geometry(op: ascend.ConvolutionOp) -> tuple[dict[str, Any], Shape]:
 
 
 def convolution(op: ascend.GroupedOp) -> Kernel:
+    """A convolution of integers, x in the format of the operation; constant weights are packed once."""
     geometry, pads = _geometry(op)
     geometry["groups"] = op.group_count
     return _in_format(op, _convolution(op, _filter_order(op), geometry, pads))
@@ -147,6 +148,7 @@ def _spread(x: Array, strides: Shape, pads: Sequence[int], fill: int) -> Array:
 
 
 def matrix_product(op: ascend.MatrixOp) -> Kernel:
+    """A product of integers, transposed as the flags say; constant weights are packed once."""
     transpose_x1, transpose_x2 = op.transposes
 
     def first(x1: Array) -> Array:
