@@ -1,7 +1,8 @@
 """An `ascend` module with fewer passes over its arrays, and the same bits.
 
 Integers that only kernels read stay in float32, in which BLAS and the steps beside it compute: those of AscendQuant, and
-accumulators where it holds them all. Linear activations before an AscendQuant bound its integers.
+accumulators where it holds them all. Linear activations before an AscendQuant bound its integers. Moments that nothing reads
+are not computed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .bounds import Bounds, bounded, bounds_of
 from .kernels.ascend_cube import MATRIX_KERNELS, constant_weights
 from .kernels.ascend_float import MEANINGS
 from .kernels.ascend_integer import quant, quant_in_float32
+from .kernels.ascend_moments import normalization
 from .program import Program, Row, live
 
 _ACTIVATIONS = (ascend.ReluOp, ascend.Relu6Op, ascend.ClipByValueOp)
@@ -37,6 +39,8 @@ def _rewritten(program: Program, row: Row) -> Row:
         return Row(op, (slot,), row.results, make(op, bounds))
     if isinstance(op, ascend.CubeOp) and _multiplies(op) and _only_for(program, row, _scales):
         return row._replace(kernel=MATRIX_KERNELS[type(op)](op))
+    if isinstance(op, ascend.MomentsOp) and not any(_is_read(program, slot) for slot in row.results[1:]):
+        return row._replace(results=row.results[:1], kernel=normalization(op))
     return row
 
 
@@ -44,6 +48,10 @@ def _only_for(program: Program, row: Row, reads: Callable[[Operation], bool]) ->
     """Whether all that read a row's result take numbers of any type."""
     (slot,) = row.results
     return slot not in program.asked and all(reads(reader.op) for reader in program.readers.get(slot, ()))
+
+
+def _is_read(program: Program, slot: int) -> bool:
+    return slot in program.asked or slot in program.readers
 
 
 def _multiplies(op: Operation) -> bool:

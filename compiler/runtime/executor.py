@@ -44,27 +44,26 @@ class RunError(CompileError):
 class Plan:
     """A compiled block: fixed slots hold constants, the rest arrays of one run."""
 
-    slots: int
+    slots: tuple[Array | None, ...]
+    """Constants in their places, None in the others."""
     arguments: tuple[int, ...]
-    constants: tuple[tuple[int, Array], ...]
     steps: tuple[Step, ...]
     outputs: tuple[int, ...]
     watched: Mapping[int, Sequence[SSAValue]]
 
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
         """Run on one array per argument, in order. Raises RunError, located at the operation that fails."""
-        env: list[Array | None] = [None] * self.slots
-        for slot, array in self.constants:
-            env[slot] = array
+        env = list(self.slots)
         for slot, array in zip(self.arguments, inputs, strict=True):
             env[slot] = array
         if watch is not None:
             self._tell(watch, self.arguments, env)
         # infinities, NaN and integers that wrap around are results like others, not reasons to warn
+        array_of = env.__getitem__
         with np.errstate(all="ignore"):
             for kernel, operands, results, releases, where in self.steps:
                 try:
-                    result = kernel(*[env[s] for s in operands])
+                    result = kernel(*map(array_of, operands))
                 except (ValueError, IndexError, VerifyException, MemoryError) as e:
                     raise RunError(f"{e or type(e).__name__}", where=where) from e
                 if isinstance(result, (list, tuple)):
@@ -100,19 +99,30 @@ def compile_block(
     told: dict[int, list[SSAValue]] = {}
     for value in watched:
         told.setdefault(slot_of[value], []).append(value)
-    results = tuple(slot_of[o] for o in outputs)
+    return plan_of(program, [slot_of[a] for a in block.args], [slot_of[o] for o in outputs], told)
+
+
+def plan_of(
+    program: Program,
+    arguments: Sequence[int],
+    outputs: Sequence[int],
+    watched: Mapping[int, Sequence[SSAValue]] | None = None,
+) -> Plan:
+    """From the slots of arguments to those of outputs. Raises CompileError at an operation without a kernel."""
     return Plan(
-        slots=program.slots,
-        arguments=tuple(slot_of[a] for a in block.args),
-        constants=tuple(program.constants.items()),
-        steps=_steps(program.rows, {*program.constants, *results}),
-        outputs=results,
-        watched=told,
+        slots=tuple(map(program.constants.get, range(program.slots))),
+        arguments=tuple(arguments),
+        steps=_steps(program.rows, {*program.constants, *outputs}),
+        outputs=tuple(outputs),
+        watched=watched or {},
     )
 
 
 def _usual(program: Program) -> Program:
     """What is rewritten where nothing else is asked for: results stay the same to the bit."""
+    from .sizes import once_per_shape  # makes plans itself
+
+    program = once_per_shape(program)
     if not any(row.op.name.startswith("ascend.") for row in program.rows):
         return program
     from .ascend_plan import in_float32  # imports all of `ascend`

@@ -15,9 +15,15 @@ from .ascend_array import ARRAY_KERNELS
 from .ascend_cube import INTEGER_KERNELS
 from .ascend_float import MEANINGS, float_kernel
 from .ascend_integer import STEP_KERNELS
+from .ascend_moments import MOMENTS_KERNELS
 from .ascend_weights import WEIGHT_KERNELS
 
-OWN_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {**STEP_KERNELS, **WEIGHT_KERNELS, **ARRAY_KERNELS}
+OWN_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
+    **STEP_KERNELS,
+    **WEIGHT_KERNELS,
+    **ARRAY_KERNELS,
+    **MOMENTS_KERNELS,
+}
 """Kernels of operations without one counterpart in `nn`."""
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from ...dialects import ascend, nn
+from ...dialects import ascend
 from ...dialects.ascend import AscendOp
-from ...dialects.nn.shapes import element_of, shape_of
+from ...dialects.nn.shapes import element_of
 from ...dtypes import numpy_dtype
-from ..precision import mean, wide
-from . import Array, Kernel, bare_kernel_for
-from .ascend_float import stand_ins
+from ..precision import wide
+from . import Array, Kernel
 
 
 def _by_number(combine: np.ufunc) -> Callable[[ascend.ByNumberOp], Kernel]:
@@ -103,50 +102,6 @@ def _bn_inference(op: ascend.BNInferenceOp) -> Kernel:
         return (centred / deviation.astype(wider.dtype)).astype(x.dtype, copy=False)
 
     return run
-
-
-def _with_moments(op: ascend.MomentsOp, y: Kernel, group: Callable[[Array], Array], axes: Sequence[int]) -> Kernel:
-    """y by an `nn` kernel, and the moments of the grouped x along axes, in the shape that their results have."""
-    keepdims = not isinstance(op, ascend.GroupNormOp)
-
-    def run(x: Array, gamma: Array, beta: Array) -> Sequence[Array]:
-        grouped = group(x).astype(wide(x.dtype), copy=False)
-        mu = mean(grouped, tuple(axes))
-        variance = mean(np.square(grouped - mu), tuple(axes))
-        moments = [m if keepdims else m.squeeze(tuple(axes)) for m in (mu, variance)]
-        result = y(x, gamma, beta)
-        assert isinstance(result, np.ndarray)
-        return result, *(m.astype(x.dtype, copy=False) for m in moments)
-
-    return run
-
-
-def _layer_norm(op: ascend.LayerNormOp) -> Kernel:
-    meaning = nn.LayerNormOp.make(*stand_ins(op.operand_types), axis=op.first_axis, epsilon=op.epsilon)
-    return _with_moments(op, _kernel(meaning), lambda x: x, range(op.first_axis, len(shape_of(op.x))))
-
-
-def _instance_norm(op: ascend.InstanceNormOp) -> Kernel:
-    layout = "nhwc" if op.channels_last else "nchw"
-    meaning = nn.InstanceNormOp.make(*stand_ins(op.operand_types), epsilon=op.epsilon, layout=layout)
-    return _with_moments(op, _kernel(meaning), lambda x: x, op.space)
-
-
-def _group_norm(op: ascend.GroupNormOp) -> Kernel:
-    layout, groups = "nhwc" if op.channels_last else "nchw", op.num_groups.value.data
-    meaning = nn.GroupNormOp.make(*stand_ins(op.operand_types), num_groups=groups, epsilon=op.eps, layout=layout)
-
-    def grouped(x: Array) -> Array:
-        first = np.moveaxis(x, -1, 1) if op.channels_last else x
-        return first.reshape(x.shape[0], groups, -1)
-
-    return _with_moments(op, _kernel(meaning), grouped, (2,))
-
-
-def _kernel(meaning: nn.NNOp) -> Kernel:
-    made = bare_kernel_for(meaning)
-    assert made is not None
-    return made
 
 
 def _itself(x: Array) -> Array:
@@ -259,9 +214,6 @@ ARRAY_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     ascend.ScaleOp: _scale,
     ascend.BiasOp: _bias,
     ascend.BNInferenceOp: _bn_inference,
-    ascend.LayerNormOp: _layer_norm,
-    ascend.InstanceNormOp: _instance_norm,
-    ascend.GroupNormOp: _group_norm,
     ascend.GatherOp: _gather,
     ascend.GatherNdOp: _gather_nd,
     ascend.TileOp: _tile,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any, Literal
 
@@ -75,11 +75,11 @@ def _gather_batches(x: Array, indices: Array, axis: int, n: int) -> Array:
 @kernel(nn.ReshapeOp)
 def reshape(op: nn.ReshapeOp) -> Kernel:
     target, allow_zero = op.target(), op.allow_zero is not None
+    shape_for = lru_cache(partial(reshaped, allow_zero=allow_zero))
 
     def run(x: Array, shape: Array | None = None) -> Array:
         to = target if target is not None or shape is None else tuple(shape.tolist())
-        assert to is not None
-        return x.reshape(reshaped(x.shape, to, allow_zero))
+        return x.reshape(shape_for(x.shape, to))
 
     return run
 

@@ -16,6 +16,8 @@ from compiler.functions import main_function
 from compiler.runtime import executor
 from compiler.runtime.executor import Executable, RunError, compile_block
 from compiler.runtime.kernels import Array
+from compiler.runtime.program import Program
+from compiler.runtime.sizes import once_per_shape
 from compiler.text import parse_module
 from compiler.universe import new_session
 
@@ -220,3 +222,55 @@ def test_compile_block_stops_at_any_wanted_value() -> None:
     assert isinstance(inner, OpResult)
     plan = compile_block(main_function(m).body.block, [inner])
     assert plan.run([X])[0].tolist() == [0, -2, 0, -4]
+
+
+SIZES = """
+  %s = nn.shape %x : (tensor<?x?x4xf32>) -> tensor<3xi64>
+  %c = nn.slice %s starts [0] ends [2] axes [0] : (tensor<3xi64>) -> tensor<2xi64>
+  %r = nn.constant dense<[2, -1]> : tensor<2xi64>
+  %to = nn.concat %c, %r axis 0 : (tensor<2xi64>, tensor<2xi64>) -> tensor<4xi64>
+  %y = nn.reshape %x, %to : (tensor<?x?x4xf32>, tensor<4xi64>) -> tensor<?x?x2x2xf32>
+  %p = nn.unsqueeze %to axes [0] : (tensor<4xi64>) -> tensor<1x4xi64>
+"""
+
+
+def sizes_module(results: dict[str, str]) -> ModuleOp:
+    types = ", ".join(results.values())
+    head = f"func.func @main(%x: tensor<?x?x4xf32>) -> ({types})"
+    return parse_module(new_session(), f"{head} {{{SIZES}func.return {', '.join(results)} : {types}\n}}\n", "net.mlir")
+
+
+def plan_names(m: ModuleOp) -> list[str]:
+    """The rows of the plan, sizes once per shape."""
+    found: list[str] = []
+
+    def note(program: Program) -> Program:
+        rewritten = once_per_shape(program)
+        found.extend(row.op.name for row in rewritten.rows)
+        return rewritten
+
+    Executable(m, rewrite=note)
+    return found
+
+
+def test_sizes_are_computed_once_per_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    m = sizes_module({"%y": "tensor<?x?x2x2xf32>", "%p": "tensor<1x4xi64>"})
+    assert plan_names(m) == ["nn.concat", "nn.reshape", "nn.unsqueeze"]
+    runner = Executable(m)
+    runs: list[int] = []
+    run = executor.Plan.run
+    monkeypatch.setattr(executor.Plan, "run", lambda plan, *a: (runs.append(len(plan.steps)), run(plan, *a))[1])
+    for n in (3, 3, 5, 3):
+        result = runner.run({"arg0": np.ones((n, 1, 4), np.float32)})
+        assert result["result0"].shape == (n, 1, 2, 2)
+        assert result["result1"].tolist() == [[n, 1, 2, -1]]
+        assert not result["result1"].flags.writeable, "a caller could change the sizes of the next run"
+    assert runs == [3, 3, 3, 3, 3, 3, 3], "the plan four times, that of the sizes but for the second run"
+
+
+def test_sizes_that_are_asked_for_are_the_caller_s_own() -> None:
+    m = sizes_module({"%y": "tensor<?x?x2x2xf32>", "%to": "tensor<4xi64>"})
+    assert plan_names(m) == ["nn.shape", "nn.slice", "nn.concat", "nn.reshape"]
+    first, second = (Executable(m).run({"arg0": np.ones((3, 1, 4), np.float32)})["result1"] for _ in range(2))
+    assert first is not second
+    assert first.flags.writeable
