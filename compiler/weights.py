@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import prod
 from pathlib import Path
@@ -84,6 +84,10 @@ class Weight:
         """Let go of the memory of an array that can be read from its file again, see `release`."""
         if self._array is not None:
             release(self._array)
+
+    def set_aside(self, mapped: Array) -> None:
+        """Take the array from where it was written to."""
+        self._array = mapped
 
     def _identity(self) -> object:
         if self.path is not None:
@@ -237,6 +241,20 @@ def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
     for _, array in ordered:
         stream.write(np.ascontiguousarray(as_stored(array)).reshape(-1).view(np.uint8).data)
         release(array)
+
+
+def set_aside(weights: Iterable[Weight], path: Path) -> None:
+    """Move large arrays that are in memory only to a new file at `path`, so that `release` lets go of them too.
+
+    The file may be deleted afterwards: what is mapped stays. Raises OSError.
+    """
+    large = [(w, str(id(w.array))) for w in weights if w.file is None and w.array.nbytes >= _WORTH_RELEASING]
+    with path.open("wb") as stream:
+        write_arrays(stream, {number: weight.array for weight, number in large})
+    file = SideFile(path)
+    mapped = {number: file.array(number) for _, number in large}
+    for weight, number in large:
+        weight.set_aside(mapped[number])
 
 
 def side_file_of(module_path: str | os.PathLike[str]) -> Path:

@@ -12,7 +12,8 @@ from typing import Literal
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 
 from ...diagnostics import CompileError
-from ...dialects.nn import ConstantOp
+from ...dialects.nn import ConstantOp, weights_of
+from ...weights import set_aside
 from . import interpreter
 from .work import Wanted, Work
 
@@ -60,6 +61,7 @@ class Runner:
         with TemporaryDirectory(prefix="amct-") as folder:
             try:
                 with work.session.phase("load into onnxruntime"):
+                    _set_weights_aside(work, Path(folder))
                     prepared = OnnxRuntime(work, self.threads, Path(folder))
             except CompileError as e:
                 if self.backend == "onnxruntime":
@@ -69,6 +71,14 @@ class Runner:
                 interpreter.run(work)
                 return
             prepared.run()
+
+
+def _set_weights_aside(work: Work, folder: Path) -> None:
+    """Those that passes have computed: onnxruntime has its own copy, and nobody reads ours until calibration is over."""
+    try:
+        set_aside(weights_of(work.module), folder / "weights.safetensors")
+    except OSError as e:
+        raise CompileError(f"{folder}: {e.strerror}") from None
 
 
 def numbers(work: Work) -> int:

@@ -17,7 +17,15 @@ from compiler.diagnostics import CompileError, verify
 from compiler.dialects import nn
 from compiler.text import module_text, parse_module, write_module
 from compiler.universe import new_session
-from compiler.weights import Weight, WeightError, open_side_file, separate_key, side_file_of, write_side_file
+from compiler.weights import (
+    Weight,
+    WeightError,
+    open_side_file,
+    separate_key,
+    set_aside,
+    side_file_of,
+    write_side_file,
+)
 
 ARRAYS = {
     "conv1.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -292,3 +300,21 @@ def test_a_device_takes_the_whole_text(tmp_path: Path) -> None:
     os.close(reader)
     assert '"0x' + "0" * 800 in text
     assert [p.name for p in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_arrays_set_aside_are_the_same_numbers_in_a_file(tmp_path: Path) -> None:
+    """Also when the file is gone; what is small, or in a file already, stays where it is."""
+    numbers, few = np.arange(1 << 19, dtype=np.float32).reshape(512, -1), np.ones(3, np.float32)
+    once, again, small = Weight("a", array=numbers), Weight("b", array=numbers), Weight("c", array=few)
+    set_aside([once, again, small], tmp_path / "aside")
+    (tmp_path / "aside").unlink()
+    assert once == again
+    assert once.in_memory_only
+    assert once.file is not None
+    assert small.array is few
+    moved = once.array
+    set_aside([once, again, small], tmp_path / "aside")
+    assert once.array is moved
+    np.testing.assert_array_equal(moved, numbers)
+    once.release()
+    np.testing.assert_array_equal(moved, numbers)
