@@ -28,6 +28,8 @@ Watch = Callable[[SSAValue, Array], None]
 
 
 class Step(NamedTuple):
+    """A kernel and the slots of what it takes and gives; `where` is the place of its operation, for errors."""
+
     kernel: Kernel
     operands: tuple[int, ...]
     results: tuple[int, ...]
