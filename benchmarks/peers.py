@@ -3,14 +3,16 @@
     python benchmarks/peers.py [ROUNDS [PEER ...]]
 
 Each peer runs in an environment of its own (`environments.py`), by the script that is named after it, with min-max where
-it has a choice. Ours is `amct-opt MODEL --profile=qdq --fuse-all --quantize=observer=minmax -t onnx`. Both take turns; ratios are
-ours over the peer's, round by round, `median (least-most)`. `SQNR` is that of the results for ten samples that calibrated none,
-of the quantized file against the float one, both in onnxruntime: none of the speed may be bought with accuracy.
+it has a choice. Ours is `amct-opt MODEL --profile=... --fuse-all --quantize=observer=minmax -t onnx`: profile `qdq` quantizes
+every value, as PPQ does, profile `ascend` what convolutions and matrix products read. All take turns; ratios are ours over the
+peer's, round by round, `median (least-most)`. `SQNR` is that of the results for ten samples that calibrated none, of the
+quantized file against the float one, both in onnxruntime: none of the speed may be bought with accuracy.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -27,12 +29,14 @@ NETWORKS = ("resnet50", "mobilenet", "transformer")
 HERE = Path(__file__).parent
 RESULTS = environments.CACHE / "results"
 
+PROFILES = ("qdq", "ascend")
+RATIOS = ("wall", "cpu", "peak")
 HEADERS = ("model", "of", "wall s", "cpu s", "peak MB", "SQNR dB", "wall, ratio", "cpu, ratio", "peak, ratio")
 
 
-def ours(model: Path, data: Path, out: Path) -> process.Cost:
+def ours(profile: str, model: Path, data: Path, out: Path) -> process.Cost:
     quantize = f"--quantize=data={data} samples={models.CALIBRATION} observer=minmax"
-    command = ["-m", "compiler.tools.amct_opt", str(model), "--profile=qdq", "--fuse-all", quantize]
+    command = ["-m", "compiler.tools.amct_opt", str(model), f"--profile={profile}", "--fuse-all", quantize]
     return process.run([sys.executable, *command, "-t", "onnx", "-o", str(out)])
 
 
@@ -63,28 +67,29 @@ def in_a_process(model: Path, quantized: Path, data: Path) -> str:
 
 
 def rows(network: str, peer: str, python: Path, rounds: int) -> list[tuple[str, ...]]:
-    """Two rows of the table: the peer, and ours with the ratios."""
+    """Rows of the table: the peer, and ours with the ratios."""
     model, data = models.network(network), models.samples(network)
     RESULTS.mkdir(exist_ok=True)
-    mine, other = RESULTS / f"{network}.ours.onnx", RESULTS / f"{network}.{peer}.onnx"
-    costs = process.in_turn(rounds, partial(ours, model, data, mine), partial(theirs, peer, python, model, data, other))
-    fields = ("wall", "cpu", "peak")
-    against = tuple(
-        process.ratios([getattr(c, f) for c in costs[0]], [getattr(c, f) for c in costs[1]]).text() for f in fields
-    )
-    names = ("ours", environments.version_of(peer, python))
+    made = [RESULTS / f"{network}.{name}.onnx" for name in (peer, *PROFILES)]
+    runs = [partial(theirs, peer, python), *(partial(ours, profile) for profile in PROFILES)]
+    costs = process.in_turn(rounds, *(partial(run, model, data, out) for run, out in zip(runs, made, strict=True)))
+    names = (environments.version_of(peer, python), *(f"ours, {profile}" for profile in PROFILES))
     shown = [
-        (
-            network,
-            name,
-            process.spread([c.wall for c in each]).text(),
-            process.spread([c.cpu for c in each]).text(),
-            process.spread([c.peak for c in each]).text(1e6, 0),
-            in_a_process(model, path, data),
-        )
-        for name, path, each in zip(names, (mine, other), costs, strict=True)
+        (network, name, *_figures(each), in_a_process(model, out, data), *_ratios(each, costs[0]))
+        for name, out, each in zip(names, made, costs, strict=True)
     ]
-    return [(*shown[1], "", "", ""), (*shown[0], *against)]
+    return [(*shown[0][: -len(RATIOS)], *("" for _ in RATIOS)), *shown[1:]]
+
+
+def _figures(costs: Sequence[process.Cost]) -> Iterator[str]:
+    yield process.spread([c.wall for c in costs]).text()
+    yield process.spread([c.cpu for c in costs]).text()
+    yield process.spread([c.peak for c in costs]).text(1e6, 0)
+
+
+def _ratios(costs: Sequence[process.Cost], others: Sequence[process.Cost]) -> Iterator[str]:
+    for field in RATIOS:
+        yield process.ratios([getattr(c, field) for c in costs], [getattr(c, field) for c in others]).text()
 
 
 def compare(peer: str, rounds: int) -> None:
