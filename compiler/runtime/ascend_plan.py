@@ -1,8 +1,8 @@
 """An `ascend` module with fewer passes over its arrays, and the same bits.
 
-Integers that only kernels read stay in float32, in which BLAS and the steps beside it compute: those of AscendQuant, and
-accumulators where it holds them all. Linear activations before an AscendQuant bound its integers. Moments that nothing reads
-are not computed.
+Integers that only kernels read stay in float32, in which BLAS and the steps beside it compute: those of AscendQuant and
+AscendRequant, and accumulators where it holds them all. Linear activations before an AscendQuant bound its integers. Moments
+that nothing reads are not computed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..dialects.nn.shapes import element_of
 from .bounds import Bounds, bounded, bounds_of
 from .kernels.ascend_cube import MATRIX_KERNELS, constant_weights
 from .kernels.ascend_float import MEANINGS
-from .kernels.ascend_integer import quant, quant_in_float32
+from .kernels.ascend_integer import quant, quant_in_float32, requant_in_float32
 from .kernels.ascend_moments import normalization
 from .program import Program, Row, live
 
@@ -37,6 +37,8 @@ def _rewritten(program: Program, row: Row) -> Row:
         slot, bounds = bounded(program, row.operands[0], _bounds_of)
         make = quant_in_float32 if _only_for(program, row, _multiplies) else quant
         return Row(op, (slot,), row.results, make(op, bounds))
+    if isinstance(op, ascend.AscendRequantOp) and _only_for(program, row, _multiplies):
+        return row._replace(kernel=requant_in_float32(op))
     if isinstance(op, ascend.CubeOp) and _multiplies(op) and _only_for(program, row, _scales):
         return row._replace(kernel=MATRIX_KERNELS[type(op)](op))
     if isinstance(op, ascend.MomentsOp) and not any(_is_read(program, slot) for slot in row.results[1:]):

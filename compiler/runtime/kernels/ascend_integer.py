@@ -27,12 +27,7 @@ _ROUND: dict[str, np.ufunc] = {"Round": np.rint, "Floor": np.floor, "Ceil": np.c
 
 def quant(op: ascend.AscendQuantOp, bounds: Bounds = UNBOUNDED) -> Kernel:
     """The integers of `quant_in_float32`."""
-    run, dtype = quant_in_float32(op, bounds), numpy_dtype(op.storage)
-
-    def cast(x: Array) -> Array:
-        return run(x).astype(dtype)
-
-    return cast
+    return _cast(quant_in_float32(op, bounds), op.storage)
 
 
 def quant_in_float32(op: ascend.AscendQuantOp, bounds: Bounds = UNBOUNDED) -> Callable[[Array], Array]:
@@ -49,7 +44,8 @@ def quant_in_float32(op: ascend.AscendQuantOp, bounds: Bounds = UNBOUNDED) -> Ca
 
     with np.errstate(over="ignore"):
         ends = rounded(np.array(bounds, numpy_dtype(element_of(op.x))))
-    low, high = np.clip(ends, *integer_range(op.storage))
+    # arrays of rank 0: ufuncs take them sooner than numbers
+    low, high = (np.array(end) for end in np.clip(ends, *integer_range(op.storage)))
 
     def run(x: Array) -> Array:
         y = rounded(x)
@@ -62,15 +58,18 @@ def dequant(op: ascend.AscendDequantOp) -> Kernel:
     """`float32(x) * deq_scale`: the accumulator is rounded to float32 (ties to even), then the product is."""
     squared, relu = bool(op.sqrt_mode.value.data), bool(op.relu_flag.value.data)
     shape, dtype = op.scale_shape, numpy_dtype(element_of(op.y))
-    shifted = _shifted(op)
+    shifted = _shifted(op) if op.shifts else None
 
     def run(x: Array, scale: Array) -> Array:
-        x, scale = shifted(x, scale.reshape(shape))
+        scale = scale.reshape(shape)
+        if shifted is not None:
+            x, scale = shifted(x, scale)
         y = x.astype(_F32, copy=False) * scale
         if squared:
             np.multiply(y, scale, out=y)
         if relu:
-            np.maximum(y, 0, out=y)
+            # several times faster than np.maximum
+            y.clip(0, np.inf, out=y)
         return y.astype(dtype, copy=False)
 
     return run
@@ -94,8 +93,6 @@ def anti_quant(op: ascend.AscendAntiQuantOp) -> Kernel:
 
 def _shifted(op: ascend.AscendDequantOp) -> Callable[[Array, Array], tuple[Array, Array]]:
     """From accumulators and scales to what `shift_n` leaves of them: `clip(floor(x / 2^N))` and `scale * 2^N`, both exact."""
-    if not op.shifts:
-        return lambda x, scale: (x, scale)
     shifts = np.array(op.shifts, np.int32)
     shifts = shifts.reshape(op.scale_shape) if shifts.size > 1 else shifts
     low, high = integer_range(i16)
@@ -103,47 +100,50 @@ def _shifted(op: ascend.AscendDequantOp) -> Callable[[Array, Array], tuple[Array
 
 
 def requant(op: ascend.AscendRequantOp) -> Kernel:
+    """The integers of `requant_in_float32`."""
+    return _cast(requant_in_float32(op), i8)
+
+
+def requant_in_float32(op: ascend.AscendRequantOp) -> Callable[..., Array]:
     """`clip(rint(float32(x) * req_scale) + offset)`; below 2^24 the sum of integers is exact, beyond it is clipped anyway."""
-    offset, relu, shape = np.float32(op.offset.value.data), bool(op.relu_flag.value.data), op.scale_shape
+    offset, shape = np.array(op.offset.value.data, _F32), op.scale_shape
+    low, high = _limits(i8, int(offset) if op.relu_flag.value.data else None)
 
     def run(x: Array, scale: Array) -> Array:
         y = _rounded(x, scale.reshape(shape))
-        if relu:
-            np.maximum(y, 0, out=y)
         np.add(y, offset, out=y)
-        return _saturated(y, i8)
+        return y.clip(low, high, out=y)
 
     return run
 
 
 def dequant_s16(op: ascend.AscendDequantS16Op) -> Kernel:
     """`clip(rint(float32(x0) * deq_scale) + x1)`; below 2^24 the sum of integers is exact, beyond it is clipped anyway."""
-    relu, shape = bool(op.relu_flag.value.data), op.scale_shape
-    bias_shape = None if op.x1 is None else op.along_channels(op.x1)
+    low, high = _limits(i16, 0 if op.relu_flag.value.data else None)
+    shape, bias_shape = op.scale_shape, None if op.x1 is None else op.along_channels(op.x1)
 
     def run(x: Array, scale: Array, bias: Array | None = None) -> Array:
         y = _rounded(x, scale.reshape(shape))
         if bias is not None:
             np.add(y, bias.reshape(bias_shape), out=y)
-        if relu:
-            np.maximum(y, 0, out=y)
-        return _saturated(y, i16)
+        return y.clip(low, high, out=y).astype(np.int16)
 
     return run
 
 
 def requant_s16(op: ascend.AscendRequantS16Op) -> Kernel:
     """The int16 sum, and `clip(rint(sum * req_scale))`."""
-    relu, shape = bool(op.relu_flag.value.data), op.scale_shape
+    low, high = _limits(i16, 0 if op.relu_flag.value.data else None)
+    least, most = _limits(i8)
+    shape = op.scale_shape
 
     def run(x: Array, scale: Array, other: Array | None = None) -> Sequence[Array]:
         total = x.astype(np.int32)
         if other is not None:
             np.add(total, other, out=total)
-        if relu:
-            np.maximum(total, 0, out=total)
-        total = _saturated(total, i16)
-        return _saturated(_rounded(total, scale.reshape(shape)), i8), total
+        total = total.clip(low, high, out=total).astype(np.int16)
+        y = _rounded(total, scale.reshape(shape))
+        return y.clip(least, most, out=y).astype(np.int8), total
 
     return run
 
@@ -154,9 +154,15 @@ def _rounded(x: Array, scale: Array) -> Array:
     return np.rint(y, out=y)
 
 
-def _saturated(y: Array, storage: IntegerType) -> Array:
+def _limits(storage: IntegerType, zero: int | None = None) -> tuple[int, int]:
+    """The least and the largest integer of a type, behind a relu none below that of 0."""
     low, high = integer_range(storage)
-    return y.clip(low, high, out=y).astype(numpy_dtype(storage))
+    return low if zero is None else max(low, zero), high
+
+
+def _cast(run: Callable[..., Array], storage: IntegerType) -> Kernel:
+    dtype = numpy_dtype(storage)
+    return lambda *arrays: run(*arrays).astype(dtype)
 
 
 STEP_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {

@@ -120,6 +120,22 @@ def test_who_may_read_accumulators(lines: Sequence[str], y: str, kind: str, expe
     assert_same(m)
 
 
+@pytest.mark.parametrize("relu", ["", "relu_flag true "])
+@pytest.mark.parametrize("offset", [-128, -7, 100])
+def test_requantized_integers_in_float32(relu: str, offset: int) -> None:
+    second = """
+      %r = ascend.AscendRequant %a, %s {relu}offset {offset} : (tensor<2x4x5x5xi32>, tensor<4xf32>) -> tensor<2x4x5x5xi8>
+      %v = nn.constant dense<-5> : tensor<1x4x3x3xi8>
+      %y = ascend.Conv2D %r, %v strides [1, 1, 1, 1] pads [1, 1, 1, 1] data_format "NCHW" offset_x {offset}
+        : (tensor<2x4x5x5xi8>, tensor<1x4x3x3xi8>) -> tensor<2x1x5x5xi32>
+    """
+    second = second.replace("{relu}", relu)
+    m = module(QUANT, WEIGHT, CONV, second, offset=offset, y="%y", kind="2x1x5x5xi32")
+    assert rewritten(m) == ["AscendQuant", "Conv2D", "AscendRequant"]
+    result = assert_same(m)
+    assert len(np.unique(result)) > 5
+
+
 def test_what_is_watched_is_of_its_type() -> None:
     m = module(QUANT, WEIGHT, CONV, DEQUANT)
     values = [r for op in m.walk() if op.name in ("ascend.AscendQuant", "ascend.Conv2D") for r in op.results]
