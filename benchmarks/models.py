@@ -72,7 +72,8 @@ def _write_network(name: str, path: Path) -> None:
     for node in model.graph.node:
         node.input[:] = ["data" if n == given.name else n for n in node.input]
     given.name = "data"
-    onnx.save(version_converter.convert_version(model, OPSET), path)
+    older = model.opset_import[0].version < OPSET
+    onnx.save(version_converter.convert_version(model, OPSET) if older else model, path)
 
 
 def _write_images(path: Path) -> None:

@@ -61,9 +61,13 @@ def _outputs(model: Path, data: Path) -> np.ndarray:
 
 
 def in_a_process(model: Path, quantized: Path, data: Path) -> str:
-    """SQNR as text; a process of its own, so that this one stays small."""
+    """SQNR as text, or that the file does not run; a process of its own, so that this one stays small."""
     with get_context("spawn").Pool(1) as pool:
-        return f"{pool.apply(sqnr, (model, quantized, data)):.2f}"
+        try:
+            return f"{pool.apply(sqnr, (model, quantized, data)):.2f}"
+        except Exception as e:  # onnxruntime's have no other base
+            print(f"{quantized.name} does not run: {str(e).splitlines()[0][:200]}\n")
+            return "does not run"
 
 
 def rows(network: str, peer: str, python: Path, rounds: int) -> list[tuple[str, ...]]:
