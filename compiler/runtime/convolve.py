@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from ..dialects.nn.shapes import Shape, window_size
 from .kernels import Array
@@ -13,7 +14,7 @@ from .scratch import scratch
 from .windows import padded, window_view
 
 COLUMN_BYTES = 4 << 20
-"""Blocks of output rows are chosen so that their unfolded input stays about this large: it then stays in the cache."""
+"""Blocks of output rows, or of channels, are so large that their unfolded input is about this: it then stays in the cache."""
 
 
 def convolve(
@@ -38,6 +39,10 @@ def convolve(
         raise ValueError(f"{x.shape[1]} input channels for {groups} groups of {weight.shape[1]}")
     if prod(kernel) == 1:
         return _pointwise(x, weight, out, strides, groups)
+    if weight.shape[1] == 1 and set(strides) == {1}:
+        length = _run_length(x.shape[2:], out)
+        if (step := COLUMN_BYTES // (prod(kernel) * length * weight.itemsize)) > 0:
+            return _depthwise(x, weight, out, dilations, groups, length, step)
     return _unfolded(x, weight, out, strides, dilations, groups)
 
 
@@ -51,10 +56,7 @@ def _pointwise(x: Array, weight: Array, out: Shape, strides: Shape, groups: int)
 
 
 def _unfolded(x: Array, weight: Array, out: Shape, strides: Shape, dilations: Shape, groups: int) -> Array:
-    """im2col by strided copies into a reused buffer, a block of output rows at a time, and one product per block.
-
-    Also the fastest way for depthwise convolution: one row vector times one matrix per channel.
-    """
+    """im2col by strided copies into a reused buffer, a block of output rows at a time, and one product per block."""
     n, channels = x.shape[:2]
     kernel = weight.shape[2:]
     filters, depth = weight.shape[0], weight.shape[1] * prod(kernel)
@@ -72,3 +74,32 @@ def _unfolded(x: Array, weight: Array, out: Shape, strides: Shape, dilations: Sh
             block = result[i, :, :, begin * row : end * row]
             np.matmul(matrix, columns.reshape(groups, depth, -1), out=block)
     return result.reshape(n, filters, *out)
+
+
+def _depthwise(x: Array, weight: Array, out: Shape, dilations: Shape, groups: int, length: int, step: int) -> Array:
+    """im2col of flattened channels, `step` at a time: what a tap meets of a whole channel is one run of `length` elements.
+
+    Windows that reach over the end of a row are computed too, and cut off; long copies make up for them.
+    """
+    x = np.ascontiguousarray(x)
+    n, space, kernel = x.shape[0], x.shape[2:], weight.shape[2:]
+    filters, taps = weight.shape[0], prod(kernel)
+    inner = (s * d for s, d in zip(x.strides[2:], dilations, strict=True))
+    runs = as_strided(x, (n, groups, *kernel, length), (*x.strides[:2], *inner, x.itemsize), writeable=False)
+    matrix = weight.reshape(groups, filters // groups, taps)
+    result = scratch("runs", (n, groups, filters // groups, prod(space)), weight.dtype)
+    for i in range(n):
+        for begin in range(0, groups, step):
+            block = slice(begin, min(begin + step, groups))
+            columns = scratch("columns", (block.stop - begin, *kernel, length), weight.dtype)
+            np.copyto(columns, runs[i, block])
+            np.matmul(matrix[block], columns.reshape(-1, taps, length), out=result[i, block, :, :length])
+    return result.reshape(n, filters, *space)[(..., *map(slice, out))].copy()
+
+
+def _run_length(space: Shape, out: Shape) -> int:
+    """From the first window of a flattened channel to the last."""
+    last = 0
+    for size, windows in zip(space, out, strict=True):
+        last = last * size + windows - 1
+    return last + 1

@@ -65,7 +65,10 @@ def arrays_of(g: dict[str, Any]) -> tuple[Array, Array, Array]:
 
 
 @given(
-    g=geometries(), layout=st.sampled_from(["nchw", "nhwc"]), dynamic=st.booleans(), block=st.sampled_from([1, 2**22])
+    g=geometries(),
+    layout=st.sampled_from(["nchw", "nhwc"]),
+    dynamic=st.booleans(),
+    block=st.sampled_from([1, 600, 2**22]),
 )
 @settings(max_examples=150, deadline=None)
 def test_conv_of_any_geometry(run, g: dict[str, Any], layout: str, dynamic: bool, block: int) -> None:
@@ -74,7 +77,7 @@ def test_conv_of_any_geometry(run, g: dict[str, Any], layout: str, dynamic: bool
     expected = naive_conv(x, w, **keys) + b.reshape(-1, *[1] * len(g["kernel"]))
     last = layout == "nhwc"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(core, "COLUMN_BYTES", block)  # 1: one output row at a time
+        patch.setattr(core, "COLUMN_BYTES", block)  # 1: one output row at a time; 600: a few channels
         y = run(nn.ConvOp, np.moveaxis(x, 1, -1) if last else x, w, b, layout=layout, dynamic=dynamic, **keys)
     np.testing.assert_array_equal(np.moveaxis(y, -1, 1) if last else y, expected)
 
