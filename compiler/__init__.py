@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from .diagnostics import CompileError, Remark
     from .rewriting import FusionPattern
     from .runtime.executor import Executable
+    from .runtime.integer_plan import in_integers
     from .runtime.kernels import kernel
     from .runtime.observers import Observer
     from .session import ImportOptions, Session
@@ -33,6 +34,7 @@ __all__ = [
     "Target",
     "execute",
     "fuse_modules",
+    "in_integers",
     "kernel",
     "load",
     "new_session",
@@ -49,6 +51,7 @@ _PLACES = {
     ".diagnostics": ("CompileError", "Remark"),
     ".rewriting": ("FusionPattern",),
     ".runtime.executor": ("Executable",),
+    ".runtime.integer_plan": ("in_integers",),
     ".runtime.kernels": ("kernel",),
     ".runtime.observers": ("Observer",),
     ".session": ("ImportOptions", "Session"),

@@ -188,7 +188,7 @@ def _flat(block: Block, slot_of: dict[SSAValue, int]) -> Iterator[Operation]:
 
 
 class Executable:
-    """A module ready to run, by input and output name."""
+    """A module ready to run, by input and output name. A `rewrite` (`in_integers`) changes how it is computed."""
 
     def __init__(self, module: ModuleOp, watched: Sequence[SSAValue] = (), rewrite: Rewrite | None = None):
         self.function: FuncOp = main_function(module)

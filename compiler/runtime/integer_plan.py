@@ -38,7 +38,10 @@ _PASSIVE = (
 
 
 def in_integers(program: Program) -> Program:
-    """The same slots, quantized operations computed in integers. Raises CompileError where there are none."""
+    """`Executable(module, rewrite=in_integers)`: quantized operations of `nn` in integers, as onnxruntime computes its QDQ file.
+
+    The slots stay the same. Raises CompileError where no operation takes and gives integers.
+    """
     rewritten = _Rewriter(program).rewritten()
     if not any(row.kernel is not None for row in rewritten.rows):
         hint = "quantize first: --profile=qdq --fuse-all --quantize; ascend modules compute in integers by themselves"
