@@ -46,6 +46,7 @@ class DataOptions:
     mean: tuple[float, ...] = ()
     """Of images, in pixels of 0 to 255: one value, or one per channel. Inputs are `(pixel - mean) / std`."""
     std: tuple[float, ...] = ()
+    """Likewise."""
     resize: str | None = None
     """Of images: HEIGHTxWIDTH, reached bilinearly."""
     layout: Literal["NCHW", "NHWC"] | None = None

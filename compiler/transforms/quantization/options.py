@@ -29,30 +29,35 @@ class SettingsOptions:
     record: str | None = None
     """A record file of AMCT: its parameters are taken for the layers that it lists, the others stay float."""
     observer: str | None = None
-    """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`."""
+    """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`; minmax when nothing else is said."""
     bits: Literal[4, 8, 16] | None = None
     """Of activations."""
     weight_bits: Literal[4, 6, 7, 8] | None = None
+    """Of weights."""
     channel_wise: bool | None = None
     """A scale for each output channel of weights; where the layer's type can, when not given."""
     weight_only: bool | None = None
-    """True for weights alone: inputs stay float, and nothing is calibrated."""
+    """True for weights alone (`weight_compress_only`): inputs stay float, and nothing is calibrated."""
     weight_asymmetric: bool | None = None
     """Zero points for weights that are quantized alone."""
     activation_offset: bool | None = None
     """False for activations without a zero point."""
     dmq: float | None = None
-    """How much of the spread of activations goes into the weights, 0.2 to 0.8: the `migration_strength` of all layers."""
+    """How much of the spread of activations goes into the weights, 0.2 to 0.8: the `migration_strength` of all layers.
+    No layer is balanced when not given.
+    """
     fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None = None
     """Scales of activations, and those of accumulators in Ascend's dialect, keep as many bits as float16's have."""
     joint_quant: bool | None = None
-    """Values that an addition joins share their parameters (AMCT)."""
+    """Values that an addition joins share their parameters (AMCT); in place of the configuration's."""
     shift: bool = False
     """Sums keep 16 bits, shifted by what data or the record says; with `joint_quant`."""
     skip_layers: tuple[str, ...] = ()
+    """Layers that stay float."""
     skip_layer_types: tuple[str, ...] = ()
+    """Types of layers that stay float, as the source calls them."""
     only_layers: tuple[str, ...] = ()
-    """Every other layer stays float."""
+    """Every other layer stays float; that one of these cannot be quantized is an error."""
     tensor_quantize: tuple[str, ...] = ()
     """Inputs that are quantized by themselves, `pool1:0,add:1`: layers of max pooling and addition with the input's index."""
 

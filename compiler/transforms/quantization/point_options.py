@@ -13,7 +13,9 @@ from .values.alignment import Mode
 
 @dataclass(frozen=True, kw_only=True)
 class PointOptions:
-    """Options of profiles that quantize values. What is not given is as PPQ has it."""
+    """Options of profiles that quantize values, with PPQ's defaults. Aligned values are a `group` in the module. They have the
+    same bits and symmetry; one that has not is left out, with a remark.
+    """
 
     activation_type: tuple[str, ...] = ()
     """The activations that take the point of the operation before them, `Relu,Clip,LeakyRelu`; the profile's when not given."""
@@ -22,13 +24,19 @@ class PointOptions:
     fuse_passive_op: bool | None = None
     """False gives the results of passive operations points of their own."""
     align_elementwise: Literal["large", "output", "none"] | None = None
-    """Of Add and Sub; large: the operands take the range that holds all of them."""
+    """Of Add and Sub. large: the operands take the range that holds all of them; output: they take the result's parameters. large
+    when not given.
+    """
     align_concat: Literal["large", "output", "none"] | None = None
+    """output when not given."""
     align_pooling: Literal["input", "output", "none"] | None = None
-    """Of average pooling."""
+    """Of average pooling. input: the result takes the input's parameters; output: the reverse. none when not given."""
     align_resize: Literal["input", "output", "none"] | None = None
+    """output when not given."""
     force_alignment_overlap: bool | None = None
-    """False: a value that others read as well keeps its own parameters, and is quantized once more for the aligned operation."""
+    """True when not given: others that read an aligned value read it by the shared parameters. False: a value that others read as
+    well, or that is an output, keeps its own, and is quantized once more for the aligned operation.
+    """
 
     def check_points(self, profile: Profile) -> None:
         """Raises CompileError for an option that the profile has no use for."""

@@ -1,12 +1,10 @@
 """docs/configuration.md lists every field and option. AMCT_UPDATE=1 writes the table of fields."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path
 
 from compiler.configuration.record import NUMBERS, TYPES
 from compiler.configuration.simplified_schema import ENUMS, FIELDS, ONLY_IN
-from compiler.transforms.quantization.options import SettingsOptions
 
 PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text("utf-8")
 ROWS = {row.split("|")[1].strip(): row for row in PAGE.splitlines() if row.startswith("| ")}
@@ -41,8 +39,3 @@ def test_fields_of_records() -> None:
     shared = set.intersection(*(set(numbers) for numbers in NUMBERS.values())) - {"skip_fusion"}
     for flavour, numbers in NUMBERS.items():
         assert [name for name in numbers if name not in shared and f"`{name}`" not in ROWS[flavour]] == []
-
-
-def test_options() -> None:
-    options = [f"`{f.name.replace('_', '-')}`" for f in fields(SettingsOptions)]
-    assert [option for option in options if not any(option in key for key in ROWS)] == []
