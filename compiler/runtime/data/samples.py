@@ -26,7 +26,7 @@ class Samples:
     """Samples for every input of a model, read while they run.
 
     `source` is where they came from, for messages; `synthetic` says that nobody gave them; `first` and `count` are the part of
-    the rows that is meant.
+    the rows that is meant; `at_a_time` samples make a run where the inputs take any number.
     """
 
     rows: Mapping[str, Rows]
@@ -35,17 +35,19 @@ class Samples:
     source: str
     synthetic: bool = False
     first: int = 0
+    at_a_time: int = 1
 
     def batches(self) -> Iterator[dict[str, Array]]:
-        """Runs of the model: as many samples at a time as its inputs ask for, one where they take any number.
+        """Runs of the model: as many samples at a time as its inputs ask for.
 
-        A last batch that is not full is filled up with the samples before it. Raises CompileError, located, for NaN or Inf and
-        for integers that the input's type does not hold.
+        A last batch that is not full is filled up with the samples before it, where the inputs ask for a number. Raises
+        CompileError, located, for NaN or Inf and for integers that the input's type does not hold.
         """
-        step = self.batch_size
+        step, asked = self.batch_size, self._asked_for
         for start in range(0, self.count, step):
-            first = max(0, min(start, self.count - step))
-            batch = {name: self.take(name, first, step) for name in self.rows}
+            size = min(step, self.count - start) if asked is None else asked
+            first = max(0, min(start, self.count - size))
+            batch = {name: self.take(name, first, size) for name in self.rows}
             for name, array in batch.items():
                 self._check_finite(name, first, array)
             yield batch
@@ -53,8 +55,14 @@ class Samples:
     @property
     def batch_size(self) -> int:
         """Samples per run."""
+        asked = self._asked_for
+        return self.at_a_time if asked is None else asked
+
+    @property
+    def _asked_for(self) -> int | None:
+        """What the inputs ask for, None where they take any number."""
         sizes = {samples_per_run(self.rows[n], t) for n, t in self.types.items()} - {None}
-        return cast(int, sizes.pop()) if sizes else 1
+        return cast(int, sizes.pop()) if sizes else None
 
     @property
     def runs(self) -> int:

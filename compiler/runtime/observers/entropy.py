@@ -28,6 +28,10 @@ class EntropyObserver(Observer):
     def __post_init__(self) -> None:
         self.histogram = Histogram(self.num_of_bins)
 
+    @property
+    def batches_matter(self) -> bool:
+        return False
+
     def take(self, array: Array, low: float, high: float) -> None:
         self.histogram.add(array, min(low, 0.0), max(high, 0.0))  # magnitudes are counted from 0 on
 

@@ -56,6 +56,10 @@ class IfmrObserver(Observer):
         _check(self)
 
     @property
+    def batches_matter(self) -> bool:
+        return False
+
+    @property
     def passes(self) -> int:
         return 3 if self.exact else 1
 

@@ -21,6 +21,10 @@ class MinMaxObserver(Observer):
     def extremes_suffice(self) -> bool:
         return True
 
+    @property
+    def batches_matter(self) -> bool:
+        return False
+
     def take(self, array: Array, low: float, high: float) -> None:
         self.low, self.high = min(self.low, low), max(self.high, high)
 

@@ -30,6 +30,10 @@ class MseObserver(Observer):
     def __post_init__(self) -> None:
         self.histogram = Histogram(self.num_of_bins)
 
+    @property
+    def batches_matter(self) -> bool:
+        return False
+
     def take(self, array: Array, low: float, high: float) -> None:
         self.histogram.add(array, low, high)
 

@@ -37,6 +37,11 @@ class Observer(ABC):
         return False
 
     @property
+    def batches_matter(self) -> bool:
+        """Whether the result depends on how samples are put into batches; where none does, small models run several at a time."""
+        return True
+
+    @property
     def passes(self) -> int:
         """How often it must see the data; `next_pass` is called between."""
         return 1

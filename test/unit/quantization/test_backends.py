@@ -20,6 +20,7 @@ from compiler.runtime.observers import OBSERVERS
 from compiler.session import Session
 from compiler.text import parse_module
 from compiler.tools import amct
+from compiler.transforms.quantization.calibrate import together
 from compiler.universe import new_session
 
 pytest.importorskip("onnxruntime")
@@ -44,6 +45,12 @@ func.func @main(%x: tensor<?x3x6x6xf32> {{nn.name = "x"}}) -> (tensor<?x4x4x4xf3
   func.return %d : tensor<?x4x4x4xf32>
 }}
 """
+
+
+@pytest.fixture(autouse=True)
+def _one_sample_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that little data makes several runs."""
+    monkeypatch.setattr(together, "MOST", 1)
 
 
 @pytest.fixture

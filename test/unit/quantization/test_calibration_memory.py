@@ -14,6 +14,7 @@ from compiler.runtime.data import load_samples, samples
 from compiler.runtime.observers import OBSERVERS
 from compiler.text import parse_module
 from compiler.transforms.quantization.calibrate import CalibratePass
+from compiler.transforms.quantization.calibrate.together import MOST
 from compiler.universe import new_session
 
 SIZE = 4096
@@ -43,15 +44,15 @@ def peak(observer: str, data: Path, count: int) -> int:
 
 @pytest.mark.parametrize("observer", [*OBSERVERS, "ifmr{exact=true}"])
 def test_peak_does_not_grow_with_the_samples(observer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twenty times the samples, and less than ten more are kept, with objects that wait for the collector."""
+    """Two hundred samples more, and less than a run's are kept, with objects that wait for the collector."""
     monkeypatch.setattr(samples, "_HASH_CHUNK", SIZE * 4)
     (tmp_path / "data").mkdir()
-    values = np.random.default_rng(0).standard_t(4, size=(200, SIZE)).astype(np.float32)
+    values = np.random.default_rng(0).standard_t(4, size=(MOST + 200, SIZE)).astype(np.float32)
     np.save(tmp_path / "data" / "x.npy", values)
     options = observer.replace("ifmr{", "ifmr{search-step=0.1 ")
     peak(options, tmp_path / "data", 2)  # caches of all kinds
-    few, many = (peak(options, tmp_path / "data", count) for count in (10, 200))
-    assert many - few < 10 * SIZE * 4
+    few, many = (peak(options, tmp_path / "data", count) for count in (MOST, MOST + 200))
+    assert many - few < MOST * SIZE * 4
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

@@ -18,6 +18,7 @@ from ....session import Session
 from .observations import Observation, begin_pass, passes
 from .showing import observe
 from .state import Part, Progress, sources
+from .together import together
 
 _SHARING = "show it part by part with save-state=, and load the states of one pass together to begin the next"
 
@@ -34,6 +35,7 @@ def show(
     after = advanced(progress, Part.of(samples), passes(observed))
     if after.turn > progress.turn:
         begin_pass(observed, after.turn)
+    samples = together(module, observed, samples)
     with session.phase(f"pass {after.turn + 1} of {passes(observed)}, {samples.runs} runs"):
         observe(module, observed, samples, after.turn, session, runner)
     return after
