@@ -207,7 +207,11 @@ def _load_plugins(session: Session) -> None:
         try:
             entry.load()(session)
         except Exception as e:  # whatever a package does
-            raise CompileError(f"plugin '{entry.name}' ({entry.value}) fails: {e or type(e).__name__}") from e
+            package = entry.dist.name if entry.dist is not None else entry.module
+            hint = f"repair or uninstall the package {package}, which brings it"
+            raise CompileError(
+                f"plugin '{entry.name}' ({entry.value}) fails: {e or type(e).__name__}", hint=hint
+            ) from e
 
 
 # xDSL registers a `canonicalize` of its own, which runs the patterns that our operations bring; a name may not appear twice.
