@@ -16,7 +16,7 @@ from ..dialects import ascend
 from ..dialects.ascend.base import i8
 from ..dialects.nn.shapes import element_of
 from .bounds import Bounds, bounded, bounds_of
-from .kernels.ascend_cube import MATRIX_KERNELS, constant_weights
+from .kernels.ascend_cube import MATRIX_KERNELS, has_constant_weights
 from .kernels.ascend_float import MEANINGS
 from .kernels.ascend_integer import quant, quant_in_float32, requant_in_float32
 from .kernels.ascend_moments import normalization
@@ -60,7 +60,7 @@ def _multiplies(op: Operation) -> bool:
     """Whether an operation multiplies int8 data by weights that are packed: it takes the data in any number type."""
     if not isinstance(op, ascend.CubeOp) or type(op) not in MATRIX_KERNELS:
         return False
-    return element_of(op.operands[0]) == i8 and constant_weights(op) is not None
+    return element_of(op.operands[0]) == i8 and has_constant_weights(op)
 
 
 def _scales(op: Operation) -> bool:

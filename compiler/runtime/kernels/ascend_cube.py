@@ -68,7 +68,7 @@ def _convolution(
     op: ascend.ConvolutionOp, arrange: Callable[[Array], Array], geometry: dict[str, Any], pads: Shape
 ) -> Callable[..., Array]:
     """Weights are packed once where they are constant."""
-    if (constants := constant_weights(op)) is not None:
+    if (constants := _constant_weights(op)) is not None:
         weight, bias = constants
         prepared = prepare_conv(np.ascontiguousarray(arrange(weight)), bias, **geometry)
 
@@ -83,11 +83,16 @@ def _convolution(
     return run_once
 
 
-def constant_weights(op: CubeOp) -> tuple[Array, Array | None] | None:
-    """Weight and bias of a matrix engine's operation where both are constants, so that they can be packed once."""
+def has_constant_weights(op: CubeOp) -> bool:
+    """Whether weight and bias of a matrix engine's operation are constants: they are packed once."""
     weight, bias = _weights(op)
-    array, summand = nn.array_of(weight), nn.array_of(bias)
-    return None if array is None or (bias is not None and summand is None) else (array, summand)
+    return nn.constant_of(weight) is not None and (bias is None or nn.constant_of(bias) is not None)
+
+
+def _constant_weights(op: CubeOp) -> tuple[Array, Array | None] | None:
+    """Weight and bias where they are constants."""
+    weight, bias = map(nn.array_of, _weights(op))
+    return (weight, bias) if weight is not None and has_constant_weights(op) else None
 
 
 def _weights(op: CubeOp) -> tuple[SSAValue, SSAValue | None]:
@@ -157,7 +162,7 @@ def matrix_product(op: ascend.MatrixOp) -> Kernel:
     def second(x2: Array) -> Array:
         return x2.swapaxes(-1, -2) if transpose_x2 else x2
 
-    if (constants := constant_weights(op)) is not None:
+    if (constants := _constant_weights(op)) is not None:
         weight, bias = constants
         prepared = prepare_matmul(second(weight), bias, zero_point=op.zero_point)
 
@@ -180,7 +185,7 @@ def inner_product(op: ascend.FullyConnectionOp) -> Kernel:
     def prepare(weight: Array, bias: Array | None = None) -> Callable[[Array], Array]:
         return prepare_matmul(weight if transposed else weight.T, bias, zero_point=zero_point)
 
-    constants = constant_weights(op)
+    constants = _constant_weights(op)
     prepared = None if constants is None else prepare(*constants)
 
     def run(x: Array, *weights: Array) -> Array:
