@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeVar, cast
+from collections.abc import Sequence
+from typing import NoReturn, cast
 
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
@@ -13,6 +13,7 @@ from ...dialects import nn
 from ...dialects.nn.shapes import element_of
 from ...runtime.kernels.quantization import dequantize
 from ...weights import WeightError
+from ..converters import Converters, Register
 from ..graph import ELSEWHERE, OTHERWISE, source
 from .net import Array, Net, NetLayer, layer_proto
 
@@ -144,22 +145,10 @@ def constant_array(value: SSAValue) -> Array | None:
     return nn.array_of(value)
 
 
-_Op = TypeVar("_Op", bound=Operation)
-
-Convert = Callable[[Any, Layer], Written]
-
-CONVERTERS: dict[type[Operation], Convert] = {}
+CONVERTERS: Converters[Layer, Written] = {}
 """How each operation is written; filled by the modules of the families."""
 
-
-def converter(*ops: type[_Op]) -> Callable[[Callable[[_Op, Layer], Written]], Callable[[_Op, Layer], Written]]:
-    """Registers a converter for these operation classes."""
-
-    def register(convert: Callable[[_Op, Layer], Written]) -> Callable[[_Op, Layer], Written]:
-        CONVERTERS.update({op: cast(Convert, convert) for op in ops})
-        return convert
-
-    return register
+converter: Register[Layer, Written] = Register(CONVERTERS)
 
 
 def write_operation(op: Operation, net: Net) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 from onnx import NodeProto, helper
@@ -13,6 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from ...diagnostics import CompileError, op_error
 from ...dtypes import Tensor, numpy_dtype
 from ...weights import WeightError
+from ..converters import Converters, Register
 from ..graph import ELSEWHERE, OTHERWISE, label_of
 from .graph import Array, Graph, element_of, value_info
 from .schema import first_opset_taking, rejected_output, result_elements, schema_of, type_mismatch
@@ -163,35 +164,13 @@ class Layer:
         graph.nodes.extend(self._nodes)
 
 
-_Op = TypeVar("_Op", bound=Operation)
+Written = str | Sequence[str | None]
+"""The name of an operation's result, or one name per result."""
 
-Convert = Callable[[Any, Layer], "str | Sequence[str | None]"]
-"""Writes the nodes of an operation into a layer; gives the name of its result, or one name per result."""
-
-_Written = Callable[[_Op, Layer], "str | Sequence[str | None]"]
-
-
-Converters = dict[type[Operation], Convert]
-
-
-@dataclass(frozen=True)
-class Register:
-    """A decorator: puts a converter into the table for these operation classes."""
-
-    table: Converters
-
-    def __call__(self, *ops: type[_Op]) -> Callable[[_Written[_Op]], _Written[_Op]]:
-        def keep(convert: _Written[_Op]) -> _Written[_Op]:
-            self.table.update(dict.fromkeys(ops, cast(Convert, convert)))
-            return convert
-
-        return keep
-
-
-CONVERTERS: Converters = {}
+CONVERTERS: Converters[Layer, Written] = {}
 """How each operation is written; filled by the modules of the families."""
 
-converter: Register = Register(CONVERTERS)
+converter: Register[Layer, Written] = Register(CONVERTERS)
 
 
 def write_operation(op: Operation, graph: Graph) -> None:

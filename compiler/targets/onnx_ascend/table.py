@@ -11,9 +11,10 @@ from ...dialects.ascend import AscendOp, AveragingOp, CubeOp
 from ...dialects.ascend.base import FormatOp, i8
 from ...dialects.nn.shapes import element_of
 from ...runtime.kernels.ascend_float import MEANINGS
+from ..converters import Converters, Register
 from ..deployed import is_integer, part_of_another
 from ..onnx.layer import CONVERTERS as NN_CONVERTERS
-from ..onnx.layer import Converters, Layer, Operand, Register
+from ..onnx.layer import Layer, Operand, Written
 
 OPERATORS = frozenset({"AscendQuant", "AscendDequant", "AscendAntiQuant", "AscendRequant", "AscendWeightQuant"})
 """Ascend's own operators in these files, in ONNX's default domain."""
@@ -32,8 +33,8 @@ def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str | None]:
     return NN_CONVERTERS[type(meaning.op)](meaning.op, layer)
 
 
-CONVERTERS: Converters = dict.fromkeys(MEANINGS, by_meaning)
-converter: Register = Register(CONVERTERS)
+CONVERTERS: Converters[Layer, Written] = dict.fromkeys(MEANINGS, by_meaning)
+converter: Register[Layer, Written] = Register(CONVERTERS)
 
 
 def require_channels_second(op: FormatOp, layer: Layer) -> None:

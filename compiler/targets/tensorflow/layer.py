@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -13,6 +13,7 @@ from ...diagnostics import CompileError, op_error
 from ...dialects import nn
 from ...dtypes import dtype_named
 from ...weights import WeightError
+from ..converters import Converters, Register
 from ..graph import ELSEWHERE, OTHERWISE, label_of
 from .graph import Array, Graph, NodeDef, attribute, element_of, is_half_byte, legal_name, make_node, quantized_weight
 from .schema import OPERATORS
@@ -149,35 +150,13 @@ class Layer:
         return output
 
 
-_Op = TypeVar("_Op", bound=Operation)
+Written = str | Sequence[str]
+"""The name of an operation's result, or one name per result."""
 
-Convert = Callable[[Any, Layer], "str | Sequence[str]"]
-"""Writes the nodes of an operation into a layer; gives the name of its result, or one name per result."""
-
-_Written = Callable[[_Op, Layer], "str | Sequence[str]"]
-
-
-Converters = dict[type[Operation], Convert]
-
-
-@dataclass(frozen=True)
-class Register:
-    """A decorator: puts a converter into the table for these operation classes."""
-
-    table: Converters
-
-    def __call__(self, *ops: type[_Op]) -> Callable[[_Written[_Op]], _Written[_Op]]:
-        def keep(convert: _Written[_Op]) -> _Written[_Op]:
-            self.table.update(dict.fromkeys(ops, cast(Convert, convert)))
-            return convert
-
-        return keep
-
-
-CONVERTERS: Converters = {}
+CONVERTERS: Converters[Layer, Written] = {}
 """How `nn` is written; filled by the modules of the families."""
 
-converter: Register = Register(CONVERTERS)
+converter: Register[Layer, Written] = Register(CONVERTERS)
 
 
 _TAKE_HALF_BYTES = (

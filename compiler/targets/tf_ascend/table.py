@@ -11,9 +11,10 @@ from ...dialects.ascend import AscendOp, AveragingOp, CubeOp
 from ...dialects.ascend.base import FormatOp
 from ...dialects.nn.shapes import element_of
 from ...runtime.kernels.ascend_float import MEANINGS
+from ..converters import Converters, Register
 from ..deployed import is_integer
 from ..tensorflow.layer import CONVERTERS as NN_CONVERTERS
-from ..tensorflow.layer import Converters, Layer, Register
+from ..tensorflow.layer import Layer, Written
 
 
 def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
@@ -28,8 +29,8 @@ def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
     return NN_CONVERTERS[type(meaning.op)](meaning.op, layer)
 
 
-CONVERTERS: Converters = dict.fromkeys(MEANINGS, by_meaning)
-converter: Register = Register(CONVERTERS)
+CONVERTERS: Converters[Layer, Written] = dict.fromkeys(MEANINGS, by_meaning)
+converter: Register[Layer, Written] = Register(CONVERTERS)
 
 
 def require_channels_last(op: AscendOp, layer: Layer) -> None:
