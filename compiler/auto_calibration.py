@@ -16,7 +16,7 @@ from .calibration import BATCH_NUM
 from .configuration.json_config import json_text
 from .configuration.settings import IFMR
 from .diagnostics import CompileError, verify
-from .files import refuse_overwriting, replacing_all
+from .files import made, refuse_overwriting, replacing_all
 from .functions import main_function
 from .pipelines import run_passes
 from .ptq import fusion
@@ -83,11 +83,7 @@ def auto_calibrate_file(
         "ranking_information": _json(search.ranking),
         "record": _json({"original": search.original, "trials": [asdict(t) for t in search.trials]}),
     }
-    try:
-        files.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise CompileError(f"cannot be written: {e.strerror}", where=str(files.folder)) from None
-    with replacing_all(*about.values()) as streams:
+    with made(files.folder), replacing_all(*about.values()) as streams:
         for stream, text in zip(streams, texts.values(), strict=True):
             stream.write(text.encode())
         written = files.write(final, session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Generator, Iterable
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -55,14 +55,36 @@ def _open_beside(path: Path, pending: list[tuple[Path, Path]], cleanup: ExitStac
 
 
 @contextmanager
+def made(folder: Path) -> Generator[None]:
+    """The folder is there, with those above it. What had to be made of them goes again on failure.
+
+    Raises CompileError when it cannot be made.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    with ExitStack() as cleanup:
+        for each in reversed(missing):
+            cleanup.callback(_remove_empty, each)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise CompileError(f"cannot be written: {e.strerror}", where=str(folder)) from None
+        yield
+        cleanup.pop_all()
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # somebody else's files are in it
+        folder.rmdir()
+
+
+@contextmanager
 def filling(folder: Path) -> Generator[Path]:
     """A temporary folder inside `folder`, which is made when missing; its files are moved there on success, gone on failure.
 
     Raises CompileError when that cannot be done.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".amct-", dir=folder) as temporary:
+        with made(folder), tempfile.TemporaryDirectory(prefix=".amct-", dir=folder) as temporary:
             yield Path(temporary)
             for path in sorted(Path(temporary).iterdir()):
                 path.replace(folder / path.name)

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from compiler.diagnostics import CompileError
 from compiler.dialects import nn
-from compiler.files import replacing, replacing_all, same_file
+from compiler.files import filling, replacing, replacing_all, same_file
 from compiler.text import write_module
 
 
@@ -100,3 +100,13 @@ def test_one_file_by_many_paths(tmp_path: Path) -> None:
     assert not same_file(a, tmp_path / "b")
     assert not same_file(a, tmp_path / "none")
     assert same_file(tmp_path / "none", tmp_path / "." / "none")
+
+
+def test_folders_that_were_made_go_with_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with pytest.raises(CompileError), filling(tmp_path / "there" / "a" / "b"):
+        raise CompileError("no")
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+    with filling(tmp_path / "there" / "a") as folder:
+        (folder / "x").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["there", "a", "x"]
