@@ -22,11 +22,8 @@ from xdsl.transforms.dead_code_elimination import would_be_trivially_dead
 from .collector import collector_aside
 
 
-def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True) -> bool:
-    """Apply patterns until nothing changes; replaced operations hand their location on. True when something changed.
-
-    A pattern with an attribute `roots`, classes of operations, is asked about no others.
-    """
+def apply_patterns(module: ModuleOp, patterns: Sequence[RewritePattern], erase_dead: bool) -> bool:
+    """Apply patterns until nothing changes, see `rewrite`. True when something changed."""
     driver = _Driver(module, patterns, erase_dead)
     changed = False
     with collector_aside():

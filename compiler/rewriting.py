@@ -21,7 +21,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from .diagnostics import Remark, RemarkKind, describe
 from .dialects.nn import ConstantOp, DequantizeOp, NNOp, ObserveOp, OriginAttr, QuantizeOp, constant_of
-from .driver import rewrite as rewrite
+from .driver import apply_patterns
 from .session import Session, session_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -44,6 +44,19 @@ def fused_location(*ops: Operation) -> LocationAttr:
     if not parts:
         return _UNKNOWN
     return next(iter(parts)) if len(parts) == 1 else FusedLoc(tuple(parts), NoneAttr())
+
+
+def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True) -> bool:
+    """Apply patterns until nothing changes; replaced operations hand their location on. True when something changed.
+
+    A pattern with an attribute `roots`, classes of operations, is asked about no others.
+    """
+    changed = apply_patterns(module, patterns, erase_dead)
+    if changed:
+        for op in module.walk():
+            if type(op) is ConstantOp:
+                op.settle()
+    return changed
 
 
 def erase_dead_constants(module: ModuleOp) -> None:
@@ -249,7 +262,7 @@ class FusionPattern(RewritePattern, Generic[M]):
         for read in {constant for part in parts for v in part.operands if (constant := constant_of(v)) is not None}:
             read.release()
         location = fused_location(*parts)
-        made = [ConstantOp.of(f.values, f.key, location) for f in folded]
+        made = [ConstantOp.beside(f.values, f.key, location) for f in folded]
         built = self.rewrite(match, [c.result for c in made])
         for each in built:
             each.location = location

@@ -59,7 +59,7 @@ def _users(op: Operation) -> list[Operation]:
 def _quantization_in(module: ModuleOp) -> str:
     """A node of quantization-aware training (or of an earlier quantization) in words; empty where there is none."""
     for op in module.walk():
-        if isinstance(op, nn.QuantizeOp | nn.DequantizeOp):
+        if type(op) in (nn.QuantizeOp, nn.DequantizeOp):
             return f"'{op.name}' {layer_of(op)}"
         if any(kind.startswith("FakeQuant") for kind in _source_types(op)):
             return f"a FakeQuant node, {layer_of(op)}"
@@ -69,4 +69,4 @@ def _quantization_in(module: ModuleOp) -> str:
 def _source_types(op: Operation) -> list[str]:
     origin = op.properties.get("origin")
     types = [origin.op_type.data] if isinstance(origin, nn.OriginAttr) else []
-    return [*types, op.op_type.data] if isinstance(op, nn.OpaqueOp) else types
+    return [*types, op.op_type.data] if type(op) is nn.OpaqueOp else types

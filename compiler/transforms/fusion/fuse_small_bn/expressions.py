@@ -43,12 +43,12 @@ def is_expression(value: SSAValue, depth: int = MAX_DEPTH) -> bool:
     if not isinstance(value, OpResult):
         return False
     op = value.op
-    if isinstance(op, nn.ConstantOp):
+    if type(op) is nn.ConstantOp:
         return True
     if depth == 0 or not static(shape_of(value)) or not is_float(element_of(value)):
         return False
-    if isinstance(op, _SAME_NUMBERS):
-        return is_expression(op.input, depth - 1)
+    if type(op) in _SAME_NUMBERS:
+        return is_expression(op.operands[0], depth - 1)
     return type(op) in _ARITHMETIC and all(is_expression(operand, depth - 1) for operand in op.operands)
 
 
