@@ -9,7 +9,9 @@ from ..diagnostics import CompileError
 
 
 def no_repetition(setting: str, names: Iterable[str]) -> None:
-    """Raises CompileError for a name that stands twice."""
+    """Raises CompileError for a name that stands twice, and for one name in place of several."""
+    if isinstance(names, str):
+        raise CompileError(f"{setting} is the text '{names}', not several names", hint=f"write ('{names}',)")
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise CompileError(f"{setting} names '{repeated[0]}' twice")
 

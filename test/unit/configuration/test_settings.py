@@ -178,3 +178,8 @@ def test_known_names() -> None:
         enabled=frozenset({"pool"}),
     )
     check_names(settings, LAYERS, OTHERS, ["ConvTranspose"])
+
+
+def test_one_text_is_not_several_names() -> None:
+    with pytest.raises(CompileError, match=r"skip_layers is the text 'fc', not several names\n  hint: write \('fc',\)"):
+        Settings(skip_layers="fc")  # pyright: ignore[reportArgumentType]
