@@ -174,7 +174,9 @@ def _check(name: str, rows: Rows, type_: Tensor, where: str) -> None:
         raise CompileError(listed, where=where, hint="the first axis counts samples")
     wanted = shape if takes_whole_inputs(rows, type_) else shape[1:]
     if any(w not in (DYNAMIC_INDEX, s) for s, w in zip(given[1:], wanted, strict=True)):
-        raise CompileError(listed, where=where, hint="the first axis counts samples")
+        moved = sorted(given[1:]) == sorted(wanted)
+        hint = "the axes come in another order: transpose the data" if moved else "the first axis counts samples"
+        raise CompileError(listed, where=where, hint=hint)
     if 0 in given:
         raise CompileError(f"input '{name}' is empty", where=where)
     check_type(name, rows.dtype, type_, where)

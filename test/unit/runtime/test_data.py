@@ -56,6 +56,7 @@ def test_head_tail_and_digest(tmp_path: Path) -> None:
         ("%x: tensor<?x2xf32>", {"x": (3, 2), "z": (3, 2)}, "the model has no input z"),
         ("%x: tensor<?x2xf32>", {"x": (3, 5)}, "has shape \\[3, 5\\]"),
         ("%x: tensor<?x2xf32>", {"x": (3,)}, "has shape \\[3\\]"),
+        ("%x: tensor<?x3x8x8xf32>", {"x": (2, 8, 8, 3)}, "(?s)has shape.*hint: the axes come in another order"),
         ("%x: tensor<?x2xf32>", {"x": (0, 2)}, "is empty"),
         ("%x: tensor<?x2xf32>, %y: tensor<?x2xf32>", {"x": (3, 2), "y": (4, 2)}, "different numbers of samples"),
         ("%x: tensor<4x2xf32>", {"x": (3, 2)}, "3 samples, the model takes 4 at a time"),
