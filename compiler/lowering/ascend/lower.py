@@ -16,6 +16,8 @@ from ...collector import collector_aside
 from ...dialects.ascend import AscendDequantOp, AscendQuantOp, SqueezeOp
 from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QuantizeOp, ShiftAccumulatorOp, set_type
 from ...rewriting import Remarks, erase_dead_constants
+from ...transforms.quantization.passive import quantize_at
+from ...transforms.quantization.sites import Site
 from . import caffe, convolution, elementwise, indexing, linear, normalization, pooling, reshape, shape, shift, space
 from .antiquant import gives_integers, is_read_in_float, reals
 from .constants import dequantize_of
@@ -45,6 +47,7 @@ class LowerToAscendPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         remarks = Remarks(ctx, self.name)
         inline_fused(op)
+        _quantize_behind_passive(op)
         operations = [each for each in op.walk() if isinstance(each, NNOp) and each.name.startswith("nn.")]
         quantizer = Quantizer.of(each for each in operations if isinstance(each, QuantizeOp))
         for each in operations:
@@ -74,6 +77,18 @@ class LowerIntegersPass(LowerToAscendPass):
         if isinstance(op, ShiftAccumulatorOp):
             return True
         return bool(op.operands and dequantize_of(op.operands[0]) and _found(QUANTIZED_RULES, op))
+
+
+def _quantize_behind_passive(module: ModuleOp) -> None:
+    """Where a passive operation stands between a quantization and a layer (profile `qdq`), it comes before both: same numbers."""
+    for op in list(module.walk()):
+        if (
+            isinstance(op, NNOp)
+            and len(op.operands) > 1
+            and dequantize_of(op.operands[1])
+            and _found(QUANTIZED_RULES, op)
+        ):
+            quantize_at(Site(op, op, False))
 
 
 def _lower(op: NNOp, quantizer: Quantizer, remarks: Remarks) -> None:

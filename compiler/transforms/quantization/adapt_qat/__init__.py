@@ -23,11 +23,11 @@ from ....functions import main_function
 from ....rewriting import Remarks, erase_dead_constants
 from ....runtime.kernels import kernel_for
 from ....session import session_of
+from ..passive import quantize_at
 from ..profiles import Row, profile_of
 from ..sites import Site, sites
 from .bias import quantize_bias
 from .integers import dequantize_of, erase_unused, quantize_constants, store_signed, transpose_constants
-from .passive import quantize_at
 from .rules import broken
 
 

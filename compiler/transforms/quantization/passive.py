@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....dialects.nn import (
+from ...dialects.nn import (
     DequantizeOp,
     FlattenOp,
     GlobalMaxPoolOp,
@@ -18,8 +18,7 @@ from ....dialects.nn import (
     TransposeOp,
     UnsqueezeOp,
 )
-from ..sites import Site
-from .integers import dequantize_of
+from .sites import Site
 
 _PASSIVE = (
     FlattenOp,
@@ -40,8 +39,10 @@ def quantize_at(site: Site) -> None:
     chain = _chain(data)
     if data is None or not chain:
         return
-    back = dequantize_of(chain[-1].operands[0])
-    if back is None or back.qparams.data.axis is not None or not isinstance(before := back.input.owner, QuantizeOp):
+    back = chain[-1].operands[0].owner
+    if not isinstance(back, DequantizeOp) or back.qparams.data.axis is not None:
+        return
+    if not isinstance(before := back.input.owner, QuantizeOp):
         return
     if all(op.results[0].uses.get_length() == 1 for op in chain):
         chain[-1].operands[0] = before.input
