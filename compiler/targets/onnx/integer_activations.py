@@ -21,6 +21,7 @@ from ...dialects.nn import (
 from ...dtypes import integer_range
 from ...functions import main_function
 from ...lowering.ascend.fused import inline_fused
+from ...transforms.quantization.pairs import quantized_pair
 from ...transforms.quantization.profiles import Profile
 from ...transforms.quantization.sites import Site
 
@@ -66,10 +67,7 @@ def _repeat_before_bound(op: QuantizeOp) -> None:
     before = bound.operands[0]
     if not isinstance(before, OpResult) or isinstance(before.op, DequantizeOp) or before.uses.get_length() > 1:
         return
-    quantize = QuantizeOp.make(before, qparams=op.qparams, location=op.location)
-    dequantize = DequantizeOp.make(
-        quantize.result, qparams=op.qparams, result_types=[before.type], location=op.location
-    )
+    quantize, dequantize = quantized_pair(before, op.qparams, op.location)
     Rewriter.insert_op([quantize, dequantize], InsertPoint.before(bound))
     bound.operands[0] = dequantize.result
 
@@ -95,10 +93,7 @@ def _repeat(result: SSAValue, like: DequantizeOp) -> None:
     uses = list(result.uses)
     if not uses or any(isinstance(use.operation, QuantizeOp) for use in uses):
         return
-    quantize = QuantizeOp.make(result, qparams=like.qparams, location=like.location)
-    dequantize = DequantizeOp.make(
-        quantize.result, qparams=like.qparams, result_types=[result.type], location=like.location
-    )
+    quantize, dequantize = quantized_pair(result, like.qparams, like.location)
     assert isinstance(result, OpResult)
     Rewriter.insert_op([quantize, dequantize], InsertPoint.after(result.op))
     for use in uses:

@@ -23,15 +23,16 @@ from ...dialects.nn import (
     ObserveOp,
     QParams,
     QParamsAttr,
-    QuantizeOp,
     array_of,
     constant_of,
+    set_type,
 )
 from ...rewriting import Remarks, erase_dead_constants, layer_of
 from ...session import Session, session_of
 from .layers import has_integer_weight, layer_at
 from .legality import first_broken
 from .options import SettingsOptions
+from .pairs import quantized_pair
 from .parameters import bias_fits, quantized_bias, widened_for_bias
 from .precision import round_scales, wants_fp16
 from .profiles import Profile, Row, profile_of
@@ -103,23 +104,16 @@ def convert_observers(module: ModuleOp, settings: Settings, record: Record | Non
 def _convert_point(point: ObserveOp) -> None:
     """`observe x` becomes `dequantize(quantize x)`."""
     assert point.qparams is not None
-    hint = point.input.name_hint
-    quantize = QuantizeOp.make(
+    quantize, dequantize = quantized_pair(
         point.input,
-        qparams=point.qparams,
+        point.qparams,
+        point.location,
+        point.input.name_hint,
         source=point.source,
         group=point.group,
         master=point.master,
-        location=point.location,
-        name=f"{hint}.q" if hint else None,
     )
-    dequantize = DequantizeOp.make(
-        quantize.result,
-        qparams=point.qparams,
-        result_types=[point.result.type],
-        location=point.location,
-        name=f"{hint}.dq" if hint else None,
-    )
+    set_type(dequantize.result, point.result.type)
     Rewriter.replace_op(point, [quantize, dequantize], [dequantize.result])
 
 

@@ -18,6 +18,7 @@ from ...dialects.nn import (
     TransposeOp,
     UnsqueezeOp,
 )
+from .pairs import quantized_pair
 from .sites import Site
 
 _PASSIVE = (
@@ -46,21 +47,8 @@ def quantize_at(site: Site) -> None:
         return
     if all(op.results[0].uses.get_length() == 1 for op in chain):
         chain[-1].operands[0] = before.input
-    hint = data.name_hint
-    quantize = QuantizeOp.make(
-        data,
-        qparams=back.qparams,
-        source=before.source,
-        location=before.location,
-        name=f"{hint}.q" if hint else None,
-    )
-    dequantize = DequantizeOp.make(
-        quantize.result,
-        qparams=back.qparams,
-        result_types=[data.type],
-        location=back.location,
-        name=f"{hint}.dq" if hint else None,
-    )
+    quantize, dequantize = quantized_pair(data, back.qparams, before.location, data.name_hint, source=before.source)
+    dequantize.location = back.location
     Rewriter.insert_op([quantize, dequantize], InsertPoint.before(site.owner))
     site.set_operand(0, dequantize.result)
 
