@@ -230,8 +230,6 @@ import sys
 from pathlib import Path
 from compiler import frontends
 from compiler.universe import new_session
-
-from ..scripts import script
 frontends.read(Path(sys.argv[1]), new_session())
 assert not {"tensorflow", "keras", "tf_keras"} & set(sys.modules)
 """
