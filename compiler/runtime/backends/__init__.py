@@ -82,11 +82,13 @@ def _set_weights_aside(work: Work, folder: Path) -> None:
 
 
 def numbers(work: Work) -> int:
-    """How many numbers weights and inputs have, times runs: a measure of what is to be computed. Open sizes count as 1."""
+    """How many numbers weights and inputs have, times runs: a measure of what is to be computed, however many samples a run has.
+    Open sizes count as 1.
+    """
     constants = (op.result for op in work.module.walk() if isinstance(op, ConstantOp))
     types = [*(value.type for value in constants), *work.samples.types.values()]
     sizes = (prod(n for n in type_.get_shape() if n != DYNAMIC_INDEX) for type_ in types)
-    return sum(sizes) * work.samples.runs
+    return sum(sizes) * work.samples.runs * work.samples.at_a_time
 
 
 def _installed() -> bool:

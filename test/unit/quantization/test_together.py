@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from compiler.pipelines import make_pass, run_passes
+from compiler.runtime.backends import Work, numbers
+from compiler.runtime.data import Samples
 from compiler.runtime.data.given import samples_from
 from compiler.text import parse_module
 from compiler.transforms.quantization.calibrate import points_to_calibrate
@@ -110,3 +112,14 @@ def test_the_parameters_are_those_of_one_sample_at_a_time(
         run_passes(module, [make_pass("calibrate", f"data={path} backend={backend}")], session)
         found.append([(p.range, p.qparams) for p in points])
     assert found[0] == found[1]
+
+
+def test_as_much_is_to_be_computed_together() -> None:
+    """So that the same backend is taken."""
+    module = parse_module(new_session(), net("%y = nn.relu %o : tensor<?x4x6xf32>"))
+    alone = samples_from(DATA[:MOST], module)
+
+    def work(samples: Samples) -> int:
+        return numbers(Work(module, {}, samples, lambda value, array: None, lambda: None, new_session()))
+
+    assert work(together(module, [], alone)) == work(alone) == MOST * 4 * 6
