@@ -205,6 +205,23 @@ def test_operations_without_a_form_in_onnx(
     assert "note: running in numpy, as onnxruntime cannot: <stdin>:7:3: 'nn.opaque' op" in capsys.readouterr().err
 
 
+def test_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Weights cannot be set aside: an error where onnxruntime is asked for, else numpy, and a word about it."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    expected = calibrated(net(), "data=x.npz backend=numpy")
+    monkeypatch.setattr(backends, "set_aside", full)
+    with pytest.raises(CompileError, match="No space left on device\n  hint: backend=numpy runs every module"):
+        calibrated(net(), "data=x.npz backend=onnxruntime")
+    large(monkeypatch)
+    assert calibrated(net(), "data=x.npz") == expected
+    note = capsys.readouterr().err
+    assert "note: running in numpy, as onnxruntime cannot" in note
+    assert "No space left on device" in note
+
+
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every model large enough for onnxruntime."""
     monkeypatch.setattr(backends, "WORTHWHILE", 0)

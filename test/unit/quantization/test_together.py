@@ -44,6 +44,11 @@ def at_a_time(text: str, sizes: tuple[int, ...] = (4, 6)) -> int:
         ("%y = nn.transpose %o perm [0, 2, 1] : (tensor<?x4x6xf32>) -> tensor<?x6x4xf32>", "?x6x4"),
         ("%y = nn.flatten %o : (tensor<?x4x6xf32>) -> tensor<?x24xf32>", "?x24"),
         ("%y = nn.reduce_mean %o axes [1] : (tensor<?x4x6xf32>) -> tensor<?x6xf32>", "?x6"),
+        (
+            "%w = nn.constant dense<0.5> : tensor<2x4x3xf32>\n"
+            "%y = nn.conv %o, %w : (tensor<?x4x6xf32>, tensor<2x4x3xf32>) -> tensor<?x2x4xf32>",
+            "?x2x4",
+        ),
     ],
 )
 def test_each_sample_by_itself(body: str, result: str) -> None:
@@ -57,6 +62,11 @@ def test_each_sample_by_itself(body: str, result: str) -> None:
         ("%y = nn.transpose %o perm [1, 0, 2] : (tensor<?x4x6xf32>) -> tensor<4x?x6xf32>", "4x?x6"),
         ("%y = nn.reduce_mean %o axes [0] : (tensor<?x4x6xf32>) -> tensor<4x6xf32>", "4x6"),
         ("%y = nn.concat %o, %o axis 0 : (tensor<?x4x6xf32>, tensor<?x4x6xf32>) -> tensor<?x4x6xf32>", "?x4x6"),
+        (
+            "%w = nn.relu %o : tensor<?x4x6xf32>\n"
+            "%y = nn.conv_transpose %o, %w : (tensor<?x4x6xf32>, tensor<?x4x6xf32>) -> tensor<?x4x11xf32>",
+            "?x4x11",
+        ),
         (
             "%s = nn.reduce_mean %o axes [1, 2] : (tensor<?x4x6xf32>) -> tensor<?xf32>\n"
             "%y = nn.add %o, %s : (tensor<?x4x6xf32>, tensor<?xf32>) -> tensor<?x4x6xf32>",

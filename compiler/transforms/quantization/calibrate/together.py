@@ -30,7 +30,6 @@ LARGEST = 1 << 18
 _SAMPLE_BY_SAMPLE = (
     UnaryOp,
     BinaryOp,
-    LayoutOp,
     nn.PReluOp,
     nn.PowOp,
     nn.CompareOp,
@@ -78,6 +77,8 @@ def _numbers(value: SSAValue) -> int:
 def _is_sample_by_sample(op: Operation) -> bool:
     if isinstance(op, nn.MatMulOp):
         return _ranks_agree(op) and (nn.constant_of(op.rhs) is not None or len(op.rhs_shape) > 2)
+    if isinstance(op, LayoutOp):
+        return all(nn.constant_of(v) is not None for v in op.operands[1:])
     if isinstance(op, _SAMPLE_BY_SAMPLE):
         return _ranks_agree(op)
     if isinstance(op, _REARRANGING):
