@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.diagnostics import verify
@@ -23,6 +24,10 @@ from compiler.text import parse_module
 from compiler.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+# No test depends on time: an example that takes long on a loaded machine is not a failure.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 class Equivalence:

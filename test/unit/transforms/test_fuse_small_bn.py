@@ -162,11 +162,17 @@ def norms(module: ModuleOp) -> list[nn.BatchNormOp]:
     return [op for op in module.walk() if isinstance(op, nn.BatchNormOp)]
 
 
-@pytest.mark.parametrize("swap", [False, True], ids=["", "swapped"])
 @pytest.mark.parametrize("folded", [False, True], ids=["parameters", "folded"])
-@pytest.mark.parametrize(("center", "scale"), [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize(
+    ("rank", "center", "scale", "swap"),
+    [
+        *((4, center, scale, False) for center in (True, False) for scale in (True, False)),
+        (4, True, True, True),
+        (4, False, True, True),
+        *((rank, True, True, False) for rank in (2, 3, 5)),
+    ],
+)
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("rank", [2, 3, 4, 5])
 @pytest.mark.parametrize("write", [keras, by_hand, by_hand_rsqrt])
 def test_forms(write: Any, rank: int, form: str, center: bool, scale: bool, folded: bool, swap: bool) -> None:
     parameter, axis = FORMS[form]
