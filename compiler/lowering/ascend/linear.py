@@ -95,8 +95,27 @@ def multiply(build: Builder, op: nn.MatMulOp, lhs: SSAValue, rhs: SSAValue, bias
     return make(build, op, Operands(lhs, rhs, bias))
 
 
+def _as_matrix(build: Builder, value: SSAValue, axis: int, name: str) -> SSAValue:
+    """A vector as a matrix that has another axis of size 1; everything else as it is."""
+    if len(shape_of(value)) != 1:
+        return value
+    return build.add(ascend.UnsqueezeOp, value, axes=[axis], name=f"{build.hint}_{name}").y
+
+
+def _as_vector(build: Builder, op: nn.MatMulOp, y: SSAValue) -> SSAValue:
+    """The product without the axes that its vectors were given."""
+    rank = len(shape_of(y))
+    vectors = zip((op.lhs, op.rhs), (rank - 2, rank - 1), strict=True)
+    added = [axis for value, axis in vectors if len(shape_of(value)) == 1]
+    return build.add(ascend.SqueezeOp, y, axis=added).y if added else y
+
+
 def _rule(make: Multiply) -> Rule:
-    return lambda build, op: [make(build, op, Operands(op.lhs, op.rhs, op.bias))]
+    def in_floats(build: Builder, op: nn.MatMulOp) -> Sequence[SSAValue]:
+        lhs, rhs = _as_matrix(build, op.lhs, 0, "row"), _as_matrix(build, op.rhs, 1, "column")
+        return [_as_vector(build, op, make(build, op, Operands(lhs, rhs, op.bias)))]
+
+    return in_floats
 
 
 def _quantized_rule(make: Multiply) -> QuantizedRule:
@@ -108,13 +127,15 @@ def _quantized_rule(make: Multiply) -> QuantizedRule:
         require(per_column, "channel-scales", f"its weight has scales along axis {weight.axis}, not per output column")
         scales = dequantization_scale(activation, weight)
         bias = bias_of(op.bias, scales)
-        operands = Operands(activation.value, weight.value, bias.integers, activation.zero_point)
+        row = _as_matrix(build, activation.value, 0, "row")
+        operands = Operands(row, weight.value, bias.integers, activation.zero_point)
         accumulator = make(build, op, operands)
         # a vector of scales means axis 1, which is the columns of a product of rank 2 only
         result_rank = len(shape_of(accumulator))
         full = (1,) * (result_rank - 1) + (-1,) if scales.size > 1 and result_rank > 2 else (-1,)
         y = dequantized(build, accumulator, np.reshape(stored(build, scales), full))
-        return [y if bias.floats is None else build.add(ascend.AddOp, y, bias.floats).y]
+        y = y if bias.floats is None else build.add(ascend.AddOp, y, bias.floats).y
+        return [_as_vector(build, op, y)]
 
     return in_integers
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -22,14 +22,12 @@ from . import caffe, convolution, elementwise, indexing, linear, normalization, 
 from .antiquant import gives_integers, is_read_in_float, reals
 from .constants import dequantize_of
 from .fused import inline_fused
-from .quantized import QUANTIZED_RULES, Quantizer
-from .rules import RULES, Builder, Key, NotLowered, keys_of
+from .quantized import Quantizer, quantized_rules
+from .rules import RULES, Builder, NotLowered, keys_of
 from .weight_only import has_integer_weight, weight_only_matmul
 
 FAMILIES = (caffe, convolution, linear, pooling, elementwise, normalization, indexing, reshape, shape, shift, space)
 """The modules whose rules are registered."""
-
-_Rule = TypeVar("_Rule")
 
 
 @dataclass(frozen=True)
@@ -76,18 +74,13 @@ class LowerIntegersPass(LowerToAscendPass):
     def takes(self, op: NNOp) -> bool:
         if isinstance(op, ShiftAccumulatorOp):
             return True
-        return bool(op.operands and dequantize_of(op.operands[0]) and _found(QUANTIZED_RULES, op))
+        return bool(op.operands and dequantize_of(op.operands[0]) and quantized_rules(op))
 
 
 def _quantize_behind_passive(module: ModuleOp) -> None:
     """Where a passive operation stands between a quantization and a layer (profile `qdq`), it comes before both: same numbers."""
     for op in list(module.walk()):
-        if (
-            isinstance(op, NNOp)
-            and len(op.operands) > 1
-            and dequantize_of(op.operands[1])
-            and _found(QUANTIZED_RULES, op)
-        ):
+        if isinstance(op, NNOp) and len(op.operands) > 1 and dequantize_of(op.operands[1]) and quantized_rules(op):
             quantize_at(Site(op, op, False))
 
 
@@ -121,16 +114,12 @@ def _rules(op: NNOp, quantizer: Quantizer) -> Iterator[Callable[[Builder], Seque
         yield lambda build: [quantizer.integers(op).value]
         return
     dequantize = dequantize_of(op.operands[0]) if op.operands else None
-    for rule in _found(QUANTIZED_RULES, op) if dequantize is not None else ():
+    for rule in quantized_rules(op) if dequantize is not None else ():
         yield lambda build, rule=rule: rule(build, op, quantizer.activation(cast(DequantizeOp, dequantize)))
     if has_integer_weight(op):
         yield lambda build: weight_only_matmul(build, cast(MatMulOp, op))
-    for rule in _found(RULES, op):
+    for rule in (RULES[key] for key in keys_of(op) if key in RULES):
         yield lambda build, rule=rule: rule(build, op)
-
-
-def _found(table: Mapping[Key, _Rule], op: NNOp) -> list[_Rule]:
-    return [table[key] for key in keys_of(op) if key in table]
 
 
 def _replace(op: NNOp, values: Sequence[SSAValue]) -> NNOp:

@@ -1,4 +1,7 @@
-"""Pooling over windows, and over all of space. Caffe's layers are Pooling, TensorFlow's AvgPool and MaxPool."""
+"""Pooling over windows, and over all of space. Caffe's layers are Pooling, TensorFlow's AvgPool and MaxPool.
+
+Windows over one axis get another of size 1, as convolutions do.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,22 @@ AVERAGE, LARGEST = (("tensorflow", "AvgPool"),), (("tensorflow", "MaxPool"), ("t
 
 def _check_window(op: nn.PoolOp) -> None:
     rank = op.spatial_rank
-    require(rank == 2, "spatial-rank", f"there is no pooling with {rank} spatial axes")
+    require(rank <= 2, "spatial-rank", f"there is no pooling with {rank} spatial axes")
     require(all(d == 1 for d in op.dilation_list), "no-dilation", "Ascend IR has no pooling with dilations")
+
+
+def _front(op: nn.PoolOp, neutral: int) -> tuple[int, ...]:
+    """What an axis of size 1 in front of the only one of space has."""
+    return (neutral,) if op.spatial_rank == 1 else ()
 
 
 def _known_pads(op: nn.PoolOp) -> list[int]:
     """Top, bottom, left, right."""
     if (pads := op.resolved_pads(op.spatial(shape_of(op.input)))) is None:
         raise NotLowered("known-pads", "its auto_pad depends on sizes that are not known")
-    return [pads[0], pads[2], pads[1], pads[3]]
+    rank = op.spatial_rank
+    pairs = zip(pads[:rank], pads[rank:], strict=True)
+    return [*_front(op, 0), *_front(op, 0), *(p for pair in pairs for p in pair)]
 
 
 def _format(op: nn.PoolOp) -> str:
@@ -40,8 +50,8 @@ def _format(op: nn.PoolOp) -> str:
 def _sizes(op: nn.PoolOp) -> dict[str, Any]:
     data_format = _format(op)
     return {
-        "ksize": full_rank(data_format, op.kernel_shape),
-        "strides": full_rank(data_format, op.stride_list),
+        "ksize": full_rank(data_format, (*_front(op, 1), *op.kernel_shape)),
+        "strides": full_rank(data_format, (*_front(op, 1), *op.stride_list)),
         "data_format": data_format,
     }
 
@@ -79,6 +89,7 @@ def _is_same(op: nn.PoolOp) -> bool:
 def _caffe(op: nn.PoolOp) -> dict[str, Any]:
     """A window's properties as Caffe's Pooling has them: ceil_mode 0 rounds up. Raises NotLowered."""
     _check_window(op)
+    require(op.spatial_rank == 2, "spatial-rank", "Pooling has two spatial axes")
     require(not op.channels_last, "channels-second", "Pooling has its channels on axis 1")
     pad = _known_pads(op)
     counted = not isinstance(op, nn.AveragePoolOp) or op.count_include_pad is not None or not any(pad)
@@ -92,29 +103,50 @@ def _caffe(op: nn.PoolOp) -> dict[str, Any]:
     }
 
 
+def _widened(build: Builder, op: nn.PoolOp, x: SSAValue) -> SSAValue:
+    """x with two axes of space."""
+    if op.spatial_rank != 1:
+        return x
+    return build.add(ascend.UnsqueezeOp, x, axes=[_added_axis(op)], name=f"{build.hint}_x").y
+
+
+def _narrowed(build: Builder, op: nn.PoolOp, y: SSAValue) -> SSAValue:
+    """y without the axis that `_widened` has added."""
+    return y if op.spatial_rank != 1 else build.add(ascend.SqueezeOp, y, axis=[_added_axis(op)]).y
+
+
+def _added_axis(op: nn.PoolOp) -> int:
+    return 1 if op.channels_last else 2
+
+
+def _pooled(build: Builder, op: nn.PoolOp, kind: type[ascend.WindowOp], **properties: Any) -> Sequence[SSAValue]:
+    pool = build.add(kind, _widened(build, op, op.input), **properties)
+    return [_narrowed(build, op, pool.y)]
+
+
 @lowers(nn.MaxPoolOp)
 def max_pool(build: Builder, op: nn.MaxPoolOp) -> Sequence[SSAValue]:
-    return [build.add(ascend.MaxPoolV3Op, op.input, **_window(op)).y]
+    return _pooled(build, op, ascend.MaxPoolV3Op, **_window(op))
 
 
 @lowers(nn.MaxPoolOp, sources=LARGEST)
 def tensorflow_max_pool(build: Builder, op: nn.MaxPoolOp) -> Sequence[SSAValue]:
-    return [build.add(ascend.MaxPoolOp, op.input, **_same_or_valid(op, "MaxPool")).y]
+    return _pooled(build, op, ascend.MaxPoolOp, **_same_or_valid(op, "MaxPool"))
 
 
 @lowers(nn.AveragePoolOp)
 def average_pool(build: Builder, op: nn.AveragePoolOp) -> Sequence[SSAValue]:
-    return [build.add(ascend.AvgPoolV2Op, op.input, exclusive=_excludes(op), **_window(op)).y]
+    return _pooled(build, op, ascend.AvgPoolV2Op, exclusive=_excludes(op), **_window(op))
 
 
 @lowers(nn.AveragePoolOp, sources=AVERAGE)
 def tensorflow_average_pool(build: Builder, op: nn.AveragePoolOp) -> Sequence[SSAValue]:
-    return [build.add(ascend.AvgPoolOp, op.input, **_same_or_valid(op, "AvgPool")).y]
+    return _pooled(build, op, ascend.AvgPoolOp, **_same_or_valid(op, "AvgPool"))
 
 
 @lowers(nn.MaxPoolOp, nn.AveragePoolOp, sources=CAFFE)
 def caffe_pool(build: Builder, op: nn.MaxPoolOp | nn.AveragePoolOp) -> Sequence[SSAValue]:
-    return [build.add(ascend.PoolingOp, op.input, **_caffe(op)).y]
+    return _pooled(build, op, ascend.PoolingOp, **_caffe(op))
 
 
 def _excludes(op: nn.AveragePoolOp) -> bool:
@@ -123,33 +155,34 @@ def _excludes(op: nn.AveragePoolOp) -> bool:
 
 @lowers_quantized(nn.AveragePoolOp)
 def quantized_average_pool(build: Builder, op: nn.AveragePoolOp, activation: Activation) -> Sequence[SSAValue]:
-    return _averaged(build, activation, ascend.AvgPoolV2Op, exclusive=_excludes(op), **_window(op))
+    return _averaged(build, op, activation, ascend.AvgPoolV2Op, exclusive=_excludes(op), **_window(op))
 
 
 @lowers_quantized(nn.AveragePoolOp, sources=AVERAGE)
 def tensorflow_quantized_pool(build: Builder, op: nn.AveragePoolOp, activation: Activation) -> Sequence[SSAValue]:
-    return _averaged(build, activation, ascend.AvgPoolOp, **_same_or_valid(op, "AvgPool"))
+    return _averaged(build, op, activation, ascend.AvgPoolOp, **_same_or_valid(op, "AvgPool"))
 
 
 @lowers_quantized(nn.AveragePoolOp, sources=CAFFE)
 def caffe_quantized_pool(build: Builder, op: nn.AveragePoolOp, activation: Activation) -> Sequence[SSAValue]:
-    return _averaged(build, activation, ascend.PoolingOp, **_caffe(op))
+    return _averaged(build, op, activation, ascend.PoolingOp, **_caffe(op))
 
 
 def _averaged(
     build: Builder,
+    op: nn.AveragePoolOp,
     activation: Activation,
-    kind: type[ascend.AvgPoolV2Op] | type[ascend.AvgPoolOp] | type[ascend.PoolingOp],
+    kind: type[ascend.AveragingOp],
     **properties: Any,
 ) -> Sequence[SSAValue]:
     """The exact int32 sum of each window; dividing by the count is part of the dequantization."""
     name, offset = f"{build.hint}_sum", activation.zero_point
-    pool = build.add(kind, activation.value, name=name, offset_x=offset, **properties)
+    pool = build.add(kind, _widened(build, op, activation.value), name=name, offset_x=offset, **properties)
     if (count := pool.constant_count()) is None:
         raise NotLowered("constant-count", "its windows do not all count the same number of elements")
     scale = np.asarray(activation.scale / np.float32(count))
     require(in_range(scale), "scale-range", "its scale divided by the count leaves the normal range of float32")
-    return [dequantized(build, pool.y, scale.reshape(1))]
+    return [_narrowed(build, op, dequantized(build, pool.y, scale.reshape(1)))]
 
 
 def _reduce_space(

@@ -17,7 +17,7 @@ from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
 from ...precision import forces_fp16, shortened
 from .constants import Array, dequantize_of
-from .rules import Builder, Key, NotLowered, Source, keys, require
+from .rules import Builder, Key, NotLowered, Source, keys, keys_of, require
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,11 @@ def lowers_quantized(
         return rule
 
     return register
+
+
+def quantized_rules(op: NNOp) -> list[QuantizedRule]:
+    """The rules by which an operation may compute in integers, the best first."""
+    return [QUANTIZED_RULES[key] for key in keys_of(op) if key in QUANTIZED_RULES]
 
 
 @dataclass

@@ -19,7 +19,7 @@ from ...dialects.nn import (
     NNOp,
 )
 from ...session import Session
-from .rules.layer_rules import Rule, average_count_constant, bias_constant, rank_supported, weight_constant
+from .rules.layer_rules import Rule, average_count_constant, bias_constant, computes_in_integers, weight_constant
 from .rules.passive_rules import pads_with_zero
 from .tables import UNIFORM, LayerRow
 
@@ -69,10 +69,10 @@ class Profile:
 ASCEND = Profile(
     name="ascend",
     rows={
-        ConvOp: Row(1, 2, per_channel=True, rules=(bias_constant, rank_supported)),
-        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(bias_constant,)),
-        MatMulOp: Row(1, 2, rules=(bias_constant,), weight_only="table"),
-        AveragePoolOp: Row(rules=(average_count_constant,)),
+        ConvOp: Row(1, 2, per_channel=True, rules=(bias_constant, computes_in_integers)),
+        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(bias_constant, computes_in_integers)),
+        MatMulOp: Row(1, 2, rules=(bias_constant, computes_in_integers), weight_only="table"),
+        AveragePoolOp: Row(rules=(average_count_constant, computes_in_integers)),
         GlobalAveragePoolOp: Row(),
         MaxPoolOp: Row(),
         GlobalMaxPoolOp: Row(),

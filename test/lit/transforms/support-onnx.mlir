@@ -178,3 +178,27 @@ func.func @main(%x: tensor<1x2x4x4xf32>, %m: tensor<2x2xf32>) {
   %sum = nn.add %x, %x from <other, "Sum", "foreign"> : tensor<1x2x4x4xf32>
   func.return
 }
+
+// -----
+
+// And an operator of Ascend IR has to compute the layer in integers, as the lowering of a copy shows.
+// CHECK: [insert-observers applied observed] "line"
+// CHECK: [insert-observers missed integer-operator] "pool-3d": there is no pooling with 3 spatial axes
+// CHECK: [insert-observers missed integer-operator] "pool-dilated": Ascend IR has no pooling with dilations
+// CHECK: [insert-observers missed integer-operator] "pool-large": a window of 256 elements, at most 255 are possible
+// CHECK: [insert-observers missed integer-operator] "beyond": its output_shape asks for more than the windows cover
+// CHECK: [insert-observers missed integer-operator] "steps": stride 64 is not in [1, 63]
+// CHECK: [insert-observers missed integer-operator] "double": AscendQuant takes f16 or f32, not f64
+// CHECK: [convert-observers applied quantized] "line"
+func.func @main(%l: tensor<1x2x8xf32>, %v: tensor<1x2x4x4x4xf32>, %x: tensor<1x2x16x16xf32>, %d: tensor<2x2xf64>) {
+  %w = nn.constant dense<1.0> : tensor<2x2x2x2xf32>
+  %k = nn.constant dense<1.0> : tensor<2x2xf64>
+  %0 = nn.average_pool %l kernel [2] from <onnx, "AveragePool", "line"> : (tensor<1x2x8xf32>) -> tensor<1x2x7xf32>
+  %1 = nn.average_pool %v kernel [2, 2, 2] from <onnx, "AveragePool", "pool-3d"> : (tensor<1x2x4x4x4xf32>) -> tensor<1x2x3x3x3xf32>
+  %2 = nn.average_pool %x dilations [2, 2] kernel [2, 2] from <onnx, "AveragePool", "pool-dilated"> : (tensor<1x2x16x16xf32>) -> tensor<1x2x14x14xf32>
+  %3 = nn.average_pool %x kernel [16, 16] from <onnx, "AveragePool", "pool-large"> : (tensor<1x2x16x16xf32>) -> tensor<1x2x1x1xf32>
+  %4 = nn.conv_transpose %x, %w strides [2, 2] output_shape [33, 33] from <onnx, "ConvTranspose", "beyond"> : (tensor<1x2x16x16xf32>, tensor<2x2x2x2xf32>) -> tensor<1x2x33x33xf32>
+  %5 = nn.conv %x, %w strides [64, 64] from <onnx, "Conv", "steps"> : (tensor<1x2x16x16xf32>, tensor<2x2x2x2xf32>) -> tensor<1x2x1x1xf32>
+  %6 = nn.matmul %d, %k from <onnx, "MatMul", "double"> : tensor<2x2xf64>
+  func.return
+}

@@ -68,13 +68,6 @@ def bias_constant(site: Site) -> str | None:
     return None if bias.finite else "its bias holds NaN or Inf"
 
 
-@rule("rank")
-def rank_supported(site: Site) -> str | None:
-    """the filter is of rank 3 to 5 (Conv2D, Conv3D; 1-D convolutions run as Conv2D)"""
-    rank = len(shape_of(site.compute.operands[1]))
-    return None if rank in (3, 4, 5) else f"its filter is of rank {rank}"
-
-
 @rule("filter-rank-4")
 def kernel_rank_two(site: Site) -> str | None:
     """the filter is of rank 4 (AMCT)"""
@@ -120,6 +113,15 @@ def _ceil_is_floor(pool: AveragePoolOp, spatial: Sequence[int]) -> bool:
     """Whether `ceil_mode` adds no window; with strides of 1 it adds none to any size."""
     sizes = zip(pool.window_output(spatial), pool.window_output(spatial, ceil=True), pool.stride_list, strict=True)
     return all(stride == 1 or (known(floor) and floor == ceil) for floor, ceil, stride in sizes)
+
+
+@rule("integer-operator")
+def computes_in_integers(site: Site) -> str | None:
+    """an operator of Ascend IR computes the layer in integers: `--lower-to-ascend` would find one"""
+    from ....lowering.ascend.trial import integer_refusal
+
+    refusal = integer_refusal(site.compute)
+    return None if refusal is None else refusal.reason
 
 
 @rule("global-pooling-false")

@@ -66,13 +66,29 @@ func.func @channel_scales(%x: tensor<3x2xf32>) -> tensor<3x4xf32> {
 
 // -----
 
-// A vector.
-// CHECK-LABEL: @matrix_rank
-// CHECK:         %y = nn.
-// REMARK:      [lower-to-ascend missed matrix-rank] "y": an operand is a vector
-func.func @matrix_rank(%x: tensor<8xf32>, %w: tensor<8x4xf32>) -> tensor<4xf32> {
+// A vector is a matrix of one row, or of one column.
+// CHECK-LABEL: @vectors
+// CHECK:         %y_row = ascend.Unsqueeze %x axes [0]
+// CHECK-NEXT:    %y_acc = ascend.MatMulV2 %y_row, %w : (tensor<1x8xf32>, tensor<8x4xf32>) -> tensor<1x4xf32>
+// CHECK-NEXT:    %y = ascend.Squeeze %y_acc axis [0]
+// CHECK:         %z_column = ascend.Unsqueeze %x axes [1]
+// CHECK-NEXT:    %z_acc = ascend.BatchMatMulV2 %b, %z_column : (tensor<2x3x8xf32>, tensor<8x1xf32>) -> tensor<2x3x1xf32>
+// CHECK-NEXT:    %z = ascend.Squeeze %z_acc axis [2]
+// CHECK:         %i = ascend.Squeeze %{{.*}} axis [0, 1]
+// CHECK:         ascend.AscendQuant
+// CHECK:         ascend.MatMulV2 %{{.*}}, %k : (tensor<1x8xi8>, tensor<8x4xi8>) -> tensor<1x4xi32>
+// CHECK:         ascend.AscendDequant
+// CHECK-NEXT:    %p = ascend.Squeeze
+func.func @vectors(%x: tensor<8xf32>, %w: tensor<8x4xf32>, %b: tensor<2x3x8xf32>) -> (tensor<4xf32>, tensor<2x3xf32>, tensor<f32>, tensor<4xf32>) {
   %y = nn.matmul %x, %w : (tensor<8xf32>, tensor<8x4xf32>) -> tensor<4xf32>
-  func.return %y : tensor<4xf32>
+  %z = nn.matmul %b, %x : (tensor<2x3x8xf32>, tensor<8xf32>) -> tensor<2x3xf32>
+  %i = nn.matmul %x, %x : (tensor<8xf32>, tensor<8xf32>) -> tensor<f32>
+  %q = nn.quantize %x by <i8, scale = 0.5> : (tensor<8xf32>) -> tensor<8xi8>
+  %d = nn.dequantize %q by <i8, scale = 0.5> : (tensor<8xi8>) -> tensor<8xf32>
+  %k = nn.constant dense<1> : tensor<8x4xi8>
+  %kd = nn.dequantize %k by <i8, scale = 0.25> : (tensor<8x4xi8>) -> tensor<8x4xf32>
+  %p = nn.matmul %d, %kd : (tensor<8xf32>, tensor<8x4xf32>) -> tensor<4xf32>
+  func.return %y, %z, %i, %p : tensor<4xf32>, tensor<2x3xf32>, tensor<f32>, tensor<4xf32>
 }
 
 // -----

@@ -107,13 +107,35 @@ func.func @no_dilation(%x: tensor<1x3x8x8xf32>) -> tensor<1x3x6x6xf32> {
 
 // -----
 
-// Pooling is over two axes.
+// One axis gets another of size 1, in integers too.
+// CHECK-LABEL: @one_axis
+// CHECK:         %y_x = ascend.Unsqueeze %x axes [2]
+// CHECK:         ascend.AvgPoolV2 %y_x exclusive false ksize [1, 1, 1, 2] strides [1, 1, 1, 2] pads [0, 0, 1, 0]
+// CHECK:         %y = ascend.Squeeze %{{.*}} axis [2]
+// CHECK:         ascend.MaxPoolV3 %{{.*}} ksize [1, 1, 3, 1] strides [1, 1, 1, 1] data_format "NHWC"
+// CHECK:         %z = ascend.Squeeze %{{.*}} axis [1]
+// CHECK:         ascend.AscendQuant
+// CHECK:         ascend.AvgPoolV2 %{{.*}} : (tensor<1x3x1x8xi8>) -> tensor<1x3x1x7xi32>
+// CHECK:         ascend.AscendDequant
+// CHECK:         %i = ascend.Squeeze
+func.func @one_axis(%x: tensor<1x3x8xf32>, %l: tensor<1x8x3xf32>) -> (tensor<1x3x4xf32>, tensor<1x6x3xf32>, tensor<1x3x7xf32>) {
+  %y = nn.average_pool %x strides [2] pads [1, 0] kernel [2] count_include_pad : (tensor<1x3x8xf32>) -> tensor<1x3x4xf32>
+  %z = nn.max_pool %l layout nhwc kernel [3] : (tensor<1x8x3xf32>) -> tensor<1x6x3xf32>
+  %q = nn.quantize %x by <i8, scale = 0.5, zero_point = 3> : (tensor<1x3x8xf32>) -> tensor<1x3x8xi8>
+  %d = nn.dequantize %q by <i8, scale = 0.5, zero_point = 3> : (tensor<1x3x8xi8>) -> tensor<1x3x8xf32>
+  %i = nn.average_pool %d kernel [2] : (tensor<1x3x8xf32>) -> tensor<1x3x7xf32>
+  func.return %y, %z, %i : tensor<1x3x4xf32>, tensor<1x6x3xf32>, tensor<1x3x7xf32>
+}
+
+// -----
+
+// Pooling is over one or two axes.
 // CHECK-LABEL: @spatial_rank
 // CHECK:         %y = nn.
-// REMARK:      [lower-to-ascend missed spatial-rank] "y": there is no pooling with 1 spatial axes
-func.func @spatial_rank(%x: tensor<1x3x8xf32>) -> tensor<1x3x7xf32> {
-  %y = nn.average_pool %x kernel [2] : (tensor<1x3x8xf32>) -> tensor<1x3x7xf32>
-  func.return %y : tensor<1x3x7xf32>
+// REMARK:      [lower-to-ascend missed spatial-rank] "y": there is no pooling with 3 spatial axes
+func.func @spatial_rank(%x: tensor<1x3x8x8x8xf32>) -> tensor<1x3x7x7x7xf32> {
+  %y = nn.average_pool %x kernel [2, 2, 2] : (tensor<1x3x8x8x8xf32>) -> tensor<1x3x7x7x7xf32>
+  func.return %y : tensor<1x3x7x7x7xf32>
 }
 
 // -----

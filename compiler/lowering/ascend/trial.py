@@ -1,0 +1,55 @@
+"""Whether an operation would compute in integers: asked of the lowering itself, before anything is quantized."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import i32
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ...dialects.ascend.base import i8
+from ...dialects.nn import ConstantOp, DequantizeOp, NNOp, QParamsAttr
+from ...dialects.nn.shapes import shape_of, static
+from ...dtypes import numpy_dtype
+from ...transforms.quantization.pairs import quantized_pair
+from .quantized import Quantizer, quantized_rules
+from .rules import Builder, NotLowered, require
+
+_INTEGERS, _SUMS = QParamsAttr.of(i8, 1.0), QParamsAttr.of(i32, 1.0)
+
+
+def integer_refusal(op: NNOp) -> NotLowered | None:
+    """Why an operation would not compute in integers if its operands were quantized, by the first rule that refuses it; None
+    where it would.
+
+    A copy is lowered whose activation is int8, whose weight (operand 1) is a constant of int8 and whose bias (operand 2) one
+    of int32. Shapes, attributes and element types decide; scales and zero points, which depend on data, do not.
+    """
+    refusals: list[NotLowered] = []
+    for rule in quantized_rules(op):
+        block = Block(arg_types=[op.operands[0].type])
+        try:
+            quantize, activation = quantized_pair(block.args[0], _INTEGERS, op.location)
+            parameters = [_stand_in(value, i + 1) for i, value in enumerate(op.operands[1:])]
+            values: list[SSAValue] = [activation.result, *(back.result for _, back in parameters)]
+            copy = op.clone(dict(zip(op.operands, values, strict=True)))
+            made: list[Operation] = [quantize, activation, *(each for pair in parameters for each in pair), copy]
+            block.add_ops(made)
+            rule(Builder(copy), copy, Quantizer.of([quantize]).activation(activation))
+        except (NotLowered, VerifyException) as e:
+            refusals.append(e if isinstance(e, NotLowered) else NotLowered("ascend-constraint", str(e)))
+            continue
+        return None
+    return (
+        refusals[0] if refusals else NotLowered("no-ascend-op", f"no ascend operation of integers stands for {op.name}")
+    )
+
+
+def _stand_in(value: SSAValue, index: int) -> tuple[ConstantOp, DequantizeOp]:
+    """A constant of zeros in the place of a weight or bias."""
+    qparams = _INTEGERS if index == 1 else _SUMS
+    shape = shape_of(value)
+    require(static(shape), "known-sizes", "the sizes of its weight are not known")
+    zeros = np.zeros(shape, numpy_dtype(qparams.data.storage))
+    constant = ConstantOp.beside(zeros, "trial")
+    return constant, DequantizeOp.make(constant.result, qparams=qparams, result_types=[value.type])
