@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -42,6 +43,7 @@ from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind, StringLiteral
 
 from .diagnostics import CompileError, first_line, op_error
 from .files import replacing, replacing_all
+from .hints import name_hint
 from .weights import Weight, WeightError, side_file_of, stored_key, write_arrays
 
 if TYPE_CHECKING:
@@ -92,6 +94,13 @@ class ModuleParser(Parser):
         if operand.operand_name not in self.ssa_values:
             self._used_early.setdefault(operand.operand_name, operand.span)
         return super().resolve_operand(operand, type)
+
+    def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span) -> None:
+        """As xDSL, which makes a hint that it refuses later of a name such as `%_1`."""
+        super()._register_ssa_definition(name, values, span)
+        hint = None if name.isdigit() else name_hint(name)
+        for value in values:
+            value.name_hint = hint
 
     @property
     def at_end(self) -> bool:

@@ -6,7 +6,6 @@ the order of the class, those at their default are left out. One type stands for
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
@@ -32,6 +31,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
+from ...hints import name_hint
 from .attributes import OriginAttr
 from .properties import (
     BOOL,
@@ -224,16 +224,6 @@ def _flat(operands: Sequence[SSAValue | Sequence[SSAValue] | None]) -> list[SSAV
         elif each is not None:
             flat.extend(each)
     return flat
-
-
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_$.-]")
-
-
-def name_hint(name: str) -> str | None:
-    """A legal SSA name made of `name`: other characters become `_`, a leading digit gets one in front."""
-    hint = _NOT_IN_NAMES.sub("_", name).strip("_")
-    hint = f"_{hint}" if hint[:1].isdigit() else hint
-    return hint if SSAValue.is_valid_name(hint) else None
 
 
 def _fits(op: type[NNOp], count: int) -> bool:

@@ -135,16 +135,17 @@ def test_a_copy_with_other_operands() -> None:
     ("name", "hint"),
     [
         ("conv1", "conv1"),
-        ("layer1/conv:0", "layer1_conv_0"),
-        ("0", "_0"),
-        ("12a", "_12a"),
+        ("layer1/conv:0", "layer1_conv"),
+        ("0", "v0"),
+        ("12a", "v12a"),
+        ("x_1_2", "x"),
         ("层", None),
         ("", None),
         ("a.b-c$d", "a.b-c$d"),
     ],
 )
 def test_names_of_values(name: str, hint: str | None) -> None:
-    """Legal in MLIR; a number alone would be taken for an unnamed value."""
+    """Legal in MLIR, and what xDSL keeps: a number alone would be an unnamed value, one behind `_` is removed."""
     assert nn.name_hint(name) == hint
 
 
