@@ -14,7 +14,6 @@ from .integer_values import IntegerValues
 from .kernels import Kernel
 from .kernels import quantized as kernels
 from .kernels.quantized import Result, Sums
-from .kernels.quantized_softmax import quantized_softmax
 from .program import Row
 
 
@@ -61,8 +60,7 @@ def _sums(
     op = cast(nn.MatMulOp, row.op)
     if (x := values.activations(row.operands[:1])) is None:
         return None
-    rank = len(shape_of(op.rhs))
-    axis = rank - 2 if op.transpose_b is not None else rank - 1
+    axis = (0 if op.transpose_b is not None else 1) if len(shape_of(op.rhs)) == 2 else None
     if (weight := values.weight(x[0], row.operands[1], *bias, axis=axis)) is not None:
         return kernels.matmul_sums(op, x[0].params, weight), x[0].params, weight.params, (x[0].slot,)
     if bias or (both := values.activations(row.operands[:2])) is None:
@@ -96,13 +94,18 @@ def _alone(make: Callable[[Any, QParams, Result], Kernel]) -> Callable[[IntegerV
     return chain
 
 
+def _average_pool(values: IntegerValues, row: Row, result: Result) -> Chain | None:
+    if not cast(nn.AveragePoolOp, row.op).has_integer_kernel:
+        return None
+    return _alone(kernels.quantized_average_pool)(values, row, result)
+
+
 CHAINS: dict[type[Operation], Callable[[IntegerValues, Row, Result], Chain | None]] = {
     nn.ConvOp: _conv,
     nn.MatMulOp: _product,
     nn.AddOp: _pairs(kernels.quantized_add),
     nn.MulOp: _pairs(kernels.quantized_mul),
-    nn.AveragePoolOp: _alone(kernels.quantized_average_pool),
+    nn.AveragePoolOp: _average_pool,
     nn.GlobalAveragePoolOp: _alone(kernels.quantized_global_average_pool),
-    nn.SoftmaxOp: _alone(quantized_softmax),
 }
 """Operations with an integer kernel."""

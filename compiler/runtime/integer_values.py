@@ -33,7 +33,7 @@ class IntegerValues:
         present = [i for i in found if i is not None and per_tensor_8_bits(i.params)]
         return present if len(present) == len(found) else None
 
-    def weight(self, x: Integers, slot: int, bias_slot: int | None = None, *, axis: int) -> Weight | None:
+    def weight(self, x: Integers, slot: int, bias_slot: int | None = None, *, axis: int | None) -> Weight | None:
         """A constant weight of 8 bits without zero points, scales along `axis` if any, and its bias at the scale of the sums."""
         integers = self.held.get(slot)
         array = None if integers is None else self.constants.get(integers.slot)

@@ -9,7 +9,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
 from .base import ANY_TENSOR, FLAG, INTS, Flag, Ints, Result, ints
-from .shapes import Shape, shape_of, tensor, tensor_of
+from .shapes import DYNAMIC, Shape, shape_of, tensor, tensor_of
 from .window import LayoutOp, WindowOp
 
 
@@ -24,6 +24,14 @@ class PoolOp(WindowOp):
     @property
     def kernel_shape(self) -> Shape:
         return ints(self.kernel)
+
+    @property
+    def ceil_adds_windows(self) -> bool:
+        """Whether `ceil_mode` adds windows to an input of this size; True where the size is not known."""
+        space = self.spatial(shape_of(self.input))
+        if self.ceil_mode is None:
+            return False
+        return DYNAMIC in space or self.window_output(space, ceil=True) != self.window_output(space)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -56,6 +64,12 @@ class AveragePoolOp(PoolOp):
     name = "nn.average_pool"
 
     count_include_pad: Flag | None = opt_prop_def(FLAG)
+
+    @property
+    def has_integer_kernel(self) -> bool:
+        """Whether QLinearAveragePool computes this mean: it has no dilations, and counts what lies beyond the padding."""
+        counts_too_many = self.count_include_pad is not None and self.ceil_adds_windows
+        return all(d == 1 for d in self.dilation_list) and not counts_too_many
 
 
 class GlobalPoolOp(LayoutOp):

@@ -94,10 +94,14 @@ def matmul_sums(op: nn.MatMulOp, x: QParams, weight: Weight) -> Sums:
     """From integers to sums."""
     transposed = op.transpose_a is not None
     matrix = weight.array.swapaxes(-1, -2) if op.transpose_b is not None else weight.array
+    if vector := matrix.ndim == 1:
+        matrix = matrix[:, None]
     sums = prepare_matmul(matrix, weight.bias, numpy_dtype(x.storage), zero_point=int(x.zero_points()))
 
     def run(q: Array) -> Array:
-        return sums(q.swapaxes(-1, -2) if transposed else q)
+        q = q.swapaxes(-1, -2) if transposed else q
+        y = sums(q[None, :])[..., 0, :] if q.ndim == 1 else sums(q)
+        return y[..., 0] if vector else y
 
     return run
 
@@ -110,7 +114,10 @@ def matmul_of_activations(op: nn.MatMulOp, a: QParams, b: QParams) -> Sums:
     def run(lhs: Array, rhs: Array) -> Array:
         rhs = rhs.astype(np.int16) - zero_b
         lhs = lhs.swapaxes(-1, -2) if transpose_a else lhs
-        return matmul_int8(lhs, rhs.swapaxes(-1, -2) if transpose_b else rhs, zero_point=zero_a)
+        rhs = rhs.swapaxes(-1, -2) if transpose_b else rhs
+        y = matmul_int8(np.atleast_2d(lhs), rhs[:, None] if rhs.ndim == 1 else rhs, zero_point=zero_a)
+        y = y[..., 0, :] if lhs.ndim == 1 else y
+        return y[..., 0] if rhs.ndim == 1 else y
 
     return run
 
@@ -181,11 +188,7 @@ def _fused(a: Array, b: Array, c: Array) -> Array:
 
 
 def quantized_average_pool(op: nn.AveragePoolOp, x: QParams, result: Result) -> Run:
-    """QLinearAveragePool: reals are added one after the other; the zero point is added before the mean is rounded.
-
-    Where padding counts and `ceil_mode` lets a window reach beyond it, onnxruntime divides by the whole window,
-    against ONNX; this does not.
-    """
+    """QLinearAveragePool: reals are added one after the other; the zero point is added before the mean is rounded."""
     window, inside = Window.of(op), padded_for(op)
     zero_in, scale_in = np.float32(x.zero_points()), x.scales()
     p, lowest = result.params, integer_range(result.params.storage)[0]

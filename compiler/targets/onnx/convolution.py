@@ -6,6 +6,7 @@ from typing import Any
 
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, shape_of
+from .float_layers import weighted_input
 from .layer import Layer, converter
 
 
@@ -26,7 +27,8 @@ def window(op: nn.WindowOp) -> dict[str, Any]:
 @converter(nn.ConvOp)
 def conv(op: nn.ConvOp, layer: Layer) -> str:
     attributes = {**window(op), "group": op.group_count}
-    return layer.node("Conv", op.input, op.weight, op.bias, **attributes)
+    x = weighted_input(op, layer)
+    return layer.node("Conv", x, op.weight, op.bias, **attributes)
 
 
 @converter(nn.ConvTransposeOp)
@@ -38,4 +40,5 @@ def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> str:
     if op.output_shape is not None and min(attributes["pads"] or [-1]) < 0:
         attributes |= {"pads": None, "output_shape": list(nn.ints(op.output_shape))}
         attributes["auto_pad"] = None if op.auto_pad is None else op.auto_pad.data.value.upper()
-    return layer.node("ConvTranspose", op.input, op.weight, op.bias, **attributes)
+    x = weighted_input(op, layer)
+    return layer.node("ConvTranspose", x, op.weight, op.bias, **attributes)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from xdsl.ir import SSAValue
-
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
-from .layer import Layer, converter
+from .float_layers import weighted_input
+from .layer import Layer, Operand, converter
 from .shape import unsqueezed
 
 
@@ -14,25 +13,25 @@ from .shape import unsqueezed
 def matmul(op: nn.MatMulOp, layer: Layer) -> str:
     """Gemm where it takes two matrices with transposes or a bias; else MatMul between transposes and an Add."""
     plain = op.bias is None and op.transpose_a is None and op.transpose_b is None
+    x = weighted_input(op, layer)
     if plain:
-        return layer.node("MatMul", op.lhs, op.rhs)
+        return layer.node("MatMul", x, op.rhs)
     if len(shape_of(op.lhs)) == len(shape_of(op.rhs)) == 2:
         return layer.node(
             "Gemm",
-            op.lhs,
+            x,
             op.rhs,
             op.bias,
             transA=None if op.transpose_a is None else 1,
             transB=None if op.transpose_b is None else 1,
         )
-    lhs = layer.value(op.lhs) if op.transpose_a is None else _transposed(op.lhs, layer)
-    rhs = layer.value(op.rhs) if op.transpose_b is None else _transposed(op.rhs, layer)
+    lhs = x if op.transpose_a is None else _transposed(x, len(shape_of(op.lhs)), layer)
+    rhs = op.rhs if op.transpose_b is None else _transposed(op.rhs, len(shape_of(op.rhs)), layer)
     product = layer.node("MatMul", lhs, rhs)
     return product if op.bias is None else layer.helper("Add", product, op.bias)
 
 
-def _transposed(value: SSAValue, layer: Layer) -> str:
-    rank = len(shape_of(value))
+def _transposed(value: Operand, rank: int, layer: Layer) -> str:
     return layer.helper("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
 
 

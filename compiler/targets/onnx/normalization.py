@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 from xdsl.dialects.builtin import FloatAttr
-from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import numpy_dtype
-from .layer import Layer, converter
+from .float_layers import softmax_input
+from .layer import Layer, Operand, converter
 from .shape import reduce, unsqueezed
 
 
@@ -101,12 +101,12 @@ def lrn(op: nn.LRNOp, layer: Layer) -> str:
 @converter(nn.SoftmaxOp, nn.LogSoftmaxOp)
 def softmax(op: nn.SoftmaxOp | nn.LogSoftmaxOp, layer: Layer) -> str:
     op_type = "Softmax" if isinstance(op, nn.SoftmaxOp) else "LogSoftmax"
-    return along_axis(op_type, op.input, op.axis.value.data, layer)
+    x = softmax_input(op.input, op.result, layer) if isinstance(op, nn.SoftmaxOp) else op.input
+    return along_axis(op_type, x, len(shape_of(op.input)), op.axis.value.data, layer)
 
 
-def along_axis(op_type: str, x: SSAValue, axis: int, layer: Layer) -> str:
+def along_axis(op_type: str, x: Operand, rank: int, axis: int, layer: Layer) -> str:
     """Softmax or LogSoftmax; before opset 13 these take all axes from `axis` on at once, so it has to be the last one."""
-    rank = len(shape_of(x))
     last = axis % rank if rank else 0
     if layer.opset >= 13 or last == max(rank - 1, 0):
         return layer.node(op_type, x, axis=axis)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...dialects import nn
-from ...dialects.nn.shapes import DYNAMIC, shape_of
 from .convolution import window
+from .float_layers import kept_apart
 from .layer import Layer, converter
 
 
@@ -22,14 +22,13 @@ def average_pool(op: nn.AveragePoolOp, layer: Layer) -> str:
     if attributes["dilations"] is not None:
         layer.require(19, "AveragePool with dilations")
     attributes["count_include_pad"] = None if op.count_include_pad is None else 1
-    return layer.node("AveragePool", op.input, **attributes)
+    x = op.input if op.has_integer_kernel else kept_apart(op.input, layer)
+    return layer.node("AveragePool", x, **attributes)
 
 
 def _pool(op: nn.PoolOp) -> dict[str, Any]:
     """`ceil_mode` only where it changes sizes: before opset 22, ONNX lets a window start in the end padding, runtimes do not."""
-    space = op.spatial(shape_of(op.input))
-    same_sizes = DYNAMIC not in space and op.window_output(space, ceil=True) == op.window_output(space)
-    return {**window(op), "ceil_mode": None if op.ceil_mode is None or same_sizes else 1}
+    return {**window(op), "ceil_mode": 1 if op.ceil_adds_windows else None}
 
 
 _GLOBAL: dict[type[nn.GlobalPoolOp], str] = {

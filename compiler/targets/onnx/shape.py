@@ -148,28 +148,66 @@ def resize(op: nn.ResizeOp, layer: Layer) -> str:
     cubic = mode is nn.ResizeMode.CUBIC
     if cubic and op.cubic_steps is not None:
         layer.note("cubic-steps", "ONNX computes cubic weights where elements lie, not at the nearest of some steps")
+    perm = _resized_last(op)
     unused = None if layer.opset >= 13 else layer.constant(np.zeros(0, np.float32), "unused")
-    return layer.node(
-        "Resize",
-        op.input,
+    inputs = (
+        op.input if perm is None else layer.helper("Transpose", op.input, perm=perm),
         unused,
-        unused if op.scales is None else layer.constant(np.array(op.scales.data, np.float32), "scales"),
-        None if op.sizes is None else _sizes(op, layer),
-        mode=mode.value,
-        coordinate_transformation_mode=op.coordinates.data.value,
-        nearest_mode=op.nearest.data.value if mode is nn.ResizeMode.NEAREST else None,
-        cubic_coeff_a=op.cubic_coeff.value.data if cubic else None,
-        exclude_outside=1 if op.exclude_outside is not None else None,
+        unused
+        if op.scales is None
+        else layer.constant(np.array(_permuted(op.scales.data, perm), np.float32), "scales"),
+        None if op.sizes is None else _sizes(op, perm, layer),
+    )
+    attributes = {
+        "mode": mode.value,
+        "coordinate_transformation_mode": op.coordinates.data.value,
+        "nearest_mode": op.nearest.data.value if mode is nn.ResizeMode.NEAREST else None,
+        "cubic_coeff_a": op.cubic_coeff.value.data if cubic else None,
+        "exclude_outside": 1 if op.exclude_outside is not None else None,
+    }
+    resized = layer.node("Resize", *inputs, **attributes)
+    return (
+        resized if perm is None else layer.helper("Transpose", resized, perm=[perm.index(a) for a in range(len(perm))])
     )
 
 
-def _sizes(op: nn.ResizeOp, layer: Layer) -> str:
+def _resized_last(op: nn.ResizeOp) -> list[int] | None:
+    """The permutation that puts axes that are resized last, where onnxruntime interpolates along no others.
+
+    Its linear kernel takes ranks 2 and 3, of rank 4 the last two axes or the two in the middle, of rank 5 the last three; its
+    cubic one the last two of rank 4.
+    """
+    rank = len(shape_of(op.input))
+    if op.mode.data is nn.ResizeMode.NEAREST or rank < 4:
+        return None
+    moved = _resized_axes(op)
+    most = 3 if rank == 5 and op.mode.data is nn.ResizeMode.LINEAR else 2
+    between = rank == 4 and op.mode.data is nn.ResizeMode.LINEAR and set(moved) <= {1, 2}
+    if between or len(moved) > most or all(a >= rank - most for a in moved):
+        return None
+    return [*(a for a in range(rank) if a not in moved), *moved]
+
+
+def _resized_axes(op: nn.ResizeOp) -> list[int]:
+    """The axes whose size may change."""
+    if op.scales is not None:
+        return [i for i, scale in enumerate(op.scales.data) if scale != 1]
+    sizes = zip(nn.ints(op.sizes), shape_of(op.input), strict=True)
+    return [i for i, (size, before) in enumerate(sizes) if size not in (0, before)]
+
+
+def _permuted(numbers: Sequence[Any], perm: Sequence[int] | None) -> Sequence[Any]:
+    return numbers if perm is None else [numbers[a] for a in perm]
+
+
+def _sizes(op: nn.ResizeOp, perm: Sequence[int] | None, layer: Layer) -> str:
     """The sizes of the result; those of the input where it keeps some that are not known."""
     sizes = op.output_sizes(shape_of(op.input))
     if static(sizes):
-        return layer.ints(sizes, "sizes")
+        return layer.ints(_permuted(sizes, perm), "sizes")
     kept = layer.constant(np.array([not known(s) for s in sizes]), "kept")
-    return layer.helper("Where", kept, layer.helper("Shape", op.input), layer.ints(nn.ints(op.sizes), "sizes"))
+    whole = layer.helper("Where", kept, layer.helper("Shape", op.input), layer.ints(nn.ints(op.sizes), "sizes"))
+    return whole if perm is None else layer.helper("Gather", whole, layer.ints(perm, "order"))
 
 
 @converter(nn.ShapeOp)

@@ -40,11 +40,16 @@ def layer_at(site: Site, row: Row) -> Layer:
         name=layer_of(op),
         type=op.origin.op_type.data if isinstance(op.origin, OriginAttr) else op.name,
         weighted=row.weight is not None,
-        channel_wise=row.per_channel,
+        channel_wise=row.per_channel and not _is_batch(op),
         low_bits=dimensions == 2,
         symmetric_only=dimensions == 3 or row.symmetric or _is_backprop(op),
         weight_only=has_weight_only_mode(op, row),
     )
+
+
+def _is_batch(op: NNOp) -> bool:
+    """A product with a batch of weights. Integer kernels take one scale for all of them."""
+    return isinstance(op, MatMulOp) and len(shape_of(op.rhs)) > 2
 
 
 def _is_backprop(op: NNOp) -> bool:

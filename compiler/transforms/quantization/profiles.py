@@ -19,7 +19,14 @@ from ...dialects.nn import (
     NNOp,
 )
 from ...session import Session
-from .rules.layer_rules import Rule, average_count_constant, bias_constant, computes_in_integers, weight_constant
+from .rules.layer_rules import (
+    Rule,
+    average_count_constant,
+    average_in_integers,
+    bias_constant,
+    computes_in_integers,
+    weight_constant,
+)
 from .rules.passive_rules import pads_with_zero
 from .tables import UNIFORM, LayerRow
 
@@ -119,7 +126,7 @@ QDQ = Profile(
         AddOp: Row(alignment="elementwise"),
         nn.SubOp: Row(alignment="elementwise"),
         nn.ConcatOp: Row(alignment="concat"),
-        AveragePoolOp: Row(alignment="pooling"),
+        AveragePoolOp: Row(rules=(average_in_integers,), alignment="pooling"),
         GlobalAveragePoolOp: Row(alignment="pooling"),
         nn.ResizeOp: Row(alignment="resize"),
     },
@@ -130,8 +137,8 @@ QDQ = Profile(
 )
 """PPQ's semantics: every value is quantized once, where it is made. Weights have a scale per channel, those of matrix products
 too. Identity and Dropout are gone since import. Only linear activations join the operation before them, and residual adds do
-not: integer runtimes compute anything else behind a convolution in float. Softmax stays float: onnxruntime's
-integer kernel does not saturate, and gives 0 for the largest values.
+not: integer runtimes compute anything else behind a convolution in float. Softmax stays float, in
+files too: onnxruntime's integer kernel does not saturate, and gives 0 for the largest values.
 """
 
 PROFILES: Mapping[str, Profile] = {p.name: p for p in (ASCEND, QDQ)}

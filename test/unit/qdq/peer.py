@@ -38,19 +38,25 @@ class Both:
         return max(float(np.abs(a - b).max()) / scale for a, b in zip(self.ours, self.theirs, strict=True))
 
 
-def both(module: ModuleOp, arrays: Sequence[Array], folder: Path, rewrite: Rewrite | None = in_integers) -> Both:
+def both(
+    module: ModuleOp,
+    arrays: Sequence[Array],
+    folder: Path,
+    rewrite: Rewrite | None = in_integers,
+    opset: int | None = None,
+) -> Both:
     """Outputs of both, for inputs in order."""
     executable = Executable(module, rewrite=rewrite)
     ours = executable.run(dict(zip(executable.inputs, arrays, strict=True)))
-    theirs, kernels = in_onnxruntime(written(module, folder), arrays, folder)
+    theirs, kernels = in_onnxruntime(written(module, folder, opset), arrays, folder)
     return Both(list(ours.values()), theirs, kernels)
 
 
-def written(module: ModuleOp, folder: Path) -> Path:
+def written(module: ModuleOp, folder: Path, opset: int | None = None) -> Path:
     """The file of profile qdq."""
     session = new_session()
     session.profile = "qdq"
-    OnnxTarget().write(module, folder / "qdq.onnx", session)
+    OnnxTarget(opset).write(module, folder / "qdq.onnx", session)
     return folder / "qdq.onnx"
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import compiler
 from compiler.dialects import nn
+from compiler.universe import new_session
 
 from .nets import Chain, Point, reals
 from .peer import both
@@ -81,23 +83,27 @@ def test_average_pools(name: str, out: Point, tmp_path: Path) -> None:
     assert pair.differing == 0
 
 
-def test_windows_beyond_padding_that_counts(tmp_path: Path) -> None:
-    """The last windows hold 4 or 6 positions of the padded input; onnxruntime divides their sums by 9."""
-    net, point, out = Chain(1, 1, 3, 4), Point(0.05), Point(0.01, -128)
-    y = net.add(
-        nn.AveragePoolOp,
-        net.at(net.x, point),
-        kernel=(3, 3),
-        strides=(2, 2),
-        pads=(0, 0, 0, 0),
-        ceil_mode=True,
-        count_include_pad=True,
-    )
-    x = np.ones((1, 1, 3, 4), np.float32)
-    pair = both(net.module(net.at(y, out)), [x], tmp_path)
-    assert pair.kernels["QLinearAveragePool"] == 1
-    np.testing.assert_allclose(pair.ours[0].ravel(), [1, 1], atol=0.005)
-    np.testing.assert_allclose(pair.theirs[0].ravel(), [1, 6 / 9], atol=0.005)
+FLOAT_WINDOWS: dict[str, dict[str, Any]] = {
+    "dilations": {"kernel": (2, 2), "dilations": (2, 3)},
+    "windows beyond padding that counts": {
+        "kernel": (3, 3),
+        "strides": (2, 2),
+        "pads": (0, 0, 0, 0),
+        "ceil_mode": True,
+        "count_include_pad": True,
+    },
+}
+
+
+@pytest.mark.parametrize("name", FLOAT_WINDOWS)
+def test_average_pools_without_an_integer_kernel(name: str, tmp_path: Path) -> None:
+    """QLinearAveragePool has no dilations, and divides by 9 what the last windows sum of 4 or 6 positions."""
+    net, point, out = Chain(1, 3, 9, 10), Point(0.05), Point(0.01, -128)
+    y = net.add(nn.AveragePoolOp, net.at(net.x, point), **FLOAT_WINDOWS[name])
+    pair = both(net.module(net.at(y, out)), [reals(net.rng, (1, 3, 9, 10), point)], tmp_path, rewrite=None, opset=19)
+    assert pair.kernels["AveragePool"] == 1
+    assert pair.kernels["QLinearAveragePool"] == 0
+    assert pair.steps(out.scale) <= 1.001  # means on ties
 
 
 @pytest.mark.parametrize("out", [OUT, Point(2**-9, 1), Point(0.004, -128)])
@@ -153,27 +159,51 @@ def test_activations_by_table(name: str, tmp_path: Path) -> None:
     assert pair.steps(out.scale) <= 1.001
 
 
-@pytest.mark.parametrize("shape", [(40, 10), (2, 8, 16, 16), (3, 1000)])
+@pytest.mark.parametrize("shape", [(40, 2), (40, 10), (2, 8, 16, 16), (3, 1000)])
 @pytest.mark.parametrize("axis", [-1, 1])
 @pytest.mark.parametrize(("scale", "out"), [(0.04, 1 / 304.6), (0.2, 1 / 256), (1.7, 1 / 700), (0.01, 1 / 16)])
-def test_softmax(shape: tuple[int, ...], axis: int, scale: float, out: float, tmp_path: Path) -> None:
-    """Also where results exceed their range, and where `1 / scale` is far from an integer."""
+def test_softmax_stays_float(shape: tuple[int, ...], axis: int, scale: float, out: float, tmp_path: Path) -> None:
+    """QLinearSoftmax would give 0 for the largest values of few classes."""
     net, point = Chain(*shape), Point(scale, 9)
     y = net.add(nn.SoftmaxOp, net.at(net.x, point), axis=axis)
-    pair = both(net.module(net.at(y, Point(out, -128))), [reals(net.rng, shape, point)], tmp_path)
-    assert pair.kernels["QLinearSoftmax"] == 1
+    pair = both(net.module(net.at(y, Point(out, -128))), [reals(net.rng, shape, point)], tmp_path, rewrite=None)
+    assert pair.kernels["Softmax"] == 1
+    assert pair.kernels["QLinearSoftmax"] == 0
+    assert pair.steps(out) <= 1.001
+
+
+PRODUCTS = {
+    "a batch of weights": ((2, 4, 6), (2, 6, 5)),
+    "a batch of one weight": ((2, 4, 6), (1, 6, 5)),
+    "a batch of weights and a matrix": ((4, 6), (2, 6, 5)),
+    "a vector as weight": ((2, 6), (6,)),
+    "a vector as input": ((6,), (6, 5)),
+    "two vectors": ((6,), (6,)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_other_ranks(name: str, tmp_path: Path) -> None:
+    """From the file of the float model to integers: batches of weights have one scale, which QLinearMatMul takes."""
+    x_shape, w_shape = PRODUCTS[name]
+    net = Chain(*x_shape)
+    weight = net.constant(net.rng.normal(size=w_shape).astype(np.float32), "w")
+    module, x = net.module(net.add(nn.MatMulOp, net.x, weight)), net.rng.normal(size=x_shape).astype(np.float32)
+    session = new_session()
+    session.profile = "qdq"
+    compiler.quantize(module, session, data=[{"arg0": x}])
+    pair = both(module, [x], tmp_path)
+    assert pair.kernels["QLinearMatMul"] == 1
     assert pair.differing == 0
 
 
-def test_softmax_of_few_classes(tmp_path: Path) -> None:
-    """onnxruntime overflows and gives 0 for the largest values; here they stay the largest."""
-    net, point, out = Chain(50, 2), Point(0.2, 9), Point(1 / 300, -128)
-    y = net.add(nn.SoftmaxOp, net.at(net.x, point), axis=-1)
-    x = reals(net.rng, (50, 2), point)
-    pair = both(net.module(net.at(y, out)), [x], tmp_path)
-    (ours,), (theirs,) = pair.ours, pair.theirs
-    kept = np.clip(np.rint(x / 0.2), -137, 118) * 0.2
-    right = np.clip(1 / (1 + np.exp(kept[:, ::-1] - kept)), 0, 255 / 300)
-    assert np.abs(ours - right).max() < 1.001 * out.scale
-    assert ours.max() == pytest.approx(255 / 300)
-    assert (theirs[ours == ours.max()] == 0).any()
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("axes", [(2, 3), (1, 2), (1, 3), (0, 1)])
+def test_resizes_of_any_axes(mode: str, axes: tuple[int, int], tmp_path: Path) -> None:
+    """As transposes that were moved leave them; onnxruntime interpolates along the last axes."""
+    net = Chain(2, 3, 4, 5)
+    scales = nn.RealsAttr([2.0 if a in axes else 1.0 for a in range(4)])
+    y = net.add(nn.ResizeOp, net.x, scales=scales, mode=nn.ResizeModeAttr(nn.ResizeMode(mode)))
+    x = net.rng.normal(size=(2, 3, 4, 5)).astype(np.float32)
+    pair = both(net.module(y), [x], tmp_path, rewrite=None)
+    np.testing.assert_allclose(pair.ours[0], pair.theirs[0], atol=1e-5)

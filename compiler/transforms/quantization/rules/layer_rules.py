@@ -109,6 +109,15 @@ def average_count_constant(site: Site) -> str | None:
     return None
 
 
+@rule("integer-average")
+def average_in_integers(site: Site) -> str | None:
+    """onnxruntime's integer kernel computes the mean: no dilations, and no `ceil_mode` beside padding that counts"""
+    pool = cast(AveragePoolOp, site.compute)
+    if pool.has_integer_kernel:
+        return None
+    return "onnxruntime has no integer kernel for its dilations, or for its ceil_mode with padding that counts"
+
+
 def _ceil_is_floor(pool: AveragePoolOp, spatial: Sequence[int]) -> bool:
     """Whether `ceil_mode` adds no window; with strides of 1 it adds none to any size."""
     sizes = zip(pool.window_output(spatial), pool.window_output(spatial, ceil=True), pool.stride_list, strict=True)

@@ -1,0 +1,78 @@
+"""Layers that stay float behind quantized ones, written so that onnxruntime runs them in float.
+
+Its optimizer quantizes the constant weight and bias of a Conv, ConvTranspose or Gemm (a MatMul and an Add become one) whose
+input comes from a DequantizeLinear. Between Q/DQ pairs it makes a QLinearSoftmax of a Softmax, and a QLinearAveragePool of an
+AveragePool: the former overflows, the latter has no dilations. It does so only if nothing stands between DequantizeLinear and the
+layer, but moves DequantizeLinear behind whatever moves elements. A Max of one operand, which is that operand, keeps them apart:
+no optimization removes it, and it costs one copy.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import OpResult, SSAValue
+
+from ...dialects import nn
+from ...dialects.nn.shapes import element_of, shape_of
+from ..graph import source
+from .layer import Layer, Operand
+
+_MOVING = (
+    nn.FlattenOp,
+    nn.GlobalMaxPoolOp,
+    nn.MaxPoolOp,
+    nn.PadOp,
+    nn.ReshapeOp,
+    nn.SliceOp,
+    nn.SplitOp,
+    nn.SqueezeOp,
+    nn.TransposeOp,
+    nn.UnsqueezeOp,
+)
+"""What may stand between a DequantizeLinear and the layer when the optimizer is done moving it, or merging the padding."""
+
+
+def weighted_input(op: nn.NNOp, layer: Layer) -> Operand:
+    """The input of a layer with weights, kept apart from its DequantizeLinear if integer kernels would round weight or bias."""
+    x, *others = op.operands
+    return x if all(_is_integer(v, op) for v in others) else kept_apart(x, layer)
+
+
+def softmax_input(input: SSAValue, result: SSAValue, layer: Layer) -> Operand:
+    """The input of a Softmax, kept apart from its DequantizeLinear where the result is quantized."""
+    return kept_apart(input, layer) if _is_quantized(result) else input
+
+
+def kept_apart(value: SSAValue, layer: Layer) -> Operand:
+    """A dequantized float32 value behind a Max of its own; any other value as it is."""
+    if element_of(value) != f32 or not _is_dequantized(value):
+        return value
+    return layer.helper("Max", value)
+
+
+def _is_integer(value: SSAValue, op: nn.NNOp) -> bool:
+    """Whether integer kernels take a weight or a bias as it is.
+
+    They take no float constants, and no weights with zero points, which are quantized alone; a batch of matrices has one scale.
+    """
+    owner = source(value).owner
+    if not isinstance(owner, nn.DequantizeOp) or nn.constant_of(owner.input) is None:
+        return not isinstance(owner, nn.ConstantOp)
+    p = owner.qparams.data
+    is_batch = isinstance(op, nn.MatMulOp) and len(shape_of(value)) > 2
+    return not any(p.zero_point) and not (is_batch and p.axis is not None)
+
+
+def _is_dequantized(value: SSAValue) -> bool:
+    value = source(value)
+    while isinstance(value, OpResult) and isinstance(value.op, _MOVING):
+        value = source(value.op.operands[0])
+    return isinstance(value.owner, nn.DequantizeOp)
+
+
+def _is_quantized(value: SSAValue) -> bool:
+    """Whether a reader quantizes it, perhaps behind operations that move elements."""
+    readers = [use.operation for use in value.uses]
+    return any(
+        isinstance(r, nn.QuantizeOp) or (isinstance(r, _MOVING) and _is_quantized(r.results[0])) for r in readers
+    )
