@@ -26,7 +26,7 @@ from .saving import files_of
 from .session import Session
 from .summary import source_files
 from .transforms.canonicalization import CanonicalizePass
-from .transforms.quantization.layers import quantizable_layers
+from .transforms.quantization.layers import checked, quantizable_layers
 from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import QuantizePass
 from .transforms.quantization.sensitivity import sensitivities
@@ -77,9 +77,10 @@ def auto_calibrate_file(
     run_passes(module, [CanonicalizePass()], session)
     search = _Search.of(module, evaluator, session, config, batch_num)
     chosen, final = search.run()
-    settings = search.options(chosen.disabled).settings()
+    profile = profile_of(session)
+    settings = checked(search.options(chosen.disabled).settings(), module, profile)
     texts = {
-        "final_config": json_text(settings, quantizable_layers(module, profile_of(session), settings)),
+        "final_config": json_text(settings, quantizable_layers(module, profile, settings)),
         "ranking_information": _json(search.ranking),
         "record": _json({"original": search.original, "trials": [asdict(t) for t in search.trials]}),
     }

@@ -32,7 +32,7 @@ from .transforms.canonicalization import CanonicalizePass
 from .transforms.fusion.fuse_all import FuseAllPass
 from .transforms.quantization.backend_options import AUTOMATIC, BackendOptions
 from .transforms.quantization.data_options import DataOptions
-from .transforms.quantization.layers import check_settings
+from .transforms.quantization.layers import checked
 from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import QuantizePass
 from .weights import side_file_of
@@ -118,7 +118,7 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
 def fusion(quantize: QuantizePass, module: ModuleOp, session: Session) -> FuseAllPass:
     """Fusion, as the configuration and the record have it."""
     wanted = quantize.settings()
-    check_settings(wanted, module, profile_of(session))
+    checked(wanted, module, profile_of(session))
     record = quantize.records(wanted)
     layers = Record().layers if record is None else record.layers
     skipped = {name for name, layer in layers.items() if layer.skip_fusion}

@@ -22,6 +22,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from .diagnostics import Remark, RemarkKind, describe
 from .dialects.nn import ConstantOp, DequantizeOp, NNOp, ObserveOp, OriginAttr, QuantizeOp, constant_of
 from .driver import apply_patterns
+from .layer_names import named_among
 from .session import Session, session_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -240,8 +241,8 @@ class FusionPattern(RewritePattern, Generic[M]):
         if (match := self.match(op)) is None:
             return
         parts = matched_operations(match)
-        if (skipped := next((p for p in parts if layer_of(p) in self.remarks.session.skip_fusion), None)) is not None:
-            self.remarks.missed(op, "skip-fusion", f"{layer_of(skipped)} is on the list of --skip-fusion")
+        if (skipped := named_among(parts, self.remarks.session.skip_fusion)) is not None:
+            self.remarks.missed(op, "skip-fusion", f"{skipped} is on the list of --skip-fusion")
             return
         if len({p.parent_block() for p in parts}) > 1:
             self.remarks.missed(op, "one-region", "its operations stand in different regions")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..diagnostics import CompileError
 from ..runtime.observers import Known, make_observer
@@ -22,11 +22,18 @@ def check_observers(settings: Settings, known: Known) -> None:
             raise CompileError(e.message, where=settings.where, hint=e.hint) from None
 
 
-def check_names(settings: Settings, layers: Iterable[Layer], others: Mapping[str, str], types: Iterable[str]) -> None:
+def check_names(
+    settings: Settings,
+    layers: Iterable[Layer],
+    others: Mapping[str, str],
+    types: Iterable[str],
+    close: Callable[[str], Sequence[str]] = lambda _: (),
+) -> None:
     """Every layer and type that settings name is there, and what is to be quantized can be.
 
     `layers` are those that can; `others` are the rest of the model's, with the reason why they cannot; `types` are all that
-    are quantized, whether the model has one or not. Raises CompileError, located in the settings' file, that names the layer.
+    are quantized, whether the model has one or not; `close` gives the names of layers and modules that resemble a name. Raises
+    CompileError, located in the settings' file, that names the layer.
     """
     quantizable = {layer.name: layer.type for layer in layers}
 
@@ -36,8 +43,9 @@ def check_names(settings: Settings, layers: Iterable[Layer], others: Mapping[str
     for setting, names in _layers_named(settings).items():
         for name in names:
             if name not in quantizable and name not in others:
-                hint = f"layers that can be quantized are {_some(quantizable)}"
-                raise error(setting, name, "which is no layer of the model", hint)
+                meant = ", ".join(close(name))
+                hint = f"did you mean {meant}?" if meant else f"layers that can be quantized are {_some(quantizable)}"
+                raise error(setting, name, "which is not a layer or module of the model", hint)
     for name in sorted(settings.enabled) if settings.enabled is not None else settings.by_layer:
         if name in others and name not in settings.skip_layers:
             setting = "override_layer_configs" if settings.enabled is None else "quant_enable"

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
     from ..frontends import files_of
     from ..pipelines import run_passes
     from ..transforms.canonicalization import CanonicalizePass
-    from ..transforms.quantization.layers import check_settings, quantizable_layers
+    from ..transforms.quantization.layers import checked, quantizable_layers
     from ..transforms.quantization.options import SettingsOptions
     from ..transforms.quantization.profiles import profile_of
 
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(session)
     run_passes(module, [CanonicalizePass()], session)
     check_observers(settings, session.observers)
-    check_settings(settings, module, profile)
+    settings = checked(settings, module, profile)
     layers = quantizable_layers(module, profile, settings)
     is_json = args.output.suffix.lower() == ".json"
     text = json_text(settings, layers) if is_json else simplified_text(settings)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
 
-from xdsl.dialects.builtin import DictionaryAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, Data, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute
 from xdsl.irdl import irdl_attr_definition
@@ -165,10 +166,13 @@ class ParamsSourceAttr(EnumAttribute[ParamsSource], SpacedOpaqueSyntaxAttribute)
 class OriginAttr(ParametrizedAttribute):
     """The source layer an operation comes from: framework, operator type, layer name, and the source's attributes.
 
-    AMCT's tables judge the source layer (its transposes, axis, dilations), not what import made of it.
+    AMCT's tables judge the source layer (its transposes, axis, dilations), not what import made of it. `modules` are the paths
+    of the PyTorch modules that the layer computes, where these are not to be read from its name: several where the exporter has
+    folded a batch norm into a convolution, the last one empty (`?` in the text) where its name is lost.
 
     ```mlir
     #nn.origin<onnx, "Gemm", "fc", {transB = 1 : i64}>
+    #nn.origin<onnx, "Conv", "node_Conv_18" in "features.0.0" + "features.0.1">
     ```
     """
 
@@ -177,13 +181,29 @@ class OriginAttr(ParametrizedAttribute):
     framework: StringAttr
     op_type: StringAttr
     layer: StringAttr
+    modules: ArrayAttr[StringAttr]
     attributes: DictionaryAttr
 
     @staticmethod
-    def of(framework: str, op_type: str, layer: str, attributes: Mapping[str, Attribute] | None = None) -> OriginAttr:
+    def of(
+        framework: str,
+        op_type: str,
+        layer: str,
+        attributes: Mapping[str, Attribute] | None = None,
+        modules: Sequence[str] = (),
+    ) -> OriginAttr:
         return OriginAttr(
-            StringAttr(framework), StringAttr(op_type), StringAttr(layer), DictionaryAttr(attributes or {})
+            StringAttr(framework),
+            StringAttr(op_type),
+            StringAttr(layer),
+            ArrayAttr(map(StringAttr, modules)),
+            DictionaryAttr(attributes or {}),
         )
+
+    @property
+    def module_paths(self) -> tuple[str, ...]:
+        """`modules` as text."""
+        return tuple(module.data for module in self.modules)
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -193,10 +213,16 @@ class OriginAttr(ParametrizedAttribute):
             op_type = parse_text(parser, "operator type")
             parser.parse_punctuation(",")
             layer = parse_text(parser, "layer name")
+            modules: list[str] = []
+            if parser.parse_optional_keyword("in") is not None:
+                modules.append(_parse_module(parser))
+                while parser.parse_optional_punctuation("+") is not None:
+                    modules.append(_parse_module(parser))
             attributes: dict[str, Attribute] = {}
             if parser.parse_optional_punctuation(",") is not None:
                 attributes = parser.parse_optional_dictionary_attr_dict()
-        return StringAttr(framework), StringAttr(op_type), StringAttr(layer), DictionaryAttr(attributes)
+        origin = OriginAttr.of(framework, op_type, layer, attributes, modules)
+        return origin.framework, origin.op_type, origin.layer, origin.modules, origin.attributes
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
@@ -204,9 +230,19 @@ class OriginAttr(ParametrizedAttribute):
             printer.print_string_literal(self.op_type.data)
             printer.print_string(", ")
             printer.print_string_literal(self.layer.data)
+            for word, module in zip(chain([" in "], repeat(" + ")), self.module_paths, strict=False):
+                printer.print_string(word)
+                if module:
+                    printer.print_string_literal(module)
+                else:
+                    printer.print_string("?")
             if self.attributes.data:
                 printer.print_string(", ")
                 printer.print_attr_dict(self.attributes.data)
+
+
+def _parse_module(parser: AttrParser) -> str:
+    return "" if parser.parse_optional_punctuation("?") is not None else parse_text(parser, "module path")
 
 
 @irdl_attr_definition

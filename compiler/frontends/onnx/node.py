@@ -15,6 +15,7 @@ from ..building import Array, Binding, Constant, Converted, Sink, Size, Unmapped
 from ..node import SourceNode
 from .attributes import checked, provenance, value_of
 from .graph import Layer
+from .module_paths import module_paths
 from .schema import schema_defaults
 from .source import STANDARD
 from .symbols import Symbols
@@ -140,7 +141,7 @@ class Node(SourceNode):
     @cached_property
     def origin(self) -> nn.OriginAttr:
         kept = provenance(self.attributes, schema_defaults(self.domain, self.op_type, self.version))
-        return nn.OriginAttr.of("onnx", self.op_type, self.layer.name, kept)
+        return nn.OriginAttr.of("onnx", self.op_type, self.layer.name, kept, module_paths(self.proto))
 
     @property
     def hint(self) -> str:

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import DictionaryAttr
 from ...dialects import nn
 from ...dtypes import Tensor
 from .attributes import carried
+from .module_paths import module_paths
 from .node import Node
 from .single import inferred_types
 from .types import tensor_type
@@ -33,7 +34,7 @@ def carry(node: Node, declarations: Mapping[str, TypeProto]) -> nn.OpaqueOp:
         version=node.version,
         present=None if all(present) else present,
         attrs=DictionaryAttr(attributes) if attributes else None,
-        origin=nn.OriginAttr.of("onnx", node.op_type, node.layer.name),
+        origin=nn.OriginAttr.of("onnx", node.op_type, node.layer.name, modules=module_paths(node.proto)),
     )
 
 

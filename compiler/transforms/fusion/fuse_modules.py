@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, cast
 
 from xdsl.context import Context
@@ -14,7 +13,8 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...diagnostics import CompileError, describe
-from ...dialects.nn import AddOp, BatchNormOp, BiasAddOp, NNOp, OpaqueOp, OriginAttr
+from ...dialects.nn import AddOp, BatchNormOp, BiasAddOp, NNOp, OpaqueOp, constant_of
+from ...layer_names import LayerNames, has_lost_module, modules_of
 from ...rewriting import FusionPattern, Remarks, erase_dead_constants, layer_of
 from ...session import Session
 from ..dead_code import erase_dead
@@ -24,12 +24,10 @@ from .fuse_activation.compute_activation import FuseComputeActivation
 from .fuse_activation.compute_residual import FuseComputeResidual
 from .fuse_activation.compute_residual_activation import FuseComputeResidualActivation
 from .fuse_activation.pattern import Rules
+from .fuse_bias import FuseComputeAdd
 from .fuse_bn.compute import FuseComputeBatchNorm
 from .fusion_pass import producer
 from .regions import in_region
-
-Layers = Mapping[str, Sequence[NNOp]]
-"""Operations by a name, in program order."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +49,10 @@ def fuse_modules(module: ModuleOp, chains: Sequence[Sequence[str]], session: Ses
     """Fuse chains of layers, `[["conv", "bn", "relu"]]`, in place: compute, then batch norm, residual add and activation,
     of which any may be absent.
 
-    A name is that of a source layer; or its module path, as exporters write it into names (`layer1.0.conv1` is
-    `/layer1/layer1.0/conv1/Conv`), which for a child of a sequential model is its index (`1` is `/1/Conv`); or the index of a
-    node that has no name in the file. Any activation, and a residual add, is fused whatever the target: by naming it you ask
-    for it. Raises CompileError for a chain that cannot be fused: which link fails, and why; chains before it stay fused.
+    A name is that of a source layer; or the path of its PyTorch module (`layer1.0.conv1`, and `1` for a child of a sequential
+    model), which exporters write into metadata or into names; or the index of a node that has no name in the file. What the
+    exporter has fused already gets a remark. Any activation, and a residual add, is fused whatever the target: by naming it you
+    ask for it. Raises CompileError for a chain that cannot be fused: which link fails, and why; chains before it stay fused.
     """
     _fuse(module, chains, Remarks(Session() if session is None else session, FuseModulesPass.name))
 
@@ -63,72 +61,29 @@ def _fuse(module: ModuleOp, chains: Sequence[Sequence[str]], remarks: Remarks) -
     if not chains:
         raise CompileError(f"--{FuseModulesPass.name} names no layers", hint="write conv,bn,relu;conv2,bn2")
     for chain in chains:
-        _Chain(chain, _Names.of(module), remarks).fuse()
+        _Chain(chain, LayerNames.of(module), remarks).fuse()
     erase_dead_constants(module)
     remarks.flush()
-
-
-@dataclass(frozen=True)
-class _Names:
-    """What layers can be called by."""
-
-    layers: Layers
-    paths: Layers
-    indices: Layers
-
-    @staticmethod
-    def of(module: ModuleOp) -> _Names:
-        layers: dict[str, list[NNOp]] = {}
-        paths: dict[str, list[NNOp]] = {}
-        indices: dict[str, list[NNOp]] = {}
-        for op in module.walk():
-            if not isinstance(op, NNOp) or not isinstance(origin := op.origin, OriginAttr):
-                continue
-            layer = origin.layer.data
-            layers.setdefault(layer, []).append(op)
-            paths.setdefault(module_path(layer), []).append(op)
-            kind, _, index = layer.rpartition("_")
-            if kind == origin.op_type.data:
-                indices.setdefault(index, []).append(op)
-        return _Names(layers, paths, indices)
-
-    def find(self, name: str) -> Sequence[NNOp]:
-        """The operations of a name, the exact one first. Raises CompileError for none."""
-        for table in (self.layers, self.paths, self.indices):
-            if name and name in table:
-                return table[name]
-        close = get_close_matches(name, [*self.layers, *self.paths], 3)
-        some = ", ".join([*[*self.layers][:8], *(["..."] if len(self.layers) > 8 else [])])
-        hint = f"did you mean {', '.join(close)}?" if close else f"layers are {some}"
-        raise CompileError(f"--{FuseModulesPass.name}: no layer is called '{name}'", hint=hint)
-
-
-def module_path(layer: str) -> str:
-    """The path of the module whose node an exporter called `layer`: `/layer1/layer1.0/conv1/Conv` is `layer1.0.conv1`.
-
-    PyTorch repeats the path before the children of containers; the last part is the operator. Empty for a plain name.
-    """
-    path = ""
-    for part in layer.strip("/").split("/")[:-1]:
-        path = part if not path or part.startswith(f"{path}.") else f"{path}.{part}"
-    return path
 
 
 class _Chain:
     """One chain of names, followed from its first layer."""
 
-    def __init__(self, names: Sequence[str], table: _Names, remarks: Remarks):
+    def __init__(self, names: Sequence[str], table: LayerNames, remarks: Remarks):
         self.names = names
+        self.table = table
         self.remarks = remarks
         self.found = [(name, table.find(name)) for name in names]
 
     def fuse(self) -> None:
         """Fold the batch norms, then form the region of what follows."""
+        name, candidates = self.found[0]
+        if not candidates:
+            raise self._unknown(name)
         if len(self.found) == 1:
-            raise self._error(self.names[0], self.found[0][1][0], "nothing follows that it could be fused with")
+            raise self._error(name, candidates[0], "nothing follows that it could be fused with")
         if self._is_one_region():
-            op = self.found[0][1][0]
-            self.remarks.note(op, "already-fused", f"{','.join(self.names)} is one operation already")
+            self.remarks.note(candidates[0], "already-fused", f"{','.join(self.names)} is one operation already")
         else:
             self._fuse_from(self._compute())
 
@@ -137,25 +92,34 @@ class _Chain:
         return len(owners) == 1 and in_region(self.found[0][1][0])
 
     def _compute(self) -> Computing:
-        """The computing operation that the chain starts with."""
+        """The computing operation that the chain starts with, with the bias that its module adds behind it."""
         name, candidates = self.found[0]
         computing = [op for op in candidates if isinstance(op, COMPUTING)]
-        if len(computing) == 1:
-            return computing[0]
-        if computing:
-            reason = f"it stands for {', '.join(map(layer_of, computing))}: give the name of one"
-            raise self._error(name, computing[0], reason)
-        first = candidates[0]
-        raise self._error(name, first, f"a chain starts with a convolution or matrix product, not '{_kind(first)}'")
+        if len(computing) > 1:
+            raise self._error(name, computing[0], f"it stands for {self._several(name, computing)}: name one of them")
+        if not computing:
+            first = candidates[0]
+            reason = f"a chain starts with a convolution or matrix product, not '{_kind(first)}'"
+            raise self._error(name, first, reason)
+        compute = computing[0]
+        bias = next((op for op in candidates if isinstance(op, AddOp) and _adds_constant(op, compute)), None)
+        return compute if bias is None else self._folded(FuseComputeAdd(self.remarks), compute, name, bias)
+
+    def _several(self, name: str, computing: Sequence[NNOp]) -> str:
+        layers = ", ".join(map(layer_of, computing))
+        calls = len(self.table.calls(name))
+        return f"a module that is called {calls} times, as {layers}" if calls else layers
 
     def _fuse_from(self, compute: Computing) -> None:
         current: NNOp = compute
         add: AddOp | None = None
         for i, (name, candidates) in enumerate(self.found[1:], 1):
+            if i == 1 and self._is_exported_folded(compute, name, candidates):
+                continue
             op = self._link(current, i, candidates)
             match op:
                 case BatchNormOp() if current is compute:
-                    current = compute = self._folded(compute, name, op)
+                    current = compute = self._folded(FuseComputeBatchNorm(self.remarks), compute, name, op)
                 case AddOp() if current is compute:
                     current = add = op
                 case _ if activation_of(op) is not None:
@@ -167,24 +131,46 @@ class _Chain:
         if add is not None:
             self._apply(FuseComputeResidual(self.remarks, _rules(compute)), self.names[-1], add)
 
+    def _is_exported_folded(self, compute: Computing, name: str, candidates: Sequence[NNOp]) -> bool:
+        """Whether the exporter has folded a module into the computing operation; a remark says so.
+
+        Where it has dropped the module's name, any that stands beside the computing one's and is not in the file is taken for it.
+        """
+        if compute in candidates:
+            self.remarks.note(compute, "already-fused", f"the exporter has folded {name} into it")
+            return True
+        modules = modules_of(compute)
+        if candidates or not has_lost_module(compute) or _parent(name) != _parent(modules[0]):
+            return False
+        reason = (
+            f"the file has no {name}: the exporter has computed the weight, as it does to fold a batch norm into it"
+        )
+        self.remarks.note(compute, "already-fused", reason)
+        return True
+
     def _link(self, before: NNOp, i: int, candidates: Sequence[NNOp]) -> NNOp:
         """The operation among those of name i that takes the result of the one before."""
-        for op in reversed(candidates):  # of an activation in small operations the last stands for it
+        name = self.names[i]
+        others = self.table.numbered(name) if candidates else _functional_adds(before, name)
+        for op in (*reversed(candidates), *others):  # of an activation in small operations the last stands for it
             activation = activation_of(op)
             values = [*op.operands] if activation is None else [activation.input]
             if any(_comes_from(v, before) for v in values):
                 if isinstance(op, OpaqueOp):
-                    raise self._opaque(self.names[i], op)
+                    raise self._opaque(name, op)
                 return op
+        if not candidates:
+            raise self._unknown(name)
         op = candidates[-1]
         source = f"its input comes from {producer(op.operands[0])}" if op.operands else "it has no input"
-        raise self._error(self.names[i], op, f"it does not take the result of {self.names[i - 1]}: {source}")
+        raise self._error(name, op, f"it does not take the result of {self.names[i - 1]}: {source}")
 
-    def _folded(self, compute: Computing, name: str, norm: BatchNormOp) -> Computing:
-        """The computing operation with a batch norm folded into it."""
-        after, before = norm.next_op, norm.input.owner
-        self._apply(FuseComputeBatchNorm(self.remarks), name, norm)
-        erase_dead([compute, cast(Operation, before)])
+    def _folded(self, pattern: FusionPattern[Any], compute: Computing, name: str, op: NNOp) -> Computing:
+        """The computing operation with a batch norm or a bias folded into it."""
+        after = op.next_op
+        before = [v.owner for v in op.operands if isinstance(v.owner, Operation)]
+        self._apply(pattern, name, op)
+        erase_dead(list(dict.fromkeys([compute, *before])))
         assert after is not None, "a terminator comes after"
         return cast(Computing, after.prev_op)
 
@@ -210,6 +196,10 @@ class _Chain:
             return self._error(name, op, reason, "export the model in evaluation mode (model.eval())")
         return self._error(name, op, f"'{op.op_type.data}' is carried as it is, nothing is known of what it computes")
 
+    def _unknown(self, name: str) -> CompileError:
+        message = f"--{FuseModulesPass.name}: no layer or module is called '{name}'"
+        return CompileError(message, hint=self.table.hint(name))
+
     def _error(self, name: str, op: Operation, reason: str, hint: str = "") -> CompileError:
         message = f"--{FuseModulesPass.name} cannot fuse {','.join(self.names)} at {name}: {reason}"
         return CompileError(message, where=describe(op.location), hint=hint)
@@ -225,6 +215,27 @@ def _comes_from(value: SSAValue, op: Operation) -> bool:
     if isinstance(value.owner, BiasAddOp):
         value = value.owner.input
     return value.owner is op
+
+
+def _adds_constant(op: AddOp, compute: Computing) -> bool:
+    """Whether an addition adds a constant to the result of a computing operation."""
+    values = (op.lhs, op.rhs)
+    return compute.result in values and any(constant_of(v) is not None for v in values)
+
+
+def _functional_adds(before: NNOp, name: str) -> list[NNOp]:
+    """The additions that `name` may mean where no module is called so: `skip_add` or `skip_add.add` of a FloatFunctional.
+
+    Exporters write it as an addition of the module around it; it is meant where it is the only one that takes the value.
+    """
+    around = {_parent(name), _parent(_parent(name))}
+    users = dict.fromkeys(use.operation for use in before.results[0].uses)
+    adds = [op for op in users if isinstance(op, AddOp) and around.intersection(modules_of(op) or ("",))]
+    return [*adds] if len(adds) == 1 else []
+
+
+def _parent(path: str) -> str:
+    return path.rpartition(".")[0]
 
 
 def _in_training(op: OpaqueOp) -> bool:

@@ -15,6 +15,7 @@ from xdsl.ir import Operation
 from ...configuration.files import read_settings
 from ...configuration.settings import Settings, TensorQuantize
 from ...dialects.nn import NNOp, OriginAttr
+from ...layer_names import named_among, names_of
 from ...rewriting import Guard, Refusal, layer_of
 from ...session import Session
 from ..quantization.layer_inputs import inputs_of
@@ -58,7 +59,7 @@ class FusionOptions:
 
 def _skip_layers(layers: Collection[str]) -> Guard:
     def refuse(parts: Sequence[Operation]) -> Refusal | None:
-        skipped = next((layer_of(op) for op in parts if layer_of(op) in layers), None)
+        skipped = named_among(parts, layers)
         return None if skipped is None else Refusal("skip-fusion", f"{skipped} is one of skip_fusion_layers")
 
     return refuse
@@ -71,7 +72,7 @@ def _keep_tensors(tensors: Sequence[TensorQuantize]) -> Guard:
         for op in parts:
             inputs = inputs_of(Site(op, op, False)) if isinstance(op, NNOp) else []
             for tensor in tensors:
-                if layer_of(op) != tensor.layer_name or tensor.input_index >= len(inputs):
+                if tensor.layer_name not in names_of(op) or tensor.input_index >= len(inputs):
                     continue
                 value = inputs[tensor.input_index].value
                 if value is not None and value.owner in parts:

@@ -29,7 +29,7 @@ from ...dialects.nn import (
 )
 from ...rewriting import Remarks, erase_dead_constants, layer_of
 from ...session import Session, session_of
-from .layers import has_integer_weight, layer_at
+from .layers import has_integer_weight, layer_at, named_in
 from .legality import first_broken
 from .options import SettingsOptions
 from .pairs import quantized_pair
@@ -65,6 +65,7 @@ def convert_observers(module: ModuleOp, settings: Settings, record: Record | Non
     """
     remarks = Remarks(session, ConvertObserversPass.name)
     profile = profile_of(session)
+    settings = named_in(settings, module, profile)
     if wants_fp16(settings, record):
         round_scales(module, remarks)
     weights = IntegerWeights()

@@ -14,16 +14,18 @@ from ...configuration.layer_settings import settings_for
 from ...configuration.record import Record
 from ...configuration.settings import Settings
 from ...dialects.nn import ObserveOp
+from ...layer_names import LayerNames
 from ...rewriting import Remarks, layer_of
 from ...session import Session, session_of
 from .layers import (
-    check_settings,
+    checked,
     half_quantized,
     is_quantized,
     layer_at,
     quantizable_layers,
 )
 from .legality import first_broken, other_layers, weight_only_broken
+from .named_layers import note_modules
 from .options import SettingsOptions
 from .point_options import PointOptions
 from .points.joint import join_sums
@@ -64,10 +66,11 @@ def insert_observers(
     Raises CompileError, located in the file of the settings or the record, for layers and values that the module does not have.
     """
     profile = profile_of(session)
-    check_settings(settings, module, profile)
+    remarks = Remarks(session, InsertObserversPass.name)
+    note_modules(settings, LayerNames.of(module), remarks)
+    settings = checked(settings, module, profile)
     check_observers(settings, session.observers)
     options.check_points(profile)
-    remarks = Remarks(session, InsertObserversPass.name)
     if record is not None:
         _check_layers(record, module, session)
     if profile.points == "values":

@@ -23,8 +23,10 @@ from ...dialects.nn import (
 )
 from ...dialects.nn.shapes import shape_of
 from ...functions import main_function
+from ...layer_names import LayerNames
 from ...rewriting import layer_of
 from .legality import Broken, first_broken, has_weight_only_mode, row_of, types_of, weight_only_broken
+from .named_layers import in_module
 from .profiles import Profile, Row
 from .sites import Site, sites
 from .supported import check_supported
@@ -114,14 +116,23 @@ def half_quantized(site: Site, row: Row) -> str | None:
     return "its input came quantized, its weight did not: it is left so"
 
 
-def check_settings(settings: Settings, module: ModuleOp, profile: Profile) -> None:
-    """Everything that settings name is in the module, files that they name can be read, and nothing is asked that is not done.
+def named_in(settings: Settings, module: ModuleOp, profile: Profile) -> Settings:
+    """The settings with every layer called by its own name, where they have the path of a PyTorch module (`in_module`)."""
+    able = {layer.name for layer in quantizable_layers(module, profile)}
+    return in_module(settings, LayerNames.of(module), able)
+
+
+def checked(settings: Settings, module: ModuleOp, profile: Profile) -> Settings:
+    """The settings as `named_in` gives them, for the module: everything that they name is in it, files that they name can be
+    read, and nothing is asked that is not done.
 
     Raises CompileError, located in the settings' file or in one that it names.
     """
     check_supported(settings)
     if settings.nuq_config is not None:
         compressed_operators(Path(settings.nuq_config.mapping_file))
+    names = LayerNames.of(module)
+    settings = named_in(settings, module, profile)
     layers = quantizable_layers(module, profile, settings)
     operations = [op for op in main_function(module).walk() if isinstance(op, NNOp)]
     others = {layer_of(op): f"nothing quantizes {op.name}" for op in operations}
@@ -132,4 +143,5 @@ def check_settings(settings: Settings, module: ModuleOp, profile: Profile) -> No
     frameworks = {o.framework.data for o in origins if isinstance(o, OriginAttr)}
     for layer in layers:
         others.pop(layer.name, None)
-    check_names(settings, layers, others, types_of(frameworks))
+    check_names(settings, layers, others, types_of(frameworks), names.close)
+    return settings

@@ -22,7 +22,7 @@ func.func @training(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // -----
 
 // CHECK:      error: --fuse-modules cannot fuse conv,relu at relu: the result of conv is also a graph output (used-inside)
-// NORM:       error: --fuse-modules: no layer is called 'bn'
+// NORM:       error: --fuse-modules: no layer or module is called 'bn'
 // NORM-NEXT:  hint: layers are conv, relu
 // SKIP:       error: --fuse-modules cannot fuse conv,relu at relu: relu is on the list of --skip-fusion (skip-fusion)
 func.func @used(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
@@ -67,8 +67,8 @@ func.func @norm(%x: tensor<1x2x4x4xf32>, %v: tensor<2xf32>) -> tensor<1x2x4x4xf3
 
 // -----
 
-// A name that stands for two layers.
-// CHECK:      error: --fuse-modules cannot fuse conv,relu at conv: it stands for /conv/Conv, /conv/Conv_1: give the name of one
+// A module that is called twice.
+// CHECK:      error: --fuse-modules cannot fuse conv,relu at conv: it stands for a module that is called 2 times, as /conv/Conv, /conv/Conv_1: name one of them
 func.func @twice(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %w from <onnx, "Conv", "/conv/Conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>

@@ -8,7 +8,7 @@
 // RUN: not amct-opt %s --insert-observers='observer=best' 2>&1 | filecheck %s --check-prefix OBSERVER
 // RUN: not amct-opt %s --insert-observers --profile=mine 2>&1 | filecheck %s --check-prefix PROFILE
 
-// TYPO:          error: skip_layers names 'typo', which is no layer of the model
+// TYPO:          error: skip_layers names 'typo', which is not a layer or module of the model
 // TYPO-NEXT:     hint: layers that can be quantized are conv1, conv2
 // OBSERVER:      error: no observer is called 'best'
 // OBSERVER-NEXT: hint: observers are minmax
@@ -19,7 +19,7 @@
 // ONE:       [[O:%.*]] = nn.observe %x as "conv1:0"
 // ONE:       nn.conv [[O]], %weight
 // ONE:       nn.conv %x, %weight
-// ONLYTYPO:  error: only_layers names 'typo', which is no layer of the model
+// ONLYTYPO:  error: only_layers names 'typo', which is not a layer or module of the model
 // ONLYRELU:  error: only_layers names 'r', which cannot be quantized: nothing quantizes nn.relu
 // ONLYFILE:  .json: error: only_layers names 'conv2', which the configuration does not enable
 

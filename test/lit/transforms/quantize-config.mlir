@@ -32,7 +32,7 @@
 
 // FIELD:        .bad.cfg:1: error: simplified configuration has no field 'batch_number'
 // FIELD-NEXT:   hint: did you mean 'batch_num'?
-// LAYER:        .bad.json: error: the configuration names 'conv9', which is no layer of the model
+// LAYER:        .bad.json: error: the configuration names 'conv9', which is not a layer or module of the model
 // SCALE:        .bad.txt:1: error: layer 'conv1': scale_d must be positive and finite, not 0
 func.func @main(%x: tensor<?x2x4x4xf32>) -> (tensor<?x2x4x4xf32>, tensor<?x2x4x4xf32>) {
   %weight = nn.constant dense<[[[[1.27]], [[-0.64]]], [[[1.28]], [[-2.56]]]]> : tensor<2x2x1x1xf32>

@@ -144,8 +144,11 @@ def test_skipped(settings: dict[str, object], skipped: str | None) -> None:
 
 LAYERS = (CONV, FC, POOL)
 UNKNOWN = {
-    "skip_layers": ({"skip_layers": ("conv9",)}, "skip_layers names 'conv9', which is no layer of the model"),
-    "by_layer": ({"by_layer": {"conv9": Calibration()}}, "override_layer_configs names 'conv9', which is no layer"),
+    "skip_layers": (
+        {"skip_layers": ("conv9",)},
+        "skip_layers names 'conv9', which is not a layer or module of the model",
+    ),
+    "by_layer": ({"by_layer": {"conv9": Calibration()}}, "override_layer_configs names 'conv9', which is not a layer"),
     "not quantizable": ({"by_layer": {"relu": Calibration()}}, "names 'relu', which cannot be quantized: it is a relu"),
     "not to be enabled": (
         {"by_layer": {"relu": Calibration()}, "enabled": frozenset({"relu"})},

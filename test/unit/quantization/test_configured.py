@@ -192,7 +192,7 @@ def test_options_without_a_configuration(quantize) -> None:
 
 
 BAD_CONFIGS = {
-    "unknown layer": ('skip_layers: "conv9"', "skip_layers names 'conv9', which is no layer of the model"),
+    "unknown layer": ('skip_layers: "conv9"', "skip_layers names 'conv9', which is not a layer or module of the model"),
     "unknown type": ('skip_layer_types: "Relu"', "skip_layer_types names 'Relu', which is no type that is quantized"),
     "never quantized": (
         'override_layer_configs { layer_name: "add" calibration_config { } }',

@@ -135,7 +135,10 @@ def test_fusion_as_the_record_has_it(amct_tool, files) -> None:
 
 
 MISTAKES = {
-    "unknown layer": (("--skip-layers", "conv9"), "skip_layers names 'conv9', which is no layer of the model"),
+    "unknown layer": (
+        ("--skip-layers", "conv9"),
+        "skip_layers names 'conv9', which is not a layer or module of the model",
+    ),
     "unknown type": (("--skip-layer-types", "Relu"), "skip_layer_types names 'Relu', which is no type"),
     "no observer": (("--observer", "best"), "no observer is called 'best'"),
     "not AMCT's": (("--observer", "minmax"), "AMCT has no observer 'minmax'"),

@@ -251,5 +251,5 @@ def test_only_layers(tmp_path, capsys):
     assert {row["rule"] for row in layers["left_in_float"] if row["op"] == "nn.conv"} == {"only-layers"}
     capsys.readouterr()
     assert amct.run([*given, str(tmp_path / "none"), "--only-layers", "conv9"]) == 1
-    assert "only_layers names 'conv9', which is no layer of the model" in capsys.readouterr().err
+    assert "only_layers names 'conv9', which is not a layer or module of the model" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()

@@ -14,9 +14,9 @@ from compiler import frontends, fuse_modules
 from compiler.diagnostics import CompileError, verify
 from compiler.dialects import nn
 from compiler.functions import main_function
+from compiler.layer_names import module_path
 from compiler.runtime.executor import run
 from compiler.session import Session
-from compiler.transforms.fusion.fuse_modules import module_path
 from compiler.universe import new_session
 
 from ..scripts import script
@@ -93,7 +93,7 @@ def test_batch_norm_in_training_mode() -> None:
 def test_links_that_do_not_meet() -> None:
     with pytest.raises(CompileError, match="at relu: it does not take the result of conv"):
         fuse_modules(read("module.onnx"), [["conv", "relu"]])
-    with pytest.raises(CompileError, match="no layer is called 'conv1'") as error:
+    with pytest.raises(CompileError, match="no layer or module is called 'conv1'") as error:
         fuse_modules(read("module.onnx"), [["conv1", "bn"]])
     assert error.value.hint == "did you mean conv?"
     with pytest.raises(CompileError, match="names no layers"):
@@ -106,6 +106,7 @@ def test_links_that_do_not_meet() -> None:
         ("/layer1/conv1/Conv", "layer1.conv1"),
         ("/layer1/layer1.0/conv1/Conv", "layer1.0.conv1"),  # a child of a Sequential inside a module
         ("/features/features.0/features.0.1/Conv", "features.0.1"),
+        ("/features/features.1/conv/conv.0/conv.0.0/Conv", "features.1.conv.0.0"),  # a Sequential inside of that child
         ("/1/Conv", "1"),
         ("/conv/Conv_1", "conv"),
         ("layer1/conv1/Conv2D", "layer1.conv1"),  # TensorFlow

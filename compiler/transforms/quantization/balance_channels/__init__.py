@@ -27,7 +27,7 @@ from ....runtime.data import Samples
 from ....session import Session, session_of
 from ..backend_options import BackendOptions
 from ..data_options import DataOptions
-from ..layers import check_settings, is_quantized, layer_at
+from ..layers import checked, is_quantized, layer_at
 from ..legality import first_broken
 from ..options import SettingsOptions
 from ..profiles import Profile, Row, profile_of
@@ -111,7 +111,7 @@ def balance_channels(
             f"profile {profile.name} takes no dmq_balancer: an input is quantized where it is made, before it is balanced",
             where=settings.where if record is None else record.where,
         )
-    check_settings(settings, module, profile)
+    settings = checked(settings, module, profile)
     remarks = Remarks(session, "balance-channels")
     layers = [*_layers(module, settings, record, profile, remarks)]
     source = "record"

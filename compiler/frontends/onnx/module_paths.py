@@ -1,0 +1,66 @@
+"""Which PyTorch modules a node computes, as its exporter says it: in metadata (`dynamo=True`) or in names (TorchScript)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import cast
+
+from onnx import NodeProto
+
+from ...layer_names import module_path
+
+_SCOPES = "pkg.torch.onnx.name_scopes"
+"""Paths from the model (`''`) to the innermost module, then the name of the node in the traced graph, as a Python list."""
+_NAMESPACE = "namespace"
+"""The same as `path: class` joined by slashes."""
+_RULES = "pkg.onnxscript.rewriter.rule_name"
+"""What the exporter's optimizer has made the node with. A node that replaces others has the metadata of the last of them."""
+_FOLDS_NORM = "FuseBatchNormInto"
+_CALL = re.compile(r"@\d+")
+"""How a traced graph numbers the calls of a module: `conv@1`."""
+_COMPUTED = re.compile(r"onnx::Conv_\d+")
+"""A weight that TorchScript's exporter has computed, as it does when it folds a batch norm: it has no parameter's name."""
+
+
+def module_paths(node: NodeProto) -> tuple[str, ...]:
+    """The paths of the modules, in the order of the data; none where the name of the node says it (`layer_names.module_path`).
+
+    The last one is empty where the exporter has folded a batch norm in whose name is lost. Metadata in another form than the
+    exporter's counts as none.
+    """
+    metadata = {entry.key: entry.value for entry in node.metadata_props}
+    scopes = _scopes(metadata.get(_SCOPES, "")) or _namespace(metadata.get(_NAMESPACE, ""))
+    if not scopes:
+        return _by_names(node)
+    path = _CALL.sub("", scopes[-2]) if len(scopes) > 1 else ""
+    folded = _parameter_owner(node) if _FOLDS_NORM in metadata.get(_RULES, "") else ""
+    return tuple(dict.fromkeys(filter(None, (folded, path))))
+
+
+def _scopes(text: str) -> Sequence[str]:
+    try:
+        scopes: object = ast.literal_eval(text) if text else ()
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return ()
+    return [str(scope) for scope in cast("list[object]", scopes)] if isinstance(scopes, list) else ()
+
+
+def _namespace(text: str) -> Sequence[str]:
+    return [part.partition(": ")[0] for part in text.split("/")] if ": " in text else ()
+
+
+def _by_names(node: NodeProto) -> tuple[str, ...]:
+    """A second call of a module has a number behind the module's name, which its parameters do not have."""
+    path, owner = module_path(node.name), _parameter_owner(node)
+    if not path:
+        return ()
+    if node.op_type == "Conv" and len(node.input) > 1 and _COMPUTED.fullmatch(node.input[1]):
+        return path, ""
+    return (owner,) if owner and re.fullmatch(rf"{re.escape(owner)}_\d+", path) else ()
+
+
+def _parameter_owner(node: NodeProto) -> str:
+    """The path of the module that the second input, a parameter, belongs to: `conv1` of `conv1.weight`."""
+    return node.input[1].rpartition(".")[0] if len(node.input) > 1 else ""

@@ -1,0 +1,77 @@
+"""Settings with the names of layers in place of the names of modules that users write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+
+from xdsl.ir import Operation
+
+from ...configuration.settings import Calibration, Settings, TensorQuantize
+from ...diagnostics import CompileError
+from ...layer_names import LayerNames
+from ...rewriting import Remarks, layer_of
+
+Find = Callable[[str], Sequence[str]]
+"""The layers that a name stands for; none where it stands for nothing."""
+
+
+def in_module(settings: Settings, names: LayerNames, quantizable: Collection[str]) -> Settings:
+    """The settings with every layer called by its own name.
+
+    The path of a PyTorch module stands for its layers and those of all modules inside it: `skip_layers` and
+    `skip_fusion_layers` take all of them, settings of what is quantized only those that can be, if there are any. Of
+    `override_layer_configs` that name a module and one inside it, the inner one's hold. Names that stand for nothing stay, for
+    `check_names` to report. Raises CompileError, located in the settings' file, for a tensor of a module of several layers.
+    """
+
+    def all_of(name: str) -> Sequence[str]:
+        return _layers(names.find_inside(name)) or (name,)
+
+    def able(name: str) -> Sequence[str]:
+        layers = all_of(name)
+        return [layer for layer in layers if layer in quantizable] or layers
+
+    return replace(
+        settings,
+        skip_layers=_each(settings.skip_layers, all_of),
+        only_layers=_each(settings.only_layers, able),
+        skip_fusion_layers=_each(settings.skip_fusion_layers, all_of),
+        tensor_quantize=tuple(_tensor(tensor, names, settings.where) for tensor in settings.tensor_quantize),
+        by_layer=_overrides(settings, names, able),
+        enabled=None if settings.enabled is None else frozenset(_each(settings.enabled, able)),
+    )
+
+
+def note_modules(settings: Settings, names: LayerNames, remarks: Remarks) -> None:
+    """A remark for each name in settings that is of a module with several layers: which, and whether it is called repeatedly."""
+    named = (*settings.skip_layers, *settings.only_layers, *settings.by_layer, *settings.skip_fusion_layers)
+    for name in dict.fromkeys(named):
+        found = names.find_inside(name)
+        if name in names.layers or len(layers := _layers(found)) < 2:
+            continue
+        calls = len(names.calls(name))
+        what = f"a module that is called {calls} times, as" if calls else "a module with the layers"
+        remarks.note(found[0], "module", f"{name} is {what} {', '.join(layers)}")
+
+
+def _overrides(settings: Settings, names: LayerNames, find: Find) -> dict[str, Calibration]:
+    """The outer modules first, then the inner ones, then layers by their own names: what comes later holds."""
+    by_depth = sorted(settings.by_layer, key=lambda name: (name in names.layers, name.count(".")))
+    return {layer: settings.by_layer[name] for name in by_depth for layer in find(name)}
+
+
+def _tensor(tensor: TensorQuantize, names: LayerNames, where: str) -> TensorQuantize:
+    layers = _layers(names.find(tensor.layer_name))
+    if len(layers) > 1:
+        reason = f"tensor_quantize names '{tensor.layer_name}', which stands for the layers {', '.join(layers)}"
+        raise CompileError(reason, where=where, hint="name one of them")
+    return replace(tensor, layer_name=layers[0]) if layers else tensor
+
+
+def _each(given: Iterable[str], find: Find) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(layer for name in given for layer in find(name)))
+
+
+def _layers(ops: Iterable[Operation]) -> list[str]:
+    return list(dict.fromkeys(map(layer_of, ops)))
