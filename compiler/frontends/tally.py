@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
 
 from xdsl.ir import Operation
 
@@ -20,7 +19,7 @@ class Tally:
     def __init__(self, session: Session, where: str):
         self._session = session
         self._where = where
-        self._carried: dict[Operation, str] = {}
+        self._carried: dict[nn.OpaqueOp, str] = {}
         self._emitted: list[Sequence[Operation]] = []
         self._counts: Counter[str] = Counter()
 
@@ -46,6 +45,10 @@ class Tally:
     def carried(self, op: nn.OpaqueOp, reason: str) -> None:
         self._carried[op] = reason
 
+    def all_carried(self) -> Mapping[nn.OpaqueOp, str]:
+        """The carried nodes, and why each is."""
+        return self._carried
+
     def note(self, rule: str, name: str, reason: str) -> None:
         """A remark on the model itself."""
         self._session.remark(Remark("analysis", "import", rule, name, "func.func", reason, self._where))
@@ -57,7 +60,7 @@ class Tally:
         for op, reason in carried.items():
             remarks.missed(op, "native", f"carried as opaque: {reason}")
         remarks.flush()
-        kinds = Counter(cast(nn.OpaqueOp, op).op_type.data for op in carried)
+        kinds = Counter(op.op_type.data for op in carried)
         names = ", ".join(f"{n} {op_type}" for op_type, n in sorted(kinds.items()))
         # shape arithmetic that became a property, or turned out to be known, is gone
         mapped = sum(any(op.parent is not None for op in ops) for ops in self._emitted)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from math import prod
 
 import numpy as np
-from onnx import TypeProto
+from onnx import GraphProto, TypeProto
 
 from ...dialects.nn import RANDOM
 from .attributes import GRAPHS
 from .node import Binding, Constant, Node
-from .single import evaluated, inferred_types
+from .single import evaluated, function_body, inferred_types
 from .source import STANDARD
 from .tensors import ELEMENT_NAMES
 
@@ -50,6 +50,14 @@ def folded(node: Node) -> list[Binding] | None:
     if results is None or not all(r.dtype.name in ELEMENT_NAMES.values() for r in results):
         return None
     return [Constant(name, r) for name, r in zip(node.outputs, results, strict=True)]
+
+
+def defining_function(node: Node) -> tuple[GraphProto, int] | None:
+    """The function that defines the node's operator, and its opset; None without one, and for what must stay visible or is
+    random."""
+    if node.op_type in _LEFT or any(a.type in GRAPHS for a in node.attributes.values()):
+        return None
+    return function_body(node)
 
 
 def _is_small(node: Node, types: Mapping[int, TypeProto]) -> bool:

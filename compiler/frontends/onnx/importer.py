@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import AnyFloat, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -15,13 +17,14 @@ from xdsl.utils.exceptions import VerifyException
 from ... import precision
 from ...diagnostics import CompileError
 from ...dialects import nn
-from ...dialects.nn.shapes import compatible, known, shape_of, tensor_of
+from ...dialects.nn.shapes import compatible, element_of, known, shape_of, tensor_of
 from ...functions import value_attributes
 from ...session import Session
+from .. import naming
 from ..naming import Namer
 from ..tally import Tally
 from .attributes import GRAPHS
-from .folding import folded
+from .folding import defining_function, folded
 from .graph import Layer, all_nodes, live_layers, outputs_of, sorted_layers, used_names
 from .interface import choose
 from .node import Binding, Constant, Node, Shared, Unmapped
@@ -83,6 +86,7 @@ class _Importer:
         tensors = TensorReader(source.path.parent, source.weights)
         self.shared = Shared(opsets(model), tensors, Symbols(model), used_names(model.graph))
         self.namer = Namer(self.where, (n.name for n in all_nodes(model.graph)))
+        self.session = session
         self.tally = Tally(session, self.where)
         self.declarations: dict[str, TypeProto] = {}
 
@@ -101,7 +105,7 @@ class _Importer:
         for value, argument in zip(inputs, block.args, strict=True):
             argument.name_hint = nn.name_hint(value.name)
             self._define(env, value.name, argument)
-        self._nodes(self.graph, env)
+        self.import_nodes(self.graph, env)
         results = [self._result(o, env) for o in outputs]
         self._note_contradictions(outputs, results)
         arguments = [_attributes(i, a) for i, a in zip(inputs, block.args, strict=True)]
@@ -143,7 +147,7 @@ class _Importer:
         if isinstance(binding, SSAValue):
             self.shared.symbols.define(name, binding)
 
-    def _nodes(self, graph: GraphProto, env: MutableMapping[str, Binding]) -> None:
+    def import_nodes(self, graph: GraphProto, env: MutableMapping[str, Binding]) -> None:
         """Import the nodes that outputs depend on, in order; `env` holds what is defined, and takes what they define."""
         typed = (v for v in [*graph.value_info, *graph.output] if v.type.WhichOneof("value"))
         self.declarations.update({v.name: v.type for v in typed})
@@ -176,7 +180,7 @@ class _Importer:
         if attribute is None:
             raise control_flow(node)
         scope: ChainMap[str, Binding] = ChainMap(self._initializers(attribute.g, self.shared.tensors.read), *_maps(env))
-        self._nodes(attribute.g, scope)
+        self.import_nodes(attribute.g, scope)
         self.tally.removed()
         if missing := [o.name for o in attribute.g.output if o.name not in scope]:
             raise node.error(f"has a branch that does not compute its output '{missing[0]}'")
@@ -187,17 +191,39 @@ class _Importer:
         if (constants := folded(node)) is not None:
             self.tally.folded()
             return [*constants]
-        if (convert := converter_of(node)) is None:
-            return self._carry(node, f"nn has no equivalent of {node.op_type}")
+        reasons: list[str] = []
+        for convert in filter(None, (converter_of(node), self._through_function)):
+            try:
+                results, emitted = node.sink.attempt(partial(convert, node))
+            except VerifyException as e:
+                raise node.misfit(e) from None
+            except Unmapped as e:
+                reasons.append(str(e))
+                continue
+            self.tally.converted(node.inputs, emitted)
+            known = node.sink.known(emitted, node.layer.name)
+            return [known.get(r, r) if isinstance(r, SSAValue) else r for r in results]
+        return self._carry(node, reasons[0])
+
+    def _through_function(self, node: Node) -> list[Binding]:
+        """The node as the nodes of the function that defines it. Raises Unmapped without one, and for one that computes
+        floats by operators that `nn` does not have."""
+        unmapped = Unmapped(f"nn has no equivalent of {node.op_type}")
+        if (function := defining_function(node)) is None:
+            raise unmapped
+        body, opset = function
+        inside = _Function(self, node, {**self.shared.opsets, STANDARD: opset}, used_names(body))
+        scope = {name: b for name, b in zip(node.proto.input, node.inputs, strict=True) if b is not None}
         try:
-            results, emitted = node.sink.attempt(lambda: convert(node))
-        except VerifyException as e:
-            raise node.misfit(e) from None
-        except Unmapped as e:
-            return self._carry(node, str(e))
-        self.tally.converted(node.inputs, emitted)
-        known = node.sink.known(emitted, node.layer.name)
-        return [known.get(r, r) if isinstance(r, SSAValue) else r for r in results]
+            inside.import_nodes(body, scope)
+        except CompileError:  # the node is valid, and can be carried, whatever its definition needs
+            raise unmapped from None
+        carried = inside.tally.all_carried()
+        if any(isinstance(element_of(r), AnyFloat) for op in carried for r in op.outputs):
+            raise unmapped
+        for op, reason in carried.items():
+            self.tally.carried(op, reason)
+        return [scope[o.name] for o in body.output]
 
     def _carry(self, node: Node, reason: str) -> list[Binding]:
         if any(a.type in GRAPHS for a in node.attributes.values()):
@@ -205,6 +231,37 @@ class _Importer:
         op = carry(node, self.declarations)
         self.tally.carried(op, reason)
         return list(op.outputs)
+
+
+class _Function(_Importer):
+    """Imports the nodes of the function that defines a node; the values inside are unknown to the rest of the graph."""
+
+    def __init__(self, outer: _Importer, node: Node, opsets: Mapping[str, int], used: frozenset[str]):
+        self.graph = outer.graph
+        self.where = outer.where
+        self.shared = replace(outer.shared, opsets=opsets, used=used)
+        self.session = outer.session
+        self.namer = _Inside(outer.namer, node.layer.name)
+        self.tally = Tally(outer.session, outer.where)
+        self.declarations: dict[str, TypeProto] = {}
+
+    def _define(self, env: MutableMapping[str, Binding], name: str, binding: Binding) -> None:
+        env[name] = binding
+
+
+class _Inside(Namer):
+    """Names the nodes of a function after the node that it defines."""
+
+    def __init__(self, namer: Namer, layer: str):
+        self.file = namer.file
+        self._namer = namer
+        self._layer = layer
+
+    def layer(self, name: str, op_type: str, index: int) -> naming.Layer:
+        return self.fresh(f"{self._layer}/{op_type}")
+
+    def fresh(self, wanted: str) -> naming.Layer:
+        return self._namer.fresh(wanted)
 
 
 def check_form(layer: Layer, version: int) -> None:

@@ -6,12 +6,25 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
-from onnx import ModelProto, TypeProto, ValueInfoProto, helper, inliner, numpy_helper, shape_inference
+from onnx import (
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    OperatorSetIdProto,
+    TypeProto,
+    ValueInfoProto,
+    helper,
+    inliner,
+    numpy_helper,
+    shape_inference,
+)
 
 from ...dialects.nn.shapes import element_of, known, shape_of
 from ...dtypes import numpy_dtype
 from .node import Binding, Constant, Node
 from .schema import complaint, schema_of
+from .source import STANDARD
 from .tensors import Array, code_of
 
 _VALUES_LIMIT = 1024
@@ -52,21 +65,87 @@ def inferred_types(node: Node) -> dict[int, TypeProto]:
     An operator that has no inference of its own but is defined as a function (GroupNormalization) is taken apart for it.
     Raises CompileError for a node that breaks its operator's definition: onnx's inference crashes on some such nodes.
     """
-    model = _model(node)
-    if (reason := complaint(model.graph.node[0], node.shared.opsets)) is not None:
-        raise node.error(f"is not valid: {reason}")
+    model = _valid_model(node)
     for name, binding in _inputs(node).items():
         if isinstance(binding, Constant) and binding.array.size <= _VALUES_LIMIT:
             model.graph.initializer.append(numpy_helper.from_array(np.asarray(binding.array, order="C"), name))
     found = _inferred(model)
-    if len(found) == len(node.outputs) or schema_of(node.domain, node.op_type, node.version) is None:
-        return found
-    function = [(node.domain, node.op_type)]
-    try:
-        inlined = inliner.inline_selected_functions(model, function, inline_schema_functions=True)
-    except (RuntimeError, ValueError):
+    if len(found) == len(node.outputs) or (inlined := _inlined(node, model)) is None:
         return found
     return {**_inferred(inlined), **found}
+
+
+def function_body(node: Node) -> tuple[GraphProto, int] | None:
+    """The function that defines a node's operator, as a graph with the node's inputs and outputs, and the opset of its nodes.
+
+    None for an operator that is not defined by a function. Raises CompileError as `inferred_types`.
+    """
+    return (
+        None if (inlined := _inlined(node, _valid_model(node))) is None else (inlined.graph, _standard(inlined).version)
+    )
+
+
+def _inlined(node: Node, model: ModelProto) -> ModelProto | None:
+    """The model of a node as its definition has it: in the opset of the definition, defaults of attributes included."""
+    (call,) = model.graph.node
+    if (function := _definition(node, call)) is None:
+        return None
+    schema = schema_of(node.domain, node.op_type, node.version)
+    defaults = (
+        {} if schema is None else {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
+    )
+    given = {a.name for a in call.attribute}
+    call.attribute.extend(a for name, a in defaults.items() if name not in given)
+    call.domain, call.op_type = function.domain, function.name = _FUNCTION
+    model.functions.append(function)
+    _standard(model).version = _standard(function).version
+    model.opset_import.append(helper.make_opsetid(function.domain, 1))
+    try:
+        return inliner.inline_local_functions(model)
+    except (RuntimeError, ValueError):
+        return None
+
+
+_FUNCTION = "amct_opt", "definition"
+"""Domain and name of the function that stands for an operator while it is inlined."""
+
+
+def _definition(node: Node, call: NodeProto) -> FunctionProto | None:
+    """The function, for this call of it, of the latest opset in which the operator is still the same."""
+    schema: Any = schema_of(node.domain, node.op_type, node.version)
+    if schema is None or node.domain != STANDARD:
+        return None
+    plain: list[int] = schema.function_opset_versions
+    dependent: list[int] = schema.context_dependent_function_opset_versions
+    same = [v for v in (*plain, *dependent) if _since(node.op_type, v) == schema.since_version]
+    if not same:
+        return None
+    if max(same) in plain:
+        return FunctionProto.FromString(schema.get_function_with_opset_version(max(same)))
+    types = [(TypeProto() if b is None else _declared(b)).SerializeToString() for b in node.inputs]
+    try:
+        serialized = schema.get_context_dependent_function_with_opset_version(
+            max(same), call.SerializeToString(), types
+        )
+    except (RuntimeError, ValueError):
+        return None
+    return FunctionProto.FromString(serialized) if serialized else None
+
+
+def _since(op_type: str, opset: int) -> int | None:
+    schema = schema_of(STANDARD, op_type, opset)
+    return None if schema is None else schema.since_version
+
+
+def _standard(model: ModelProto | FunctionProto) -> OperatorSetIdProto:
+    return next(o for o in model.opset_import if o.domain == STANDARD)
+
+
+def _valid_model(node: Node) -> ModelProto:
+    model = _model(node)
+    if (reason := complaint(model.graph.node[0], node.shared.opsets)) is not None:
+        raise node.error(f"is not valid: {reason}")
+    return model
 
 
 def _inferred(model: ModelProto) -> dict[int, TypeProto]:

@@ -1,93 +1,140 @@
-"""Carried operators of ONNX, run by onnx.reference."""
+"""Carried operators of ONNX: run by onnxruntime where it is installed, by onnx.reference where it is not or has no kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DenseArrayBase,
-    DenseIntOrFPElementsAttr,
-    FloatAttr,
-    IntegerAttr,
-    StringAttr,
-)
-from xdsl.ir import Attribute
 
 from ...diagnostics import first_line, op_error
 from ...dialects import nn
+from ...dialects.nn.shapes import known, tensor_of
+from ...dialects.nn.shapes import text as shape_text
 from ...dtypes import Tensor, numpy_dtype
 from . import Array, Kernel
 
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Run = Callable[[Sequence[Array]], Sequence[Any]]
+"""From one array per input of a model to one value per output."""
+
+_FATAL = 4
+"""onnxruntime's level of messages that nothing comes below."""
+
 
 def reference(op: nn.OpaqueOp) -> Kernel:
-    """A model of one node in `onnx.reference`. Results are held against the declared types."""
-    from onnx.reference import ReferenceEvaluator
+    """The operator as a model of its own. Results are checked against the declared types.
+
+    If one engine fails on some inputs, or gives what contradicts the declared types, the other one runs them.
+    Raises CompileError, located, if neither can be started.
+    """
+    from ...targets.onnx.carried import single_model
 
     kind = op.op_type.data
     try:
-        evaluator: Any = ReferenceEvaluator(_one_node(op))
-    except Exception as e:
-        raise op_error(op, f"cannot be run: onnx.reference has no '{kind}' ({first_line(str(e))})") from e
-    names = [f"i{i}" for i in range(len(op.inputs))]
-    dtypes = [numpy_dtype(r.type.element_type) for r in op.outputs]
+        engines = Engines(single_model(op))
+    except (TypeError, ValueError) as e:
+        raise op_error(op, f"cannot be run: {e}") from None
+    types = [tensor_of(r) for r in op.outputs]
 
     def run(*inputs: Array) -> Sequence[Array]:
-        try:
-            results = cast("list[Any]", evaluator.run(None, dict(zip(names, inputs, strict=True))))
-        except Exception as e:
-            raise ValueError(f"onnx.reference failed on '{kind}': {first_line(str(e.__cause__ or e))}") from e
-        return [np.asarray(r).astype(d, copy=False) for r, d in zip(results, dtypes, strict=True)]
+        return engines.run(inputs, types, kind)
 
     return run
 
 
-def _one_node(op: nn.OpaqueOp) -> Any:
-    """The operator as an ONNX model with inputs i0, i1, ... and outputs o0, o1, ..."""
-    from onnx import helper
+class Engines:
+    """What can run a small model, in order: onnxruntime if it is installed and takes the model, then onnx.reference.
 
-    domain = "" if op.domain is None else op.domain.data
-    version = 1 if op.version is None else op.version.value.data
-    present = nn.ints(op.present, (1,) * len(op.inputs))
-    rest = iter(range(len(op.inputs)))
-    inputs = [f"i{next(rest)}" if p else "" for p in present]
-    outputs = [f"o{i}" for i in range(len(op.outputs))]
-    attributes = {} if op.attrs is None else {k: _attribute(v) for k, v in op.attrs.data.items()}
-    node = helper.make_node(op.op_type.data, inputs, outputs, domain=domain, **attributes)
-    graph = helper.make_graph(
-        [node],
-        op.op_type.data,
-        [_value_info(f"i{i}", v.type) for i, v in enumerate(op.inputs)],
-        [_value_info(f"o{i}", v.type) for i, v in enumerate(op.outputs)],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, version)])
+    An engine is started when it is first needed, once; `run` may be called from several threads at a time.
+    """
+
+    def __init__(self, model: ModelProto):
+        """Raises ValueError, which names both engines, if neither takes the model."""
+        self._model = model
+        self._lock = Lock()
+        self._started: list[tuple[str, Run]] = []
+        self._waiting = list(_ENGINES)
+        self._refusals: list[str] = []
+        if self._engine(0) is None:
+            raise ValueError("; ".join(self._refusals))
+
+    def run(self, inputs: Sequence[Array], types: Sequence[Tensor], what: str) -> list[Array]:
+        """The results of the first engine that computes arrays of these types. Raises ValueError if none does."""
+        reasons: list[str] = []
+        while (engine := self._engine(len(reasons))) is not None:
+            name, compute = engine
+            try:
+                results = compute(inputs)
+                return [_checked(r, t, i) for i, (r, t) in enumerate(zip(results, types, strict=True))]
+            except Exception as e:  # the engines' errors have no other base
+                reasons.append(f"{name} failed on '{what}': {first_line(str(e.__cause__ or e))}")
+        raise ValueError("; ".join([*reasons, *self._refusals]))
+
+    def _engine(self, index: int) -> tuple[str, Run] | None:
+        with self._lock:
+            while index >= len(self._started) and self._waiting:
+                name = self._waiting.pop(0)
+                try:
+                    self._started.append((name, _ENGINES[name](self._model)))
+                except ImportError:
+                    self._refusals.append(f"{name} is not installed")
+                except Exception as e:  # the engines' errors have no other base
+                    self._refusals.append(f"{name}: {first_line(str(e))}")
+            return self._started[index] if index < len(self._started) else None
 
 
-def _value_info(name: str, type_: Attribute) -> Any:
-    from onnx import helper
+def _in_onnxruntime(model: ModelProto) -> Run:
+    """A session of one thread that keeps no memory between runs, and computes every node as it stands."""
+    onnxruntime: Any = import_module("onnxruntime")
+    if unusual := _unusual(model):
+        raise ValueError(f"has no arrays of {unusual}")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False
+    options.enable_mem_pattern = False
+    options.log_severity_level = _FATAL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [i.name for i in model.graph.input]
+    return lambda arrays: session.run(None, dict(zip(names, map(np.ascontiguousarray, arrays), strict=True)))
 
-    element = helper.np_dtype_to_tensor_dtype(numpy_dtype(cast(Tensor, type_).element_type))
-    return helper.make_tensor_value_info(name, element, None)
+
+def _unusual(model: ModelProto) -> str:
+    """The first element type of an input or output that numpy itself does not have."""
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    values = [*model.graph.input, *model.graph.output]
+    dtypes = [tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type) for v in values]
+    return next((d.name for d in dtypes if d.kind not in "fiub" or d.name in _NOT_OF_NUMPY), "")
 
 
-def _attribute(value: Attribute) -> Any:
-    """What `onnx.helper.make_node` takes for an attribute that was carried."""
-    match value:
-        case IntegerAttr() | FloatAttr():
-            return value.value.data
-        case StringAttr():
-            return value.data
-        case DenseArrayBase():
-            return list(cast("DenseArrayBase[Any]", value).get_values())
-        case nn.RealsAttr():
-            return list(value.data)
-        case ArrayAttr():
-            return [_attribute(v) for v in value]
-        case DenseIntOrFPElementsAttr() | nn.ExternalAttr():
-            from onnx import numpy_helper
+_NOT_OF_NUMPY = frozenset({"bfloat16", "int4", "uint4"})
 
-            return numpy_helper.from_array(np.array(nn.ConstantOp(value).array))
-        case _:
-            raise ValueError(f"attribute {value} has no ONNX form")
+
+def _in_reference(model: ModelProto) -> Run:
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator: Any = ReferenceEvaluator(model)
+    names = [i.name for i in model.graph.input]
+    return lambda arrays: evaluator.run(None, dict(zip(names, arrays, strict=True)))
+
+
+_ENGINES: dict[str, Callable[[ModelProto], Run]] = {"onnxruntime": _in_onnxruntime, "onnx.reference": _in_reference}
+
+
+def _checked(result: Any, type_: Tensor, index: int) -> Array:
+    """A result as it is. Raises ValueError if its type or a known size differs from the declared one."""
+    if not hasattr(result, "dtype"):  # a sequence, or an optional value
+        raise ValueError(f"result {index} is a {type(result).__name__}, {type_} is declared")
+    array: Array = np.asarray(result)
+    shape = type_.get_shape()
+    fits = array.ndim == len(shape) and all(not known(d) or d == n for d, n in zip(shape, array.shape, strict=True))
+    if not fits or array.dtype != numpy_dtype(type_.element_type):
+        raise ValueError(f"result {index} is {array.dtype}{shape_text(array.shape)}, {type_} is declared")
+    return array

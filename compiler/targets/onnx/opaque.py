@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import Any, cast
 
-from onnx import AttributeProto, NodeProto, helper, numpy_helper
 from onnx.defs import OpSchema
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DenseArrayBase,
-    DenseIntOrFPElementsAttr,
-    DictionaryAttr,
-    FloatAttr,
-    IntegerAttr,
-    StringAttr,
-)
-from xdsl.ir import Attribute
 
 from ...dialects import nn
+from .carried import domain_of, node_of
 from .layer import Layer, converter
 from .schema import schema_of
 
@@ -33,17 +22,13 @@ def opaque(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
     if op.framework.data != "onnx":
         message = f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can"
         raise layer.error(message, hint="where it stands at the end, --outputs leaves it out")
-    domain = "" if op.domain is None or op.domain.data == "ai.onnx" else op.domain.data
+    domain = domain_of(op)
     _check_version(op, domain, layer)
-    node = NodeProto(op_type=op.op_type.data, domain=domain)
-    node.input.extend(layer.value(v) for v in op.arguments())
+    inputs = [layer.value(v) for v in op.arguments()]
     if not domain:
-        layer.checked(node.op_type, node.input, {})
+        layer.checked(op.op_type.data, inputs, {})
     outputs = [layer.provisional(r) for r in op.outputs]
-    node.output.extend(outputs)
-    attributes = op.attrs if op.attrs is not None else DictionaryAttr({})
-    node.attribute.extend(attribute_proto(name, value) for name, value in sorted(attributes.data.items()))
-    layer.add(node, layer.label)
+    layer.add(node_of(op, inputs, outputs), layer.label)
     return outputs
 
 
@@ -99,29 +84,3 @@ def _hint(op: nn.OpaqueOp, meant: OpSchema | None, layer: Layer) -> str:
             return f"write an opset that has it: -t '{form.target}{{opset={opset}}}'"
     opsets = f"{form.opsets[0]} to {form.opsets[-1]}"
     return f"no opset from {opsets} has it: convert the model with onnx.version_converter first"
-
-
-def attribute_proto(name: str, value: Attribute) -> AttributeProto:
-    """An ONNX attribute from the form in which `nn.opaque` carries it. Raises TypeError for any other."""
-    kind, content = _content(name, value)
-    return helper.make_attribute(name, content, attr_type=kind)
-
-
-def _content(name: str, value: Attribute) -> tuple[int, Any]:
-    match value:
-        case IntegerAttr():
-            return AttributeProto.INT, value.value.data
-        case FloatAttr():
-            return AttributeProto.FLOAT, value.value.data
-        case StringAttr():
-            return AttributeProto.STRING, value.data
-        case DenseArrayBase():
-            return AttributeProto.INTS, list(nn.ints(cast("DenseArrayBase[Any]", value)))
-        case nn.RealsAttr():
-            return AttributeProto.FLOATS, list(value.data)
-        case ArrayAttr():
-            return AttributeProto.STRINGS, [cast(StringAttr, v).data for v in cast("Sequence[Attribute]", value.data)]
-        case DenseIntOrFPElementsAttr() | nn.ExternalAttr():
-            return AttributeProto.TENSOR, numpy_helper.from_array(nn.ConstantOp(value).array, name)
-        case _:
-            raise TypeError(f"attribute {name}: {value} has no form in ONNX")

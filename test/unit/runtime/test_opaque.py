@@ -1,6 +1,8 @@
-"""Carried operators run in onnx.reference, with attributes, absent inputs and several results."""
+"""Carried operators run in onnxruntime or onnx.reference, with attributes, absent inputs and several results."""
 
 from __future__ import annotations
+
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -122,7 +124,11 @@ def test_bfloat16_goes_through(run) -> None:
 @pytest.mark.parametrize(
     ("framework", "op_type", "message"),
     [
-        ("onnx", "NoSuchOperator", "cannot be run: onnx.reference has no 'NoSuchOperator'"),
+        (
+            "onnx",
+            "NoSuchOperator",
+            r"cannot be run: onnxruntime: .*NoSuchOperator.*; onnx\.reference: .*NoSuchOperator",
+        ),
         ("caffe", "Reorg", "there is no reference for operators of framework 'caffe'"),
     ],
 )
@@ -139,8 +145,8 @@ def test_what_has_no_reference_is_a_located_error(framework, op_type, message) -
     assert caught.value.where == "node 'layer7'"
 
 
-def test_a_failure_inside_the_reference_names_the_operator(run) -> None:
-    with pytest.raises(ValueError, match=r"onnx\.reference failed on 'Det'"):
+def test_a_failure_names_the_operator_and_both_engines(run) -> None:
+    with pytest.raises(ValueError, match=r"onnxruntime failed on 'Det': .*; onnx\.reference failed on 'Det'"):
         run(
             nn.OpaqueOp,
             np.zeros((2, 3), np.float32),
@@ -149,3 +155,69 @@ def test_a_failure_inside_the_reference_names_the_operator(run) -> None:
             op_type="Det",
             version=11,
         )
+
+
+def test_gaps_of_the_reference_run_in_onnxruntime(run) -> None:
+    """onnx.reference 1.21 gets GatherElements on unequal shapes wrong, and has no bidirectional LSTM."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    indices = np.array([[2], [0]])
+    (y,) = run(
+        nn.OpaqueOp,
+        x,
+        indices,
+        result_types=types((np.float32, (2, 1))),
+        framework="onnx",
+        op_type="GatherElements",
+        version=13,
+        attrs=DictionaryAttr({"axis": IntegerAttr(1, i64)}),
+    )
+    np.testing.assert_array_equal(y, np.take_along_axis(x, indices, 1))
+    zeros = np.zeros((2, 8, 3), np.float32), np.zeros((2, 8, 2), np.float32)
+    (y,) = run(
+        nn.OpaqueOp,
+        np.ones((5, 1, 3), np.float32),
+        *zeros,
+        result_types=types((np.float32, (5, 2, 1, 2))),
+        framework="onnx",
+        op_type="LSTM",
+        version=14,
+        attrs=DictionaryAttr({"hidden_size": IntegerAttr(2, i64), "direction": StringAttr("bidirectional")}),
+    )
+    assert not y.any()
+
+
+def test_gaps_of_onnxruntime_run_in_the_reference(run) -> None:
+    """onnxruntime 1.31 has no BitwiseNot of float16's bits, so to speak: no Acosh of float16."""
+    x = np.array([1.0, 2.0], np.float16)
+    (y,) = run(nn.OpaqueOp, x, result_types=types((x.dtype, (2,))), framework="onnx", op_type="Acosh", version=22)
+    np.testing.assert_allclose(y, np.arccosh(x), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ((np.float64, (3,)), r"result 0 is float32\[3\], tensor<3xf64> is declared"),
+        ((np.float32, (4,)), r"result 0 is float32\[3\], tensor<4xf32> is declared"),
+        ((np.float32, ()), r"result 0 is float32\[3\], tensor<f32> is declared"),
+    ],
+)
+def test_results_are_held_against_their_declared_types(run, declared, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        run(
+            nn.OpaqueOp,
+            np.zeros(3, np.float32),
+            result_types=types(declared),
+            framework="onnx",
+            op_type="Acosh",
+            version=22,
+        )
+
+
+def test_without_onnxruntime_the_reference_runs(run, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    x = np.array([0.5, 0.25], np.float32)
+    options = {"result_types": types((x.dtype, (2,))), "framework": "onnx"}
+    (y,) = run(nn.OpaqueOp, x, op_type="Acos", version=7, **options)
+    np.testing.assert_allclose(y, np.arccos(x), rtol=1e-6)
+    with pytest.raises(CompileError, match=r"onnxruntime is not installed; onnx\.reference: "):
+        run(nn.OpaqueOp, x, op_type="Gelu", domain="com.microsoft", version=1, **options)

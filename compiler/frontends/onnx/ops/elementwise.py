@@ -10,7 +10,7 @@ from ....dialects import nn
 from ....dialects.nn.shapes import element_of, shape_of
 from ....dtypes import element_type
 from ...shapes import exact
-from ..node import Converted, Node, converter
+from ..node import Constant, Converted, Node, converter
 from ..tensors import dtype_of
 
 _UNARY: dict[str, type[nn.UnaryOp]] = {
@@ -163,6 +163,9 @@ def cast(node: Node) -> Converted:
 
 @converter("CastLike")
 def cast_like(node: Node) -> Converted:
+    constant, dtype = node.binding(0), node.dtype(1)
+    if isinstance(constant, Constant) and dtype.kind == "f":
+        return constant if constant.array.dtype == dtype else Constant(constant.key, constant.array.astype(dtype))
     return _cast(node, TensorType(element_of(node.value(1)), shape_of(node.value(0))))
 
 

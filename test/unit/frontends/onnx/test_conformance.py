@@ -83,12 +83,25 @@ def cases() -> dict[str, list[Case]]:
 
 
 NOT_COMPARED = {
-    "Adam": "onnx.reference, which runs what is carried, gives other numbers",
+    "Adam": "onnx.reference, the only one to run it, gives other numbers",
     "Bernoulli": "draws random numbers",
     "ImageDecoder": "onnx.reference needs the package Pillow",
-    "Scatter": "onnx.reference has no implementation; ONNX replaced it by ScatterElements in opset 11",
 }
 """Operators that are carried, and whose cases cannot be run."""
+
+_OTHERWISE = "onnxruntime, which runs what is carried, computes otherwise"
+_COARSER = "onnxruntime, which runs what is carried, rounds its float32 sums more coarsely"
+DIFFERENT = {
+    "test_training_dropout": "draws random numbers",
+    "test_maxunpool_export_with_output_shape": _OTHERWISE,
+    "test_qlinearmatmul_2D_int8": _OTHERWISE,
+    "test_qlinearmatmul_3D_int8": _OTHERWISE,
+    "test_resize_downsample_scales_cubic_align_corners": _OTHERWISE,
+    "test_resize_downsample_scales_linear_align_corners": _OTHERWISE,
+    "test_dft": _COARSER,
+    "test_stft": _COARSER,
+}
+"""Cases, by how their names begin, whose published numbers are not those of the engine that runs them."""
 
 
 @dataclass
@@ -110,6 +123,9 @@ def tally(op_type: str, folder: Path) -> Tally:
         result.refused[f"not compared: {NOT_COMPARED[op_type]}"] = result.cases
         return result
     for case in cases()[op_type]:
+        if reason := next((r for prefix, r in DIFFERENT.items() if case.name.startswith(prefix)), None):
+            result.refused[f"not compared: {reason}"] += 1
+            continue
         forms = [_outcome(case, model, folder) for model in forms_of(case)]
         if failed := [f for f in forms if f.startswith("failed")]:
             result.failed.append(f"{case.name} {failed[0]}")
@@ -220,7 +236,7 @@ def document(tallies: dict[str, Tally]) -> list[str]:
         "",
         "* **nn**: runs on operations of `nn` in one of the first two forms.",
         "* **nn, first output**: does so when only the first output is asked for; otherwise carried.",
-        "* **carried**: `nn.opaque`, run by `onnx.reference`, exported unchanged, never quantized.",
+        "* **carried**: `nn.opaque`, run by onnxruntime, else by `onnx.reference`, exported unchanged, never quantized.",
         "* **not claimed**: refused with a located error that says why, or not comparable.",
         "",
         f"In all: {cases} cases of {len(tallies)} operators, {native} on nn, {first} more for their first output, "

@@ -306,7 +306,7 @@ def test_absent_inputs_and_outputs(build: Build, load: Load) -> None:
 
     x = rng.normal(size=(5, 2, 3)).astype(np.float32)
     (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
-    np.testing.assert_array_equal(run(load(model), {"x": x})["y"], wanted)
+    np.testing.assert_allclose(run(load(model), {"x": x})["y"], wanted, rtol=1e-5)
 
 
 def test_opaque_attributes(build: Build, load: Load) -> None:
@@ -586,9 +586,10 @@ def test_text(build: Build, load: Load) -> None:
 
 
 def test_operations_of_one_node_are_erased_together(build: Build, load: Load) -> None:
-    """What a converter emitted before it gave up leaves no trace: the weight has one use, the opaque operation."""
+    """What a converter emitted before it gave up leaves no trace; the function that defines the operator is read instead."""
     nodes = [helper.make_node("GroupNormalization", ["x", "s", "t"], ["y"], num_groups=2)]
     inputs = [("x", [1, 4, 3]), ("s", [2]), ("t", [2])]
     module = load(build(nodes, inputs, ["y"], opset=18))
     uses: list[Operation] = [use.operation for a in body(main_function(module)).args for use in a.uses]
-    assert {op.name for op in uses} == {"nn.opaque"}
+    assert all(op.parent is not None for op in uses)
+    assert not any(op.name == "nn.opaque" for op in uses)

@@ -1,0 +1,140 @@
+"""Operators that ONNX defines by functions, imported through these, and functions of the model's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+from xdsl.dialects.builtin import ModuleOp
+
+from compiler.dialects import nn
+from compiler.runtime.executor import run
+from compiler.session import Session
+
+Build = Callable[..., ModelProto]
+Load = Callable[[ModelProto], ModuleOp]
+B, H, KV, S, P, D = 2, 4, 2, 5, 3, 8
+
+
+def floats(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def defined(model: ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """What onnx.reference computes, whose implementations are those of ONNX's own tests."""
+    return ReferenceEvaluator(model).run(None, feeds)
+
+
+def compare(model: ModelProto, module: ModuleOp, feeds: dict[str, np.ndarray]) -> None:
+    results = run(module, feeds)
+    for output, wanted in zip(model.graph.output, defined(model, feeds), strict=True):
+        np.testing.assert_allclose(results[output.name], wanted, rtol=2e-5, atol=2e-6)
+
+
+ATTENTION: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]], int]] = {
+    "plain": ({}, {"q": (B, H, S, D), "k": (B, H, S, D), "v": (B, H, S, D)}, 1),
+    "causal": ({"is_causal": 1}, {"q": (B, H, S, D), "k": (B, H, S, D), "v": (B, H, S, D)}, 1),
+    "more keys than queries": ({"is_causal": 1}, {"q": (B, H, S, D), "k": (B, H, 7, D), "v": (B, H, 7, 6)}, 1),
+    "groups of heads": ({"is_causal": 1}, {"q": (B, H, S, D), "k": (B, KV, S, D), "v": (B, KV, S, D)}, 1),
+    "heads in the channels": (
+        {"q_num_heads": H, "kv_num_heads": KV},
+        {"q": (B, S, H * D), "k": (B, S, KV * D), "v": (B, S, KV * D)},
+        1,
+    ),
+    "mask": ({}, {"q": (B, H, S, D), "k": (B, H, S, D), "v": (B, H, S, D), "mask": (S, S)}, 1),
+    "boolean mask": ({}, {"q": (B, H, S, D), "k": (B, H, S, D), "v": (B, H, S, D), "keep": (B, 1, S, S)}, 1),
+    "mask and causal": ({"is_causal": 1}, {"q": (B, H, S, D), "k": (B, H, S, D), "v": (B, H, S, D), "mask": (S, S)}, 1),
+    "scale": ({"scale": 0.25}, {"q": (B, H, S, D), "k": (B, H, S, D), "v": (B, H, S, D)}, 1),
+    "softcap": ({"softcap": 2.0}, {"q": (B, H, S, D), "k": (B, H, S, D), "v": (B, H, S, D)}, 1),
+    "cache": (
+        {"is_causal": 1},
+        {"q": (B, H, S, D), "k": (B, KV, S, D), "v": (B, KV, S, D), "": (), "pk": (B, KV, P, D), "pv": (B, KV, P, D)},
+        3,
+    ),
+    "scores": (
+        {"qk_matmul_output_mode": 1},
+        {"q": (B, H, S, D), "k": (B, H, S, D), "v": (B, H, S, D), "mask": (S, S)},
+        4,
+    ),
+}
+"""Attributes, inputs and number of outputs."""
+
+
+@pytest.mark.parametrize("opset", [23, 24])
+@pytest.mark.parametrize("dynamic", [False, True], ids=["known", "batch unknown"])
+@pytest.mark.parametrize("form", ATTENTION)
+def test_attention(build: Build, load: Load, form: str, dynamic: bool, opset: int) -> None:
+    """Its two matrix products are visible, whatever its form."""
+    attributes, shapes, outputs = ATTENTION[form]
+    names = ["y", "present_k", "present_v", "scores"][:outputs]
+    written = ["y", "", "", "scores"] if form == "scores" else names
+    node = helper.make_node("Attention", list(shapes), written, "attention", **attributes)
+    given = {name: shape for name, shape in shapes.items() if name}
+    batch = {name: (("b", *shape[1:]) if dynamic and len(shape) > 2 else shape) for name, shape in given.items()}
+    kinds = {name: TensorProto.BOOL if name == "keep" else TensorProto.FLOAT for name in given}
+    inputs = [helper.make_tensor_value_info(n, kinds[n], batch[n]) for n in given]
+    model = build([node], inputs, [n for n in written if n], opset=opset, ir_version=10)
+    for output in model.graph.output:
+        output.type.tensor_type.elem_type = TensorProto.FLOAT
+    module = load(model)
+    assert [op for op in module.walk() if isinstance(op, nn.OpaqueOp)] == []
+    assert sum(isinstance(op, nn.MatMulOp) for op in module.walk()) == 2
+    feeds = {n: floats(*shape) for n, shape in given.items()}
+    compare(model, module, {n: a > 0 if n == "keep" else a for n, a in feeds.items()})
+
+
+CASES: dict[str, tuple[NodeProto, dict[str, tuple[int, ...]], int]] = {
+    "rms": (helper.make_node("RMSNormalization", ["x", "s"], ["y"], epsilon=1e-6), {"x": (2, 5, 8), "s": (8,)}, 23),
+    "rms of two axes": (
+        helper.make_node("RMSNormalization", ["x", "s"], ["y"], axis=1),
+        {"x": (2, 5, 8), "s": (5, 8)},
+        24,
+    ),
+    "swish": (helper.make_node("Swish", ["x"], ["y"], alpha=1.5), {"x": (3, 7)}, 24),
+    "rotary": (
+        helper.make_node("RotaryEmbedding", ["x", "c", "s"], ["y"]),
+        {"x": (B, H, S, D), "c": (B, S, D // 2), "s": (B, S, D // 2)},
+        23,
+    ),
+    "interleaved rotary of a part": (
+        helper.make_node("RotaryEmbedding", ["x", "c", "s"], ["y"], interleaved=1, rotary_embedding_dim=4),
+        {"x": (B, H, S, D), "c": (B, S, 2), "s": (B, S, 2)},
+        23,
+    ),
+    "rotary of heads in the channels": (
+        helper.make_node("RotaryEmbedding", ["x", "c", "s"], ["y"], num_heads=H),
+        {"x": (B, S, H * D), "c": (B, S, D // 2), "s": (B, S, D // 2)},
+        23,
+    ),
+    "variance": (helper.make_node("MeanVarianceNormalization", ["x"], ["y"]), {"x": (2, 3, 4, 5)}, 18),
+    "celu": (helper.make_node("Celu", ["x"], ["y"], alpha=2.0), {"x": (3, 7)}, 17),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_definitions(build: Build, load: Load, case: str) -> None:
+    node, shapes, opset = CASES[case]
+    model = build([node], list(shapes.items()), ["y"], opset=opset, ir_version=10)
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
+    module = load(model)
+    assert [op for op in module.walk() if isinstance(op, nn.OpaqueOp)] == []
+    compare(model, module, {n: floats(*shape) for n, shape in shapes.items()})
+
+
+def test_layers_of_a_definition_are_named_after_the_node(build: Build, load: Load, session: Session) -> None:
+    node = helper.make_node("Celu", ["x"], ["y"], "act", alpha=2.0)
+    ops = [op for op in load(build([node], [("x", [2])], ["y"], opset=17)).walk() if isinstance(op, nn.NNOp)]
+    assert [op.origin and op.origin.layer.data for op in ops] == ["act/Div", "act/Elu", "act/Mul"]
+    (summary,) = [r for r in session.remarks if r.rule == "summary"]
+    assert summary.reason.startswith("1 nodes: 1 mapped to nn, 0 carried")
+
+
+def test_random_and_quantizing_operators_stay(build: Build, load: Load) -> None:
+    """They are defined by functions too, which would hide what they are."""
+    node = helper.make_node("Bernoulli", ["x"], ["y"])
+    (op,) = [op for op in load(build([node], [("x", [2])], ["y"], opset=15)).walk() if isinstance(op, nn.OpaqueOp)]
+    assert op.op_type.data == "Bernoulli"
