@@ -9,6 +9,7 @@ from typing import Any
 from ..options import names
 from .shared import (
     MODEL,
+    PROFILE,
     add_import_options,
     add_input_names,
     import_options,
@@ -46,7 +47,7 @@ def add_parser(commands: Any) -> None:
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
     add("--skip-layer-types", default="", metavar="TYPE,...", help="types of layers that stay in float")
     add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")
-    add("--profile", default="ascend", help="target profile that decides what is quantized (default ascend)")
+    add("--profile", default="ascend", help=PROFILE)
     reading = parser.add_argument_group("how the model is read").add_argument
     add_input_names(reading)
     add_import_options(reading)

@@ -28,7 +28,7 @@ from ..timing import Timer
 from ..universe import PIPELINES, SUMMARIES, new_session
 from .entry import run_tool
 from .parser import Parser
-from .shared import MODEL, add_import_options, add_input_names, import_options
+from .shared import MODEL, PROFILE, add_import_options, add_input_names, import_options
 
 _SPLIT = re.compile(r"^// -----.*$", re.MULTILINE)
 _STDIN = Path("-")
@@ -90,7 +90,7 @@ def parser(known: Session) -> argparse.ArgumentParser:
         metavar="TARGET",
         help=f"output format: {', '.join(known.targets)} (default mlir)",
     )
-    add("--profile", default="ascend", help="target profile that decides what is quantized (default ascend)")
+    add("--profile", default="ascend", help=PROFILE)
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--remarks", choices=("missed", "applied", "all", "none"), help="print remarks to stderr")
     add("--remarks-output", type=Path, metavar="F", help="write all remarks to F, as YAML")

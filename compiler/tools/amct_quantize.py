@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..options import names
 from .shared import (
     MODEL,
+    PROFILE,
     add_backend_options,
     add_data_options,
     add_import_options,
@@ -35,7 +36,7 @@ Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, an
   summary.json          the tables that are printed, as data
 
 Of 8 samples or more, the last tenth is held back from calibration, and accuracy is measured on it: of both modules, and with
---profile qdq of the first as integer kernels of ONNX runtimes compute it (amct run --integers)."""
+--profile qdq or ppq of the first as integer kernels of ONNX runtimes compute it (amct run --integers)."""
 
 _LISTED = 20
 """Rows of a printed table; summary.json has all of them."""
@@ -66,7 +67,7 @@ def add_parser(commands: Any) -> None:
         help="AMCT's record of parameters: the layers that it lists are quantized with them",
     )
     add("--observer", help="how ranges are found (default minmax; with --config as that has it)")
-    add("--profile", default="ascend", help="target profile that decides what is quantized (default ascend)")
+    add("--profile", default="ascend", help=PROFILE)
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
     add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .shared import MODEL, add_import_options, add_input_names, import_options, load_module
+from .shared import MODEL, PROFILE, add_import_options, add_input_names, import_options, load_module
 from .tables import print_table
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
-    add("--profile", default="ascend", help="target profile that decides what is quantized (default ascend)")
+    add("--profile", default="ascend", help=PROFILE)
     add("--json", action="store_true", help="print JSON in place of tables")
     reading = parser.add_argument_group("how the model is read").add_argument
     add_input_names(reading)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 MODEL = f"a file ending in {', '.join(FRONTENDS)}, or the folder of a SavedModel"
 """What is read, for --help."""
 
-INTEGERS = "run a quantized nn module in integers, as onnxruntime runs its QDQ file (profile qdq)"
+PROFILE = "target profile: ascend (default), qdq (onnxruntime's integer kernels), ppq (values aligned as PPQ does), or a plugin's"
+INTEGERS = "run a quantized nn module in integers, as onnxruntime runs its QDQ file (profiles qdq, ppq)"
 
 
 def add_import_options(add: Callable[..., object]) -> None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from ...diagnostics import CompileError
-from .profiles import Alignment, Profile
-from .values.alignment import Mode
+from .profiles import Alignment, Mode, Profile
 
 
 @dataclass(frozen=True, kw_only=True)
 class PointOptions:
-    """Options of profiles that quantize values, with PPQ's defaults. Aligned values are a `group` in the module. They have the
+    """Options of profiles that quantize values. What is not given is the profile's: profile ppq aligns as PPQ does, qdq aligns
+    nothing. Aligned values are a `group` in the module. They have the
     same bits and symmetry; one that has not is left out, with a remark.
     """
 
@@ -24,18 +24,18 @@ class PointOptions:
     fuse_passive_op: bool | None = None
     """False gives the results of passive operations points of their own."""
     align_elementwise: Literal["large", "output", "none"] | None = None
-    """Of Add and Sub. large: the operands take the range that holds all of them; output: they take the result's parameters. large
-    when not given.
+    """Of Add and Sub. large: the operands take the range that holds all of them; output: they take the result's parameters. In
+    profile ppq large.
     """
     align_concat: Literal["large", "output", "none"] | None = None
-    """output when not given."""
+    """large and output as those of additions. In profile ppq output."""
     align_pooling: Literal["input", "output", "none"] | None = None
-    """Of average pooling. input: the result takes the input's parameters; output: the reverse. none when not given."""
+    """Of average pooling. input: the result takes the input's parameters; output: the reverse."""
     align_resize: Literal["input", "output", "none"] | None = None
-    """output when not given."""
+    """input and output as those of pooling. In profile ppq output."""
     force_alignment_overlap: bool | None = None
-    """True when not given: others that read an aligned value read it by the shared parameters. False: a value that others read as
-    well, or that is an output, keeps its own, and is quantized once more for the aligned operation.
+    """True when not given: others that read an aligned value read it by the shared parameters, whose range covers it. False: a
+    value that others read as well, or that is an output, keeps its own, and is quantized once more for the aligned operation.
     """
 
     def check_points(self, profile: Profile) -> None:
@@ -44,17 +44,18 @@ class PointOptions:
         if profile.points != "values" and given:
             raise CompileError(
                 f"profile {profile.name} takes no {given[0]}",
-                hint="it is an option of profiles that quantize values: qdq",
+                hint="it is an option of profiles that quantize values: qdq, ppq",
             )
 
-    def modes(self, joint_quant: bool) -> Mapping[Alignment, Mode]:
+    def modes(self, profile: Profile, joint_quant: bool) -> Mapping[Alignment, Mode]:
         """How each kind of operation is aligned. Joint quantization is of additions, where `align-elementwise` is not given."""
-        return {
-            "elementwise": self.align_elementwise or ("joint" if joint_quant else "large"),
-            "concat": self.align_concat or "output",
-            "pooling": self.align_pooling or "none",
-            "resize": self.align_resize or "output",
+        given: Mapping[Alignment, Mode | None] = {
+            "elementwise": self.align_elementwise or ("joint" if joint_quant else None),
+            "concat": self.align_concat,
+            "pooling": self.align_pooling,
+            "resize": self.align_resize,
         }
+        return {kind: mode or profile.alignment.get(kind, "none") for kind, mode in given.items()}
 
     def activations(self, profile: Profile) -> frozenset[str]:
         """The kinds of activations, `leaky_relu`; none with `fuse-activation=false`. Raises CompileError for an unknown one."""

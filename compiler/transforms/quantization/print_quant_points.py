@@ -129,10 +129,20 @@ def _readers(op: ObserveOp | QuantizeOp) -> Iterator[Operation]:
 
 
 def _of_point(layer: str, name: str, point: ObserveOp | QuantizeOp) -> QuantPoint:
-    state = State.PASSIVE if point.group is not None and point.master is None else State.ACTIVATED
+    state = State.PASSIVE if _has_parameters_of_others(point) else State.ACTIVATED
     group = f"group {point.group.data}" if point.group is not None else ""
     given = point.qparams
     return QuantPoint(layer, name, state, " ".join(filter(None, (given and _text(given.data), group))))
+
+
+def _has_parameters_of_others(point: ObserveOp | QuantizeOp) -> bool:
+    """Whether it is in a group whose range is not its own alone."""
+    if point.group is None or point.master is None:
+        return point.group is not None
+    block = point.parent
+    assert block is not None
+    points = (op for op in block.ops if isinstance(op, ObserveOp | QuantizeOp))
+    return any(p.master is not None for p in points if p is not point and p.group == point.group)
 
 
 def _without_point(value: SSAValue, profile: Profile) -> tuple[State, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...dialects import nn
@@ -32,6 +32,9 @@ from .tables import UNIFORM, LayerRow
 
 Alignment = Literal["elementwise", "concat", "pooling", "resize"]
 """The kinds of operations whose operands and results may have to carry equal parameters (PPQ)."""
+
+Mode = Literal["large", "output", "input", "none", "joint"]
+"""How they are aligned: `values/alignment.py`."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Profile:
     """The source layers that can be quantized, with their rules; empty where the operation alone decides."""
     points: Literal["layers", "values"] = "layers"
     """What has quantization points: the inputs of layers, or every value that a quantized operation takes or gives."""
+    alignment: Mapping[Alignment, Mode] = field(default_factory=dict[Alignment, Mode])
+    """How each kind of operation is aligned where the options do not say; kinds that are not listed are not aligned."""
     unsigned_file: bool = False
     """Files hold activations as uint8, the same numbers with zero points moved by 128."""
 
@@ -114,8 +119,8 @@ _PASSIVE: tuple[type[NNOp], ...] = (
     nn.UnsqueezeOp,
 )
 
-QDQ = Profile(
-    name="qdq",
+PPQ = Profile(
+    name="ppq",
     rows={
         **{kind: Row() for kind in _ACTIVE},
         **{kind: Row(active=False) for kind in _PASSIVE},
@@ -133,15 +138,20 @@ QDQ = Profile(
     activations=frozenset({"relu", "relu6", "clip"}),
     table=(),
     points="values",
+    alignment={"elementwise": "large", "concat": "output", "resize": "output"},
     unsigned_file=True,
 )
-"""PPQ's semantics: every value is quantized once, where it is made. Weights have a scale per channel, those of matrix products
-too. Identity and Dropout are gone since import. Only linear activations join the operation before them, and residual adds do
-not: integer runtimes compute anything else behind a convolution in float. Softmax stays float, in
+"""PPQ's semantics, for integer runtimes that add and concatenate values of one scale: every value is quantized once, where it is
+made, and operands share parameters as PPQ aligns them. Weights have a scale per channel, those of matrix products too. Identity
+and Dropout are gone since import. Only linear activations join the operation before them, and residual adds do not: integer
+runtimes compute anything else behind a convolution in float. Softmax stays float, in
 files too: onnxruntime's integer kernel does not saturate, and gives 0 for the largest values.
 """
 
-PROFILES: Mapping[str, Profile] = {p.name: p for p in (ASCEND, QDQ)}
+QDQ = replace(PPQ, name="qdq", alignment={})
+"""onnxruntime's integer kernels, which add, concatenate and resize values of different scales: nothing is aligned."""
+
+PROFILES: Mapping[str, Profile] = {p.name: p for p in (ASCEND, QDQ, PPQ)}
 
 
 def profile_of(session: Session) -> Profile:

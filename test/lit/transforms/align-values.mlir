@@ -1,15 +1,15 @@
-// RUN: amct-opt %s --profile=qdq --insert-observers | filecheck %s --check-prefixes PPQ
-// RUN: amct-opt %s --profile=qdq --insert-observers='align-elementwise=output' | filecheck %s --check-prefix E-OUTPUT
-// RUN: amct-opt %s --profile=qdq --insert-observers='align-elementwise=none align-concat=none align-resize=none' | filecheck %s --check-prefix NONE
-// RUN: amct-opt %s --profile=qdq --insert-observers='align-concat=large' | filecheck %s --check-prefix C-LARGE
-// RUN: amct-opt %s --profile=qdq --insert-observers='align-concat=none align-resize=none align-pooling=input' | filecheck %s --check-prefix P-INPUT
-// RUN: amct-opt %s --profile=qdq --insert-observers='align-concat=none align-resize=none align-pooling=output' | filecheck %s --check-prefix P-OUTPUT
-// RUN: amct-opt %s --profile=qdq --insert-observers='align-resize=input' | filecheck %s --check-prefix R-INPUT
-// RUN: amct-opt %s --profile=qdq --insert-observers='align-elementwise=large force-alignment-overlap=false' | filecheck %s --check-prefix SHARED
-// RUN: amct-opt %s --profile=qdq --insert-observers='joint-quant=true' | filecheck %s --check-prefix JOINT
-// RUN: amct-opt %s --profile=qdq --insert-observers='force-alignment-overlap=false' --print-quant-points 2>&1 >/dev/null | filecheck %s --check-prefix POINTS
+// RUN: amct-opt %s --profile=ppq --insert-observers | filecheck %s --check-prefixes PPQ
+// RUN: amct-opt %s --profile=ppq --insert-observers='align-elementwise=output' | filecheck %s --check-prefix E-OUTPUT
+// RUN: amct-opt %s --profile=ppq --insert-observers='align-elementwise=none align-concat=none align-resize=none' | filecheck %s --check-prefix NONE
+// RUN: amct-opt %s --profile=ppq --insert-observers='align-concat=large' | filecheck %s --check-prefix C-LARGE
+// RUN: amct-opt %s --profile=ppq --insert-observers='align-concat=none align-resize=none align-pooling=input' | filecheck %s --check-prefix P-INPUT
+// RUN: amct-opt %s --profile=ppq --insert-observers='align-concat=none align-resize=none align-pooling=output' | filecheck %s --check-prefix P-OUTPUT
+// RUN: amct-opt %s --profile=ppq --insert-observers='align-resize=input' | filecheck %s --check-prefix R-INPUT
+// RUN: amct-opt %s --profile=ppq --insert-observers='align-elementwise=large force-alignment-overlap=false' | filecheck %s --check-prefix SHARED
+// RUN: amct-opt %s --profile=ppq --insert-observers='joint-quant=true' | filecheck %s --check-prefix JOINT
+// RUN: amct-opt %s --profile=ppq --insert-observers='force-alignment-overlap=false' --print-quant-points 2>&1 >/dev/null | filecheck %s --check-prefix POINTS
 // RUN: not amct-opt %s --insert-observers='force-alignment-overlap=false' 2>&1 | filecheck %s --check-prefix PROFILE
-// RUN: not amct-opt %s --profile=qdq --insert-observers='align-pooling=large' 2>&1 | filecheck %s --check-prefix MODE
+// RUN: not amct-opt %s --profile=ppq --insert-observers='align-pooling=large' 2>&1 | filecheck %s --check-prefix MODE
 
 // What PPQ does without options: operands of Add and Sub take the range of both, those of Concat and Resize that of the result,
 // averages keep their own. Everyone who reads an aligned value follows: %a's other reader too.
@@ -21,10 +21,12 @@
 // PPQ-DAG: nn.observe %p as "average:out" by "minmax" group "up" :
 // PPQ-DAG: nn.observe %u as "up:out" by "minmax" group "up" master :
 
-// The operands take what the result has; groups with a member in common are one.
-// E-OUTPUT-DAG: nn.observe %a as "conv1:out" by "minmax" group "sum" :
+// The operands take what the result has; groups with a member in common are one. The sigmoid reads %a as well, so that the range
+// holds %a too.
+// E-OUTPUT-DAG: nn.observe %a as "conv1:out" by "minmax" group "sum" master :
 // E-OUTPUT-DAG: nn.observe %b as "conv2:out" by "minmax" group "sum" :
-// E-OUTPUT-DAG: nn.observe %s as "sum:out" by "minmax" group "sum" master :
+// E-OUTPUT-DAG: nn.observe %s as "sum:out" by "minmax" group "sum" :
+// E-OUTPUT-DAG: nn.observe %j as "join:out" by "minmax" group "sum" master :
 
 // NONE-NOT: group
 // NONE:     func.return
@@ -58,8 +60,8 @@
 // POINTS:     difference x PASSIVE group difference
 
 // AMCT's joint quantization is the mode of additions; a difference keeps PPQ's.
-// JOINT-DAG:  nn.observe %a as "conv1:out" by "minmax" group "sum" joint :
-// JOINT-DAG:  nn.observe %b as "conv2:out" by "minmax" group "sum" joint :
+// JOINT-DAG:  nn.observe %a as "conv1:out" by "minmax" group "sum" master joint :
+// JOINT-DAG:  nn.observe %b as "conv2:out" by "minmax" group "sum" master joint :
 // JOINT-DAG:  nn.observe %s as "sum:out" by "minmax" group "sum" joint :
 
 // PROFILE:    error: profile ascend takes no force-alignment-overlap

@@ -1,5 +1,5 @@
-// RUN: amct-opt %s --profile=qdq --insert-observers --print-quant-points 2>&1 >/dev/null | filecheck %s --check-prefix OBSERVED
-// RUN: amct-opt %s --profile=qdq --quantize --print-quant-points 2>&1 >/dev/null | filecheck %s --check-prefix QUANTIZED
+// RUN: amct-opt %s --profile=ppq --insert-observers --print-quant-points 2>&1 >/dev/null | filecheck %s --check-prefix OBSERVED
+// RUN: amct-opt %s --profile=ppq --quantize --print-quant-points 2>&1 >/dev/null | filecheck %s --check-prefix QUANTIZED
 
 // OBSERVED:      layer value state parameters
 // OBSERVED-NEXT: arg0 arg0 ACTIVATED

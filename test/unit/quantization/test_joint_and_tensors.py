@@ -236,7 +236,7 @@ def test_a_value_that_is_quantized_once_more_runs_in_onnxruntime(data: Path, tmp
     func.return %z""",
     )
     session = new_session()
-    session.profile = "qdq"
+    session.profile = "ppq"
     module = quantized(text, f"data={data} force-alignment-overlap=false", session)
     twice = [
         op for op in module.walk() if isinstance(op, nn.QuantizeOp) and isinstance(op.input.owner, nn.DequantizeOp)

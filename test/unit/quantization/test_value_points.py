@@ -32,9 +32,9 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 DIGITS = EXAMPLES / "digits"
 
 
-def qdq_session() -> Session:
+def qdq_session(profile: str = "qdq") -> Session:
     session = new_session()
-    session.profile = "qdq"
+    session.profile = profile
     return session
 
 
@@ -160,7 +160,7 @@ ADDITION = """func.func @main(%x: tensor<1x4xf32>, %y: tensor<1x4xf32>) -> tenso
 def test_groups_share_a_range(options: str, expected: dict[str, tuple[float, float]], tmp_path: Path) -> None:
     source = tmp_path / "add.mlir"
     source.write_text(ADDITION)
-    session = qdq_session()
+    session = qdq_session("ppq")
     module = frontends.read(source, session)
     run_passes(module, [make_pass("insert-observers", options)], session)
     points = [o for o in module.walk() if isinstance(o, nn.ObserveOp)]

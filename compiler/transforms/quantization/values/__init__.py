@@ -1,1 +1,1 @@
-"""Quantization points on values (profile `qdq`): which values have one, and which of them share parameters."""
+"""Quantization points on values (profiles `ppq` and `qdq`): which values have one, and which of them share parameters."""

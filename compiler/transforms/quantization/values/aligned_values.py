@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....dialects.nn import AddOp, ObserveOp
+from ....dialects.nn import AddOp, ObserveOp, ResizeMode, ResizeOp
 from ....rewriting import Remarks
 from ..point_options import PointOptions
 from ..points.points import Spec, make_point
-from ..profiles import Alignment, Profile
-from .alignment import Mode, align, settle
+from ..profiles import Alignment, Mode, Profile
+from .alignment import align, choose_masters, settle
 from .grids import point_behind, point_on
 from .value_layers import ValueLayer, ValueLayers
 
@@ -27,6 +27,7 @@ def align_values(
     remarks: Remarks,
 ) -> None:
     """Group the points of each operation that asks for it. A remark for each that is left out, and why."""
+    followers: set[ObserveOp] = set()
     for layer in layers.values():
         if layer.row.alignment is None:
             continue
@@ -37,9 +38,13 @@ def align_values(
             _keep_shared_points(layer, layers, profile)
         behind = (point_behind(value, profile.rows) for _, value in layer.reads())
         operands = [p for p in behind if isinstance(p, ObserveOp)]
-        for point in align(mode, layer.name, operands, _result_points(layer, layers)):
+        results = _result_points(layer, layers)
+        others = align(mode, layer.name, operands, results)
+        followers.update(p for p in _followers(mode, layer, results, profile) if p not in others)
+        for point in others:
             reason = f"{point.point.data} is of other bits or another symmetry: it keeps its own parameters"
             remarks.note(layer.site.compute, f"alignment-{point.point.data}", reason)
+    choose_masters(module, followers)
     for given_up in settle(module):
         names = ", ".join(p.point.data for p in given_up)
         for layer in layers.values():
@@ -47,6 +52,36 @@ def align_values(
                 remarks.note(
                     layer.site.compute, "alignment", f"the parameters that {names} have already differ: not aligned"
                 )
+
+
+def _followers(mode: Mode, layer: ValueLayer, results: list[ObserveOp], profile: Profile) -> Iterator[ObserveOp]:
+    """The points that may take the range of the other side of an operation, and add nothing to it.
+
+    An operand must have no other reader, which would see the range of a value that it does not read.
+    """
+    if mode == "output" and _result_dictates(layer):
+        for _, value in layer.reads():
+            point = point_behind(value, profile.rows)
+            if isinstance(point, ObserveOp) and not _is_shared(value, point, layer):
+                yield point
+    elif mode == "input" and _within_operand(layer, results):
+        yield from results
+
+
+def _result_dictates(layer: ValueLayer) -> bool:
+    """Whether operands take the result's range. Concat and nearest Resize give elements of their operands: a linear activation
+    behind them may as well come before. Other interpolations give less than their operands' range, from all of it. For sums and
+    averages PPQ defines the mode, which no profile has by default.
+    """
+    op = layer.site.compute
+    return not isinstance(op, ResizeOp) or op.mode.data is ResizeMode.NEAREST
+
+
+def _within_operand(layer: ValueLayer, results: list[ObserveOp]) -> bool:
+    """Whether the result lies within its operand's range: not behind a clip, nor where cubic interpolation overshoots."""
+    op = layer.site.compute
+    is_own = all(point.input is op.results[0] for point in results)
+    return is_own and not (isinstance(op, ResizeOp) and op.mode.data is ResizeMode.CUBIC)
 
 
 def _keep_shared_points(layer: ValueLayer, layers: ValueLayers, profile: Profile) -> None:

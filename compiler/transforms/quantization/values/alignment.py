@@ -1,19 +1,18 @@
 """Alignment: points of operands and results that must carry equal parameters become a group (PPQ's QuantAlignmentPass).
 
-A group takes the range of its masters, else the union of its members'. Parameters that a member has already, by hand or from a
-record, hold for all of it.
+A group takes the range of its masters, else the union of its members'. A master is a member that follows no other one: what
+follows, such as an operand of Concat, is covered by the range that it follows. Parameters that a member has already, by hand or
+from a record, apply to all of the group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 
 from ....dialects.nn import ObserveOp
-
-Mode = Literal["large", "output", "input", "none", "joint"]
+from ..profiles import Mode
 
 
 def align(mode: Mode, name: str, operands: Sequence[ObserveOp], results: Sequence[ObserveOp]) -> list[ObserveOp]:
@@ -27,9 +26,6 @@ def align(mode: Mode, name: str, operands: Sequence[ObserveOp], results: Sequenc
     members, others = alike(members)
     if len(members) < 2:
         return others
-    for point in {"output": results, "input": operands}.get(mode, ()):
-        if point in members:
-            point.master = UnitAttr()
     join(members, name)
     if mode == "joint":
         for point in members:
@@ -52,6 +48,15 @@ def join(members: Sequence[ObserveOp], name: str) -> None:
     group = StringAttr(min(old, default=name))
     for point in (*members, *(o for o in block.ops if isinstance(o, ObserveOp) and o.group and o.group.data in old)):
         point.group = group
+
+
+def choose_masters(module: ModuleOp, followers: Collection[ObserveOp]) -> None:
+    """Let the members that follow none of their group dictate its range, in each group that has followers."""
+    for members in groups_of(module).values():
+        leaders = [point for point in members if point not in followers]
+        if len(leaders) < len(members):
+            for point in leaders:
+                point.master = UnitAttr()
 
 
 def settle(module: ModuleOp) -> list[list[ObserveOp]]:

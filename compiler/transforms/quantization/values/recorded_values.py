@@ -43,7 +43,7 @@ def _root(value: SSAValue, layers: ValueLayers) -> SSAValue:
         layer = layers.get(value.op)
         if isinstance(value.op, ObserveOp):
             value = value.op.input
-        elif layer is not None and not layer.row.active:
+        elif layer is not None and layer.is_passive:
             value = layer.site.owner.operands[0]
         else:
             return value

@@ -38,6 +38,13 @@ class ValueLayer(NamedTuple):
         return layer_of(self.site.compute)
 
     @property
+    def is_passive(self) -> bool:
+        """Its results hold nothing but elements of its first operand. In a region that begins with such an operation, others
+        follow that compute values of their own.
+        """
+        return not self.row.active and self.site.owner is self.site.compute
+
+    @property
     def result(self) -> SSAValue:
         return self.site.owner.results[0]
 

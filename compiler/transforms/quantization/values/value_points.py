@@ -52,7 +52,7 @@ def insert_value_points(
                 set_parameters(point, given[value])
         elif layer is None:
             _observe_for(value, layers, given)
-        elif not layer.row.active and options.fuse_passive_op is not False and _on_grid(layer, profile):
+        elif layer.is_passive and options.fuse_passive_op is not False and _on_grid(layer, profile):
             remarks.applied(layer.site.compute, "overlapped", "its input's parameters hold for its results")
         elif (activation := _taken_over_by(layer, kinds, layers)) is not None:
             remarks.applied(layer.site.compute, "overlapped", f"its result takes the point of {layer_of(activation)}")
@@ -64,7 +64,7 @@ def insert_value_points(
             _observe(value, f"{layer.name}:{_which(value)}", spec, list(value.uses))
             source = f"observed by {spec.observer}" if given is None else "has the record's parameters"
             remarks.applied(layer.site.compute, "observed", f"result {source}")
-    align_values(module, layers, options.modes(settings.joint_quant), options, profile, remarks)
+    align_values(module, layers, options.modes(profile, settings.joint_quant), options, profile, remarks)
     for layer in layers.values():
         if any(array_of(v) is not None for i, v in enumerate(layer.site.compute.operands) if _is_factor(layer, i)):
             remarks.note(layer.site.compute, "constant-operand", "its constant operand stays float")
@@ -92,7 +92,7 @@ def _taken_over_by(layer: ValueLayer, kinds: Collection[str], layers: ValueLayer
     PPQ: any of the kinds behind a computing operation, linear ones behind every active operation.
     """
     uses = list(uses_of(layer.result))
-    if len(uses) != 1 or not layer.row.active or (reader := layers.get(uses[0].operation)) is None:
+    if len(uses) != 1 or layer.is_passive or (reader := layers.get(uses[0].operation)) is None:
         return None
     activation = reader.site.owner
     kind = single_kind(activation)

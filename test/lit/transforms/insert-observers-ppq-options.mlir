@@ -1,14 +1,14 @@
-// RUN: amct-opt %s --profile=qdq --insert-observers='fuse-activation=false' | filecheck %s --check-prefix APART
-// RUN: amct-opt %s --profile=qdq --insert-observers='activation-type=Sigmoid,LeakyRelu' | filecheck %s --check-prefix TYPES
-// RUN: amct-opt %s --profile=qdq --insert-observers='fuse-passive-op=false' | filecheck %s --check-prefix ACTIVE
-// RUN: amct-opt %s --profile=qdq --insert-observers='align-elementwise=output align-pooling=input' | filecheck %s --check-prefix OUTPUT
-// RUN: amct-opt %s --profile=qdq --insert-observers='align-elementwise=none' | filecheck %s --check-prefix NONE
-// RUN: amct-opt %s --profile=qdq --insert-observers='skip-layers=sum' --remarks=missed 2>&1 | filecheck %s --check-prefix SKIP
-// RUN: amct-opt %s --profile=qdq --insert-observers --insert-observers -o %t.twice.mlir
-// RUN: amct-opt %s --profile=qdq --insert-observers -o %t.once.mlir
+// RUN: amct-opt %s --profile=ppq --insert-observers='fuse-activation=false' | filecheck %s --check-prefix APART
+// RUN: amct-opt %s --profile=ppq --insert-observers='activation-type=Sigmoid,LeakyRelu' | filecheck %s --check-prefix TYPES
+// RUN: amct-opt %s --profile=ppq --insert-observers='fuse-passive-op=false' | filecheck %s --check-prefix ACTIVE
+// RUN: amct-opt %s --profile=ppq --insert-observers='align-elementwise=output align-pooling=input' | filecheck %s --check-prefix OUTPUT
+// RUN: amct-opt %s --profile=ppq --insert-observers='align-elementwise=none' | filecheck %s --check-prefix NONE
+// RUN: amct-opt %s --profile=ppq --insert-observers='skip-layers=sum' --remarks=missed 2>&1 | filecheck %s --check-prefix SKIP
+// RUN: amct-opt %s --profile=ppq --insert-observers --insert-observers -o %t.twice.mlir
+// RUN: amct-opt %s --profile=ppq --insert-observers -o %t.once.mlir
 // RUN: diff %t.once.mlir %t.twice.mlir
 // RUN: not amct-opt %s --insert-observers='align-concat=none' 2>&1 | filecheck %s --check-prefix PROFILE
-// RUN: not amct-opt %s --profile=qdq --insert-observers='activation-type=Best' 2>&1 | filecheck %s --check-prefix TYPE
+// RUN: not amct-opt %s --profile=ppq --insert-observers='activation-type=Best' 2>&1 | filecheck %s --check-prefix TYPE
 
 // APART:     nn.observe %a as "conv1:out"
 // APART:     nn.observe %r as "r:out"

@@ -1,7 +1,7 @@
-// RUN: amct-opt %s --profile=qdq --fuse-activation --remarks=missed 2>&1 | filecheck %s
+// RUN: amct-opt %s --profile=ppq --fuse-activation --remarks=missed 2>&1 | filecheck %s
 
 // Integer runtimes add no residual inside a convolution: the addition and its activation become a region of their own.
-// CHECK:     [fuse-activation missed add-of-target] "sum": profile qdq adds no residual inside a computing operation
+// CHECK:     [fuse-activation missed add-of-target] "sum": profile ppq adds no residual inside a computing operation
 // CHECK:     %a = nn.conv %x, %weight
 // CHECK:     nn.fused
 // CHECK:     nn.add

@@ -1,5 +1,5 @@
-// RUN: amct-opt %s --profile=qdq --insert-observers --split-input-file | filecheck %s
-// RUN: amct-opt %s --profile=qdq --insert-observers --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --profile=ppq --insert-observers --split-input-file | filecheck %s
+// RUN: amct-opt %s --profile=ppq --insert-observers --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
 
 // A graph input has a point, an active operation's result has one, and everyone reads through it, the graph's output too.
 // CHECK-LABEL: @active
@@ -114,7 +114,7 @@ func.func @pads(%x: tensor<4xf32>) -> (tensor<6xf32>, tensor<6xf32>) {
 // CHECK:       [[E:%.*]] = nn.observe %e as "b:0"
 // CHECK:       nn.sigmoid [[E]]
 // CHECK:       func.return %e
-// REMARK:      [insert-observers missed not-in-profile] "e": profile qdq quantizes no nn.exp
+// REMARK:      [insert-observers missed not-in-profile] "e": profile ppq quantizes no nn.exp
 func.func @float_between(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %a = nn.sigmoid %x : tensor<4xf32>
   %e = nn.exp %a : tensor<4xf32>

@@ -1,18 +1,18 @@
 // Records under a profile that quantizes values: what is given for a layer's input is that of the value.
-// RUN: amct-opt %s --profile=qdq --quantize -t record -o %t.txt 2>/dev/null
+// RUN: amct-opt %s --profile=ppq --quantize -t record -o %t.txt 2>/dev/null
 // RUN: filecheck %s --check-prefix WRITTEN --input-file=%t.txt
-// RUN: amct-opt %s --profile=qdq --quantize='record=%t.txt' --remarks=all 2>&1 | filecheck %s
+// RUN: amct-opt %s --profile=ppq --quantize='record=%t.txt' --remarks=all 2>&1 | filecheck %s
 // RUN: echo 'record { key: "conv1" value { scale_d: 0.5 offset_d: 3 scale_w: 1 offset_w: 0 } }' > %t.one.txt
-// RUN: amct-opt %s --profile=qdq --quantize='record=%t.one.txt' --remarks=missed 2>&1 | filecheck %s --check-prefix ONE
+// RUN: amct-opt %s --profile=ppq --quantize='record=%t.one.txt' --remarks=missed 2>&1 | filecheck %s --check-prefix ONE
 // RUN: echo 'record { key: "conv1" value { scale_d: 0.5 offset_d: 3 scale_w: 1 offset_w: 0 } }' > %t.two.txt
 // RUN: echo 'record { key: "sum:1" value { scale_d: 0.25 offset_d: 3 is_tensor_quantize: true } }' >> %t.two.txt
 // RUN: echo 'record { key: "sum" value { scale_d: 0.25 offset_d: 3 scale_w: 1 offset_w: 0 } }' >> %t.two.txt
-// RUN: not amct-opt %s --profile=qdq --quantize='record=%t.two.txt' 2>&1 | filecheck %s --check-prefix TWO
+// RUN: not amct-opt %s --profile=ppq --quantize='record=%t.two.txt' 2>&1 | filecheck %s --check-prefix TWO
 // RUN: echo 'record { key: "sum:2" value { scale_d: 0.25 offset_d: 3 is_tensor_quantize: true } }' > %t.none.txt
-// RUN: not amct-opt %s --profile=qdq --quantize='record=%t.none.txt' 2>&1 | filecheck %s --check-prefix NONE
+// RUN: not amct-opt %s --profile=ppq --quantize='record=%t.none.txt' 2>&1 | filecheck %s --check-prefix NONE
 // RUN: echo 'record { key: "sum" value { scale_d: 0.5 offset_d: 3 scale_w: 1 offset_w: 0 } }' > %t.differ.txt
 // RUN: echo 'record { key: "sum:1" value { scale_d: 0.25 offset_d: 3 is_tensor_quantize: true } }' >> %t.differ.txt
-// RUN: amct-opt %s --profile=qdq --quantize='record=%t.differ.txt' --remarks=all 2>&1 | filecheck %s --check-prefix DIFFER
+// RUN: amct-opt %s --profile=ppq --quantize='record=%t.differ.txt' --remarks=all 2>&1 | filecheck %s --check-prefix DIFFER
 
 // The relu is one with the convolution, what comes out of the last layer has no reader.
 // WRITTEN:      key: "conv1"

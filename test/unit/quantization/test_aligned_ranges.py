@@ -1,0 +1,257 @@
+"""A range may not clip a reader that it does not belong to: alignment and activations, on cases and on random networks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.rewriter import Rewriter
+
+from compiler import frontends
+from compiler.dialects import nn
+from compiler.functions import main_function
+from compiler.pipelines import make_pass, run_passes
+from compiler.runtime.backends import Runner
+from compiler.runtime.data import load_samples
+from compiler.runtime.executor import run
+from compiler.transforms.quantization.calibrate import calibrate
+from compiler.universe import new_session
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Graph:
+    """An ONNX graph under construction: input `x` `[N, 4, 8, 8]`, and random weights."""
+
+    def __init__(self, seed: int = 0):
+        self.random = np.random.default_rng(seed)
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def constant(self, values: Any, dtype: type = np.float32) -> str:
+        name = f"constant{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(values, dtype), name))
+        return name
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{kind.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
+        return name
+
+    def conv(self, x: str, inputs: int = 4, outputs: int = 4, scale: float = 0.5) -> str:
+        weight = self.constant(self.random.normal(0, scale, (outputs, inputs, 1, 1)))
+        return self.op("Conv", x, weight, self.constant(self.random.normal(0, scale, outputs)))
+
+    def slice(self, x: str, axis: int, size: int, start: int = 0) -> str:
+        return self.op("Slice", x, *(self.constant([v], np.int64) for v in (start, start + size, axis)))
+
+    def resize(self, x: str, factor: float, mode: str) -> str:
+        return self.op("Resize", x, "", self.constant([1, 1, factor, factor]), mode=mode)
+
+    def clip(self, x: str, low: float, high: float) -> str:
+        return self.op("Clip", x, self.constant(low), self.constant(high))
+
+    def save(self, path: Path, *outputs: str) -> Path:
+        graph = helper.make_graph(
+            self.nodes,
+            "graph",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4, 8, 8])],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+            self.constants,
+        )
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+        return path
+
+
+def data() -> Array:
+    return np.random.default_rng(7).standard_normal((4, 4, 8, 8)).astype(np.float32)
+
+
+def observed(model: Path, profile: str, options: str = "", *, fuse: bool = True) -> ModuleOp:
+    """The model with calibrated points, of minimum and maximum."""
+    session = new_session()
+    session.profile = profile
+    module = frontends.read(model, session)
+    run_passes(module, [*([make_pass("fuse-all")] if fuse else []), make_pass("insert-observers", options)], session)
+    file = model.with_suffix(".npz")
+    np.savez(file, x=data())
+    points = [o for o in module.walk() if isinstance(o, nn.ObserveOp)]
+    calibrate(module, points, load_samples(file, main_function(module)), session, Runner())
+    return module
+
+
+def with_clips(module: ModuleOp) -> ModuleOp:
+    """A copy in which each point lets through what lies within its range, and rounds nothing."""
+    copy = module.clone()
+    for point in [o for o in copy.walk() if isinstance(o, nn.ObserveOp)]:
+        assert point.range is not None
+        low, high = (float(np.float32(limit)) for limit in point.range.data)
+        Rewriter.replace_op(point, nn.ClipOp.make(point.input, min=low, max=high, location=point.location))
+    return copy
+
+
+def assert_nothing_clipped(module: ModuleOp) -> None:
+    inputs = {"x": data()}
+    for clipped, free in zip(run(with_clips(module), inputs).values(), run(module, inputs).values(), strict=True):
+        np.testing.assert_allclose(clipped, free, rtol=1e-6, atol=1e-6 * float(np.abs(free).max()))
+
+
+def add_of_concat(g: Graph) -> list[str]:
+    """A large residual stream, and a concat of small values beside it."""
+    large, a, b = g.conv("x", scale=10), g.conv("x", outputs=2, scale=0.1), g.conv("x", outputs=2, scale=0.1)
+    return [g.conv(g.op("Add", large, g.op("Concat", a, b, axis=1)))]
+
+
+def add_of_sliced_concat(g: Graph) -> list[str]:
+    large, small = g.conv("x", scale=10), g.conv("x", scale=0.1)
+    return [g.conv(g.op("Add", large, g.slice(g.op("Concat", small, small, axis=1), 1, 4)))]
+
+
+def add_of_resize(g: Graph) -> list[str]:
+    large, small = g.conv("x", scale=10), g.conv("x", scale=0.1)
+    return [g.conv(g.op("Add", large, g.resize(small, 1, "linear")))]
+
+
+def concat_and_relu(g: Graph) -> list[str]:
+    """A skip connection of a U-Net: the relu belongs to the concat, the convolution reads what is before it."""
+    skip = g.conv("x")
+    return [g.conv(g.op("Relu", g.op("Concat", g.conv(skip), skip, axis=1)), inputs=8)]
+
+
+def pooled_concat_and_relu(g: Graph) -> list[str]:
+    skip = g.conv("x")
+    pooled = g.op("MaxPool", skip, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    return [g.op("Relu", g.op("Concat", pooled, "x", axis=1)), skip]
+
+
+def resize_and_relu(g: Graph) -> list[str]:
+    skip = g.conv("x")
+    return [g.conv(g.op("Relu", g.resize(skip, 2, "linear"))), g.conv(skip)]
+
+
+def interpolated_and_relu(g: Graph) -> list[str]:
+    """No other reader, yet negative elements have a part in what lies between them and positive ones."""
+    return [g.conv(g.op("Relu", g.resize(g.conv("x"), 2, "linear")))]
+
+
+def resized_and_clipped_above_zero(g: Graph) -> list[str]:
+    return [g.conv(g.clip(g.resize(g.conv("x", scale=0.1), 2, "nearest"), 3, 4))]
+
+
+CASES = (
+    add_of_concat,
+    add_of_sliced_concat,
+    add_of_resize,
+    concat_and_relu,
+    pooled_concat_and_relu,
+    resize_and_relu,
+    interpolated_and_relu,
+    resized_and_clipped_above_zero,
+)
+
+
+@pytest.mark.parametrize("build", CASES, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("options", ["", "align-resize=input align-pooling=input", "force-alignment-overlap=false"])
+def test_nothing_is_clipped(build: Any, options: str, tmp_path: Path) -> None:
+    g = Graph()
+    model = g.save(tmp_path / "model.onnx", *build(g))
+    assert_nothing_clipped(observed(model, "ppq", options))
+
+
+def random_network(seed: int) -> tuple[Graph, list[str]]:
+    """Values of `[N, 4, 8, 8]`, each made of one or two earlier ones, which others may read as well."""
+    g = Graph(seed)
+    values = ["x", g.conv("x")]
+
+    def scaled(x: str) -> str:
+        return g.conv(x, scale=float(g.random.choice([0.1, 0.5, 3])))
+
+    def activated(x: str) -> str:
+        return g.op("Relu", x) if g.random.random() < 0.5 else g.clip(x, -float(g.random.random()), 1)
+
+    def pooled(x: str) -> str:
+        kind = str(g.random.choice(["MaxPool", "AveragePool"]))
+        return g.op(kind, x, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+
+    def resized(x: str) -> str:
+        """Up and down again, or down and up."""
+        modes = [str(m) for m in g.random.choice(["nearest", "linear", "cubic"], 2)]
+        factor = float(g.random.choice([0.5, 2]))
+        inner = g.resize(x, factor, modes[0])
+        return g.resize(activated(inner) if g.random.random() < 0.3 else inner, 1 / factor, modes[1])
+
+    def joined(x: str, y: str) -> str:
+        both = g.op("Concat", x, y, axis=1)
+        both = activated(both) if g.random.random() < 0.5 else both
+        return g.slice(both, 1, 4, int(g.random.integers(5))) if g.random.random() < 0.5 else g.conv(both, inputs=8)
+
+    def summed(x: str, y: str) -> str:
+        return g.op(str(g.random.choice(["Add", "Sub"])), x, y)
+
+    alone = (scaled, scaled, activated, pooled, resized, lambda x: g.op("Sigmoid", x))
+    for _ in range(int(g.random.integers(4, 12))):
+        x, y = (str(g.random.choice(values[-4:])) for _ in range(2))
+        if g.random.random() < 0.5:
+            values.append(alone[int(g.random.integers(len(alone)))](x))
+        else:
+            values.append((joined, summed)[int(g.random.integers(2))](x, y))
+    others = [str(v) for v in g.random.choice(values[1:], 2)]
+    return g, list(dict.fromkeys([values[-1], *others]))
+
+
+OPTIONS = ("", "align-resize=input align-pooling=input", "align-concat=large", "force-alignment-overlap=false")
+
+
+def check_network(seed: int, folder: Path) -> None:
+    g, outputs = random_network(seed)
+    model = g.save(folder / "model.onnx", *outputs)
+    profile, options = ("qdq", "") if seed % 4 == 0 else ("ppq", OPTIONS[seed // 4 % len(OPTIONS)])
+    module = observed(model, profile, options, fuse=seed % 2 == 0)
+    assert_nothing_clipped(module)
+    groups: dict[str, set[object]] = {}
+    for point in module.walk():
+        if isinstance(point, nn.ObserveOp) and point.group is not None:
+            groups.setdefault(point.group.data, set()).add(point.qparams)
+    assert all(len(parameters) == 1 for parameters in groups.values())
+
+
+@pytest.mark.parametrize("first", range(0, 24, 6))
+def test_no_reader_sees_a_range_that_is_not_its_own(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + 6):
+        check_network(seed, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 1200, 20))
+def test_no_reader_of_many_networks(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + 20):
+        check_network(seed, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "GlobalMaxPool", "Pad", "Slice", "AveragePool"])
+@pytest.mark.parametrize("activation", ["Relu", "Clip"])
+@pytest.mark.parametrize("fuse", [True, False], ids=["fused", "apart"])
+def test_behind_a_pool_and_an_activation_convolutions_are_quantized(
+    kind: str, activation: str, fuse: bool, tmp_path: Path
+) -> None:
+    g = Graph()
+    attributes = {"MaxPool": {"kernel_shape": [2, 2]}, "AveragePool": {"kernel_shape": [2, 2]}}
+    first = g.conv("x")
+    if kind == "Slice":
+        moved = g.slice(first, 2, 4)
+    elif kind == "Pad":
+        moved = g.op("Pad", first, g.constant([0, 0, 1, 1, 0, 0, 1, 1], np.int64))
+    else:
+        moved = g.op(kind, first, **attributes.get(kind, {}))
+    activated = g.op("Relu", moved) if activation == "Relu" else g.clip(moved, 0, 6)
+    model = g.save(tmp_path / "model.onnx", g.conv(activated))
+    for profile in ("qdq", "ppq"):
+        module = observed(model, profile, fuse=fuse)
+        assert_nothing_clipped(module)
+        convolutions = [o for o in module.walk() if isinstance(o, nn.ConvOp)]
+        assert [type(o.operands[0].owner) for o in convolutions] == [nn.ObserveOp] * 2
