@@ -21,6 +21,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
 from ..nn.base import ANY_TENSOR, BOOL, INT, Bool, Int, Result, Results, integer
+from ..nn.constant import constant_ints
 from ..nn.shapes import (
     DYNAMIC,
     axis_of,
@@ -80,7 +81,7 @@ class GatherNdOp(AscendOp):
 
 @irdl_op_definition
 class TileOp(AscendOp):
-    """Repeats x along each axis as often as `multiples` says, a constant with a number per axis."""
+    """Repeats x along each axis as often as `multiples` says, a number per axis."""
 
     name = "ascend.Tile"
 
@@ -91,7 +92,11 @@ class TileOp(AscendOp):
     y: Result = result_def(ANY_TENSOR)
 
     @property
-    def counts(self) -> tuple[int, ...]:
+    def counts(self) -> tuple[int, ...] | None:
+        """None where they are computed at run time."""
+        if constant_ints(self.multiples) is None:
+            merge_shape((len(shape_of(self.x)),), shape_of(self.multiples), "rank of x and entries of multiples")
+            return None
         counts = index_list("multiples", self.multiples)
         if len(counts) != len(shape_of(self.x)):
             raise VerifyException(f"multiples has {len(counts)} entries for x of rank {len(shape_of(self.x))}")
@@ -100,7 +105,10 @@ class TileOp(AscendOp):
         return counts
 
     def derive(self) -> Sequence[Tensor]:
-        rows = zip(shape_of(self.x), self.counts, strict=True)
+        shape, counts = shape_of(self.x), self.counts
+        if counts is None:
+            return [tensor(element_of(self.x), (DYNAMIC,) * len(shape))]
+        rows = zip(shape, counts, strict=True)
         return [tensor(element_of(self.x), [d * n if known(d) else DYNAMIC for d, n in rows])]
 
 
@@ -227,7 +235,7 @@ class SliceOp(AscendOp):
 
 @irdl_op_definition
 class FillOp(AscendOp):
-    """A tensor of the sizes `dims`, a constant, each element of which is `value`, one number."""
+    """A tensor of the sizes `dims`, each element of which is `value`, one number."""
 
     name = "ascend.Fill"
 
@@ -238,12 +246,47 @@ class FillOp(AscendOp):
     y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
+        if size(shape_of(self.value)) != 1:
+            raise VerifyException("value must hold one number")
+        return [tensor(element_of(self.value), self._sizes())]
+
+    def _sizes(self) -> Sequence[int]:
+        entries = shape_of(self.dims)
+        if constant_ints(self.dims) is None:
+            if len(entries) != 1 or not known(entries[0]):
+                raise VerifyException("dims must be of rank 1, with a known number of entries")
+            return (DYNAMIC,) * entries[0]
         dims = index_list("dims", self.dims)
         if any(d < 0 for d in dims):
             raise VerifyException(f"dims {list(dims)} must not be negative")
-        if size(shape_of(self.value)) != 1:
-            raise VerifyException("value must hold one number")
-        return [tensor(element_of(self.value), dims)]
+        return dims
+
+
+@irdl_op_definition
+class RangeOp(AscendOp):
+    """`start`, `start + delta`, ... up to but without `limit`, numbers of rank 0; y is of rank 1."""
+
+    name = "ascend.Range"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"start": INDEX, "limit": INDEX, "delta": INDEX}
+    DEVIATION: ClassVar[str] = "of integers only: how floats are rounded is not said"
+
+    start: Operand = operand_def(ANY_TENSOR)
+    limit: Operand = operand_def(ANY_TENSOR)
+    delta: Operand = operand_def(ANY_TENSOR)
+    y: Result = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        for name, value in (("start", self.start), ("limit", self.limit), ("delta", self.delta)):
+            if rank := len(shape_of(value)):
+                raise VerifyException(f"{name} must be of rank 0, not {rank}")
+        element, numbers = same_element(*self.operands), [constant_ints(value) for value in self.operands]
+        if any(n is None for n in numbers):
+            return [tensor(element, [DYNAMIC])]
+        start, limit, delta = (n[0] for n in numbers if n is not None)
+        if delta == 0:
+            raise VerifyException("delta must not be 0")
+        return [tensor(element, [len(range(start, limit, delta))])]
 
 
 @irdl_op_definition

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import pi, sqrt
 
 import numpy as np
+from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
-from ...dialects.ascend.base import data_type_number
+from ...dialects.ascend.base import FB, data_type_number
 from ...dialects.nn import Predicate
 from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import is_float, numpy_dtype
@@ -16,6 +18,9 @@ from .rules import Builder, array_of, lowers, lowers_each, require
 
 SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 """The float32 constants of Selu, as ONNX has them."""
+
+FLOAT = 0
+"""The number of float32 among Ascend's types."""
 
 lowers_each(
     {
@@ -102,8 +107,24 @@ def hard_sigmoid(build: Builder, op: nn.HardSigmoidOp) -> Sequence[SSAValue]:
 
 @lowers(nn.GeluOp)
 def gelu(build: Builder, op: nn.GeluOp) -> Sequence[SSAValue]:
-    require(op.tanh_approximation is None, "gelu-by-erf", "Gelu is the form by the error function")
-    return [build.add(ascend.GeluOp, op.input).y]
+    """Gelu by the error function; the form by tanh, which Ascend IR lacks, step by step as `nn` computes it, in float32."""
+    if op.tanh_approximation is None:
+        return [build.add(ascend.GeluOp, op.input).y]
+    element, hint = element_of(op.input), build.hint
+    require(element in FB, "float-type", f"its steps take {', '.join(map(str, FB))}, not {element}")
+    x = op.input if element == f32 else build.add(ascend.CastOp, op.input, dst_type=FLOAT, name=f"{hint}_x").y
+    y = build.add(ascend.SquareOp, x, name=f"{hint}_square").y
+    y = build.add(ascend.MulsOp, y, value=0.044715, name=f"{hint}_share").y
+    y = build.add(ascend.AddsOp, y, value=1.0, name=f"{hint}_factor").y
+    y = build.add(ascend.MulOp, y, x, name=f"{hint}_cubic").y
+    y = build.add(ascend.MulsOp, y, value=sqrt(2 / pi), name=f"{hint}_inner").y
+    y = build.add(ascend.TanhOp, y, name=f"{hint}_tanh").y
+    y = build.add(ascend.AddsOp, y, value=1.0, name=f"{hint}_gate").y
+    y = build.add(ascend.MulOp, y, x, name=f"{hint}_gated").y
+    if element == f32:
+        return [build.add(ascend.MulsOp, y, value=0.5).y]
+    y = build.add(ascend.MulsOp, y, value=0.5, name=f"{hint}_half").y
+    return [build.add(ascend.CastOp, y, dst_type=data_type_number(element)).y]
 
 
 @lowers(nn.ClipOp)

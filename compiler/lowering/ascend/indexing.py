@@ -4,37 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
-from ...dialects.nn.shapes import axis_of, known, shape_of
-from .rules import Builder, NotLowered, lowers, require
+from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
+from .rules import Builder, lowers, require
 
 INT64 = 9
 """The number of int64 among Ascend's types."""
 
 
+def sizes_of(build: Builder, x: SSAValue, begin: int, count: int, what: str) -> SSAValue:
+    """Sizes of x, from an axis on, as int64."""
+    sizes = build.add(ascend.ShapeOp, x, dtype=INT64, name=f"{build.hint}_{what}_sizes").y
+    if (begin, count) == (0, len(shape_of(x))):
+        return sizes
+    offsets, size = build.ints([begin], "offsets"), build.ints([count], "size")
+    return build.add(ascend.SliceOp, sizes, offsets, size, name=f"{build.hint}_{what}").y
+
+
+def as_int64(build: Builder, value: SSAValue) -> SSAValue:
+    if element_of(value) == i64:
+        return value
+    return build.add(ascend.CastOp, value, dst_type=INT64, name=f"{build.hint}_int64").y
+
+
 @lowers(nn.ExpandOp)
 def expand(build: Builder, op: nn.ExpandOp) -> Sequence[SSAValue]:
     """Tile, behind axes of size 1 for those that are new."""
-    target = op.target()
+    x, shape, target = op.input, shape_of(op.input), op.target()
     if target is None:
-        raise NotLowered("constant-shape", "its shape is computed at run time")
-    x, shape = op.input, shape_of(op.input)
+        assert op.shape is not None
+        return [_expand_at_run_time(build, x, as_int64(build, op.shape))]
     new = len(target) - len(shape)
-    target, shape = (1,) * -new + target, (1,) * new + shape
-    multiples = [_multiple(d, wanted) for d, wanted in zip(shape, target, strict=True)]
+    padded, wanted = (1,) * new + shape, (1,) * -new + target
+    multiples = [_multiple(d, size) for d, size in zip(padded, wanted, strict=True)]
+    if None in multiples:
+        return [_expand_at_run_time(build, x, build.ints(target, "to"))]
     if new > 0:
         x = build.add(ascend.UnsqueezeOp, x, axes=range(new), name=f"{build.hint}_x").y
-    return [build.add(ascend.TileOp, x, build.ints(multiples, "multiples")).y]
+    return [build.add(ascend.TileOp, x, build.ints([m for m in multiples if m is not None], "multiples")).y]
 
 
-def _multiple(size: int, wanted: int) -> int:
-    """How often an axis is repeated to broadcast to a size."""
+def _multiple(size: int, wanted: int) -> int | None:
+    """How often an axis is repeated to broadcast to a size; None where that depends on a size that is not known."""
     if wanted in (1, size):
         return 1
-    require(known(size), "known-sizes", "a size that may be repeated is not known")
-    return wanted
+    return wanted if known(size) else None
+
+
+def _expand_at_run_time(build: Builder, x: SSAValue, wanted: SSAValue) -> SSAValue:
+    """Axes of size 1 are repeated as often as the shape says, all others once."""
+    rank, (count,) = len(shape_of(x)), shape_of(wanted)
+    require(known(count), "known-sizes", "its shape is computed at run time, and how many sizes it has is not known")
+    if count < rank:
+        parts = [build.ints([1] * (rank - count), "ones"), wanted]
+        wanted = build.add(ascend.ConcatV2Op, parts, build.index(0, "axis"), N=2, name=f"{build.hint}_shape").y
+    elif count > rank:
+        x = build.add(ascend.UnsqueezeOp, x, axes=range(count - rank), name=f"{build.hint}_x").y
+    sizes, one = sizes_of(build, x, 0, len(shape_of(x)), "x"), build.index(1, "one")
+    repeated = build.add(ascend.EqualOp, sizes, one, name=f"{build.hint}_repeated").y
+    multiples = build.add(ascend.SelectOp, repeated, wanted, one, name=f"{build.hint}_multiples").y
+    return build.add(ascend.TileOp, x, multiples).y
 
 
 @lowers(nn.ShapeOp)

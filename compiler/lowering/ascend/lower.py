@@ -18,7 +18,20 @@ from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QuantizeOp,
 from ...rewriting import Remarks, erase_dead_constants
 from ...transforms.quantization.passive import quantize_at
 from ...transforms.quantization.sites import Site
-from . import caffe, convolution, elementwise, indexing, linear, normalization, pooling, reshape, shape, shift, space
+from . import (
+    caffe,
+    carried,
+    convolution,
+    elementwise,
+    indexing,
+    linear,
+    normalization,
+    pooling,
+    reshape,
+    shape,
+    shift,
+    space,
+)
 from .antiquant import gives_integers, is_read_in_float, reals
 from .constants import dequantize_of
 from .fused import inline_fused
@@ -26,7 +39,20 @@ from .quantized import Quantizer, quantized_rules
 from .rules import RULES, Builder, NotLowered, keys_of
 from .weight_only import has_integer_weight, weight_only_matmul
 
-FAMILIES = (caffe, convolution, linear, pooling, elementwise, normalization, indexing, reshape, shape, shift, space)
+FAMILIES = (
+    caffe,
+    carried,
+    convolution,
+    linear,
+    pooling,
+    elementwise,
+    normalization,
+    indexing,
+    reshape,
+    shape,
+    shift,
+    space,
+)
 """The modules whose rules are registered."""
 
 

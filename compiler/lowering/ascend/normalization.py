@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -16,10 +17,16 @@ from .rules import Builder, lowers, require
 
 @lowers(nn.BatchNormOp)
 def batch_norm(build: Builder, op: nn.BatchNormOp) -> Sequence[SSAValue]:
-    """BNInfer, which knows axis 1; where channels are last, a product and a sum."""
+    """BNInfer, which knows axis 1 of rank 4, and gets axes of size 1 below; a product and a sum where channels are last."""
+    rank = len(shape_of(op.input))
     if op.channels_last:
         return _product_and_sum(build, op)
-    return [build.add(ascend.BNInferOp, *op.operands, epsilon=op.epsilon).y]
+    if rank >= 4:
+        return [build.add(ascend.BNInferOp, *op.operands, epsilon=op.epsilon).y]
+    added, hint = [*range(rank, 4)], build.hint
+    x = build.add(ascend.UnsqueezeOp, op.input, axes=added, name=f"{hint}_x").y
+    y = build.add(ascend.BNInferOp, x, *op.operands[1:], epsilon=op.epsilon, name=f"{hint}_normalized").y
+    return [build.add(ascend.SqueezeOp, y, axis=added).y]
 
 
 def _product_and_sum(build: Builder, op: nn.BatchNormOp) -> Sequence[SSAValue]:
@@ -86,22 +93,33 @@ _FORMATS = {4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 @lowers(nn.InstanceNormOp)
 def instance_norm(build: Builder, op: nn.InstanceNormOp) -> Sequence[SSAValue]:
     rank = len(shape_of(op.input))
-    require(rank in _FORMATS, "spatial-rank", f"InstanceNorm takes rank 4 or 5, not {rank}")
-    data_format = _FORMATS[rank][op.channels_last]
-    return [build.add(ascend.InstanceNormOp, *op.operands, data_format=data_format, epsilon=op.epsilon).y]
+    require(rank in (3, *_FORMATS), "spatial-rank", f"InstanceNorm takes rank 3 to 5, not {rank}")
+    data_format = _FORMATS[max(rank, 4)][op.channels_last]
+    return _over_space(build, op, ascend.InstanceNormOp, data_format=data_format, epsilon=op.epsilon)
 
 
 @lowers(nn.GroupNormOp)
 def group_norm(build: Builder, op: nn.GroupNormOp) -> Sequence[SSAValue]:
     rank = len(shape_of(op.input))
-    require(rank == 4, "spatial-rank", f"GroupNorm takes rank 4, not {rank}")
-    return [
-        build.add(
-            ascend.GroupNormOp,
-            *op.operands,
-            num_groups=op.num_groups,
-            data_format=_FORMATS[4][op.channels_last],
-            eps=op.epsilon,
-            is_training=False,
-        ).y
-    ]
+    require(rank in (3, 4), "spatial-rank", f"GroupNorm takes rank 3 or 4, not {rank}")
+    return _over_space(
+        build,
+        op,
+        ascend.GroupNormOp,
+        num_groups=op.num_groups,
+        data_format=_FORMATS[4][op.channels_last],
+        eps=op.epsilon,
+        is_training=False,
+    )
+
+
+def _over_space(
+    build: Builder, op: nn.InstanceNormOp | nn.GroupNormOp, kind: type[ascend.MomentsOp], **properties: Any
+) -> Sequence[SSAValue]:
+    """One axis of space gets another of size 1."""
+    if len(shape_of(op.input)) != 3:
+        return [build.add(kind, *op.operands, **properties).y]
+    added = 1 if op.channels_last else 2
+    x = build.add(ascend.UnsqueezeOp, op.input, axes=[added], name=f"{build.hint}_x").y
+    y = build.add(kind, x, *op.operands[1:], name=f"{build.hint}_normalized", **properties).y
+    return [build.add(ascend.SqueezeOp, y, axis=[added]).y]

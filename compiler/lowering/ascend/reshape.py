@@ -8,8 +8,8 @@ from itertools import groupby
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
-from ...dialects.nn.shapes import DYNAMIC
-from .indexing import INT64
+from ...dialects.nn.shapes import DYNAMIC, known, shape_of
+from .indexing import INT64, as_int64, sizes_of
 from .rules import Builder, lowers, require
 
 
@@ -17,15 +17,27 @@ from .rules import Builder, lowers, require
 def reshape(build: Builder, op: nn.ReshapeOp) -> Sequence[SSAValue]:
     if (target := op.target()) is None:
         assert op.shape is not None
-        fixed = op.allow_zero is not None
-        require(fixed, "constant-shape", "its shape is computed at run time, and a 0 in it would copy a size")
-        return [build.add(ascend.ReshapeOp, op.input, op.shape, result_types=op.result_types).y]
+        wanted = op.shape if op.allow_zero is not None else _without_zeros(build, op.input, op.shape)
+        return [build.add(ascend.ReshapeOp, op.input, wanted, result_types=op.result_types).y]
     (inferred,) = op.infer()
     shape = inferred.get_shape()
     if shape.count(DYNAMIC) > 1:
         return [build.add(ascend.ReshapeOp, op.input, _run_time_shape(build, op, target, shape)).y]
     listed = build.ints([-1 if d == DYNAMIC else d for d in shape], "shape")
     return [build.add(ascend.ReshapeOp, op.input, listed).y]
+
+
+def _without_zeros(build: Builder, x: SSAValue, wanted: SSAValue) -> SSAValue:
+    """A shape that is computed at run time, with the sizes of x where it has a 0."""
+    (count,), rank = shape_of(wanted), len(shape_of(x))
+    require(known(count), "known-sizes", "its shape is computed at run time, and how many sizes it has is not known")
+    sizes = sizes_of(build, x, 0, min(count, rank), "x")
+    if count > rank:
+        parts = [sizes, build.ints([0] * (count - rank), "none")]
+        sizes = build.add(ascend.ConcatV2Op, parts, build.index(0, "axis"), N=2, name=f"{build.hint}_kept").y
+    wanted = as_int64(build, wanted)
+    copied = build.add(ascend.EqualOp, wanted, build.index(0, "zero"), name=f"{build.hint}_copied").y
+    return build.add(ascend.SelectOp, copied, sizes, wanted, name=f"{build.hint}_shape").y
 
 
 def _run_time_shape(build: Builder, op: nn.ReshapeOp, target: Sequence[int], shape: Sequence[int]) -> SSAValue:

@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects.ascend import AscendOp
-from ...dialects.nn import ConstantOp, NNOp
+from ...dialects.nn import ConstantOp, NNOp, OpaqueOp
 from .constants import Array, numbers_behind
 
 
@@ -106,8 +106,17 @@ def keys(kinds: Sequence[type[NNOp]], sources: Sequence[Source]) -> list[Key]:
 def keys_of(op: NNOp) -> tuple[Key, ...]:
     """What an operation is looked up by, the operator that table 1 of AMCT names for its layer first."""
     everywhere = (type(op), None)
-    origin = op.origin
-    return (everywhere,) if origin is None else ((type(op), (origin.framework.data, origin.op_type.data)), everywhere)
+    source = _carried(op) if isinstance(op, OpaqueOp) else _source(op)
+    return (everywhere,) if source is None else ((type(op), source), everywhere)
+
+
+def _source(op: NNOp) -> Source | None:
+    return None if (origin := op.origin) is None else (origin.framework.data, origin.op_type.data)
+
+
+def _carried(op: OpaqueOp) -> Source | None:
+    """Of the framework itself, not of an extension of it."""
+    return (op.framework.data, op.op_type.data) if op.domain is None or not op.domain.data else None
 
 
 def lowers(

@@ -128,11 +128,9 @@ def _gather_nd(op: ascend.GatherNdOp) -> Kernel:
     return run
 
 
-def _tile(op: ascend.TileOp) -> Kernel:
-    counts = op.counts
-
-    def run(x: Array, _: Array) -> Array:
-        return np.tile(x, counts)
+def _tile(_: ascend.TileOp) -> Kernel:
+    def run(x: Array, multiples: Array) -> Array:
+        return np.tile(x, multiples)
 
     return run
 
@@ -180,6 +178,15 @@ def _fill(op: ascend.FillOp) -> Kernel:
     return run
 
 
+def _range(_: ascend.RangeOp) -> Kernel:
+    def run(start: Array, limit: Array, delta: Array) -> Array:
+        if not delta:
+            raise ValueError("delta is 0")
+        return np.array(range(int(start), int(limit), int(delta)), start.dtype)
+
+    return run
+
+
 def _shape(op: ascend.ShapeOp) -> Kernel:
     dtype = numpy_dtype(element_of(op.y))
 
@@ -222,6 +229,7 @@ ARRAY_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     ascend.SplitOp: _split,
     ascend.SliceOp: _slice,
     ascend.FillOp: _fill,
+    ascend.RangeOp: _range,
     ascend.ShapeOp: _shape,
     ascend.ArgMaxV2Op: _arg(np.argmax),
     ascend.ArgMinOp: _arg(np.argmin),

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend
-from ...dialects.ascend.shape import index_list
+from ...dialects.nn import constant_ints
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
 from ..onnx.layer import Layer, Operand
 from ..onnx.shape import unsqueezed, with_list
@@ -36,7 +36,8 @@ def _int64(value: SSAValue, layer: Layer) -> Operand:
 
 @converter(ascend.TileOp)
 def tile(op: ascend.TileOp, layer: Layer) -> str:
-    return layer.node("Tile", op.x, layer.ints(op.counts, "multiples"))
+    multiples = _int64(op.multiples, layer) if op.counts is None else layer.ints(op.counts, "multiples")
+    return layer.node("Tile", op.x, multiples)
 
 
 @converter(ascend.PackOp)
@@ -75,8 +76,14 @@ def slice_(op: ascend.SliceOp, layer: Layer) -> str:
 
 @converter(ascend.FillOp)
 def fill(op: ascend.FillOp, layer: Layer) -> str:
-    dims = layer.ints(index_list("dims", op.dims), "dims")
+    listed = constant_ints(op.dims)
+    dims = _int64(op.dims, layer) if listed is None else layer.ints(listed, "dims")
     return layer.node("Expand", reshaped(op.value, (), layer, "value"), dims)
+
+
+@converter(ascend.RangeOp)
+def range_(op: ascend.RangeOp, layer: Layer) -> str:
+    return layer.node("Range", op.start, op.limit, op.delta)
 
 
 @converter(ascend.ShapeOp)

@@ -142,13 +142,32 @@ func.func @float_division(%x: tensor<4xi32>) -> tensor<4xi32> {
 
 // -----
 
-// The other GELU.
-// CHECK-LABEL: @gelu_by_erf
+// The other GELU, step by step, in float32.
+// CHECK-LABEL: @gelu_by_tanh
+// CHECK-NEXT:    %y_x = ascend.Cast %x dst_type 0
+// CHECK-NEXT:    %y_square = ascend.Square %y_x
+// CHECK-NEXT:    %y_share = ascend.Muls %y_square value 0.0447{{[0-9]*}}
+// CHECK-NEXT:    %y_factor = ascend.Adds %y_share value 1.0
+// CHECK-NEXT:    %y_cubic = ascend.Mul %y_factor, %y_x
+// CHECK-NEXT:    %y_inner = ascend.Muls %y_cubic value 0.7978{{[0-9]*}}
+// CHECK-NEXT:    %y_tanh = ascend.Tanh %y_inner
+// CHECK-NEXT:    %y_gate = ascend.Adds %y_tanh value 1.0
+// CHECK-NEXT:    %y_gated = ascend.Mul %y_gate, %y_x
+// CHECK-NEXT:    %y_half = ascend.Muls %y_gated value 0.5
+// CHECK-NEXT:    %y = ascend.Cast %y_half dst_type 1
+func.func @gelu_by_tanh(%x: tensor<?x3xf16>) -> tensor<?x3xf16> {
+  %y = nn.gelu %x tanh_approximation : tensor<?x3xf16>
+  func.return %y : tensor<?x3xf16>
+}
+
+// -----
+
+// CHECK-LABEL: @gelu_type
 // CHECK:         %y = nn.
-// REMARK:      [lower-to-ascend missed gelu-by-erf] "y": Gelu is the form by the error function
-func.func @gelu_by_erf(%x: tensor<?x3x4x4xf32>) -> tensor<?x3x4x4xf32> {
-  %y = nn.gelu %x tanh_approximation : tensor<?x3x4x4xf32>
-  func.return %y : tensor<?x3x4x4xf32>
+// REMARK:      [lower-to-ascend missed float-type] "y": its steps take f16, f32, bf16, not f64
+func.func @gelu_type(%x: tensor<?x3xf64>) -> tensor<?x3xf64> {
+  %y = nn.gelu %x tanh_approximation : tensor<?x3xf64>
+  func.return %y : tensor<?x3xf64>
 }
 
 // -----

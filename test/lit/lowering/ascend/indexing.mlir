@@ -20,18 +20,31 @@ func.func @expand(%x: tensor<2x1x3xf32>, %y: tensor<?x4x1xf32>) -> (tensor<2x1x2
 
 // -----
 
+// A size that may be 1, or a shape that is computed: what is repeated is found at run time.
+// CHECK-LABEL: @expand_at_run_time
+// CHECK:         %a_x_sizes = ascend.Shape %x dtype 9
+// CHECK:         %a_repeated = ascend.Equal %a_x_sizes, %a_one
+// CHECK-NEXT:    %a_multiples = ascend.Select %a_repeated, %a_to, %a_one
+// CHECK-NEXT:    %a = ascend.Tile %x, %a_multiples : (tensor<?x3xf32>, tensor<2xi64>) -> tensor<4x3xf32>
+// CHECK-NEXT:    %b_x = ascend.Unsqueeze %x axes [0]
+// CHECK:         %b = ascend.Tile %b_x, %b_multiples
+func.func @expand_at_run_time(%x: tensor<?x3xf32>, %s: tensor<3xi64>) -> (tensor<4x3xf32>, tensor<?x?x?xf32>) {
+  %a = nn.expand %x to [4, 3] : (tensor<?x3xf32>) -> tensor<4x3xf32>
+  %b = nn.expand %x, %s : (tensor<?x3xf32>, tensor<3xi64>) -> tensor<?x?x?xf32>
+  func.return %a, %b : tensor<4x3xf32>, tensor<?x?x?xf32>
+}
+
+// -----
+
 // CHECK-LABEL: @refused
-// CHECK-NEXT:    %a = nn.expand
 // CHECK-NEXT:    %b = nn.expand
 // CHECK-NEXT:    %c = nn.arg_max
-// REMARK-DAG:  [lower-to-ascend missed known-sizes] "a": a size that may be repeated is not known
-// REMARK-DAG:  [lower-to-ascend missed constant-shape] "b": its shape is computed at run time
+// REMARK-DAG:  [lower-to-ascend missed known-sizes] "b": its shape is computed at run time, and how many sizes it has is not known
 // REMARK-DAG:  [lower-to-ascend missed first-of-equal] "c": Ascend IR finds the first one of equal elements
-func.func @refused(%x: tensor<?x3xf32>, %s: tensor<2xi64>) -> (tensor<4x3xf32>, tensor<?x?xf32>, tensor<?xi64>) {
-  %a = nn.expand %x to [4, 3] : (tensor<?x3xf32>) -> tensor<4x3xf32>
-  %b = nn.expand %x, %s : (tensor<?x3xf32>, tensor<2xi64>) -> tensor<?x?xf32>
+func.func @refused(%x: tensor<?x3xf32>, %s: tensor<?xi64>) -> (tensor<?x?xf32>, tensor<?xi64>) {
+  %b = nn.expand %x, %s : (tensor<?x3xf32>, tensor<?xi64>) -> tensor<?x?xf32>
   %c = nn.arg_max %x axis 1 last : (tensor<?x3xf32>) -> tensor<?xi64>
-  func.return %a, %b, %c : tensor<4x3xf32>, tensor<?x?xf32>, tensor<?xi64>
+  func.return %b, %c : tensor<?x?xf32>, tensor<?xi64>
 }
 
 // -----

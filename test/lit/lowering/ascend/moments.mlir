@@ -27,13 +27,29 @@ func.func @moments(%x: tensor<?x3x2x4xf32>, %s: tensor<4xf32>, %p: tensor<2x4xf3
 // CHECK-NEXT:    %c = nn.group_norm
 // CHECK-NEXT:    %d = nn.layer_norm
 // REMARK-DAG:  [lower-to-ascend missed equal-sizes] "a": LayerNorm has a scale of the sizes of the last axes, and its own broadcasts
-// REMARK-DAG:  [lower-to-ascend missed spatial-rank] "b": InstanceNorm takes rank 4 or 5, not 3
-// REMARK-DAG:  [lower-to-ascend missed spatial-rank] "c": GroupNorm takes rank 4, not 3
+// REMARK-DAG:  [lower-to-ascend missed spatial-rank] "b": InstanceNorm takes rank 3 to 5, not 6
+// REMARK-DAG:  [lower-to-ascend missed spatial-rank] "c": GroupNorm takes rank 3 or 4, not 6
 // REMARK-DAG:  [lower-to-ascend missed ascend-constraint] "d": x is of f64, LayerNorm takes f16, f32, bf16
-func.func @refused(%x: tensor<2x3x4xf32>, %s: tensor<1xf32>, %r: tensor<3xf32>, %z: tensor<2x4xf64>, %t: tensor<4xf64>) -> (tensor<2x3x4xf32>, tensor<2x4xf64>) {
-  %a = nn.layer_norm %x, %s : (tensor<2x3x4xf32>, tensor<1xf32>) -> tensor<2x3x4xf32>
-  %b = nn.instance_norm %a, %r, %r : (tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3x4xf32>
-  %c = nn.group_norm %b, %r, %r num_groups 3 : (tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3x4xf32>
+func.func @refused(%x: tensor<2x3x4x4x4x4xf32>, %s: tensor<1xf32>, %r: tensor<3xf32>, %z: tensor<2x4xf64>, %t: tensor<4xf64>) -> (tensor<2x3x4x4x4x4xf32>, tensor<2x4xf64>) {
+  %a = nn.layer_norm %x, %s : (tensor<2x3x4x4x4x4xf32>, tensor<1xf32>) -> tensor<2x3x4x4x4x4xf32>
+  %b = nn.instance_norm %a, %r, %r : (tensor<2x3x4x4x4x4xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3x4x4x4x4xf32>
+  %c = nn.group_norm %b, %r, %r num_groups 3 : (tensor<2x3x4x4x4x4xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3x4x4x4x4xf32>
   %d = nn.layer_norm %z, %t : (tensor<2x4xf64>, tensor<4xf64>) -> tensor<2x4xf64>
-  func.return %c, %d : tensor<2x3x4xf32>, tensor<2x4xf64>
+  func.return %c, %d : tensor<2x3x4x4x4x4xf32>, tensor<2x4xf64>
+}
+
+// -----
+
+// One axis of space gets another of size 1.
+// CHECK-LABEL: @one_axis
+// CHECK-NEXT:    %a_x = ascend.Unsqueeze %x axes [2]
+// CHECK-NEXT:    %a_normalized{{.*}} = ascend.InstanceNorm %a_x, %r, %r data_format "NCHW"
+// CHECK-NEXT:    %a = ascend.Squeeze %a_normalized axis [2]
+// CHECK-NEXT:    %b_x = ascend.Unsqueeze %l axes [1]
+// CHECK-NEXT:    %b_normalized{{.*}} = ascend.GroupNorm %b_x, %r, %r
+// CHECK-NEXT:    %b = ascend.Squeeze %b_normalized axis [1]
+func.func @one_axis(%x: tensor<2x3x4xf32>, %l: tensor<2x4x3xf32>, %r: tensor<3xf32>) -> (tensor<2x3x4xf32>, tensor<2x4x3xf32>) {
+  %a = nn.instance_norm %x, %r, %r : (tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3x4xf32>
+  %b = nn.group_norm %l, %r, %r layout nhwc num_groups 3 : (tensor<2x4x3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x4x3xf32>
+  func.return %a, %b : tensor<2x3x4xf32>, tensor<2x4x3xf32>
 }

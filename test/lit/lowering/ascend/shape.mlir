@@ -87,12 +87,25 @@ func.func @reduce(%x: tensor<?x3x4xf32>) -> (tensor<?x1x1xf32>, tensor<f32>, ten
 
 // -----
 
-// A shape computed at run time.
-// CHECK-LABEL: @constant_shape
-// CHECK:         %y = nn.
-// REMARK:      [lower-to-ascend missed constant-shape] "y": its shape is computed at run time, and a 0 in it would copy a size
-func.func @constant_shape(%x: tensor<?x3x4xf32>, %s: tensor<2xi64>) -> tensor<?x12xf32> {
+// A shape computed at run time: a 0 in it copies a size to ONNX, and does not to Ascend.
+// CHECK-LABEL: @run_time_shape
+// CHECK-NEXT:    %y_x_sizes = ascend.Shape %x dtype 9
+// CHECK:         %y_x = ascend.Slice %y_x_sizes
+// CHECK:         %y_copied = ascend.Equal %s, %y_zero
+// CHECK-NEXT:    %y_shape = ascend.Select %y_copied, %y_x, %s
+// CHECK-NEXT:    %y = ascend.Reshape %x, %y_shape : (tensor<?x3x4xf32>, tensor<2xi64>) -> tensor<?x12xf32>
+func.func @run_time_shape(%x: tensor<?x3x4xf32>, %s: tensor<2xi64>) -> tensor<?x12xf32> {
   %y = nn.reshape %x, %s : (tensor<?x3x4xf32>, tensor<2xi64>) -> tensor<?x12xf32>
+  func.return %y : tensor<?x12xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @known_sizes
+// CHECK:         %y = nn.
+// REMARK:      [lower-to-ascend missed known-sizes] "y": its shape is computed at run time, and how many sizes it has is not known
+func.func @known_sizes(%x: tensor<?x3x4xf32>, %s: tensor<?xi64>) -> tensor<?x12xf32> {
+  %y = nn.reshape %x, %s : (tensor<?x3x4xf32>, tensor<?xi64>) -> tensor<?x12xf32>
   func.return %y : tensor<?x12xf32>
 }
 
