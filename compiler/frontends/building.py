@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, LocationAttr
@@ -12,11 +12,11 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ..dialects import nn
-from ..dialects.nn.shapes import element_of, shape_of, size
+from ..dialects.nn.shapes import element_of
 from ..dtypes import Tensor, numpy_dtype
-from ..rewriting import QUANTIZATION_OPS
-from ..runtime.kernels import kernel_for
+from ..rewriting import Refusal
 from ..transforms.dead_code import erase_dead
+from ..transforms.evaluation import evaluated, is_constant
 from ..transforms.partial_shapes import Dimension, PartialShapes
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -79,9 +79,13 @@ class Sink:
 
     def __init__(self) -> None:
         self.constants: list[Operation] = []
-        self.body: list[Operation] = []
+        self.body: list[nn.NNOp] = []
         self.shapes: PartialShapes = PartialShapes()
+        self.kept: dict[Operation, Refusal] = {}
+        """Operations on constants that stay, and why."""
         self._made: dict[Constant, SSAValue] = {}
+        self._constants: dict[SSAValue, Constant] = {}
+        """What values that a conversion may hand on are known to be."""
 
     def value(self, binding: Binding) -> SSAValue:
         if not isinstance(binding, Constant):
@@ -90,9 +94,10 @@ class Sink:
             op = nn.ConstantOp.of(binding.array, binding.key)
             self.constants.append(op)
             self._made[binding] = op.result
+            self._constants[op.result] = binding
         return self._made[binding]
 
-    def attempt(self, convert: Callable[[], Converted]) -> tuple[list[Binding], list[Operation]]:
+    def attempt(self, convert: Callable[[], Converted]) -> tuple[list[Binding], list[nn.NNOp]]:
         """Run a conversion: what its outputs stand for, and what it emitted. Raises Unmapped with nothing emitted."""
         mark = len(self.body)
         try:
@@ -105,21 +110,38 @@ class Sink:
         results = [converted] if isinstance(converted, SSAValue | Constant) else list(converted)
         return results, self.body[mark:]
 
-    def known(self, emitted: Sequence[Operation], name: str) -> dict[SSAValue, Constant]:
-        """Results of shape arithmetic that turn out to be known, though it reads values of run time."""
-        arrays: dict[SSAValue, Array] = {}
-        for op in emitted:
-            if (results := self.shapes.visit(op)) is not None:
-                arrays.update(zip(op.results, results, strict=True))
-        return {r: Constant(r.name_hint or name, _like(r, a)) for r, a in arrays.items()}
+    def folded(self, emitted: Sequence[nn.NNOp]) -> dict[SSAValue, Array]:
+        """Results of these operations that are known: they depend on constants only, or on sizes that are known.
 
-    def folded(self, emitted: Sequence[Operation], name: str) -> dict[SSAValue, Constant]:
-        """As `known`, and results of operations whose operands are all constants, computed by their own kernels."""
+        `kept` takes the reasons why operations on constants stay. Raises CompileError where a result contradicts its type.
+        """
         arrays: dict[SSAValue, Array] = {}
         for op in emitted:
-            if (results := self.shapes.visit(op) or evaluated(op, arrays)) is not None:
-                arrays.update((r, _like(r, a)) for r, a in zip(op.results, results, strict=True))
-        return {r: Constant(r.name_hint or name, a) for r, a in arrays.items()}
+            if all(r in self._constants for r in op.results):  # of a node inside the function that defines this one
+                arrays.update((r, self._constants[r].array) for r in op.results)
+            elif (sizes := self.shapes.visit(op)) is not None:
+                arrays.update((r, _like(r, a)) for r, a in zip(op.results, sizes, strict=True))
+            elif is_constant(op, arrays):
+                results = evaluated(op, arrays)
+                if isinstance(results, Refusal):
+                    self.kept[op] = results
+                elif results is not None:
+                    arrays.update(zip(op.results, results, strict=True))
+        return arrays
+
+    def bindings(self, results: Sequence[Binding], emitted: Sequence[nn.NNOp], names: Sequence[str]) -> list[Binding]:
+        """What a node's outputs stand for, given what its conversion gave and emitted: a constant where the numbers are known.
+
+        `names` are those of the outputs, for the constants that this makes; where one has none, it is the result's.
+        """
+        arrays = self.folded(emitted)
+        found: list[Binding] = []
+        for i, result in enumerate(results):
+            if isinstance(result, SSAValue) and result in arrays:
+                name = "".join(names[i : i + 1]) or result.name_hint or "constant"
+                self._constants[result] = Constant(name, arrays[result])
+            found.append(self._constants.get(result, result) if isinstance(result, SSAValue) else result)
+        return found
 
     def function(
         self,
@@ -140,33 +162,6 @@ class Sink:
         )
         function.location = location
         return function
-
-
-FOLDED_ELEMENTS = 1 << 24
-"""Results of more elements are left to the program, unless they are smaller than what they are computed from."""
-
-
-def evaluated(op: Operation, known: Mapping[SSAValue, Array]) -> Sequence[Array] | None:
-    """What an operation on constants computes; `known` are values that are about to be constants. None where it must stay.
-
-    Quantization is what later passes look for, so it stays visible, and carried operators are not run at import.
-    """
-    if isinstance(op, (*QUANTIZATION_OPS, nn.OpaqueOp)) or not all(
-        o in known or nn.constant_of(o) for o in op.operands
-    ):
-        return None
-    operands = [known[o] if o in known else cast(Array, nn.array_of(o)) for o in op.operands]
-    counts = [size(shape_of(r)) for r in op.results]
-    if min(counts) < 0 or sum(counts) > max([FOLDED_ELEMENTS, *(a.size for a in operands)]):
-        return None
-    if (kernel := kernel_for(op)) is None:
-        return None
-    try:
-        result = kernel(*operands)
-    except (ValueError, IndexError, MemoryError):
-        return None
-    several = isinstance(result, list | tuple)
-    return [np.asarray(a) for a in (cast("Sequence[Array]", result) if several else [result])]
 
 
 def _like(value: SSAValue, array: Array) -> Array:

@@ -9,7 +9,7 @@ from xdsl.ir import Operation
 
 from ..diagnostics import Remark
 from ..dialects import nn
-from ..rewriting import Remarks
+from ..rewriting import Refusal, Remarks
 from ..session import Session
 
 
@@ -35,12 +35,12 @@ class Tally:
         """Nodes that no output depends on."""
         self._counts["unused"] += count
 
-    def converted(self, inputs: Sequence[object], ops: Sequence[Operation]) -> None:
-        """A node with these inputs, and the operations that it became; without any, it is what it was given, or is known."""
+    def converted(self, inputs: Sequence[object], results: Sequence[object], ops: Sequence[Operation]) -> None:
+        """A node with these inputs, what it gave, and the operations that it became; without any, it hands on or is known."""
         if ops:
             self._emitted.append(ops)
         else:
-            self._counts["removed" if inputs else "folded"] += 1
+            self._counts["removed" if any(r in inputs for r in results) else "folded"] += 1
 
     def carried(self, op: nn.OpaqueOp, reason: str) -> None:
         self._carried[op] = reason
@@ -53,12 +53,14 @@ class Tally:
         """A remark on the model itself."""
         self._session.remark(Remark("analysis", "import", rule, name, "func.func", reason, self._where))
 
-    def report(self) -> None:
-        """Tell which nodes are carried, and how many went which way."""
+    def report(self, kept: Mapping[Operation, Refusal] | None = None) -> None:
+        """Tell which nodes are carried, why operations on constants were not folded, and how many nodes went which way."""
         remarks = Remarks(self._session, "import")
         carried = {op: reason for op, reason in self._carried.items() if op.parent is not None}
         for op, reason in carried.items():
             remarks.missed(op, "native", f"carried as opaque: {reason}")
+        for op, refusal in (kept or {}).items():
+            remarks.missed(op, *refusal)
         remarks.flush()
         kinds = Counter(op.op_type.data for op in carried)
         names = ", ".join(f"{n} {op_type}" for op_type, n in sorted(kinds.items()))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, cast
 
-import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -15,13 +13,14 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
-from ..diagnostics import CompileError, op_error
+from ..diagnostics import op_error
 from ..dialects import nn
-from ..dialects.nn.shapes import Shape, compatible, merge_shape, shape_of, static, tensor, tensor_of
-from ..dtypes import element_type, numpy_dtype
-from ..rewriting import QUANTIZATION_OPS, Remarks, erase_dead_constants
-from ..runtime.kernels import Array, kernel_for
+from ..dialects.nn.shapes import Shape, merge_shape, tensor, tensor_of
+from ..dtypes import numpy_dtype
+from ..rewriting import Refusal, Remarks, erase_dead_constants
+from ..runtime.kernels import Array
 from .dead_code import erase_dead
+from .evaluation import MAX_ELEMENTS, evaluated, is_constant
 from .partial_shapes import PartialShapes, expand_target, known_sizes, reshape_target
 from .shape_inference import refine
 
@@ -32,13 +31,13 @@ class FoldConstantsPass(ModulePass):
 
     Results are the kernels' own, bit for bit (NaN and Inf included). What is quantized stays so: quantize and dequantize are
     never evaluated, and neither are operators that draw random numbers. A result of more than `max_elements` elements is
-    folded only when it takes less memory than its operands. Types are refined behind what was folded. Raises CompileError,
+    folded only when it takes no more memory than its operands. Types are refined behind what was folded. Raises CompileError,
     located, where a folded result contradicts the declared type.
     """
 
     name = "fold-constants"
 
-    max_elements: int = 1 << 24
+    max_elements: int = MAX_ELEMENTS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         remarks = Remarks(ctx, self.name)
@@ -72,41 +71,18 @@ class _Folder:
             self._replace(op, arrays, "sizes")
         elif isinstance(op, nn.ReshapeOp | nn.ExpandOp) and op.shape is not None:
             self._fix_shape(op, op.shape)
-        elif all(nn.constant_of(o) is not None for o in op.operands) and (arrays := self._evaluate(op)) is not None:
+        elif (arrays := self._evaluate(op)) is not None:
             self._replace(op, arrays, "evaluate")
 
     def _evaluate(self, op: nn.NNOp | nn.FusedOp) -> list[Array] | None:
-        """The results of an operation on constants; None, and a remark, when it must stay."""
-        if isinstance(op, QUANTIZATION_OPS):
+        """The results of an operation on constants; None, and a remark where it has a reason, when it must stay."""
+        if not is_constant(op, {}):
             return None
-        if isinstance(op, nn.OpaqueOp) and op.is_random:
-            self.remarks.missed(op, "random", f"{op.op_type.data} draws random numbers")
+        results = evaluated(op, {}, self.max_elements)
+        if isinstance(results, Refusal):
+            self.remarks.missed(op, *results)
             return None
-        if (kernel := kernel_for(op)) is None:
-            self.remarks.missed(op, "kernel", f"{op.name} has no kernel")
-            return None
-        operands = [cast(Array, nn.array_of(o)) for o in op.operands]
-        if self._is_too_large(op, [shape_of(r) for r in op.results], operands):
-            return None
-        try:
-            with np.errstate(all="ignore"):
-                result = kernel(*operands)
-        except (ValueError, IndexError, VerifyException, MemoryError, CompileError) as e:
-            self.remarks.missed(op, "runs", f"cannot be evaluated: {e or type(e).__name__}")
-            return None
-        several = isinstance(result, list | tuple)
-        arrays = [np.asarray(a) for a in (cast("Sequence[Array]", result) if several else [result])]
-        return None if self._is_too_large(op, [a.shape for a in arrays], operands) else arrays
-
-    def _is_too_large(self, op: Operation, shapes: list[tuple[int, ...]], operands: list[Array]) -> bool:
-        """Whether results of these shapes exceed the limit and take more memory than the operands; a remark says so."""
-        if not all(static(s) for s in shapes) or (count := sum(map(prod, shapes))) <= self.max_elements:
-            return False
-        sizes = [numpy_dtype(tensor_of(r).element_type).itemsize for r in op.results]
-        if sum(prod(s) * b for s, b in zip(shapes, sizes, strict=True)) < sum(a.nbytes for a in operands):
-            return False
-        self.remarks.missed(op, "max-elements", f"its {count} elements exceed the limit of {self.max_elements}")
-        return True
+        return results
 
     def _fix_shape(self, op: nn.ReshapeOp | nn.ExpandOp, shape: SSAValue) -> None:
         """Turn the shape operand into the property `to`, or at least learn sizes of the result from it."""
@@ -130,15 +106,12 @@ class _Folder:
         refine(new)
         self.remarks.applied(op, "static-shape", f"its shape operand is {list(target)}")
         self._insert(op, [new])
-        if all(nn.constant_of(o) is not None for o in new.operands) and (arrays := self._evaluate(new)) is not None:
+        if (arrays := self._evaluate(new)) is not None:
             self._replace(new, arrays, "evaluate")
 
     def _replace(self, op: nn.NNOp | nn.FusedOp, arrays: list[Array], rule: str) -> None:
         constants: list[Operation] = []
         for result, array in zip(op.results, arrays, strict=True):
-            made = tensor(element_type(array.dtype), array.shape)
-            if not compatible(tensor_of(result), made):
-                raise op_error(op, f"result is declared {result.type}, evaluation gives {made}")
             constants.append(nn.ConstantOp.of(array, result.name_hint or op.name.rpartition(".")[2], op.location))
         types = ", ".join(str(c.results[0].type) for c in constants)
         self.remarks.applied(op, rule, f"{op.name} folded to {types}")

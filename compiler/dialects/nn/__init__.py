@@ -86,7 +86,7 @@ from .elementwise import (
 from .fused import FusedOp, YieldOp
 from .linear import BiasAddOp, MatMulOp
 from .normalization import BatchNormOp, GroupNormOp, InstanceNormOp, LayerNormOp, LogSoftmaxOp, LRNOp, SoftmaxOp
-from .opaque import RANDOM, OpaqueOp
+from .opaque import QUANTIZING, RANDOM, OpaqueOp
 from .pooling import AveragePoolOp, GlobalAveragePoolOp, GlobalMaxPoolOp, GlobalPoolOp, MaxPoolOp, PoolOp
 from .qparams import QParams, QParamsAttr, weights_of
 from .quantization import DequantizeOp, ObserveOp, QuantizeOp, ShiftAccumulatorOp
@@ -220,6 +220,7 @@ __all__ = [
     "NN",
     "NN_ATTRIBUTES",
     "OPERATIONS",
+    "QUANTIZING",
     "RANDOM",
     "AbsOp",
     "AddOp",

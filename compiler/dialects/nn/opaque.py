@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import DictionaryAttr
@@ -53,6 +53,30 @@ RANDOM = {
 }
 """Operators, by framework, whose results differ from run to run. TensorFlow's Stateless ones are told their seed as an input."""
 
+QUANTIZING = {
+    "onnx": frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}),
+    "tensorflow": frozenset(
+        {
+            "Dequantize",
+            "FakeQuantWithMinMaxArgs",
+            "FakeQuantWithMinMaxVars",
+            "FakeQuantWithMinMaxVarsPerChannel",
+            "QuantizeAndDequantize",
+            "QuantizeAndDequantizeV2",
+            "QuantizeAndDequantizeV3",
+            "QuantizeAndDequantizeV4",
+            "QuantizeV2",
+        }
+    ),
+}
+"""Operators, by framework, that make integers of a scale or floats of them; those that have no form in `nn` are carried."""
+
+_BOUNDED = {
+    "onnx": frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"}),
+    "tensorflow": frozenset({"ListDiff", "NonMaxSuppressionV3", "Unique", "UniqueV2", "Where"}),
+}
+"""Operators, by framework, whose results have a size that depends on numbers, and grows no faster than that of the inputs."""
+
 
 @irdl_op_definition
 class OpaqueOp(NNOp):
@@ -88,7 +112,20 @@ class OpaqueOp(NNOp):
     @property
     def is_random(self) -> bool:
         """Whether results differ from run to run."""
-        return self.op_type.data in RANDOM.get(self.framework.data, ())
+        return self._is_of(RANDOM)
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether it is a step of quantization, on constants too."""
+        return self._is_of(QUANTIZING)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether results, where types do not say their sizes, are about as large as the operands at most."""
+        return self._is_of(_BOUNDED)
+
+    def _is_of(self, kinds: Mapping[str, Container[str]]) -> bool:
+        return self.op_type.data in kinds.get(self.framework.data, ())
 
     def arguments(self) -> list[SSAValue | None]:
         """The operator's inputs in order, None for an absent one."""

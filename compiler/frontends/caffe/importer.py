@@ -140,7 +140,7 @@ class _Importer:
             raise node.misfit(e) from None
         except Unmapped as e:
             return self._carry(node, layer, str(e))
-        self.tally.converted(node.inputs, emitted)
+        self.tally.converted(node.inputs, results, emitted)
         return results
 
     def _check_ungiven(self, node: Node) -> None:

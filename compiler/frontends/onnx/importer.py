@@ -24,13 +24,13 @@ from .. import naming
 from ..naming import Namer
 from ..tally import Tally
 from .attributes import GRAPHS
-from .folding import defining_function, folded
 from .graph import Layer, all_nodes, live_layers, outputs_of, sorted_layers, used_names
 from .interface import choose
 from .node import Binding, Constant, Node, Shared, Unmapped
 from .opaque import carry
 from .ops import converter_of
 from .schema import schema_of
+from .single import function_body
 from .source import OLDEST_OPSET, STANDARD, Source, checked, load, opsets
 from .symbols import Symbols
 from .tensors import Array, TensorReader
@@ -61,7 +61,7 @@ def _module(source: Source, session: Session) -> ModuleOp:
     importer = _Importer(source, session)
     module = ModuleOp([importer.function()])
     module.attributes["nn.metadata"] = _metadata(source.path, source.model)
-    importer.tally.report()
+    importer.tally.report(importer.shared.sink.kept)
     return module
 
 
@@ -187,10 +187,7 @@ class _Importer:
         return [scope[o.name] for o in attribute.g.output]
 
     def _convert(self, node: Node) -> list[Binding]:
-        """Fold, convert or carry a node, whichever is possible first."""
-        if (constants := folded(node)) is not None:
-            self.tally.folded()
-            return [*constants]
+        """Convert or carry a node. Results that depend on constants only, or on known sizes, are constants."""
         reasons: list[str] = []
         for convert in filter(None, (converter_of(node), self._through_function)):
             try:
@@ -200,16 +197,16 @@ class _Importer:
             except Unmapped as e:
                 reasons.append(str(e))
                 continue
-            self.tally.converted(node.inputs, emitted)
-            known = node.sink.known(emitted, node.layer.name)
-            return [known.get(r, r) if isinstance(r, SSAValue) else r for r in results]
+            found = node.sink.bindings(results, emitted, node.outputs)
+            self.tally.converted(node.inputs, found, emitted)
+            return found
         return self._carry(node, reasons[0])
 
     def _through_function(self, node: Node) -> list[Binding]:
         """The node as the nodes of the function that defines it. Raises Unmapped without one, and for one that computes
         floats by operators that `nn` does not have."""
         unmapped = Unmapped(f"nn has no equivalent of {node.op_type}")
-        if (function := defining_function(node)) is None:
+        if (function := function_body(node)) is None:
             raise unmapped
         body, opset = function
         inside = _Function(self, node, {**self.shared.opsets, STANDARD: opset}, used_names(body))
@@ -229,8 +226,12 @@ class _Importer:
         if any(a.type in GRAPHS for a in node.attributes.values()):
             raise control_flow(node)
         op = carry(node, self.declarations)
-        self.tally.carried(op, reason)
-        return list(op.outputs)
+        results = node.sink.bindings(op.outputs, [op], node.outputs)
+        if all(isinstance(r, Constant) for r in results):
+            self.tally.folded()
+        else:
+            self.tally.carried(op, reason)
+        return results
 
 
 class _Function(_Importer):

@@ -1,9 +1,8 @@
-"""One node as a model of its own, for onnx's shape inference and its reference evaluator."""
+"""One node as a model of its own: its shape inference, and the function that defines it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from onnx import (
@@ -20,12 +19,14 @@ from onnx import (
     shape_inference,
 )
 
+from ...dialects.nn import QUANTIZING, RANDOM
 from ...dialects.nn.shapes import element_of, known, shape_of
 from ...dtypes import numpy_dtype
+from .attributes import GRAPHS
 from .node import Binding, Constant, Node
 from .schema import complaint, schema_of
 from .source import STANDARD
-from .tensors import Array, code_of
+from .tensors import code_of
 
 _VALUES_LIMIT = 1024
 """Constants of up to this many elements are shown to shape inference, which reads shapes, axes and the like from them."""
@@ -78,11 +79,14 @@ def inferred_types(node: Node) -> dict[int, TypeProto]:
 def function_body(node: Node) -> tuple[GraphProto, int] | None:
     """The function that defines a node's operator, as a graph with the node's inputs and outputs, and the opset of its nodes.
 
-    None for an operator that is not defined by a function. Raises CompileError as `inferred_types`.
+    None for an operator that is not defined by a function, that is random, that runs subgraphs, or that quantizes, which
+    stays visible. Raises CompileError as `inferred_types`.
     """
-    return (
-        None if (inlined := _inlined(node, _valid_model(node))) is None else (inlined.graph, _standard(inlined).version)
-    )
+    if node.op_type in QUANTIZING["onnx"] | RANDOM["onnx"] or any(a.type in GRAPHS for a in node.attributes.values()):
+        return None
+    if (inlined := _inlined(node, _valid_model(node))) is None:
+        return None
+    return inlined.graph, _standard(inlined).version
 
 
 def _inlined(node: Node, model: ModelProto) -> ModelProto | None:
@@ -154,19 +158,3 @@ def _inferred(model: ModelProto) -> dict[int, TypeProto]:
     except (shape_inference.InferenceError, RuntimeError, ValueError):
         return {}
     return {i: o.type for i, o in enumerate(outputs) if o.type.WhichOneof("value")}
-
-
-def evaluated(node: Node, arrays: Sequence[Array]) -> list[Array] | None:
-    """What onnx's reference computes for a node; None where it has no implementation, or the node is malformed."""
-    from onnx.reference import ReferenceEvaluator
-
-    names = [n for n, binding in zip(node.proto.input, node.inputs, strict=True) if binding is not None]
-    feeds = dict(zip(names, arrays, strict=True))  # a node may name one value twice
-    try:
-        evaluator: Any = ReferenceEvaluator(_model(node))
-        with np.errstate(all="ignore"):
-            results = cast("list[object]", evaluator.run(None, feeds))
-    except Exception:  # the evaluator raises whatever its Python code meets; the node is then carried, not lost
-        return None
-    found = [cast(Array, r) for r in results if isinstance(r, np.ndarray | np.generic)]
-    return [np.asarray(r) for r in found] if len(found) == len(results) else None

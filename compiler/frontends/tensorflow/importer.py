@@ -70,7 +70,7 @@ def build(source: Source, session: Session) -> ModuleOp:
     module = ModuleOp([importer.function()])
     entries = {"framework": "tensorflow", "source": source.path.name, "producer": source.producer}
     module.attributes["nn.metadata"] = DictionaryAttr({key: StringAttr(text) for key, text in entries.items() if text})
-    importer.tally.report()
+    importer.tally.report(importer.sink.kept)
     return module
 
 
@@ -210,14 +210,18 @@ class _Importer:
             raise node.misfit(e) from None
         except Unmapped as e:
             return self._carry(node, str(e), e.types)
-        self.tally.converted(node.inputs, emitted)
-        known = self.sink.folded(emitted, node.layer.name)
-        return [known.get(r, r) if isinstance(r, SSAValue) else r for r in results]
+        found = self.sink.bindings(results, emitted, ())
+        self.tally.converted(node.inputs, found, emitted)
+        return found
 
     def _carry(self, node: Node, reason: str, types: Sequence[Tensor] | None = None) -> list[Binding]:
         op = carry(node, types)
-        self.tally.carried(op, reason)
-        return list(op.outputs)
+        results = self.sink.bindings(op.outputs, [op], ())
+        if all(isinstance(r, Constant) for r in results):
+            self.tally.folded()
+        else:
+            self.tally.carried(op, reason)
+        return results
 
     # Nodes that are followed, not converted
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 
 from ..node import Constant, Converted, Node, Unmapped, converter
 from ..tensors import Array
+
+_FILLED_ELEMENTS = 1 << 31
+"""The largest tensor of equal elements, which takes no memory."""
 
 _VALUES: dict[str, Callable[[Node, str], Array | None]] = {
     "value": lambda node, name: node.tensor(name),
@@ -28,6 +32,21 @@ def constant(node: Node) -> Converted:
     if name not in _VALUES or (array := _VALUES[name](node, name)) is None:
         raise node.error(f"has a value of the kind '{name}', which is not supported")
     return Constant(node.outputs[0], array)
+
+
+@converter("ConstantOfShape")
+def constant_of_shape(node: Node) -> Converted:
+    """A tensor of equal elements as a view of one: it takes no memory, however large."""
+    shape = node.known_ints(0)
+    value = node.tensor("value")
+    value = np.zeros(1, np.float32) if value is None else value
+    if value.size != 1:
+        raise node.error(f"attribute 'value' must hold one number, not {value.size}")
+    if min((0, *shape)) < 0:
+        raise node.error(f"asks for the shape {shape}")
+    if prod(shape) > _FILLED_ELEMENTS:
+        raise node.error(f"makes a tensor of {prod(shape)} elements", hint="is the file damaged?")
+    return Constant(node.outputs[0], np.broadcast_to(value.reshape(()), shape))
 
 
 @converter("Identity")

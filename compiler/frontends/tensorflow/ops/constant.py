@@ -10,7 +10,7 @@ import numpy as np
 
 from ....dialects import nn
 from ....dialects.nn.shapes import static
-from ...building import FOLDED_ELEMENTS
+from ....transforms.evaluation import MAX_ELEMENTS
 from ...shapes import expanded
 from ..node import Array, Constant, Converted, Node, Unmapped, converter
 
@@ -50,8 +50,8 @@ def lin_space(node: Node) -> Converted:
 
 def _moderate(node: Node, count: int) -> int:
     """A number of elements. Raises CompileError for more than are computed at import."""
-    if count > FOLDED_ELEMENTS:
-        raise node.error(f"makes {count} elements, more than {FOLDED_ELEMENTS}")
+    if count > MAX_ELEMENTS:
+        raise node.error(f"makes {count} elements, more than {MAX_ELEMENTS}")
     return max(count, 0)
 
 
