@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle
 from typing import Self
 
 import numpy as np
 
-from ..affine import affine, rounded
+from ..affine import asymmetric_params, rounded, symmetric_scales
 from .histogram import Histogram
 from .observer import Array, Observer
 
+_Errors = Callable[[Array], Array]
+"""Of candidates, float64 [candidates, 2], the squared errors [candidates]."""
 _FRACTIONS = 100
 """Candidates: this many parts of the range seen, on each side that moves."""
 
@@ -52,33 +57,66 @@ class MseObserver(Observer):
             return low, high
         filled = histogram.counts > 0
         values, weights = np.clip(histogram.centres[filled], low, high), histogram.counts[filled].astype(np.float64)
-        if self.symmetric:
-            return _symmetric(values, weights, low, high, self.bits)
-        return _asymmetric(values, weights, low, high, self.bits)
+        errors = partial(squared_errors, values, weights, bits=self.bits, symmetric=self.symmetric)
+        return (_symmetric if self.symmetric else _asymmetric)(errors, low, high)
 
 
-def _symmetric(values: Array, weights: Array, low: float, high: float, bits: int) -> tuple[float, float]:
+def _symmetric(errors: _Errors, low: float, high: float) -> tuple[float, float]:
     parts = np.arange(_FRACTIONS, 0, -1) / _FRACTIONS
-    errors = [squared_error(values, weights, low * p, high * p, bits, symmetric=True) for p in parts]
-    best = float(parts[int(np.argmin(errors))])
-    return low * best, high * best
+    candidates = parts[:, None] * np.array([low, high])
+    best, _ = _least(errors, candidates)
+    return best
 
 
-def _asymmetric(values: Array, weights: Array, low: float, high: float, bits: int) -> tuple[float, float]:
+def _asymmetric(errors: _Errors, low: float, high: float) -> tuple[float, float]:
     parts = np.arange(_FRACTIONS, -1, -1) / _FRACTIONS
-    lows, highs = np.unique(low * parts), np.unique(high * parts)[::-1]
-    best = low, high
-    error = squared_error(values, weights, low, high, bits, symmetric=False)
-    while True:
-        ranges = [*((float(a), best[1]) for a in lows), *((best[0], float(b)) for b in highs)]
-        errors = [squared_error(values, weights, a, b, bits, symmetric=False) if a < b else np.inf for a, b in ranges]
-        least = int(np.argmin(errors))
-        if not errors[least] < error:
-            return best
-        error, best = errors[least], ranges[least]
+    best, error = _least(errors, np.array([[low, high]]))
+    settled = 0
+    for side in cycle((1, 0)):
+        moved = np.tile(best, (len(parts), 1))
+        moved[:, side] = (low, high)[side] * parts
+        found, least = _least(errors, moved[moved[:, 0] < moved[:, 1]])
+        if least < error:
+            best, error, settled = found, least, 1
+        else:
+            settled += 1
+        if settled == 2:
+            break
+    return best
 
 
-def squared_error(values: Array, weights: Array, low: float, high: float, bits: int, *, symmetric: bool) -> float:
-    """The sum of weighted squared differences between values and what their integers stand for."""
-    scale, zero_point = affine(low, high, bits, symmetric=symmetric)
-    return float(np.sum(weights * np.square(rounded(values, scale, zero_point, bits) - values)))
+def _least(errors: _Errors, candidates: Array) -> tuple[tuple[float, float], float]:
+    """The first of the candidates whose error is least, and that error."""
+    sums = errors(candidates)
+    least = int(np.argmin(sums))
+    low, high = candidates[least]
+    return (float(low), float(high)), float(sums[least])
+
+
+def squared_errors(values: Array, weights: Array, ranges: Array, *, bits: int, symmetric: bool) -> Array:
+    """For each of the ranges, float64 [n, 2], the sum of weighted squared differences between values and what their integers
+    stand for. The values ascend.
+
+    Those that one integer stands for lie side by side, so that their sum of `w * (v - r)^2` is a difference of running sums
+    of w, w * v and w * v^2. With more steps than values, the values are rounded one by one.
+    """
+    if symmetric:
+        scales = symmetric_scales(ranges.T, bits, axis=1).astype(np.float64)
+        points = np.zeros_like(scales)
+    else:
+        scales, points = (array.astype(np.float64) for array in asymmetric_params(ranges.T, bits, axis=1))
+    if 2**bits > values.size:
+        pairs = zip(scales, points, strict=True)
+        return np.array([np.sum(weights * np.square(rounded(values, s, z, bits) - values)) for s, z in pairs])
+    integers = np.asarray(np.arange(2**bits), np.float64) - 2.0 ** (bits - 1)
+    levels = (integers - points[:, None]) * scales[:, None]
+    ends = np.searchsorted(values, levels[:, :-1] + scales[:, None] / 2)
+    mass, first, second = (np.concatenate([[0.0], np.cumsum(weights * values**k)]) for k in range(3))
+    within, moment = _within(mass, ends), _within(first, ends)
+    return second[-1] + np.sum(levels * (levels * within - 2 * moment), axis=1)
+
+
+def _within(running: Array, ends: Array) -> Array:
+    """What lies between ends, from running sums: [candidates, steps]."""
+    at = running[ends]
+    return np.diff(at, axis=1, prepend=0.0, append=running[-1])
