@@ -128,7 +128,7 @@ def quantize(
     """Quantize a module in place: observers, calibration, integers; its fusions are to be done before.
 
     `settings` are an object or a configuration file of AMCT (JSON in a file ending in .json, else simplified); without any the
-    observer is minmax. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an iterable of batches
+    observer is mse. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an iterable of batches
     or a function that returns one (one run each, in the inputs' shapes and dtypes). Without data, where it is needed, seeded
     synthetic inputs stand in and the session warns. `record` holds parameters that take the place of calibration. `backend` is
     what runs the module meanwhile; results do not depend on it but for the rounding of floats.

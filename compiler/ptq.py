@@ -53,7 +53,7 @@ class Settings:
     record: str | None = None
     """AMCT's record of parameters."""
     observer: str | None = None
-    """The configuration's, or minmax, when not given."""
+    """The configuration's, or mse, when not given."""
     skip_layers: tuple[str, ...] = ()
     opset: int | None = None
     """Of the ONNX file; None for the target's default."""

@@ -66,7 +66,7 @@ def add_parser(commands: Any) -> None:
         metavar="RECORD",
         help="AMCT's record of parameters: the layers that it lists are quantized with them",
     )
-    add("--observer", help="how ranges are found (default minmax; with --config as that has it)")
+    add("--observer", help="how ranges are found (default mse; with --config as that has it)")
     add("--profile", default="ascend", help=PROFILE)
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")

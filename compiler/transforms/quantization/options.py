@@ -12,7 +12,7 @@ from ...configuration.settings import Activation, Arq, Calibration, Settings, Te
 from ...configuration.tensor_names import tensor_parts
 from ...diagnostics import CompileError
 
-DEFAULT_OBSERVER = "minmax"
+DEFAULT_OBSERVER = "mse"
 """Where no configuration is given; AMCT's own, in a configuration that names none, is ifmr."""
 _OF_ALL_LAYERS = ("observer", "bits", "weight_bits", "channel_wise", "weight_only", "weight_asymmetric", "dmq")
 """Options that hold for layers without settings of their own. A JSON configuration leaves none."""
@@ -29,7 +29,7 @@ class SettingsOptions:
     record: str | None = None
     """A record file of AMCT: its parameters are taken for the layers that it lists, the others stay float."""
     observer: str | None = None
-    """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`; minmax when nothing else is said."""
+    """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`; mse when nothing else is said."""
     bits: Literal[4, 8, 16] | None = None
     """Of activations."""
     weight_bits: Literal[4, 6, 7, 8] | None = None

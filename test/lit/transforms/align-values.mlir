@@ -13,46 +13,46 @@
 
 // What PPQ does without options: operands of Add and Sub take the range of both, those of Concat and Resize that of the result,
 // averages keep their own. Everyone who reads an aligned value follows: %a's other reader too.
-// PPQ-DAG: nn.observe %a as "conv1:out" by "minmax" group "sum" :
-// PPQ-DAG: nn.observe %b as "conv2:out" by "minmax" group "sum" :
-// PPQ-DAG: nn.observe %s as "sum:out" by "minmax" group "join" :
-// PPQ-DAG: nn.observe %e as "e:out" by "minmax" group "join" :
-// PPQ-DAG: nn.observe %j as "join:out" by "minmax" group "join" master :
-// PPQ-DAG: nn.observe %p as "average:out" by "minmax" group "up" :
-// PPQ-DAG: nn.observe %u as "up:out" by "minmax" group "up" master :
+// PPQ-DAG: nn.observe %a as "conv1:out" by "mse" group "sum" :
+// PPQ-DAG: nn.observe %b as "conv2:out" by "mse" group "sum" :
+// PPQ-DAG: nn.observe %s as "sum:out" by "mse" group "join" :
+// PPQ-DAG: nn.observe %e as "e:out" by "mse" group "join" :
+// PPQ-DAG: nn.observe %j as "join:out" by "mse" group "join" master :
+// PPQ-DAG: nn.observe %p as "average:out" by "mse" group "up" :
+// PPQ-DAG: nn.observe %u as "up:out" by "mse" group "up" master :
 
 // The operands take what the result has; groups with a member in common are one. The sigmoid reads %a as well, so that the range
 // holds %a too.
-// E-OUTPUT-DAG: nn.observe %a as "conv1:out" by "minmax" group "sum" master :
-// E-OUTPUT-DAG: nn.observe %b as "conv2:out" by "minmax" group "sum" :
-// E-OUTPUT-DAG: nn.observe %s as "sum:out" by "minmax" group "sum" :
-// E-OUTPUT-DAG: nn.observe %j as "join:out" by "minmax" group "sum" master :
+// E-OUTPUT-DAG: nn.observe %a as "conv1:out" by "mse" group "sum" master :
+// E-OUTPUT-DAG: nn.observe %b as "conv2:out" by "mse" group "sum" :
+// E-OUTPUT-DAG: nn.observe %s as "sum:out" by "mse" group "sum" :
+// E-OUTPUT-DAG: nn.observe %j as "join:out" by "mse" group "sum" master :
 
 // NONE-NOT: group
 // NONE:     func.return
 
 // The operands of a Concat take what holds both, its result keeps its own.
-// C-LARGE-DAG: nn.observe %s as "sum:out" by "minmax" group "join" :
-// C-LARGE-DAG: nn.observe %e as "e:out" by "minmax" group "join" :
-// C-LARGE-DAG: nn.observe %j as "join:out" by "minmax" :
+// C-LARGE-DAG: nn.observe %s as "sum:out" by "mse" group "join" :
+// C-LARGE-DAG: nn.observe %e as "e:out" by "mse" group "join" :
+// C-LARGE-DAG: nn.observe %j as "join:out" by "mse" :
 
-// P-INPUT-DAG: nn.observe %j as "join:out" by "minmax" group "average" master :
-// P-INPUT-DAG: nn.observe %p as "average:out" by "minmax" group "average" :
+// P-INPUT-DAG: nn.observe %j as "join:out" by "mse" group "average" master :
+// P-INPUT-DAG: nn.observe %p as "average:out" by "mse" group "average" :
 
-// P-OUTPUT-DAG: nn.observe %j as "join:out" by "minmax" group "average" :
-// P-OUTPUT-DAG: nn.observe %p as "average:out" by "minmax" group "average" master :
+// P-OUTPUT-DAG: nn.observe %j as "join:out" by "mse" group "average" :
+// P-OUTPUT-DAG: nn.observe %p as "average:out" by "mse" group "average" master :
 
-// R-INPUT-DAG: nn.observe %p as "average:out" by "minmax" group "up" master :
-// R-INPUT-DAG: nn.observe %u as "up:out" by "minmax" group "up" :
+// R-INPUT-DAG: nn.observe %p as "average:out" by "mse" group "up" master :
+// R-INPUT-DAG: nn.observe %u as "up:out" by "mse" group "up" :
 
 // %a is read by the sigmoid as well: it keeps its own parameters, and the sum reads it quantized once more. %x is a graph input,
 // which the sum would read beside the convolutions by a point of its own.
-// SHARED:     [[A:%.*]] = nn.observe %a as "conv1:out" by "minmax" :
-// SHARED:     [[B:%.*]] = nn.observe %b as "conv2:out" by "minmax" group "sum" :
-// SHARED:     [[AGAIN:%.*]] = nn.observe [[A]] as "sum:0" by "minmax" group "sum" :
+// SHARED:     [[A:%.*]] = nn.observe %a as "conv1:out" by "mse" :
+// SHARED:     [[B:%.*]] = nn.observe %b as "conv2:out" by "mse" group "sum" :
+// SHARED:     [[AGAIN:%.*]] = nn.observe [[A]] as "sum:0" by "mse" group "sum" :
 // SHARED:     nn.add [[AGAIN]], [[B]]
 // SHARED:     nn.sigmoid [[A]]
-// SHARED:     [[X:%.*]] = nn.observe %x as "difference:1" by "minmax" group "difference" :
+// SHARED:     [[X:%.*]] = nn.observe %x as "difference:1" by "mse" group "difference" :
 // SHARED:     nn.sub {{.*}}, [[X]]
 // POINTS:     conv1 a ACTIVATED
 // POINTS:     conv2 b PASSIVE group sum
@@ -60,9 +60,9 @@
 // POINTS:     difference x PASSIVE group difference
 
 // AMCT's joint quantization is the mode of additions; a difference keeps PPQ's.
-// JOINT-DAG:  nn.observe %a as "conv1:out" by "minmax" group "sum" master joint :
-// JOINT-DAG:  nn.observe %b as "conv2:out" by "minmax" group "sum" master joint :
-// JOINT-DAG:  nn.observe %s as "sum:out" by "minmax" group "sum" joint :
+// JOINT-DAG:  nn.observe %a as "conv1:out" by "mse" group "sum" master joint :
+// JOINT-DAG:  nn.observe %b as "conv2:out" by "mse" group "sum" master joint :
+// JOINT-DAG:  nn.observe %s as "sum:out" by "mse" group "sum" joint :
 
 // PROFILE:    error: profile ascend takes no force-alignment-overlap
 // MODE:       error: --insert-observers: align-pooling: 'large' is none of input, output, none

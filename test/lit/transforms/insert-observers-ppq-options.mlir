@@ -17,9 +17,9 @@
 // TYPES:     nn.observe %r as "r:out"
 // TYPES-NOT: nn.observe %b
 // ACTIVE:    nn.observe %p as "p:out"
-// OUTPUT:     nn.observe %r as "r:out" by "minmax" group "sum"
-// OUTPUT:     nn.observe %s as "sum:out" by "minmax" group "sum" master
-// OUTPUT:     nn.observe %q as "q:out" by "minmax" group "sum"
+// OUTPUT:     nn.observe %r as "r:out" by "mse" group "sum"
+// OUTPUT:     nn.observe %s as "sum:out" by "mse" group "sum" master
+// OUTPUT:     nn.observe %q as "q:out" by "mse" group "sum"
 // NONE-NOT:  group
 // NONE:      func.return
 // SKIP:      [insert-observers missed skip-layers] "sum": it is on the list of skip-layers

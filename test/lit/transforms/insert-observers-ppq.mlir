@@ -3,11 +3,11 @@
 
 // A graph input has a point, an active operation's result has one, and everyone reads through it, the graph's output too.
 // CHECK-LABEL: @active
-// CHECK:       [[X:%.*]] = nn.observe %x as "conv1:0" by "minmax"
+// CHECK:       [[X:%.*]] = nn.observe %x as "conv1:0" by "mse"
 // CHECK:       nn.conv [[X]], %weight
-// CHECK:       [[A:%.*]] = nn.observe %a as "conv1:out" by "minmax"
+// CHECK:       [[A:%.*]] = nn.observe %a as "conv1:out" by "mse"
 // CHECK:       nn.sigmoid [[A]]
-// CHECK:       [[B:%.*]] = nn.observe %b as "b:out" by "minmax"
+// CHECK:       [[B:%.*]] = nn.observe %b as "b:out" by "mse"
 // CHECK:       func.return [[A]], [[B]]
 func.func @active(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
   %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
@@ -143,11 +143,11 @@ func.func @operands(%x: tensor<2x2xf32>, %y: tensor<2x2xf32>, %i: tensor<1x1x4xf
 
 // Operands of an addition are a group, through passive operations; that of a concat follows its result.
 // CHECK-LABEL: @aligned
-// CHECK:       nn.observe %x as "p:0" by "minmax" group "s"
-// CHECK:       nn.observe %y as "s:1" by "minmax" group "s"
-// CHECK:       nn.observe %z as "c:1" by "minmax" group "c"
-// CHECK:       nn.observe %s as "s:out" by "minmax" group "c"
-// CHECK:       nn.observe %c as "c:out" by "minmax" group "c" master
+// CHECK:       nn.observe %x as "p:0" by "mse" group "s"
+// CHECK:       nn.observe %y as "s:1" by "mse" group "s"
+// CHECK:       nn.observe %z as "c:1" by "mse" group "c"
+// CHECK:       nn.observe %s as "s:out" by "mse" group "c"
+// CHECK:       nn.observe %c as "c:out" by "mse" group "c" master
 func.func @aligned(%x: tensor<4xf32>, %y: tensor<2x2xf32>, %z: tensor<2x2xf32>) -> tensor<4x2xf32> {
   %p = nn.reshape %x to [2, 2] : (tensor<4xf32>) -> tensor<2x2xf32>
   %s = nn.add %p, %y : tensor<2x2xf32>

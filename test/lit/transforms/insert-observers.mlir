@@ -3,12 +3,12 @@
 
 // Two layers that read one value share one point, named after the first.
 // CHECK-LABEL: @shared_point
-// CHECK:       [[O:%.*]] = nn.observe %x as "conv1:0" by "minmax" : tensor<?x2x4x4xf32>
+// CHECK:       [[O:%.*]] = nn.observe %x as "conv1:0" by "mse" : tensor<?x2x4x4xf32>
 // CHECK:       nn.conv [[O]], %weight from <onnx, "Conv", "conv1">
 // CHECK-NOT:   nn.observe
 // CHECK:       nn.conv [[O]], %weight from <onnx, "Conv", "conv2">
-// REMARK:      [insert-observers applied observed] "conv1": input observed by minmax
-// REMARK:      [insert-observers applied observed] "conv2": input observed by minmax
+// REMARK:      [insert-observers applied observed] "conv1": input observed by mse
+// REMARK:      [insert-observers applied observed] "conv2": input observed by mse
 func.func @shared_point(%x: tensor<?x2x4x4xf32>) -> (tensor<?x2x4x4xf32>, tensor<?x2x4x4xf32>) {
   %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %a = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<?x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<?x2x4x4xf32>
@@ -20,7 +20,7 @@ func.func @shared_point(%x: tensor<?x2x4x4xf32>) -> (tensor<?x2x4x4xf32>, tensor
 
 // Inside a fused region the point stands outside, on the region's input.
 // CHECK-LABEL: @fused_region
-// CHECK:       [[O:%.*]] = nn.observe %x as "conv1:0" by "minmax"
+// CHECK:       [[O:%.*]] = nn.observe %x as "conv1:0" by "mse"
 // CHECK:       nn.fused "ConvReLU2d" ({{%.*}} = [[O]], {{%.*}} = %weight)
 // REMARK:      [insert-observers applied observed] "conv1"
 func.func @fused_region(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {

@@ -10,13 +10,13 @@
 // What goes into a sum, where a layer before it reads the same through a point, and what comes out of it, behind the relu too.
 // The relu of one sum is an input of the next, so that both share one range.
 // CHECK-LABEL: @residual_chain
-// CHECK:       [[X:%.*]] = nn.observe %x as "conv1:0" by "minmax" group "sum1" joint
+// CHECK:       [[X:%.*]] = nn.observe %x as "conv1:0" by "mse" group "sum1" joint
 // CHECK:       nn.conv [[X]]
 // CHECK:       nn.add %a, %x
-// CHECK:       [[R:%.*]] = nn.observe %r as "conv2:0" by "minmax" group "sum1" joint
+// CHECK:       [[R:%.*]] = nn.observe %r as "conv2:0" by "mse" group "sum1" joint
 // CHECK:       nn.add %r, %b
-// CHECK:       [[T:%.*]] = nn.observe %t as "conv3:0" by "minmax" group "sum1" joint
-// CHECK:       nn.observe %c as "conv4:0" by "minmax" :
+// CHECK:       [[T:%.*]] = nn.observe %t as "conv3:0" by "mse" group "sum1" joint
+// CHECK:       nn.observe %c as "conv4:0" by "mse" :
 // REMARK:      "conv1": conv1:0 shares scale and zero point with conv2:0, conv3:0, group sum1
 // REMARK:      "conv2": conv2:0 shares scale and zero point with conv1:0, conv3:0, group sum1
 // REMARK:      "conv3": conv3:0 shares scale and zero point with conv1:0, conv2:0, group sum1
@@ -40,10 +40,10 @@ func.func @residual_chain(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // A sum inside a region: its residual and the region's result. Caffe's Eltwise of three inputs is one sum.
 // CHECK-LABEL: @regions
-// CHECK:       nn.observe %y as "conv0:0" by "minmax" group "inner" joint
-// CHECK:       nn.observe %x as "inner-conv:0" by "minmax" group "inner" joint
-// CHECK:       nn.observe %f as "conv1:0" by "minmax" group "inner" joint
-// CHECK:       nn.observe %q as "conv2:0" by "minmax" group "inner" joint
+// CHECK:       nn.observe %y as "conv0:0" by "mse" group "inner" joint
+// CHECK:       nn.observe %x as "inner-conv:0" by "mse" group "inner" joint
+// CHECK:       nn.observe %f as "conv1:0" by "mse" group "inner" joint
+// CHECK:       nn.observe %q as "conv2:0" by "mse" group "inner" joint
 // REMARK:      "conv0": conv0:0 shares scale and zero point with inner-conv:0, conv1:0, conv2:0, group inner
 func.func @regions(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
@@ -66,17 +66,17 @@ func.func @regions(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>) -> tensor<1
 // Points that ask for other bits or symmetry than the first keep parameters of their own. Parameters that a member has already
 // hold for all of them.
 // CHECK-LABEL: @members
-// CHECK:       nn.observe %x as "first" by "minmax" group "sum" joint
-// CHECK:       nn.observe %x as "wide" by "minmax" bits 16 :
-// CHECK:       nn.observe %y as "symmetric" by "minmax" symmetric :
-// CHECK:       nn.observe %s as "tail:0" by "minmax" group "sum" joint
+// CHECK:       nn.observe %x as "first" by "mse" group "sum" joint
+// CHECK:       nn.observe %x as "wide" by "mse" bits 16 :
+// CHECK:       nn.observe %y as "symmetric" by "mse" symmetric :
+// CHECK:       nn.observe %s as "tail:0" by "mse" group "sum" joint
 // REMARK:      "sum": wide is of 16 bits, asymmetric, unlike first, which is of 8 bits, asymmetric
 // REMARK:      "sum": symmetric is of 8 bits, symmetric, unlike first, which is of 8 bits, asymmetric
 func.func @members(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
   %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
-  %x1 = nn.observe %x as "first" by "minmax" : tensor<1x2x4x4xf32>
-  %x2 = nn.observe %x as "wide" by "minmax" bits 16 : tensor<1x2x4x4xf32>
-  %y1 = nn.observe %y as "symmetric" by "minmax" symmetric : tensor<1x2x4x4xf32>
+  %x1 = nn.observe %x as "first" by "mse" : tensor<1x2x4x4xf32>
+  %x2 = nn.observe %x as "wide" by "mse" bits 16 : tensor<1x2x4x4xf32>
+  %y1 = nn.observe %y as "symmetric" by "mse" symmetric : tensor<1x2x4x4xf32>
   %s = nn.add %x, %y from <onnx, "Add", "sum"> : tensor<1x2x4x4xf32>
   %c = nn.conv %s, %w from <onnx, "Conv", "tail"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   func.return %x1, %x2, %y1, %c : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
@@ -85,11 +85,11 @@ func.func @members(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>) -> (tensor<
 // -----
 
 // CHECK-LABEL: @given
-// CHECK:       nn.observe %x as "mine" by "minmax" gives <i8, scale = 0.5> given user group "sum" joint
-// CHECK:       nn.observe %s as "tail:0" by "minmax" gives <i8, scale = 0.5> given user group "sum" joint
+// CHECK:       nn.observe %x as "mine" by "mse" gives <i8, scale = 0.5> given user group "sum" joint
+// CHECK:       nn.observe %s as "tail:0" by "mse" gives <i8, scale = 0.5> given user group "sum" joint
 func.func @given(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
   %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
-  %x1 = nn.observe %x as "mine" by "minmax" gives <i8, scale = 0.5> given user : tensor<1x2x4x4xf32>
+  %x1 = nn.observe %x as "mine" by "mse" gives <i8, scale = 0.5> given user : tensor<1x2x4x4xf32>
   %s = nn.add %x, %x from <onnx, "Add", "sum"> : tensor<1x2x4x4xf32>
   %c = nn.conv %s, %w from <onnx, "Conv", "tail"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   func.return %x1, %c : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
@@ -102,9 +102,9 @@ func.func @given(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x
 // CHECK-NOT:   group
 // REMARK:      "r": mine shares no parameters: those that are given differ
 func.func @differ(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
-  %x1 = nn.observe %x as "mine" by "minmax" gives <i8, scale = 0.5> given user : tensor<1x2x4x4xf32>
+  %x1 = nn.observe %x as "mine" by "mse" gives <i8, scale = 0.5> given user : tensor<1x2x4x4xf32>
   %r = nn.exp %x1 from <onnx, "Exp", "r"> : tensor<1x2x4x4xf32>
-  %y1 = nn.observe %y as "other" by "minmax" gives <i8, scale = 0.25> given user : tensor<1x2x4x4xf32>
+  %y1 = nn.observe %y as "other" by "mse" gives <i8, scale = 0.25> given user : tensor<1x2x4x4xf32>
   %s = nn.add %x, %y from <onnx, "Add", "sum"> : tensor<1x2x4x4xf32>
   func.return %r, %y1, %s : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
 }

@@ -7,8 +7,8 @@
 
 // ONNX: MaxPool and Add. A layer that reads the same value under the same specification shares the point.
 // REMARK:        [insert-observers applied observed] "conv"
-// REMARK:        [insert-observers applied tensor-quantize] "max": input max:0 observed by minmax
-// REMARK:        [insert-observers applied tensor-quantize] "sum": input sum:1 observed by minmax; input sum:0 observed by minmax
+// REMARK:        [insert-observers applied tensor-quantize] "max": input max:0 observed by mse
+// REMARK:        [insert-observers applied tensor-quantize] "sum": input sum:1 observed by mse; input sum:0 observed by mse
 // CHECK-LABEL:   @onnx
 // CHECK-DAG:     [[X:%.*]] = nn.observe %x as "max:0"
 // CHECK-DAG:     [[Y:%.*]] = nn.observe %y as "conv:0"

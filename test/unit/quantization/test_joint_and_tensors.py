@@ -137,7 +137,7 @@ def through(x: Array, *, by_reciprocal: bool) -> Array:
 def test_a_tensor_point_in_numbers(data: Path, lowered: bool) -> None:
     """nn divides by the scale, ascend multiplies by its reciprocal; both are exact."""
     session = new_session()
-    module = quantized(POOL, f"data={data} tensor-quantize=max:0,sum:0", session)
+    module = quantized(POOL, f"data={data} observer=minmax tensor-quantize=max:0,sum:0", session)
     if lowered:
         run_passes(module, [make_pass("lower-to-ascend", ""), make_pass("legalize-ascend", "")], session)
         kinds = [type(op) for op in module.walk() if isinstance(op, ascend.AscendOp)]

@@ -64,7 +64,7 @@ def data(tmp_path: Path) -> tuple[Path, np.ndarray]:
 def test_calibrated_ranges_are_the_smallest_and_largest_values(data: tuple[Path, np.ndarray]) -> None:
     path, x = data
     module, session = network()
-    InsertObserversPass().apply(session, module)
+    InsertObserversPass(observer="minmax").apply(session, module)
     CalibratePass(str(path)).apply(session, module)
     verify(module)
     conv, fc = points(module)
@@ -79,7 +79,7 @@ def test_calibrated_ranges_are_the_smallest_and_largest_values(data: tuple[Path,
 def test_a_part_of_the_samples(data: tuple[Path, np.ndarray]) -> None:
     path, x = data
     module, session = network()
-    InsertObserversPass().apply(session, module)
+    InsertObserversPass(observer="minmax").apply(session, module)
     CalibratePass(str(path), samples=2).apply(session, module)
     (conv, _) = points(module)
     assert conv.range is not None
@@ -123,7 +123,7 @@ def test_metadata_names_the_data(data: tuple[Path, np.ndarray]) -> None:
     module, session = network()
     QuantizePass(str(data[0])).apply(session, module)
     found = metadata(module)
-    assert (found["profile"], found["observer"], found["samples"]) == ("ascend", "minmax", "6")
+    assert (found["profile"], found["observer"], found["samples"]) == ("ascend", "mse", "6")
     assert found["data_hash"].startswith("sha256:")
     assert found["synthetic"] == "false"
 

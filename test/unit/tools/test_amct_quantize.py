@@ -57,7 +57,7 @@ def test_summary(out):
     assert layers["others"]["nn.relu"] == 5
     assert summary["imported"].startswith("20 nodes: 20 mapped")
     meta = summary["metadata"]
-    assert (meta["profile"], meta["observer"], meta["synthetic"]) == ("ascend", "minmax", "false")
+    assert (meta["profile"], meta["observer"], meta["synthetic"]) == ("ascend", "mse", "false")
     assert (meta["samples"], summary["accuracy"]["samples"]) == ("116", 12), "a tenth of 128 is held back"
     assert summary["accuracy"]["held_back"]
     assert summary["accuracy"]["kernels"] == {}
