@@ -12,6 +12,7 @@ import pytest
 from compiler.runtime.affine import affine, rounded
 from compiler.runtime.observers import OBSERVERS, make_observer
 from compiler.runtime.observers.ifmr import IfmrObserver
+from compiler.runtime.observers.mse import squared_errors
 
 NAMES = [*OBSERVERS, "ifmr{exact=true}"]
 RNG = np.random.default_rng(41)
@@ -157,6 +158,22 @@ def test_symmetric_mse(bits: int) -> None:
     found = observed("mse", [values], symmetric=True, bits=bits)[1] / high
     assert found in [pytest.approx(p) for p in errors]
     assert error(found) <= min(errors.values()) * (1.001 if bits == 4 else 1.01)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("bits", [4, 8, 16])
+def test_squared_errors_of_many_ranges(bits: int, symmetric: bool) -> None:
+    """Running sums give what rounding every value gives, also where ranges clip, and one side of 0 has nothing."""
+    values = np.sort(RNG.standard_t(3, size=3000))
+    weights = RNG.integers(0, 50, values.size).astype(np.float64)
+    ranges = np.array([[-3.0, 4.0], [-0.01, 0.02], [-100.0, 90.0], [0.0, 2.5], [-2.5, 0.0], [-1e-9, 1e-9]])
+
+    def error(low: float, high: float) -> float:
+        scale, point = affine(low, high, bits, symmetric=symmetric)
+        return float(np.sum(weights * (rounded(values, scale, point, bits) - values) ** 2))
+
+    found = squared_errors(values, weights, ranges, bits=bits, symmetric=symmetric)
+    np.testing.assert_allclose(found, [error(low, high) for low, high in ranges], rtol=1e-9)
 
 
 # Values at the edges
