@@ -6,10 +6,10 @@
 // addition follow nothing. Profile qdq aligns nothing.
 // QDQ-NOT: group
 // CHECK-LABEL: @merged
-// CHECK:       nn.observe %h as "h:out" by "minmax" group "c" master
-// CHECK:       nn.observe %a as "a:out" by "minmax" group "c" :
-// CHECK:       nn.observe %b as "b:out" by "minmax" group "c" :
-// CHECK:       nn.observe %c as "c:out" by "minmax" group "c" master
+// CHECK:       nn.observe %h as "h:out" by "mse" group "c" master
+// CHECK:       nn.observe %a as "a:out" by "mse" group "c" :
+// CHECK:       nn.observe %b as "b:out" by "mse" group "c" :
+// CHECK:       nn.observe %c as "c:out" by "mse" group "c" master
 func.func @merged(%x: tensor<1x2xf32>) -> tensor<1x4xf32> {
   %w = nn.constant dense<1.0> : tensor<2x4xf32>
   %v = nn.constant dense<1.0> : tensor<2x2xf32>
@@ -25,9 +25,9 @@ func.func @merged(%x: tensor<1x2xf32>) -> tensor<1x4xf32> {
 
 // An operand with another reader does not follow: the result may lie behind an activation, which cuts off what this reader needs.
 // CHECK-LABEL: @other_reader
-// CHECK:       nn.observe %a as "a:out" by "minmax" group "c" master
-// CHECK:       nn.observe %e as "e:out" by "minmax" group "c" :
-// CHECK:       nn.observe %r as "r:out" by "minmax" group "c" master
+// CHECK:       nn.observe %a as "a:out" by "mse" group "c" master
+// CHECK:       nn.observe %e as "e:out" by "mse" group "c" :
+// CHECK:       nn.observe %r as "r:out" by "mse" group "c" master
 func.func @other_reader(%x: tensor<1x2xf32>) -> tensor<1x4xf32> {
   %v = nn.constant dense<1.0> : tensor<2x2xf32>
   %a = nn.matmul %x, %v from <onnx, "MatMul", "a"> : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
@@ -41,19 +41,19 @@ func.func @other_reader(%x: tensor<1x2xf32>) -> tensor<1x4xf32> {
 
 // Nearest neighbours are elements of the operand. Between two elements lies what both have a part in: the group takes the range of both.
 // CHECK-LABEL: @resized
-// CHECK:       nn.observe %x as "n:0" by "minmax" group "n" :
-// CHECK:       nn.observe %y as "l:0" by "minmax" group "l" :
-// CHECK:       nn.observe %n as "n:out" by "minmax" group "n" master
-// CHECK:       nn.observe %r as "r:out" by "minmax" group "l" :
+// CHECK:       nn.observe %x as "n:0" by "mse" group "n" :
+// CHECK:       nn.observe %y as "l:0" by "mse" group "l" :
+// CHECK:       nn.observe %n as "n:out" by "mse" group "n" master
+// CHECK:       nn.observe %r as "r:out" by "mse" group "l" :
 
 // The result of cubic interpolation, and what a clip makes of a result, may lie outside the operand's range.
 // INPUT-LABEL: @resized
-// INPUT:       nn.observe %x as "n:0" by "minmax" group "n" master
-// INPUT:       nn.observe %y as "l:0" by "minmax" group "l" :
-// INPUT:       nn.observe %z as "q:0" by "minmax" group "q" :
-// INPUT:       nn.observe %n as "n:out" by "minmax" group "n" :
-// INPUT:       nn.observe %r as "r:out" by "minmax" group "l" :
-// INPUT:       nn.observe %q as "q:out" by "minmax" group "q" :
+// INPUT:       nn.observe %x as "n:0" by "mse" group "n" master
+// INPUT:       nn.observe %y as "l:0" by "mse" group "l" :
+// INPUT:       nn.observe %z as "q:0" by "mse" group "q" :
+// INPUT:       nn.observe %n as "n:out" by "mse" group "n" :
+// INPUT:       nn.observe %r as "r:out" by "mse" group "l" :
+// INPUT:       nn.observe %q as "q:out" by "mse" group "q" :
 func.func @resized(%x: tensor<1x1x2x2xf32>, %y: tensor<1x1x2x2xf32>, %z: tensor<1x1x2x2xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>) {
   %n = nn.resize %x scales [1.0, 1.0, 2.0, 2.0] from <onnx, "Resize", "n"> : (tensor<1x1x2x2xf32>) -> tensor<1x1x4x4xf32>
   %l = nn.resize %y scales [1.0, 1.0, 2.0, 2.0] mode linear from <onnx, "Resize", "l"> : (tensor<1x1x2x2xf32>) -> tensor<1x1x4x4xf32>

@@ -77,7 +77,11 @@ def observed(model: Path, profile: str, options: str = "", *, fuse: bool = True)
     session = new_session()
     session.profile = profile
     module = frontends.read(model, session)
-    run_passes(module, [*([make_pass("fuse-all")] if fuse else []), make_pass("insert-observers", options)], session)
+    run_passes(
+        module,
+        [*([make_pass("fuse-all")] if fuse else []), make_pass("insert-observers", f"observer=minmax {options}")],
+        session,
+    )
     file = model.with_suffix(".npz")
     np.savez(file, x=data())
     points = [o for o in module.walk() if isinstance(o, nn.ObserveOp)]
