@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, DictionaryAttr, StringAttr
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, Data, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute
 from xdsl.irdl import irdl_attr_definition
@@ -314,6 +314,20 @@ class ShapeAttr(Data[tuple[int, ...] | None]):
             raise VerifyException("sizes must not be negative")
 
 
+@irdl_attr_definition
+class GraphAttr(ParametrizedAttribute):
+    """A part of the source's graph that is carried whole: the bytes of a model in the source's format, beside the text if long.
+
+    ```mlir
+    #nn.graph<#nn.external<"branch.graph", tensor<812xui8>>>
+    ```
+    """
+
+    name = "nn.graph"
+
+    data: DenseIntOrFPElementsAttr | ExternalAttr
+
+
 def _parse_size(parser: AttrParser) -> int:
     if parser.parse_optional_punctuation("?") is not None:
         return DYNAMIC
@@ -355,4 +369,5 @@ NN_ATTRIBUTES: tuple[type[Attribute], ...] = (
     RangeAttr,
     RealsAttr,
     ShapeAttr,
+    GraphAttr,
 )

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import VarOperand, base, irdl_op_definition, opt_prop_def, prop_def, var_operand_def, var_result_def
 
 from ...dtypes import Tensor
+from .attributes import GraphAttr
 from .base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, NNOp, Results, Text, ints
 
 RANDOM = {
@@ -89,6 +90,10 @@ class OpaqueOp(NNOp):
     `attrs` holds numbers as i64 and f32, truth values as i1, texts as strings, element types as types, shapes as `#nn.shape`,
     tensors as those of `nn.constant`; lists of integers as `array<i64: ...>`, of floats as `#nn.reals`, all others in brackets.
 
+    `graph` is there for control flow (ONNX If, Loop, Scan): a model of what is carried as one operation, the operator of that
+    type with the graphs that it runs, and operators whose results have no type without it. The operands are the model's
+    inputs, also what inner graphs capture, the results its outputs. Nothing inside is seen by any pass.
+
     ```mlir
     %i = nn.opaque %x framework "onnx" op_type "NonZero" version 13 : (tensor<4xf32>) -> tensor<1x?xi64>
     %j = nn.opaque %x framework "tensorflow" op_type "Where" attrs {T = f32} : (tensor<4xf32>) -> tensor<?x1xi64>
@@ -104,6 +109,7 @@ class OpaqueOp(NNOp):
     version: Int | None = opt_prop_def(INT)
     present: Ints | None = opt_prop_def(INTS)
     attrs: DictionaryAttr | None = opt_prop_def(base(DictionaryAttr))
+    graph: GraphAttr | None = opt_prop_def(base(GraphAttr))
     outputs: Results = var_result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:

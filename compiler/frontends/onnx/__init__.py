@@ -2,7 +2,8 @@
 
 `source` (file to checked model), `graph` (order, names), `tensors` (initializers, external data), `attributes`, `types`,
 `node` (what converters see), `ops` (the converters, a module per family), `folding` (what is known at import), `symbols` (names
-of unknown sizes), `opaque` (what `nn` has no word for), `single` (a node as a model of its own), `importer`.
+of unknown sizes), `opaque` (what `nn` has no word for), `single` (a node as a model of its own), `regions` (control flow, carried
+whole), `importer`.
 """
 
 from .importer import from_model, read

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from onnx import AttributeProto, GraphProto, NodeProto, ValueInfoProto
+from onnx import GraphProto, NodeProto, ValueInfoProto
 
 from ...diagnostics import CompileError, describe
+from ...onnx_graphs import free_names, subgraphs
 from .. import naming
 from ..ordering import CycleError, in_order
 from .source import STANDARD
@@ -72,34 +73,19 @@ def _needed(layer: Layer, producer: dict[str, int], outside: Container[str]) -> 
         if name not in producer and name not in outside:
             message = f"reads '{name}', which nothing defines"
             raise CompileError(message, where=layer.where, hint="the file may be truncated")
-    for name in reads(layer.proto):
+    for name in free_names(layer.proto):
         if (source := producer.get(name, _GIVEN)) != _GIVEN:
             needed.add(source)
     return needed
 
 
 def reads(node: NodeProto) -> Iterator[str]:
-    """The names that a node reads, its subgraphs included (also those that the subgraphs define themselves)."""
+    """The names that a node reads, and those that the nodes of its subgraphs read, also of values that these define."""
     yield from filter(None, node.input)
-    for graph in _subgraphs(node):
+    for graph in subgraphs(node):
         yield from (o.name for o in graph.output)
         for inner in graph.node:
             yield from reads(inner)
-
-
-def _subgraphs(node: NodeProto) -> Iterator[GraphProto]:
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    """The nodes of a graph and of the graphs inside it."""
-    for node in graph.node:
-        yield node
-        for inner in _subgraphs(node):
-            yield from all_nodes(inner)
 
 
 def used_names(graph: GraphProto) -> frozenset[str]:
@@ -115,7 +101,7 @@ def live_layers(layers: Sequence[Layer], outputs: Iterable[str]) -> list[Layer]:
     for layer in reversed(layers):
         if needed.intersection(layer.proto.output):
             live.append(layer)
-            needed.update(reads(layer.proto))
+            needed.update(free_names(layer.proto))
     return live[::-1]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections import ChainMap, deque
+from collections.abc import Callable, Container, Mapping, MutableMapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,16 +19,17 @@ from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import compatible, element_of, known, shape_of, tensor_of
 from ...functions import value_attributes
+from ...onnx_graphs import all_nodes, free_names
 from ...session import Session
 from .. import naming
 from ..naming import Namer
 from ..tally import Tally
-from .attributes import GRAPHS
-from .graph import Layer, all_nodes, live_layers, outputs_of, sorted_layers, used_names
+from .graph import Layer, live_layers, outputs_of, sorted_layers, used_names
 from .interface import choose
 from .node import Binding, Constant, Node, Shared, Unmapped
 from .opaque import carry
 from .ops import converter_of
+from .regions import Untyped, carry_region, is_control, reason_of, region_of
 from .schema import schema_of
 from .single import function_body
 from .source import OLDEST_OPSET, STANDARD, Source, checked, load, opsets
@@ -85,7 +86,7 @@ class _Importer:
         self.where = str(source.path)
         tensors = TensorReader(source.path.parent, source.weights)
         self.shared = Shared(opsets(model), tensors, Symbols(model), used_names(model.graph))
-        self.namer = Namer(self.where, (n.name for n in all_nodes(model.graph)))
+        self.namer = Namer(self.where, (n.name for n in all_nodes(model.graph.node)))
         self.session = session
         self.tally = Tally(session, self.where)
         self.declarations: dict[str, TypeProto] = {}
@@ -154,8 +155,36 @@ class _Importer:
         layers = sorted_layers(graph, self.namer, env)
         live = live_layers(layers, [o.name for o in graph.output])
         self.tally.unused(len(layers) - len(live))
-        for layer in live:
-            self._node(layer, env)
+        pending, outputs = deque(live), {o.name for o in graph.output}
+        while pending:
+            try:
+                self._node(pending[0], env)
+                pending.popleft()
+            except Untyped as e:
+                pending = deque(self._untyped(list(pending), outputs, env, e.error))
+
+    def _untyped(
+        self, layers: Sequence[Layer], outputs: Set[str], env: MutableMapping[str, Binding], error: CompileError
+    ) -> list[Layer]:
+        """Carry the first of the layers with all that has no type without it; the layers that are left.
+
+        Raises the error if an output has no type either.
+        """
+        before, region, after = region_of(layers, env, self.shared, self.declarations)
+        if before:  # which may form regions themselves
+            return [*before, *region, *after]
+        wanted = {*outputs, *(name for layer in after for name in free_names(layer.proto))}
+        try:
+            self._carry_whole(region, wanted, env)
+        except Untyped:
+            raise error from None
+        return after
+
+    def _carry_whole(self, region: Sequence[Layer], wanted: Container[str], env: MutableMapping[str, Binding]) -> None:
+        op, names = carry_region(region, wanted, env, self.shared, self.declarations)
+        self.tally.carried(op, reason_of(region))
+        for name, result in zip(names, op.results, strict=True):
+            self._define(env, name, result)
 
     def _node(self, layer: Layer, env: MutableMapping[str, Binding]) -> None:
         proto = layer.proto
@@ -164,27 +193,25 @@ class _Importer:
             raise CompileError(message, where=layer.where)
         check_form(layer, self.shared.opsets[layer.domain])
         node = Node(layer, [env[n] if n else None for n in proto.input], self.shared)
-        results = self._branch(node, env) if node.op_type == "If" else self._convert(node)
+        branch = taken_branch(node)
+        if branch is None and is_control(proto):
+            self._carry_whole([layer], self.shared.used, env)
+            return
+        results = self._convert(node) if branch is None else self._branch(node, branch, env)
         for i, name in enumerate(node.outputs):
             if i < len(results) and name:
                 self._define(env, name, results[i])
             elif name in self.shared.used:
                 raise node.error(f"has no output {i}")
 
-    def _branch(self, node: Node, env: MutableMapping[str, Binding]) -> list[Binding]:
+    def _branch(self, node: Node, branch: GraphProto, env: MutableMapping[str, Binding]) -> list[Binding]:
         """An If whose condition is known is the branch that it takes."""
-        condition = node.array(0)
-        attribute = (
-            None if condition is None else node.attributes.get("then_branch" if condition.all() else "else_branch")
-        )
-        if attribute is None:
-            raise control_flow(node)
-        scope: ChainMap[str, Binding] = ChainMap(self._initializers(attribute.g, self.shared.tensors.read), *_maps(env))
-        self.import_nodes(attribute.g, scope)
+        scope: ChainMap[str, Binding] = ChainMap(self._initializers(branch, self.shared.tensors.read), *_maps(env))
+        self.import_nodes(branch, scope)
         self.tally.removed()
-        if missing := [o.name for o in attribute.g.output if o.name not in scope]:
+        if missing := [o.name for o in branch.output if o.name not in scope]:
             raise node.error(f"has a branch that does not compute its output '{missing[0]}'")
-        return [scope[o.name] for o in attribute.g.output]
+        return [scope[o.name] for o in branch.output]
 
     def _convert(self, node: Node) -> list[Binding]:
         """Convert or carry a node. Results that depend on constants only, or on known sizes, are constants."""
@@ -223,8 +250,6 @@ class _Importer:
         return [scope[o.name] for o in body.output]
 
     def _carry(self, node: Node, reason: str) -> list[Binding]:
-        if any(a.type in GRAPHS for a in node.attributes.values()):
-            raise control_flow(node)
         op = carry(node, self.declarations)
         results = node.sink.bindings(op.outputs, [op], node.outputs)
         if all(isinstance(r, Constant) for r in results):
@@ -279,9 +304,15 @@ def check_form(layer: Layer, version: int) -> None:
         )
 
 
-def control_flow(node: Node) -> CompileError:
-    """The error for a node that runs subgraphs."""
-    return node.error("runs subgraphs: control flow is not supported", hint="export the model without it")
+def taken_branch(node: Node) -> GraphProto | None:
+    """The branch of an If whose condition is known; None for every other node."""
+    condition = node.array(0) if node.op_type == "If" else None
+    if condition is None:
+        return None
+    attribute = node.attributes.get("then_branch" if condition.all() else "else_branch")
+    if attribute is None or not attribute.HasField("g"):
+        raise node.error("lacks the branch that it takes")
+    return attribute.g
 
 
 def _maps(env: MutableMapping[str, Binding]) -> list[MutableMapping[str, Binding]]:

@@ -9,10 +9,10 @@ from typing import Any
 from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
 
 from ...diagnostics import CompileError
+from ...onnx_graphs import free_names
 from ...options import shapes_of
 from ...session import ImportOptions
 from ..options import overridden, take_only
-from .graph import reads
 from .symbols import inferred_types
 
 
@@ -91,7 +91,7 @@ def _needed(graph: GraphProto) -> set[str]:
         name = stack.pop()
         if name not in needed:
             needed.add(name)
-            stack.extend(reads(producer[name]) if name in producer else ())
+            stack.extend(free_names(producer[name]) if name in producer else ())
     return needed
 
 

@@ -12,17 +12,20 @@ from ...dtypes import Tensor
 from .attributes import carried
 from .module_paths import module_paths
 from .node import Node
-from .single import inferred_types
-from .types import tensor_type
+from .regions import Untyped
+from .single import inferred_types, runtime_types
+from .types import is_ranked, is_tensor, tensor_type
 
 
 def carry(node: Node, declarations: Mapping[str, TypeProto]) -> nn.OpaqueOp:
     """The node as `nn.opaque`. `declarations` are the types that the model itself gives to values.
 
-    Raises CompileError when the type of a result is not to be found out, and for attributes that hold subgraphs.
+    Raises Untyped if the type of a result is not to be found out, CompileError for attributes that cannot be carried.
     """
     attributes = carried(node.attributes, node.shared.tensors, node.layer.where)
     inferred = inferred_types(node)
+    if any(not _typed(node, i, inferred, declarations) for i in range(len(node.outputs))):
+        inferred = {**inferred, **runtime_types(node)}
     present = [int(b is not None) for b in node.inputs]
     return node.emit(
         nn.OpaqueOp,
@@ -38,15 +41,20 @@ def carry(node: Node, declarations: Mapping[str, TypeProto]) -> nn.OpaqueOp:
     )
 
 
+def _typed(node: Node, index: int, inferred: Mapping[int, TypeProto], declared: Mapping[str, TypeProto]) -> bool:
+    types = inferred.get(index), declared.get(node.outputs[index])
+    return not node.outputs[index] or any(t is not None and (is_ranked(t) or not is_tensor(t)) for t in types)
+
+
 def _result(node: Node, index: int, inferred: Mapping[int, TypeProto], declared: Mapping[str, TypeProto]) -> Tensor:
     """The type of one result: what shape inference found, else what the model declares."""
     name = node.outputs[index]
     types = [t for t in (inferred.get(index), declared.get(name)) if t is not None]
-    what = f"result {index} of {node.op_type}"
-    if not types:
-        raise node.error(
-            f"has no equivalent here, and the type of its result {index} is not known",
+    usable = [t for t in types if is_ranked(t) or not is_tensor(t)]
+    if not usable:
+        error = node.error(
+            f"has no equivalent here, and the {'rank' if types else 'type'} of its result {index} is not known",
             hint=f"declare the type of '{name}' in the model's value_info",
         )
-    ranked = [t for t in types if t.WhichOneof("value") != "tensor_type" or t.tensor_type.HasField("shape")]
-    return tensor_type((ranked or types)[0], what, node.layer.where)
+        raise Untyped(error)
+    return tensor_type(usable[0], f"result {index} of {node.op_type}", node.layer.where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -26,29 +27,30 @@ from .attributes import GRAPHS
 from .node import Binding, Constant, Node
 from .schema import complaint, schema_of
 from .source import STANDARD
-from .tensors import code_of
+from .tensors import ELEMENT_NAMES, code_of
 
-_VALUES_LIMIT = 1024
+VALUES_LIMIT = 1024
 """Constants of up to this many elements are shown to shape inference, which reads shapes, axes and the like from them."""
-_IR_VERSION = 10
+IR_VERSION = 10
 _OUTPUT = "output {}"
 """Names for the outputs, the unnamed ones too."""
 
 
 def _model(node: Node) -> ModelProto:
-    model = ModelProto(ir_version=_IR_VERSION)
+    model = ModelProto(ir_version=IR_VERSION)
     model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in node.shared.opsets.items())
     model.graph.name = node.op_type
     model.graph.node.append(node.proto)
     del model.graph.node[0].output[:]
     model.graph.node[0].output.extend(_OUTPUT.format(i) for i in range(len(node.outputs)))
     for name, binding in _inputs(node).items():
-        model.graph.input.append(ValueInfoProto(name=name, type=_declared(binding)))
+        model.graph.input.append(ValueInfoProto(name=name, type=declared(binding)))
     model.graph.output.extend(ValueInfoProto(name=_OUTPUT.format(i)) for i in range(len(node.outputs)))
     return model
 
 
-def _declared(binding: Binding) -> TypeProto:
+def declared(binding: Binding) -> TypeProto:
+    """The type of a value as ONNX declares it."""
     if isinstance(binding, Constant):
         return helper.make_tensor_type_proto(code_of(binding.array.dtype), binding.array.shape)
     shape = [d if known(d) else None for d in shape_of(binding)]
@@ -68,7 +70,7 @@ def inferred_types(node: Node) -> dict[int, TypeProto]:
     """
     model = _valid_model(node)
     for name, binding in _inputs(node).items():
-        if isinstance(binding, Constant) and binding.array.size <= _VALUES_LIMIT:
+        if isinstance(binding, Constant) and binding.array.size <= VALUES_LIMIT:
             model.graph.initializer.append(numpy_helper.from_array(np.asarray(binding.array, order="C"), name))
     found = _inferred(model)
     if len(found) == len(node.outputs) or (inlined := _inlined(node, model)) is None:
@@ -126,7 +128,7 @@ def _definition(node: Node, call: NodeProto) -> FunctionProto | None:
         return None
     if max(same) in plain:
         return FunctionProto.FromString(schema.get_function_with_opset_version(max(same)))
-    types = [(TypeProto() if b is None else _declared(b)).SerializeToString() for b in node.inputs]
+    types = [(TypeProto() if b is None else declared(b)).SerializeToString() for b in node.inputs]
     try:
         serialized = schema.get_context_dependent_function_with_opset_version(
             max(same), call.SerializeToString(), types
@@ -158,3 +160,61 @@ def _inferred(model: ModelProto) -> dict[int, TypeProto]:
     except (shape_inference.InferenceError, RuntimeError, ValueError):
         return {}
     return {i: o.type for i, o in enumerate(outputs) if o.type.WhichOneof("value")}
+
+
+def inferred_types_of(model: ModelProto) -> dict[str, TypeProto]:
+    """The types of a model's values by name, as far as onnx's shape inference finds them."""
+    try:
+        graph = shape_inference.infer_shapes(model, data_prop=True).graph
+    except (shape_inference.InferenceError, RuntimeError, ValueError):
+        return {}
+    return {v.name: v.type for v in (*graph.value_info, *graph.output) if v.type.WhichOneof("value")}
+
+
+def runtime_types(node: Node) -> dict[int, TypeProto]:
+    """The types of a node's outputs by index, as far as onnxruntime finds them; it knows operators of its own domains."""
+    found = asked_types(_model(node))
+    return {i: found[name] for i in range(len(node.outputs)) if (name := _OUTPUT.format(i)) in found}
+
+
+def asked_types(model: ModelProto) -> dict[str, TypeProto]:
+    """The types of a model's outputs by name, as far as onnxruntime, if it is installed, infers them.
+
+    It does not say whether a shape without sizes is that of a number or not known, but what the Shape of an output has for size.
+    """
+    try:
+        onnxruntime: Any = import_module("onnxruntime")
+    except ImportError:
+        return {}
+    names = [o.name for o in model.graph.output]
+    asked = ModelProto()
+    asked.CopyFrom(model)
+    if not any(o.domain == STANDARD for o in asked.opset_import):
+        asked.opset_import.append(helper.make_opsetid(STANDARD, _SHAPE_OPSET))
+    for i, name in enumerate(names):
+        asked.graph.node.append(helper.make_node("Shape", [name], [_RANK.format(i)]))
+        asked.graph.output.append(ValueInfoProto(name=_RANK.format(i)))
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(asked.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception:  # onnxruntime's errors have no other base; the model is then not for it
+        return {}
+    found = session.get_outputs()
+    types: dict[str, TypeProto] = {}
+    for name, output, rank in zip(names, found, found[len(names) :], strict=False):
+        element = _RUNTIME_ELEMENTS.get(str(output.type))
+        if element is not None and rank.shape == [len(output.shape)]:
+            sizes = [d if isinstance(d, int) else None for d in output.shape]
+            types[name] = helper.make_tensor_type_proto(element, sizes)
+    return types
+
+
+_RANK = "rank of output {}"
+_SHAPE_OPSET = 17
+_RUNTIME_ELEMENTS = {
+    f"tensor({ {'float32': 'float', 'float64': 'double'}.get(name, name) })".replace(" ", ""): code
+    for code, name in ELEMENT_NAMES.items()
+}
+"""Element types by onnxruntime's names for them."""

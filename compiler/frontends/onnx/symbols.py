@@ -8,8 +8,8 @@ from math import prod
 from onnx import ModelProto, TensorProto, TypeProto, shape_inference
 from xdsl.ir import SSAValue
 
+from ...onnx_graphs import all_nodes
 from ...transforms.partial_shapes import Dimension
-from .graph import all_nodes
 from .schema import complaint
 from .source import opsets
 from .types import dimension_names
@@ -50,7 +50,7 @@ class Symbols:
 
 def inferred_types(model: ModelProto) -> dict[str, TypeProto]:
     """The types of a graph's values by name, as far as onnx's shape inference finds them; a size without a name gets one."""
-    if any(complaint(n, opsets(model)) for n in all_nodes(model.graph)):
+    if any(complaint(n, opsets(model)) for n in all_nodes(model.graph.node)):
         return {}
     try:
         graph = shape_inference.infer_shapes(_without_weights(model), data_prop=True).graph

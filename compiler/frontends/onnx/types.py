@@ -32,6 +32,16 @@ def tensor_type(type_: TypeProto, what: str, where: str) -> Tensor:
     return TensorType(element, sizes)
 
 
+def is_tensor(type_: TypeProto) -> bool:
+    """Whether a declaration is of a tensor, and not of a sequence, a map or an optional value."""
+    return type_.WhichOneof("value") == "tensor_type"
+
+
+def is_ranked(type_: TypeProto) -> bool:
+    """Whether a declaration is of a tensor of known element type and rank."""
+    return type_.tensor_type.elem_type != 0 and type_.tensor_type.HasField("shape")
+
+
 def dimension_names(type_: TypeProto) -> list[str]:
     """The names that a declaration gives to dimensions, empty for those of fixed or unnamed size."""
     dims = type_.tensor_type.shape.dim

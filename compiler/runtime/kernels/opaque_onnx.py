@@ -32,11 +32,11 @@ def reference(op: nn.OpaqueOp) -> Kernel:
     If one engine fails on some inputs, or gives what contradicts the declared types, the other one runs them.
     Raises CompileError, located, if neither can be started.
     """
-    from ...targets.onnx.carried import single_model
+    from ...targets.onnx.carried import model_around
 
     kind = op.op_type.data
     try:
-        engines = Engines(single_model(op))
+        engines = Engines(model_around(op))
     except (TypeError, ValueError) as e:
         raise op_error(op, f"cannot be run: {e}") from None
     types = [tensor_of(r) for r in op.outputs]
@@ -102,7 +102,7 @@ def _in_onnxruntime(model: ModelProto) -> Run:
     options.log_severity_level = _FATAL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     names = [i.name for i in model.graph.input]
-    return lambda arrays: session.run(None, dict(zip(names, map(np.ascontiguousarray, arrays), strict=True)))
+    return lambda arrays: session.run(None, {n: np.asarray(a, order="C") for n, a in zip(names, arrays, strict=True)})
 
 
 def _unusual(model: ModelProto) -> str:

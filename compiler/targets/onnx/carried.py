@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
+from google.protobuf.message import DecodeError
 from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -38,8 +39,29 @@ def node_of(op: nn.OpaqueOp, inputs: Sequence[str], outputs: Sequence[str]) -> N
     return node
 
 
-def single_model(op: nn.OpaqueOp) -> ModelProto:
-    """A model of this operator alone, with inputs i0, i1, ... and outputs o0, o1, ... of any shape. Raises TypeError as above."""
+def model_around(op: nn.OpaqueOp) -> ModelProto:
+    """A model with the operands as inputs and the results as outputs.
+
+    Raises TypeError for an attribute without a form in ONNX, ValueError for a graph that is not one.
+    """
+    return _single_model(op) if op.graph is None else graph_of_op(op, op.graph)
+
+
+def graph_of_op(op: nn.OpaqueOp, graph: nn.GraphAttr) -> ModelProto:
+    """The graph that is carried whole. Raises ValueError if it is damaged or does not fit the operation."""
+    data = nn.ConstantOp(graph.data).array.tobytes()
+    try:
+        model = ModelProto.FromString(data)
+    except DecodeError:
+        raise ValueError("its graph is not a model of ONNX") from None
+    given = len(model.graph.input), len(model.graph.output)
+    if given != (len(op.inputs), len(op.outputs)):
+        raise ValueError(f"its graph has {given[0]} inputs and {given[1]} outputs")
+    return model
+
+
+def _single_model(op: nn.OpaqueOp) -> ModelProto:
+    """A model of this operator alone, with inputs i0, i1, ... and outputs o0, o1, ... of any sizes."""
     rest = iter(range(len(op.inputs)))
     arguments = ["" if v is None else f"i{next(rest)}" for v in op.arguments()]
     outputs = [f"o{i}" for i in range(len(op.outputs))]
@@ -55,7 +77,8 @@ def single_model(op: nn.OpaqueOp) -> ModelProto:
 
 def _declared(name: str, value: SSAValue) -> ValueInfoProto:
     dtype = numpy_dtype(tensor_of(value).element_type)
-    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), None)
+    rank = tensor_of(value).get_num_dims()
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), [None] * rank)
 
 
 def attribute_proto(name: str, value: Attribute) -> AttributeProto:

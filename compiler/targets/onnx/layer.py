@@ -12,6 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...diagnostics import CompileError, op_error
 from ...dtypes import Tensor, numpy_dtype
+from ...onnx_graphs import replace_names
 from ...weights import WeightError
 from ..converters import Converters, Register
 from ..graph import ELSEWHERE, OTHERWISE, label_of
@@ -91,6 +92,10 @@ class Layer:
         """A provisional name for an output of the type of `value`."""
         return self._provisional(element_of(value))
 
+    def untyped(self) -> str:
+        """A provisional name for a value inside the layer whose type is not known."""
+        return self._provisional(None)
+
     def checked(self, op_type: str, names: Sequence[str], attributes: Mapping[str, object]) -> list[str | None]:
         """The element types of the outputs. Raises CompileError where the opset does not take those of the inputs."""
         schema = schema_of(op_type, self.opset)
@@ -155,10 +160,9 @@ class Layer:
             graph.value_info.append(value_info(value, final[made]))
         for node in self._nodes:
             for name in node.output:
-                if name not in final:
+                if name and name not in final:
                     final[name] = graph.values.unique(f"{node.name}_out")
-            renamed = [final.get(n, n) for n in node.input], [final[n] for n in node.output]
-            node.input[:], node.output[:] = renamed
+            replace_names(node, final)
         for provisional in self._outputs:
             graph.elements[final[provisional]] = graph.elements.pop(provisional)
         graph.nodes.extend(self._nodes)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
+from onnx import NodeProto
 from onnx.defs import OpSchema
 
 from ...dialects import nn
-from .carried import domain_of, node_of
+from ...onnx_graphs import all_nodes, renamed
+from .carried import graph_of_op, node_of
 from .layer import Layer, converter
 from .schema import schema_of
 
@@ -22,42 +24,63 @@ def opaque(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
     if op.framework.data != "onnx":
         message = f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can"
         raise layer.error(message, hint="where it stands at the end, --outputs leaves it out")
-    domain = domain_of(op)
-    _check_version(op, domain, layer)
-    inputs = [layer.value(v) for v in op.arguments()]
-    if not domain:
-        layer.checked(op.op_type.data, inputs, {})
+    return _carried_graph(op, op.graph, layer) if op.graph is not None else _carried_node(op, layer)
+
+
+def _carried_node(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
     outputs = [layer.provisional(r) for r in op.outputs]
-    layer.add(node_of(op, inputs, outputs), layer.label)
+    node = node_of(op, [layer.value(v) for v in op.arguments()], outputs)
+    _check_version(node, None if op.version is None else op.version.value.data, layer)
+    if not node.domain:
+        layer.checked(node.op_type, node.input, {})
+    layer.add(node, layer.label)
     return outputs
 
 
-def _check_version(op: nn.OpaqueOp, domain: str, layer: Layer) -> None:
-    version = None if op.version is None else op.version.value.data
+def _carried_graph(op: nn.OpaqueOp, graph: nn.GraphAttr, layer: Layer) -> Sequence[str]:
+    """The nodes of a graph that is carried whole; names that their graphs define are unique in the file, too."""
+    try:
+        model = graph_of_op(op, graph)
+    except ValueError as e:
+        raise layer.error(f"cannot be written: {e}") from None
+    versions = {o.domain: o.version for o in model.opset_import}
+    for node in all_nodes(model.graph.node):
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        _check_version(node, versions.get(domain), layer)
+    results = {o.name: r for o, r in zip(model.graph.output, op.outputs, strict=True)}
+    own = {name for node in model.graph.node for name in node.output if name}
+    scope = {i.name: layer.value(v) for i, v in zip(model.graph.input, op.inputs, strict=True)}
+    made = {n: layer.provisional(results[n]) if n in results else layer.untyped() for n in sorted(own)}
+    for node in renamed(model.graph.node, {**scope, **made}, layer.graph.values.unique):
+        layer.add(node, layer.label if node.op_type == op.op_type.data else f"{layer.label}/{node.op_type}")
+    return [made[o.name] for o in model.graph.output]
+
+
+def _check_version(node: NodeProto, version: int | None, layer: Layer) -> None:
+    op_type, domain = node.op_type, "" if node.domain == "ai.onnx" else node.domain
     if domain:
         known = layer.graph.domains.setdefault(domain, version or 1)
         if known != (version or 1):
             raise layer.error(f"is of version {version} of domain {domain}, another node of version {known}")
         return
-    op_type = op.op_type.data
     meant = None if version is None else schema_of(op_type, version)
     written = schema_of(op_type, layer.opset)
     if written is None or written.deprecated:
         message = f"holds {op_type}, which opset {layer.opset} does not have"
-        raise layer.error(message, _hint(op, meant, layer))
-    if meant is not None and not _same(op, meant, written):
+        raise layer.error(message, _hint(node, meant, layer))
+    if meant is not None and not _same(node, meant, written):
         message = f"holds {op_type} of opset {version}, which opset {layer.opset} defines otherwise"
-        raise layer.error(message, _hint(op, meant, layer))
+        raise layer.error(message, _hint(node, meant, layer))
 
 
-def _same(op: nn.OpaqueOp, meant: OpSchema, written: OpSchema) -> bool:
+def _same(node: NodeProto, meant: OpSchema, written: OpSchema) -> bool:
     """Whether two versions of an operator give this node one meaning: the newer only adds what the node does not use."""
     older, newer = sorted((meant, written), key=lambda s: s.since_version)
-    used = len(op.arguments()), len(op.outputs)
+    used = len(node.input), len(node.output)
     added = set(newer.attributes) - set(older.attributes)
-    if any(newer.attributes[name].required for name in added) or (op.op_type.data in _REDEFINED and added):
+    if any(newer.attributes[name].required for name in added) or (node.op_type in _REDEFINED and added):
         return False
-    if written is older and (op.attrs is not None and added & set(op.attrs.data)):
+    if written is older and added.intersection(a.name for a in node.attribute):
         return False
     return _form(older, *used) == _form(newer, *used, without=added)
 
@@ -75,12 +98,12 @@ def _form(schema: OpSchema, inputs: int, outputs: int, without: Set[str] = froze
 _SINGLE = OpSchema.FormalParameterOption.Single
 
 
-def _hint(op: nn.OpaqueOp, meant: OpSchema | None, layer: Layer) -> str:
+def _hint(node: NodeProto, meant: OpSchema | None, layer: Layer) -> str:
     """The lowest opset that means the same by the node."""
     form = layer.graph.form
     for opset in form.opsets:
-        schema = schema_of(op.op_type.data, opset)
-        if schema is not None and not schema.deprecated and (meant is None or _same(op, meant, schema)):
+        schema = schema_of(node.op_type, opset)
+        if schema is not None and not schema.deprecated and (meant is None or _same(node, meant, schema)):
             return f"write an opset that has it: -t '{form.target}{{opset={opset}}}'"
     opsets = f"{form.opsets[0]} to {form.opsets[-1]}"
     return f"no opset from {opsets} has it: convert the model with onnx.version_converter first"

@@ -17,3 +17,11 @@ func.func @main(%x: tensor<4xf32>, %k: tensor<i64>) {
   // CHECK-NEXT: func.return
   func.return
 }
+
+// control flow is carried whole, its graph as bytes
+// CHECK-LABEL: @graph
+// CHECK: nn.opaque %c, %x framework "onnx" op_type "If" version 17 graph <dense<[1, 2, 3]> : tensor<3xui8>> : (tensor<i1>, tensor<4xf32>) -> tensor<4xf32>
+func.func @graph(%c: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = nn.opaque %c, %x framework "onnx" op_type "If" version 17 graph <dense<[1, 2, 3]> : tensor<3xui8>> : (tensor<i1>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}

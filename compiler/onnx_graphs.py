@@ -1,0 +1,113 @@
+"""Names in ONNX graphs, and in the graphs inside their nodes (If, Loop, Scan)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
+
+
+def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs in a node's attributes."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def all_nodes(nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
+    """The nodes, and those of the graphs inside them."""
+    for node in nodes:
+        yield node
+        for graph in subgraphs(node):
+            yield from all_nodes(graph.node)
+
+
+def definitions(graph: GraphProto) -> Iterator[str]:
+    """The names that a graph itself defines: inputs, initializers, results of nodes."""
+    yield from (i.name for i in graph.input)
+    yield from (t.name for t in graph.initializer)
+    yield from (name for node in graph.node for name in node.output if name)
+
+
+def free_names(node: NodeProto) -> Iterator[str]:
+    """The names that a node reads from the graph around it, those that its own graphs capture included."""
+    yield from filter(None, node.input)
+    for graph in subgraphs(node):
+        own = set(definitions(graph))
+        captured = [name for inner in graph.node for name in free_names(inner)]
+        yield from (name for name in (*captured, *(o.name for o in graph.output)) if name not in own)
+
+
+def renamed(nodes: Sequence[NodeProto], scope: Mapping[str, str], fresh: Callable[[str], str]) -> list[NodeProto]:
+    """Copies of nodes in which each name that graphs inside them define is a fresh one; `scope` says how others are called.
+
+    What the graphs declare of their values, inputs and outputs aside, is left out.
+    """
+    copies: list[NodeProto] = []
+    for node in nodes:
+        copy = NodeProto()
+        copy.CopyFrom(node)
+        copy.input[:] = [scope.get(name, name) for name in node.input]
+        copy.output[:] = [scope.get(name, name) for name in node.output]
+        for graph in subgraphs(copy):
+            _rename_graph(graph, scope, fresh)
+        copies.append(copy)
+    return copies
+
+
+def _rename_graph(graph: GraphProto, scope: Mapping[str, str], fresh: Callable[[str], str]) -> None:
+    given = [*graph.input, *graph.initializer]
+    inside = {**scope, **{name: fresh(name) for name in dict.fromkeys(definitions(graph))}}
+    nodes = renamed(graph.node, inside, fresh)
+    for value in (*given, *graph.output):
+        value.name = inside.get(value.name, value.name)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    del graph.value_info[:]
+
+
+def replace_names(node: NodeProto, names: Mapping[str, str]) -> None:
+    """Call values otherwise, in a node and in its graphs, in place; no graph defines one of these names itself."""
+    node.input[:] = [names.get(n, n) for n in node.input]
+    node.output[:] = [names.get(n, n) for n in node.output]
+    for graph in subgraphs(node):
+        for output in graph.output:
+            output.name = names.get(output.name, output.name)
+        for inner in graph.node:
+            replace_names(inner, names)
+
+
+def take_weights(nodes: Sequence[NodeProto], larger_than: int) -> Iterator[TensorProto]:
+    """Remove tensors of more elements from the graphs inside nodes, and name them as the graphs did: they are captured then."""
+    for node in nodes:
+        for graph in subgraphs(node):
+            outputs = {o.name for o in graph.output}
+            yield from _taken_weights(graph, outputs, larger_than)
+            yield from take_weights(graph.node, larger_than)
+
+
+def _taken_weights(graph: GraphProto, outputs: set[str], larger_than: int) -> Iterator[TensorProto]:
+    for i in reversed(range(len(graph.initializer))):
+        tensor = graph.initializer[i]
+        if tensor.name not in outputs and _size(tensor) > larger_than:
+            yield tensor
+            del graph.initializer[i]
+    for i in reversed(range(len(graph.node))):
+        node = graph.node[i]
+        if node.op_type != "Constant" or node.domain not in ("", "ai.onnx") or node.output[0] in outputs:
+            continue
+        tensor = next((a.t for a in node.attribute if a.name == "value"), None)
+        if tensor is not None and _size(tensor) > larger_than:
+            named = TensorProto()
+            named.CopyFrom(tensor)
+            named.name = node.output[0]
+            yield named
+            del graph.node[i]
+
+
+def _size(tensor: TensorProto) -> int:
+    count = 1
+    for d in tensor.dims:
+        count *= d
+    return count
