@@ -5,7 +5,7 @@ numpy is imported only when an array type is asked for, so that dialects and the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects.builtin import (
     BFloat16Type,
@@ -92,6 +92,17 @@ def dtype_named(name: str) -> np.dtype[Any]:
     import ml_dtypes
 
     return np.dtype(getattr(ml_dtypes, name))
+
+
+def finfo(dtype: np.dtype[Any]) -> np.finfo[Any]:
+    """The limits of a float dtype, bfloat16 among them."""
+    import numpy as np
+
+    if dtype.name not in _FROM_ML_DTYPES:
+        return np.finfo(dtype)
+    import ml_dtypes
+
+    return cast("np.finfo[Any]", ml_dtypes.finfo(dtype))
 
 
 def element_type(dtype: np.dtype[Any]) -> TypeAttribute:

@@ -22,6 +22,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from .diagnostics import Remark, RemarkKind, describe
 from .dialects.nn import ConstantOp, DequantizeOp, NNOp, ObserveOp, OriginAttr, QuantizeOp, constant_of
 from .driver import apply_patterns
+from .dtypes import finfo
 from .layer_names import named_among
 from .session import Session, session_of
 
@@ -190,6 +191,8 @@ class Folded(NamedTuple):
     key: str
     dtype: np.dtype[Any]
     values: Array
+    added: bool = False
+    """Whether it is only added to what the operation computes: underflow takes no more from it than rounding of the sum does."""
 
 
 class Refusal(NamedTuple):
@@ -256,10 +259,16 @@ class FusionPattern(RewritePattern, Generic[M]):
                 self.remarks.missed(op, each.name, reason)
                 return
         with np.errstate(all="ignore"):
-            folded = [f._replace(values=f.values.astype(f.dtype)) for f in self.fold(match)]
+            exact = self.fold(match)
+            folded = [f._replace(values=f.values.astype(f.dtype)) for f in exact]
         if not all(np.isfinite(f.values).all() for f in folded):
             self.remarks.missed(op, "finite", "the folded numbers hold NaN or Inf")
             return
+        for each, rounded in zip(exact, folded, strict=True):
+            if not each.added and (reason := _underflow(each.values, rounded.values)) is not None:
+                self.remarks.missed(op, "underflow", reason)
+                return
+        del exact
         for read in {constant for part in parts for v in part.operands if (constant := constant_of(v)) is not None}:
             read.release()
         location = fused_location(*parts)
@@ -279,6 +288,22 @@ class FusionPattern(RewritePattern, Generic[M]):
         """A constant operand's numbers in float64, None for an absent operand."""
         constant = constant_of(value)
         return None if constant is None else constant.array.astype(np.float64)
+
+
+def _underflow(exact: Array, rounded: Array) -> str | None:
+    """The reason why numbers do not survive their type: among the subnormal ones is lost more than rounding takes elsewhere.
+
+    Root mean squares of all the numbers are compared, so that single numbers near zero among larger ones do not count.
+    """
+    limits = finfo(rounded.dtype)
+    subnormal = np.abs(rounded) < limits.smallest_normal
+    if not subnormal.any():
+        return None
+    lost = float(np.linalg.norm(exact[subnormal] - rounded[subnormal].astype(np.float64)))
+    share = lost / float(np.linalg.norm(exact)) if lost else 0.0
+    if share <= float(limits.eps) / 2:
+        return None
+    return f"underflow of {rounded.dtype.name} takes {share:.2%} of the folded numbers"
 
 
 def matched_operations(match: object) -> list[Operation]:

@@ -59,6 +59,7 @@ rounded once. Every pattern also asks:
 | skip-types | no layer is of a type in the option `skip-types`, as the source calls it (`Conv`) or as `nn` does (`conv`) |
 | only-quantizable | under `only-quantizable=true`: the profile lets the convolution or matrix product be quantized (AMCT) |
 | finite | the folded numbers hold neither NaN nor Inf |
+| underflow | among the subnormal ones of them no more is lost than rounding to their type takes elsewhere (root mean squares) |
 
 No pattern matches across `nn.observe`, `nn.quantize` or `nn.dequantize`. A constant that another operation uses, too, is copied.
 """

@@ -106,7 +106,8 @@ class ConvTransposeOp(ConvolutionOp):
     input `[N, C, *spatial]`, weight `[C, M/groups, *kernel]`, bias `[M]`, result `[N, M, *output]` with
     `output = stride*(input - 1) + output_padding + dilation*(kernel - 1) + 1 - begin - end`.
     `output_shape` (spatial sizes) replaces pads: the total follows from it, the odd element goes to the begin unless
-    `auto_pad same_upper`.
+    `auto_pad same_upper`. Under `auto_pad` the output is `stride*input`, or all that windows cover where that is less (a kernel
+    smaller than the stride), as in onnxruntime.
     """
 
     name = "nn.conv_transpose"
@@ -136,11 +137,10 @@ class ConvTransposeOp(ConvolutionOp):
     def output_sizes(self, spatial: Sequence[int]) -> Shape:
         if self.output_shape is not None:
             return ints(self.output_shape)
-        if self.auto_pad is not None:
-            return tuple(
-                s * stride if known(s) else DYNAMIC for s, stride in zip(spatial, self.stride_list, strict=True)
-            )
         n, full = self.spatial_rank, self.full_sizes(spatial)
+        if self.auto_pad is not None:
+            rows = zip(spatial, self.stride_list, full, strict=True)
+            return tuple(min(s * stride, f) if known(f) else DYNAMIC for s, stride, f in rows)
         cut = [b + e for b, e in zip(self.pad_list[:n], self.pad_list[n:], strict=True)]
         return tuple(f - c if known(f) else DYNAMIC for f, c in zip(full, cut, strict=True))
 

@@ -75,9 +75,9 @@ def _quantize_before(pad: ascend.PadV3Op) -> None:
     value = nn.array_of(pad.constant_values)
     if pad.mode.data != "constant" or (value is not None and value.any()):
         return
-    quant = _only_user(pad.y)
-    pool = None if quant is None else _only_user(quant.results[0])
-    if not isinstance(quant, ascend.AscendQuantOp) or not isinstance(pool, ascend.AveragingOp):
+    if not isinstance(quant := _only_user(pad.y), ascend.AscendQuantOp):
+        return
+    if not isinstance(pool := _only_user(quant.y), ascend.AveragingOp):
         return
     if layer_of(pad) != f"{layer_of(pool)}_pad" or quant.storage != i8:
         return

@@ -93,8 +93,8 @@ def folded_parameters(op: Computing, layer: Operation, weight: Array | None, bia
     constant = constant_of(weight_of(op))
     key = f"{layer_of(op)}.weight" if constant is None else constant.key.removesuffix(".folded")
     bias_key = f"{key.removesuffix('weight')}bias" if key.endswith("weight") else f"{layer_of(layer)}.bias"
-    parts = ((key, weight), (bias_key, bias))
-    return [Folded(f"{name}.folded", dtype, values) for name, values in parts if values is not None]
+    parts = ((key, weight, False), (bias_key, bias, True))
+    return [Folded(f"{name}.folded", dtype, values, added) for name, values, added in parts if values is not None]
 
 
 def constant_numbers(value: SSAValue) -> Array:

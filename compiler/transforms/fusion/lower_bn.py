@@ -40,8 +40,11 @@ class LowerNorm(NormConditions, FusionPattern[LoneNorm]):
         rank = len(shape_of(m.bn.input))
         behind = rank - 1 - m.bn.channel_axis(rank)
         dtype = numpy_dtype(element_of(m.bn.input))
-        rows = (("factor", k), ("shift", shift))
-        return [Folded(f"{layer_of(m.bn)}.{name}", dtype, each.reshape(-1, *(1,) * behind)) for name, each in rows]
+        rows = (("factor", k, False), ("shift", shift, True))
+        return [
+            Folded(f"{layer_of(m.bn)}.{name}", dtype, each.reshape(-1, *(1,) * behind), added)
+            for name, each, added in rows
+        ]
 
     def rewrite(self, m: LoneNorm, folded: Sequence[SSAValue]) -> Sequence[Operation]:
         factor, shift = folded

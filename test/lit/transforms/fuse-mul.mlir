@@ -185,3 +185,59 @@ func.func @past_relu(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %y = nn.mul %r, %two from <tf, "mul", "late"> : (tensor<1x2x4x4xf32>, tensor<f32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
 }
+
+// -----
+
+// Not fused: the products are about the smallest number that float16 holds.
+// CHECK-LABEL: @underflow
+// CHECK:       nn.mul
+// REMARK:      [fuse-mul missed underflow] "small": underflow of float16 takes 41.29% of the folded numbers
+func.func @underflow(%x: tensor<1x2x4x4xf16>) -> tensor<1x2x4x4xf16> {
+  %weight = nn.constant dense<[[[[9.0e-4]], [[9.0e-4]]], [[[3.0e-4]], [[2.0e-4]]]]> : tensor<2x2x1x1xf16>
+  %k = nn.constant dense<1.0e-4> : tensor<f16>
+  %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf16>, tensor<2x2x1x1xf16>) -> tensor<1x2x4x4xf16>
+  %y = nn.mul %c, %k from <tf, "mul", "small"> : (tensor<1x2x4x4xf16>, tensor<f16>) -> tensor<1x2x4x4xf16>
+  func.return %y : tensor<1x2x4x4xf16>
+}
+
+// -----
+
+// A number near zero among larger ones may be lost.
+// CHECK-LABEL: @nearly_zero
+// CHECK-NOT:   nn.mul
+// REMARK:      [fuse-mul applied compute-mul] "fine": fused into conv1
+func.func @nearly_zero(%x: tensor<1x2x4x4xf16>) -> tensor<1x2x4x4xf16> {
+  %weight = nn.constant dense<[[[[9.0e-7]], [[1.0]]], [[[2.0]], [[3.0]]]]> : tensor<2x2x1x1xf16>
+  %k = nn.constant dense<0.3> : tensor<f16>
+  %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf16>, tensor<2x2x1x1xf16>) -> tensor<1x2x4x4xf16>
+  %y = nn.mul %c, %k from <tf, "mul", "fine"> : (tensor<1x2x4x4xf16>, tensor<f16>) -> tensor<1x2x4x4xf16>
+  func.return %y : tensor<1x2x4x4xf16>
+}
+
+// -----
+
+// bfloat16 has the range of float32: the same factors are fine.
+// CHECK-LABEL: @wide
+// CHECK-NOT:   nn.mul
+// REMARK:      [fuse-mul applied compute-mul] "wide": fused into conv1
+func.func @wide(%x: tensor<1x2x4x4xbf16>) -> tensor<1x2x4x4xbf16> {
+  %weight = nn.constant dense<[[[[9.0e-4]], [[9.0e-4]]], [[[3.0e-4]], [[2.0e-4]]]]> : tensor<2x2x1x1xbf16>
+  %k = nn.constant dense<1.0e-4> : tensor<bf16>
+  %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xbf16>, tensor<2x2x1x1xbf16>) -> tensor<1x2x4x4xbf16>
+  %y = nn.mul %c, %k from <tf, "mul", "wide"> : (tensor<1x2x4x4xbf16>, tensor<bf16>) -> tensor<1x2x4x4xbf16>
+  func.return %y : tensor<1x2x4x4xbf16>
+}
+
+// -----
+
+// The range of float32 has an end, too.
+// CHECK-LABEL: @denormal
+// CHECK:       nn.mul
+// REMARK:      [fuse-mul missed underflow] "denormal": underflow of float32 takes
+func.func @denormal(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
+  %weight = nn.constant dense<[[[[9.0e-24]], [[9.0e-24]]], [[[3.0e-24]], [[2.0e-24]]]]> : tensor<2x2x1x1xf32>
+  %k = nn.constant dense<1.0e-21> : tensor<f32>
+  %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %y = nn.mul %c, %k from <tf, "mul", "denormal"> : (tensor<1x2x4x4xf32>, tensor<f32>) -> tensor<1x2x4x4xf32>
+  func.return %y : tensor<1x2x4x4xf32>
+}

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, f32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
 
 from compiler import frontends
 from compiler.diagnostics import CompileError, verify
+from compiler.dialects import nn
+from compiler.functions import value_attributes
 from compiler.lowering.ascend import LowerToAscendPass
 from compiler.runtime.executor import run
 from compiler.targets.onnx_ascend import OnnxAscendTarget
@@ -61,3 +65,21 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
                 assert (actual.dtype, actual.shape) == (expected[key].dtype, expected[key].shape)
                 assert np.ascontiguousarray(actual).tobytes() == np.ascontiguousarray(expected[key]).tobytes(), opset
         path.unlink()
+
+
+def test_pad_as_an_output(tmp_path: Path) -> None:
+    """Nothing behind the Pad quantizes: it stays where it is."""
+    block = Block(arg_types=[TensorType(f32, (1, 2, 3, 3))])
+    pad = nn.PadOp.make(block.args[0], pads=[0, 0, 1, 1, 0, 0, 1, 1])
+    block.add_ops([pad, ReturnOp(pad.result)])
+    described = [value_attributes("x")], [value_attributes("y")]
+    function = FuncOp(
+        *("main", ([*block.arg_types], [pad.result.type]), Region(block)),
+        arg_attrs=ArrayAttr(described[0]),
+        res_attrs=ArrayAttr(described[1]),
+    )
+    path = tmp_path / "pad.onnx"
+    OnnxAscendTarget(opset=13).write(ModuleOp([function]), path, new_session())
+    x = np.arange(18, dtype=np.float32).reshape(1, 2, 3, 3)
+    result = run(frontends.read(path, new_session()), {"x": x})["y"]
+    np.testing.assert_array_equal(result, np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)]))

@@ -58,9 +58,10 @@ class FuseNormScale(NormConditions, FusionPattern[NormScale]):
         scale, offset = constant_numbers(m.bn.scale), constant_numbers(m.bn.offset)
         c = np.broadcast_to(constant_numbers(m.operand).reshape(-1), scale.shape)
         scale, offset = _combined(m.follower, scale, offset, c)
-        rows = (("scale", m.bn.scale, scale), ("offset", m.bn.offset, offset))
+        rows = (("scale", m.bn.scale, scale, False), ("offset", m.bn.offset, offset, True))
         return [
-            Folded(_key(m.bn, name, value), numpy_dtype(element_of(value)), numbers) for name, value, numbers in rows
+            Folded(_key(m.bn, name, value), numpy_dtype(element_of(value)), numbers, added)
+            for name, value, numbers, added in rows
         ]
 
     def rewrite(self, m: NormScale, folded: Sequence[SSAValue]) -> Sequence[Operation]:

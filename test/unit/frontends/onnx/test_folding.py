@@ -51,6 +51,10 @@ NODES: Mapping[str, tuple[str, int, tuple[np.ndarray, ...], dict[str, Any]]] = {
         *("ConvTranspose", 17, (numbers(1, 4, 3, 3), numbers(4, 2, 3, 3))),
         {"pads": [0, 1, 1, 0], "strides": [2, 2], "output_padding": [1, 1]},
     ),
+    "conv transpose with a kernel below its stride": (
+        *("ConvTranspose", 17, (numbers(1, 2, 5, 5), numbers(2, 3, 2, 1))),
+        {"auto_pad": "SAME_LOWER", "strides": [3, 2]},
+    ),
     "batch normalization, opset 13": ("BatchNormalization", 13, BATCH_NORM, {"epsilon": 0.1}),
     "batch normalization, opset 15": ("BatchNormalization", 15, BATCH_NORM, {"epsilon": 0.1}),
     "max pool padded at the end": (
