@@ -16,7 +16,7 @@ from .functions import main_function
 from .pipelines import run_passes
 from .ptq import fusion
 from .runtime.data import Samples, input_types
-from .saving import files_of, framework_of
+from .saving import Files, files_of, framework_of
 from .session import Session
 from .summary import Layers, describe_layers, source_files
 from .transforms.canonicalization import CanonicalizePass
@@ -66,7 +66,7 @@ def calibrate_file(
     sources = {*frontends.files_of(model, session.imports), *source_files(module)}
     given = reads if config is None else reads | {Path(config)}
     refuse_overwriting(files.paths(), sources | given)
-    runs = _quantize(module, data, session, config, batch_num, running)
+    runs = _quantize(module, data, session, config, batch_num, running, files)
     layers = describe_layers(module, session.remarks)
     return Calibrated(files.write(module, session), layers, runs)
 
@@ -100,8 +100,9 @@ def _quantize(
     config: str | None,
     batch_num: int | None,
     running: BackendOptions,
+    files: Files,
 ) -> int:
-    """Quantize a module in place; how many runs calibrated."""
+    """Quantize a module in place, once it is known that `files` can hold it; how many runs calibrated."""
     asked = QuantizePass(config=config, observer=None if config is not None else IFMR)
     runs = batch_num or asked.settings().batch_num or BATCH_NUM
     samples = data(module, runs)
@@ -114,5 +115,7 @@ def _quantize(
         threads=running.threads,
     )
     run_passes(module, [CanonicalizePass()], session)
-    run_passes(module, [fusion(quantize, module, session), quantize], session)
+    run_passes(module, [fusion(quantize, module, session)], session)
+    files.check(module, session)
+    run_passes(module, [quantize], session)
     return runs

@@ -40,6 +40,9 @@ from .weights import side_file_of
 SMALLEST_SPLIT = 8
 """From this many samples on, every tenth (at least one) is held back from calibration to measure with."""
 
+_INTEGERS_SINCE = 21
+"""The opset from which QuantizeLinear has integers of 4 and 16 bits."""
+
 _MEASURING_SEED = 1
 """Of the synthetic inputs to measure with; calibration takes 0."""
 
@@ -56,7 +59,7 @@ class Settings:
     """The configuration's, or mse, when not given."""
     skip_layers: tuple[str, ...] = ()
     opset: int | None = None
-    """Of the ONNX file; None for the target's default."""
+    """The opset of the ONNX file. None for the source's, or the first after it that can hold the quantized model."""
     only_layers: tuple[str, ...] = ()
     """The only layers that are quantized; all that can be when empty."""
     running: BackendOptions = AUTOMATIC
@@ -92,7 +95,10 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
         threads=settings.running.threads,
     )
     run_passes(module, [CanonicalizePass()], session)
-    run_passes(module, [fusion(quantize, module, session), quantize], session)
+    run_passes(module, [fusion(quantize, module, session)], session)
+    onnx.check(module, session)
+    _check_bits(settings.opset, quantize)
+    run_passes(module, [quantize], session)
     quantized = module.clone()
     run_passes(module, [LowerToAscendPass()], session)
     kernels = _integer_kernels(quantized, session)
@@ -126,6 +132,23 @@ def fusion(quantize: QuantizePass, module: ModuleOp, session: Session) -> FuseAl
     tensors = {layer for layer, index in map(tensor_parts, layers) if index >= 0}
     session.skip_fusion = session.skip_fusion.union(skipped, tensors)
     return FuseAllPass(config=quantize.config)
+
+
+def _check_bits(opset: int | None, quantize: QuantizePass) -> None:
+    """Raises CompileError if integers are asked for that the opset does not have."""
+    if opset is None or opset >= _INTEGERS_SINCE:
+        return
+    wanted = quantize.settings()
+    record = quantize.records(wanted)
+    held = [c for c in (wanted.common, *wanted.by_type.values(), *wanted.by_layer.values()) if c is not None]
+    asked = {bits for c in held for bits in (c.activation.bits, c.weight.bits)}
+    asked.update(t.activation.bits for t in wanted.tensor_quantize)
+    if record is not None:
+        asked.update(bits for layer in record.layers.values() for bits in (layer.bits, layer.weight_bits))
+    if newer := sorted(asked & {4, 16}):
+        message = f"opset {opset} has no quantization to {' and '.join(map(str, newer))} bits, which are asked for"
+        where = quantize.record or quantize.config or ""
+        raise CompileError(message, where=where, hint=f"write a newer opset: -t 'onnx{{opset={_INTEGERS_SINCE}}}'")
 
 
 def _outputs(model: Path, folder: Path) -> dict[str, Path]:

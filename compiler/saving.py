@@ -69,6 +69,11 @@ class Files:
         """The files that may be created or replaced."""
         return [self._final(f) for target, name in self.outputs for f in target.files(self.folder / name)]
 
+    def check(self, module: ModuleOp, session: Session) -> None:
+        """Raise CompileError if an operation of a module that is about to be quantized cannot be written to one of the files."""
+        for target, _ in self.outputs:
+            target.check(module, session)
+
     def write(self, module: ModuleOp, session: Session) -> tuple[Path, ...]:
         """Write a quantized `nn` module, all files or none; the folder is made when missing. Returns the files written."""
         finals: list[Path] = []

@@ -111,6 +111,12 @@ class Session(Context):
         session.observers = self.observers.copy()
         return session
 
+    def silent(self) -> Session:
+        """A copy whose remarks nobody sees: for work that is done again, or for nothing but its result."""
+        session = self.clone()
+        session.on_remark = session.on_progress = None
+        return session
+
     def warn(self, message: str) -> None:
         """Something the user must see whatever is printed else: one line on stderr."""
         print(f"warning: {message}", file=sys.stderr)

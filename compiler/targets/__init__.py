@@ -24,6 +24,13 @@ class Target(ABC):
         """The files that writing to `path` may create or replace."""
         return [path]
 
+    def check(self, module: ModuleOp, session: Session) -> None:  # noqa: B027
+        """Raise CompileError, located, if an operation of a module that is about to be quantized cannot be written.
+
+        Called before data runs through the module, so that nobody waits for a file that cannot be. A target may know less here
+        than when it writes.
+        """
+
     @abstractmethod
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         """Write the module to `path` and what belongs beside it, all or nothing. Returns the files written.

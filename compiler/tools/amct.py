@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -19,6 +18,7 @@ from . import (
     amct_support,
 )
 from .entry import run_tool
+from .hints import printed
 from .parser import Parser
 
 COMMANDS = (
@@ -45,12 +45,21 @@ def run(argv: Sequence[str]) -> int:
         args = parser().parse_args(argv)
         args.run(args)
     except CompileError as e:
-        print(e, file=sys.stderr)
+        print(printed(e, *_options_around(argv)), file=sys.stderr)
         return 1
     return 0
 
 
-def parser() -> argparse.ArgumentParser:
+def _options_around(argv: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """The options of the command in an argument list, and those of amct-opt."""
+    from ..universe import new_session
+    from .amct_opt import parser as amct_opt
+
+    command = parser().commands().get(argv[0] if argv else "")
+    return frozenset() if command is None else command.options(), amct_opt(new_session()).options()
+
+
+def parser() -> Parser:
     """What the tool takes: a command, and the command's arguments."""
     tool = Parser("amct", description="Quantize neural networks after training, run and compare them.")
     tool.add_argument("--version", action="version", version=f"amct-opt {version('amct-opt')}")

@@ -32,6 +32,8 @@ from .shared import MODEL, PROFILE, add_import_options, add_input_names, import_
 
 _SPLIT = re.compile(r"^// -----.*$", re.MULTILINE)
 _STDIN = Path("-")
+_QUANTIZATION = frozenset({"quantize", "calibrate", "convert-observers", "shift-accumulators"})
+"""Passes that leave every operation that is not quantized as it is: what cannot be written before them cannot be after them."""
 
 
 def main() -> None:
@@ -70,7 +72,7 @@ class _Version(argparse.Action):
         sys.exit()
 
 
-def parser(known: Session) -> argparse.ArgumentParser:
+def parser(known: Session) -> Parser:
     """What the tool takes, with a flag for each pass that the session knows."""
     tool = _Parser(
         "amct-opt",
@@ -197,7 +199,12 @@ class _Driver:
     def _process(self, module: ModuleOp, session: Session) -> None:
         if self.args.output is not None:
             self._protect(module)
-        run_passes(module, self.passes, session, self._after)
+        first = next((i for i, each in enumerate(self.passes) if each.name in _QUANTIZATION), len(self.passes))
+        quantization = self.passes[first:]
+        run_passes(module, self.passes[:first], session, self._after)
+        if quantization and all(each.name in _QUANTIZATION for each in quantization):
+            self.target.check(module, session)
+        run_passes(module, quantization, session, self._after)
         with session.phase("write"):
             self._write(module, session)
 

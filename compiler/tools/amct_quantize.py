@@ -71,7 +71,12 @@ def add_parser(commands: Any) -> None:
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
     add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")
-    add("--opset", type=int, metavar="N", help="opset of the ONNX file (default 17; 21 for 4 and 16 bits)")
+    add(
+        "--opset",
+        type=int,
+        metavar="N",
+        help="opset of the ONNX file; the model's, or a newer one that is needed, when not given",
+    )
     add_data_options(parser.add_argument_group("calibration data").add_argument)
     add_backend_options(parser.add_argument_group("how calibration runs the model").add_argument)
     reading = parser.add_argument_group("how the model is read").add_argument

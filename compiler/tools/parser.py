@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import NoReturn, cast
 
@@ -21,16 +21,24 @@ class Parser(argparse.ArgumentParser):
 
     def hint(self, unknown: Sequence[str]) -> str:
         """What to do about arguments that are not known, or about another mistake where there are none."""
-        options = list(_options(self))
+        options = [o for each in (self, *self.commands().values()) for a in each._actions for o in a.option_strings]
         given = [word.partition("=")[0] for word in unknown if word.startswith("--")]
         close = [match for word in given for match in get_close_matches(word, options, 1)]
         return f"did you mean {', '.join(close)}?" if close else f"{self.prog} --help lists the options"
 
+    def commands(self) -> dict[str, Parser]:
+        """The parsers of the tool's commands, by name."""
+        found: dict[str, Parser] = {}
+        for action in self._actions:
+            if isinstance(choices := action.choices, dict):
+                found.update(cast("dict[str, Parser]", choices))
+        return found
 
-def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """The options of a parser and of its commands."""
-    for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
-        yield from action.option_strings
-        if isinstance(commands := action.choices, dict):
-            for command in cast("dict[str, argparse.ArgumentParser]", commands).values():
-                yield from _options(command)
+    def options(self) -> frozenset[str]:
+        """The options, without those of commands, and without an `--inputs` that is the data of a run, not a list of names."""
+        actions = [a for a in self._actions if a.dest != DATA]
+        return frozenset(option for a in actions for option in a.option_strings)
+
+
+DATA = "inputs"
+"""What the option for the data of a run sets."""

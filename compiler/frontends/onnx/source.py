@@ -8,10 +8,11 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import GraphProto, ModelProto, NodeProto, defs, inliner
+from onnx import GraphProto, ModelProto, NodeProto, inliner
 from onnx.external_data_helper import uses_external_data
 
 from ...diagnostics import CompileError
+from ...opsets import NEWEST_OPSET
 from ..wire import MalformedError, mapped
 from .attributes import GRAPHS
 from .tensors import Array
@@ -19,7 +20,6 @@ from .wire import without_weights
 
 OLDEST_OPSET = 7
 """Of an older opset, only those operators are read that are the same in this one."""
-NEWEST_OPSET = min(26, defs.onnx_opset_version())
 _MEMORY = Path("<memory>", "model")
 """Stands for the place of a model that is in no file; nothing is beside it."""
 STANDARD = ""
@@ -67,7 +67,19 @@ def _checked(model: ModelProto, where: str) -> ModelProto:
     if not all(isinstance(text, str) for text in _texts(model)):
         raise CompileError("holds names that are no UTF-8 text", where=where, hint="the file is damaged")
     _check_opset(model, where)
+    _forget_negative_sizes(model.graph)
     return _inlined(model, where)
+
+
+def _forget_negative_sizes(graph: GraphProto) -> None:
+    """A declared size below 0 is unknown, as in onnxruntime: converters write -1, or -2**63 for a size that was not set."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_value < 0:
+                dim.Clear()
+    for attribute in (a for node in graph.node for a in node.attribute if a.type in GRAPHS):
+        for inner in (attribute.g, *attribute.graphs):
+            _forget_negative_sizes(inner)
 
 
 def _mapped(path: Path) -> Array:

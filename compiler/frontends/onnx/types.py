@@ -6,7 +6,7 @@ from onnx import TypeProto
 from xdsl.dialects.builtin import TensorType
 
 from ...diagnostics import CompileError
-from ...dialects.nn.shapes import DYNAMIC, known
+from ...dialects.nn.shapes import DYNAMIC
 from ...dtypes import Tensor, element_type
 from .tensors import dtype_of
 
@@ -27,8 +27,6 @@ def tensor_type(type_: TypeProto, what: str, where: str) -> Tensor:
             hint="declare its shape, with named dimensions where sizes vary",
         )
     sizes = [d.dim_value if d.HasField("dim_value") else DYNAMIC for d in tensor.shape.dim]
-    if any(known(d) and d < 0 for d in sizes):
-        raise CompileError(f"{what} is declared with the negative size {min(sizes)}", where=where)
     return TensorType(element, sizes)
 
 

@@ -6,26 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnx import GraphProto, TensorProto, helper
+from onnx import TensorProto, helper
 from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, f32
-from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, SSAValue
 
-from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of
 from ...functions import body, main_function, return_op, value_attributes
-from ...rewriting import Remarks
 from ...session import Session
 from ...targets.graph import source
 from ...targets.layout import in_layout
-from ...targets.onnx import FORM, graph_of, model_of
+from ...targets.onnx import FORM, model_of, written_graph
 from ...targets.onnx.file import write_model
-from ...targets.onnx.graph import Graph
 from .work import Wanted
 
-OPSETS = 17, 21
-"""The second where the first has not everything."""
 _REDUCTIONS = ("ReduceMin", "ReduceMax", "ReduceSum")
 """The sum says whether NaN is among the values, which onnxruntime's minimum and maximum overlook."""
 
@@ -52,7 +47,7 @@ def write_float_graph(module: ModuleOp, wanted: Mapping[SSAValue, Wanted], path:
         groups.setdefault(source(value), []).append(value)
     names = {same[0]: f"observed/{i}" for i, same in enumerate(groups.values())}
     session = Session()
-    graph, proto = _graph(main_function(in_layout(_reduced_to(module, names), "NCHW", session)), session)
+    graph, proto, _ = written_graph(in_layout(_reduced_to(module, names), "NCHW", session), FORM, session, None)
     shown: list[Shown] = []
     outputs = {info.name: info for info in proto.output}
     del proto.output[:]
@@ -68,17 +63,6 @@ def write_float_graph(module: ModuleOp, wanted: Mapping[SSAValue, Wanted], path:
         shown.append(Shown(same, reduced))
     write_model(model_of(graph, module), proto, graph.initializers, path, external=True)
     return shown
-
-
-def _graph(function: FuncOp, session: Session) -> tuple[Graph, GraphProto]:
-    first, second = OPSETS
-    try:
-        return graph_of(function, FORM, first, Remarks(session, FORM.target))
-    except CompileError as e:
-        try:
-            return graph_of(function, FORM, second, Remarks(session, FORM.target))
-        except CompileError:
-            raise e from None
 
 
 def _reduced_to(module: ModuleOp, names: Mapping[SSAValue, str]) -> ModuleOp:

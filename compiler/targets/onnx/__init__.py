@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
 
 from ...diagnostics import CompileError
-from ...dialects import nn
 from ...functions import main_function
-from ...rewriting import Remarks
+from ...opsets import NEWEST_OPSET
 from ...session import Session
 from .. import Target
 from ..layout import in_layout
@@ -20,17 +18,17 @@ from .file import external_file, write_model
 from .graph import Form
 from .integer_activations import with_integer_activations
 from .layer import CONVERTERS
-from .model import check, graph_of, metadata, model_of, skeleton
+from .model import check, metadata, model_of, skeleton, written_graph
 
 FAMILIES = (blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape)
 """The modules that register the converters."""
 
-FORM = Form("onnx", range(13, 22), CONVERTERS)
+FORM = Form("onnx", range(13, NEWEST_OPSET + 1), CONVERTERS)
 
 
 @dataclass(frozen=True)
 class OnnxTarget(Target):
-    """Writes `nn` to ONNX opset 13 to 21; regions of nn.fused are taken apart, observers left out with a remark.
+    """Writes `nn` to ONNX opset 13 to 26; regions of nn.fused are taken apart, observers left out with a remark.
 
     Weights go into the file, or beside it with `external` and where the file would reach 2 GB.
     """
@@ -39,7 +37,7 @@ class OnnxTarget(Target):
     ending = ".onnx"
 
     opset: int | None = None
-    """17 when not given; 21 where integers of 4 or 16 bits are quantized to, which QuantizeLinear has from then on."""
+    """When not given, that of the source (17 if it is not ONNX), or the first after it that can hold every operation."""
     external: bool = False
 
     def __post_init__(self) -> None:
@@ -49,21 +47,17 @@ class OnnxTarget(Target):
     def files(self, path: Path) -> list[Path]:
         return [path, external_file(path)]
 
+    def check(self, module: ModuleOp, session: Session) -> None:
+        silent = session.silent()
+        written_graph(in_layout(module, "NCHW", silent), FORM, silent, self.opset)
+
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
-        function = main_function(_written_form(in_layout(module, "NCHW", session), session))
-        remarks = Remarks(session, self.name)
-        graph, proto = graph_of(function, FORM, self.opset or _opset_for(function), remarks)
+        written = _written_form(in_layout(module, "NCHW", session), session)
+        graph, proto, remarks = written_graph(written, FORM, session, self.opset)
         model = model_of(graph, module)
-        check(skeleton(model, proto, graph.initializers), function, remarks, path)
+        check(skeleton(model, proto, graph.initializers), main_function(written), remarks, path)
         remarks.flush()
         return write_model(model, proto, graph.initializers, path, external=self.external)
-
-
-def _opset_for(function: FuncOp) -> int:
-    widths = {
-        op.qparams.data.storage.width.data for op in function.walk() if isinstance(op, (nn.QuantizeOp, nn.DequantizeOp))
-    }
-    return 21 if widths & {4, 16} else 17
 
 
 def check_opset(opset: int, form: Form) -> None:

@@ -11,7 +11,7 @@ from onnx import GraphProto, NodeProto, ValueInfoProto, helper
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...diagnostics import op_error
+from ...diagnostics import CompileError, op_error
 from ...dialects import nn
 from ...dtypes import Tensor, numpy_dtype
 from ...rewriting import Remarks
@@ -23,6 +23,17 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 SHARED = 1024
 """Arrays of up to this many bytes that converters need (axes, scales) are written once where they are equal."""
+
+
+class OpsetError(CompileError):
+    """An operation that the opset being written cannot hold; `newer` is the first later one that can, None if none does."""
+
+    def __init__(self, op: Operation, message: str, newer: int | None, hint: str):
+        self.op = op
+        self.reason = message
+        self.newer = newer
+        located = op_error(op, message, hint)
+        super().__init__(located.message, where=located.where, hint=located.hint)
 
 
 class Initializer(NamedTuple):

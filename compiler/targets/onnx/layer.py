@@ -16,7 +16,7 @@ from ...onnx_graphs import replace_names
 from ...weights import WeightError
 from ..converters import Converters, Register
 from ..graph import ELSEWHERE, OTHERWISE, label_of
-from .graph import Array, Graph, element_of, value_info
+from .graph import Array, Graph, OpsetError, element_of, value_info
 from .schema import first_opset_taking, rejected_output, result_elements, schema_of, type_mismatch
 
 Operand = SSAValue | str | None
@@ -104,8 +104,8 @@ class Layer:
         results = result_elements(schema, elements, attributes)
         problem = type_mismatch(schema, elements) or rejected_output(schema, results[0])
         if problem is not None:
-            opset = first_opset_taking(op_type, elements, attributes, self.graph.form.opsets)
-            raise self.error(f"becomes ONNX {op_type}, which in opset {self.opset} {problem}", self._hint(opset))
+            newer = first_opset_taking(op_type, elements, attributes, self.newer)
+            raise self.too_old(f"becomes ONNX {op_type}, which in opset {self.opset} {problem}", newer)
         return results
 
     def constant(self, array: Array, role: str, owner: object = None) -> str:
@@ -132,13 +132,19 @@ class Layer:
     def require(self, opset: int, what: str) -> None:
         """Raises CompileError when the opset is older than `opset`, which brought `what`."""
         if self.opset < opset:
-            raise self.error(f"needs {what}, which opset {self.opset} does not have", self._hint(opset))
+            newer = opset if opset in self.graph.form.opsets else None
+            raise self.too_old(f"needs {what}, which opset {self.opset} does not have", newer)
 
-    def _hint(self, opset: int | None) -> str:
-        form = self.graph.form
-        if opset not in form.opsets:
-            return ""
-        return f"write a newer opset: -t '{form.target}{{opset={opset}}}'"
+    @property
+    def newer(self) -> range:
+        """The opsets that the target writes and that are newer than this one."""
+        return range(self.opset + 1, self.graph.form.opsets.stop)
+
+    def too_old(self, message: str, newer: int | None, hint: str = "") -> OpsetError:
+        """The error of an operation that this opset cannot hold; `newer` is the first that can, None if none does."""
+        if newer is not None:
+            hint = f"write a newer opset: -t '{self.graph.form.target}{{opset={newer}}}'"
+        return OpsetError(self.op, message, newer, hint)
 
     def error(self, message: str, hint: str = "") -> CompileError:
         return op_error(self.op, message, hint)

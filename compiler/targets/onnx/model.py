@@ -15,12 +15,15 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from ...diagnostics import CompileError
 from ...dialects import nn
-from ...functions import body, dimension_names, input_names, output_names, return_op
+from ...functions import body, dimension_names, input_names, main_function, output_names, return_op
+from ...metadata import metadata as source_metadata
 from ...rewriting import Remarks
+from ...session import Session
 from ..graph import check_names, flat, source
 from .file import INLINE, packed
-from .graph import Form, Graph, Initializer, value_info
-from .layer import write_operation
+from .graph import Form, Graph, Initializer, OpsetError, value_info
+from .layer import Layer, write_operation
+from .opaque import check_meaning
 
 PRODUCER = "amct-opt"
 METADATA = "nn.metadata"
@@ -40,8 +43,8 @@ def model_of(graph: Graph, module: ModuleOp) -> ModelProto:
 
 
 def ir_version(opset: int) -> int:
-    """The IR version that onnxruntime of every age loads with this opset: 8, 9 from opset 19 on, 10 from 21 on."""
-    return 8 + (opset >= 19) + (opset >= 21)
+    """The lowest IR version that goes with an opset, and at least 8: runtimes of every age load what they know the opset of."""
+    return max(8, helper.find_min_ir_version_for([helper.make_opsetid("", opset)]))
 
 
 def metadata(module: ModuleOp) -> dict[str, str]:
@@ -50,6 +53,58 @@ def metadata(module: ModuleOp) -> dict[str, str]:
     if not isinstance(entries, DictionaryAttr):
         return {}
     return {f"amct_opt.{key}": v.data for key, v in entries.data.items() if isinstance(v, StringAttr)}
+
+
+DEFAULT_OPSET = 17
+"""Written for sources without an opset of their own: TensorFlow, Caffe, module text."""
+
+
+def opset_of(module: ModuleOp) -> int | None:
+    """The opset of the ONNX file that a module was read from, None for other sources."""
+    entries = source_metadata(module)
+    text = entries.get("opset", "")
+    return int(text) if entries.get("framework") == "onnx" and text.isdecimal() else None
+
+
+def written_graph(
+    module: ModuleOp, form: Form, session: Session, opset: int | None, start: int | None = None
+) -> tuple[Graph, GraphProto, Remarks]:
+    """The nodes of a module's graph, the graph without its weights, and what is to be said of operations.
+
+    Without `opset`, it is the first from `start` on (the source's opset) that holds every operation, with a remark if it is not
+    the source's. Raises CompileError, located, for what the opset, or any from `start` on, cannot hold.
+    """
+    function, source = main_function(module), opset_of(module)
+    opsets, tried = form.opsets, opset or start or source or DEFAULT_OPSET
+    tried, raised = min(max(tried, opsets[0]), opsets[-1]), list[OpsetError]()
+    while True:
+        remarks = Remarks(session, form.target)
+        try:
+            graph, proto = graph_of(function, form, tried, remarks)
+            break
+        except OpsetError as e:
+            if opset is not None or e.newer is None:
+                raise
+            raised.append(e)
+            tried = e.newer
+    for each in raised:
+        remarks.note(each.op, "opset", f"{each.reason}: the file is written in opset {tried}")
+    if opset is None and source is not None and source < opsets[0]:
+        remarks.note(function, "opset", f"the model is of opset {source}, the oldest that is written is {opsets[0]}")
+    return graph, proto, remarks
+
+
+def check_carried(module: ModuleOp, form: Form, session: Session, opset: int | None, start: int) -> None:
+    """Raise CompileError, located, if a carried operator has its meaning in no opset from `start` on, or not in `opset`."""
+    opsets = [opset] if opset is not None else range(start, form.opsets.stop)
+    for op in [o for o in module.walk() if isinstance(o, nn.OpaqueOp)]:
+        for each in opsets:
+            try:
+                check_meaning(op, Layer(Graph(form, each, Remarks(session, form.target)), op))
+                break
+            except OpsetError as e:
+                if e.newer is None or opset is not None:
+                    raise
 
 
 def graph_of(function: FuncOp, form: Form, opset: int, remarks: Remarks) -> tuple[Graph, GraphProto]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from onnx import NodeProto
+from onnx import ModelProto, NodeProto
 from onnx.defs import OpSchema
 
+from ...diagnostics import CompileError
 from ...dialects import nn
 from ...onnx_graphs import all_nodes, renamed
 from .carried import graph_of_op, node_of
@@ -21,9 +22,7 @@ attribute is needed where there are no sizes (18). Everywhere else, what a versi
 @converter(nn.OpaqueOp)
 def opaque(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
     """The node with its attributes, domain and absent inputs. Raises CompileError where the opset means something else by it."""
-    if op.framework.data != "onnx":
-        message = f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can"
-        raise layer.error(message, hint="where it stands at the end, --outputs leaves it out")
+    _check_framework(op, layer)
     return _carried_graph(op, op.graph, layer) if op.graph is not None else _carried_node(op, layer)
 
 
@@ -39,6 +38,33 @@ def _carried_node(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
 
 def _carried_graph(op: nn.OpaqueOp, graph: nn.GraphAttr, layer: Layer) -> Sequence[str]:
     """The nodes of a graph that is carried whole; names that their graphs define are unique in the file, too."""
+    model = _checked_graph(op, graph, layer)
+    results = {o.name: r for o, r in zip(model.graph.output, op.outputs, strict=True)}
+    own = {name for node in model.graph.node for name in node.output if name}
+    scope = {i.name: layer.value(v) for i, v in zip(model.graph.input, op.inputs, strict=True)}
+    made = {n: layer.provisional(results[n]) if n in results else layer.untyped() for n in sorted(own)}
+    for node in renamed(model.graph.node, {**scope, **made}, layer.graph.values.unique):
+        layer.add(node, layer.label if node.op_type == op.op_type.data else f"{layer.label}/{node.op_type}")
+    return [made[o.name] for o in model.graph.output]
+
+
+def check_meaning(op: nn.OpaqueOp, layer: Layer) -> None:
+    """Raises CompileError for an operator of another framework, and if the opset means something else by it or by its graph."""
+    _check_framework(op, layer)
+    if op.graph is not None:
+        _checked_graph(op, op.graph, layer)
+        return
+    node = node_of(op, ["" if v is None else "x" for v in op.arguments()], ["y" for _ in op.outputs])
+    _check_version(node, None if op.version is None else op.version.value.data, layer)
+
+
+def _check_framework(op: nn.OpaqueOp, layer: Layer) -> None:
+    if op.framework.data != "onnx":
+        message = f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can"
+        raise layer.error(message, hint="where it stands at the end, --outputs leaves it out")
+
+
+def _checked_graph(op: nn.OpaqueOp, graph: nn.GraphAttr, layer: Layer) -> ModelProto:
     try:
         model = graph_of_op(op, graph)
     except ValueError as e:
@@ -47,13 +73,7 @@ def _carried_graph(op: nn.OpaqueOp, graph: nn.GraphAttr, layer: Layer) -> Sequen
     for node in all_nodes(model.graph.node):
         domain = "" if node.domain == "ai.onnx" else node.domain
         _check_version(node, versions.get(domain), layer)
-    results = {o.name: r for o, r in zip(model.graph.output, op.outputs, strict=True)}
-    own = {name for node in model.graph.node for name in node.output if name}
-    scope = {i.name: layer.value(v) for i, v in zip(model.graph.input, op.inputs, strict=True)}
-    made = {n: layer.provisional(results[n]) if n in results else layer.untyped() for n in sorted(own)}
-    for node in renamed(model.graph.node, {**scope, **made}, layer.graph.values.unique):
-        layer.add(node, layer.label if node.op_type == op.op_type.data else f"{layer.label}/{node.op_type}")
-    return [made[o.name] for o in model.graph.output]
+    return model
 
 
 def _check_version(node: NodeProto, version: int | None, layer: Layer) -> None:
@@ -66,11 +86,10 @@ def _check_version(node: NodeProto, version: int | None, layer: Layer) -> None:
     meant = None if version is None else schema_of(op_type, version)
     written = schema_of(op_type, layer.opset)
     if written is None or written.deprecated:
-        message = f"holds {op_type}, which opset {layer.opset} does not have"
-        raise layer.error(message, _hint(node, meant, layer))
+        raise _unlike(f"holds {op_type}, which opset {layer.opset} does not have", node, meant, layer)
     if meant is not None and not _same(node, meant, written):
         message = f"holds {op_type} of opset {version}, which opset {layer.opset} defines otherwise"
-        raise layer.error(message, _hint(node, meant, layer))
+        raise _unlike(message, node, meant, layer)
 
 
 def _same(node: NodeProto, meant: OpSchema, written: OpSchema) -> bool:
@@ -98,12 +117,19 @@ def _form(schema: OpSchema, inputs: int, outputs: int, without: Set[str] = froze
 _SINGLE = OpSchema.FormalParameterOption.Single
 
 
-def _hint(node: NodeProto, meant: OpSchema | None, layer: Layer) -> str:
-    """The lowest opset that means the same by the node."""
+def _unlike(message: str, node: NodeProto, meant: OpSchema | None, layer: Layer) -> CompileError:
+    """The error of a node that means something else in this opset; it says which opsets mean the same by it."""
     form = layer.graph.form
-    for opset in form.opsets:
-        schema = schema_of(node.op_type, opset)
-        if schema is not None and not schema.deprecated and (meant is None or _same(node, meant, schema)):
-            return f"write an opset that has it: -t '{form.target}{{opset={opset}}}'"
-    opsets = f"{form.opsets[0]} to {form.opsets[-1]}"
-    return f"no opset from {opsets} has it: convert the model with onnx.version_converter first"
+    alike = [opset for opset in form.opsets if _means(opset, node, meant)]
+    if not alike:
+        written = f"{form.opsets[0]} to {form.opsets[-1]}"
+        return layer.error(
+            message, f"no opset from {written} has it: convert the model with onnx.version_converter first"
+        )
+    newer = next((opset for opset in alike if opset in layer.newer), None)
+    return layer.too_old(message, newer, f"write an older opset: -t '{form.target}{{opset={alike[-1]}}}'")
+
+
+def _means(opset: int, node: NodeProto, meant: OpSchema | None) -> bool:
+    schema = schema_of(node.op_type, opset)
+    return schema is not None and not schema.deprecated and (meant is None or _same(node, meant, schema))

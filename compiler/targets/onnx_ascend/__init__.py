@@ -11,8 +11,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError, first_line
 from ...dialects.ascend import AscendAntiQuantOp, AscendAntiQuantV2Op, AscendQuantOp, WeightQuantBatchMatmulV2Op
-from ...functions import main_function
-from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
 from ..deployed import weight_name
@@ -21,7 +19,7 @@ from ..onnx import check_opset
 from ..onnx.file import external_file, write_model
 from ..onnx.graph import Form
 from ..onnx.layer import CONVERTERS as NN_CONVERTERS
-from ..onnx.model import graph_of, model_of, skeleton
+from ..onnx.model import check_carried, model_of, skeleton, written_graph
 from . import arithmetic, convolution, elementwise, indexing, linear, moments, pooling, quantization, shape, weights
 from .deployable import deployable
 from .table import CONVERTERS, OPERATORS
@@ -46,21 +44,26 @@ class OnnxAscendTarget(Target):
     name = "onnx-ascend"
     ending = ".onnx"
 
-    opset: int = 13
+    opset: int | None = None
+    """When not given, 13, or the first after it that has every operation."""
     external: bool = False
 
     def __post_init__(self) -> None:
-        check_opset(self.opset, FORM)
+        if self.opset is not None:
+            check_opset(self.opset, FORM)
 
     def files(self, path: Path) -> list[Path]:
         return [path, external_file(path)]
+
+    def check(self, module: ModuleOp, session: Session) -> None:
+        """Operators that are carried unchanged are known before the module is lowered."""
+        check_carried(module, FORM, session, self.opset, start=13)
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         module = deployable(module, session)
         if not any(isinstance(op, AscendQuantOp) for op in module.walk()):
             session.warn(f"no layer computes in integers: {_what_is_left(module)}")
-        remarks = Remarks(session, self.name)
-        graph, proto = graph_of(main_function(module), FORM, self.opset, remarks)
+        graph, proto, remarks = written_graph(module, FORM, session, self.opset, start=13)
         model = model_of(graph, module)
         _check(skeleton(model, proto, graph.initializers), path)
         remarks.flush()

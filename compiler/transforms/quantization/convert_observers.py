@@ -99,7 +99,7 @@ def convert_observers(module: ModuleOp, settings: Settings, record: Record | Non
     erase_dead_constants(module)
     remarks.flush()
     if not any(isinstance(op, DequantizeOp) for op in module.walk()):
-        session.warn("nothing is quantized: --remarks=missed says why")
+        session.warn("nothing is quantized: the remarks say why")
 
 
 def _convert_point(point: ObserveOp) -> None:

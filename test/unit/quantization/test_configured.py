@@ -176,7 +176,7 @@ def test_that_nothing_is_quantized_is_said(
 ) -> None:
     write(folder, "record.txt", 'record { key: "conv1" value { skip_fusion: true } }')
     _, session = quantize(options)
-    assert capsys.readouterr().err == "warning: nothing is quantized: --remarks=missed says why\n"
+    assert capsys.readouterr().err == "warning: nothing is quantized: the remarks say why\n"
     reasons = {r.layer: r.reason for r in session.remarks if r.kind == "missed"}
     assert set(reasons) == {"conv1", "conv2", "add", "fc"}
     assert "record" not in options or reasons["conv1"] == "the record has no scale_d of it"

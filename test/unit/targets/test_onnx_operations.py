@@ -12,7 +12,7 @@ from compiler.runtime.executor import run
 
 from .operations import CASES, operations_of
 
-OPSETS = (13, 14, 17, 18, 20, 21)
+OPSETS = (13, 14, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26)
 
 
 @pytest.mark.parametrize("name", CASES)

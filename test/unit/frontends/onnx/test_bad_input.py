@@ -229,14 +229,13 @@ def test_reference_to_an_attribute_outside_a_function(build: Build, refused: Cal
         (helper.make_tensor_type_proto(TensorProto.COMPLEX64, [1]), "element type COMPLEX64 is not supported"),
         (helper.make_tensor_type_proto(99, [1]), "element type 99 is not supported"),
         (helper.make_tensor_type_proto(TensorProto.FLOAT, None), "the rank of input 'x' is unknown"),
-        (helper.make_tensor_type_proto(TensorProto.FLOAT, [2, -3]), "is declared with the negative size -3"),
         (
             helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [1])),
             "is of a sequence type, only tensors are read",
         ),
         (None, "input 'x' is declared without a type"),
     ],
-    ids=["string", "float8", "complex", "unknown", "rank", "negative", "sequence", "none"],
+    ids=["string", "float8", "complex", "unknown", "rank", "sequence", "none"],
 )
 def test_input_types(build: Build, refused: Callable[[ModelProto], str], type_, message: str) -> None:
     declared = ValueInfoProto(name="x") if type_ is None else ValueInfoProto(name="x", type=type_)

@@ -38,6 +38,24 @@ def relu(x: str, y: str, name: str = ""):
     return helper.make_node("Relu", [x], [y], name)
 
 
+# Declared sizes
+
+
+@pytest.mark.parametrize("unset", [-1, -3, -(2**63)])
+def test_sizes_below_zero_are_unknown(unset: int, build: Build, load: Load) -> None:
+    """As onnxruntime reads them, wherever they are declared; a converter left them."""
+    nodes = [relu("x", "h"), helper.make_node("Transpose", ["h"], ["y"], perm=[1, 0])]
+    declared = helper.make_tensor_value_info("h", 1, [unset, 2])
+    model = build(nodes, [("x", [unset, 2])], [("y", [2, unset])])
+    model.graph.value_info.append(declared)
+    module = load(model)
+    text = module_text(module)
+    assert "%x: tensor<?x2xf32>" in text
+    assert "-> (tensor<2x?xf32>" in text
+    x = np.array([[1, -2], [3, 4], [-5, 6]], np.float32)
+    np.testing.assert_array_equal(run(module, {"x": x})["y"], np.maximum(x, 0).T)
+
+
 # Names and places
 
 

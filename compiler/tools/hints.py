@@ -1,0 +1,42 @@
+"""Hints in terms of the command at hand. Errors name options as `amct-opt` has them; other commands have fewer, or other ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from ..diagnostics import CompileError
+
+_HINT = "  hint: "
+_OPTION = re.compile(r"(?<![\w-])(--[a-z][\w-]*|-t)(?![\w-])")
+_OPSET = re.compile(r"-t '?onnx\{opset=(\d+)\}'?")
+
+
+def printed(error: CompileError, options: Collection[str], complete: Collection[str]) -> str:
+    """An error as a command with these options prints it; `complete` are those of `amct-opt`."""
+    lines = str(error).split("\n")
+    fitted = [_fitted(line, options, complete) if line.startswith(_HINT) else line for line in lines]
+    return "\n".join(line for line in fitted if line != _HINT)
+
+
+def _fitted(line: str, options: Collection[str], complete: Collection[str]) -> str:
+    return _HINT + fitting(line.removeprefix(_HINT), options, complete)
+
+
+def fitting(hint: str, options: Collection[str], complete: Collection[str]) -> str:
+    """A hint with the command's own options where it has them; else it says whose they are. Empty if no command of ours has them.
+
+    AMCT's commands spell some with underscores (`--input_shape`), and `--opset 21` stands for `-t 'onnx{opset=21}'`.
+    """
+    if "--opset" in options:
+        hint = _OPSET.sub(r"--opset \1", hint)
+    own = _OPTION.sub(lambda m: _spelled(m[0], options), hint)
+    named = set(_OPTION.findall(own))
+    if named <= {*options} or "amct-opt" in own or "amct " in own:
+        return own
+    return f"with amct-opt: {hint}" if set(_OPTION.findall(hint)) <= {*complete} else ""
+
+
+def _spelled(option: str, options: Collection[str]) -> str:
+    underscored = f"--{option[2:].replace('-', '_')}"
+    return underscored if option not in options and underscored in options else option

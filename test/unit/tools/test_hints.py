@@ -1,0 +1,72 @@
+"""No hint names an option that the command at hand does not have."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import compiler
+from compiler.tools import amct, amct_opt
+from compiler.tools.hints import fitting
+from compiler.universe import new_session
+
+OPT = amct_opt.parser(new_session()).options()
+COMMANDS = amct.parser().commands()
+_OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+
+
+def _hints() -> list[str]:
+    """Every text below `compiler` that names an option and is an argument of a call, as hints are; `{...}` stands for a value."""
+    found: set[str] = set()
+    for path in Path(compiler.__file__).parent.rglob("*.py"):
+        if path.parent.name == "tools":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            texts = [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
+            texts += [node.value] if isinstance(node, ast.Assign) else []
+            found.update(text for t in texts if _OPTION.search(text := _text(t)) or " -t " in text)
+    return sorted(found)
+
+
+def _text(node: ast.expr) -> str:
+    if isinstance(node, ast.IfExp):
+        return _text(node.body) or _text(node.orelse)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(v.value) if isinstance(v, ast.Constant) else "21" for v in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+HINTS = _hints()
+
+
+def test_hints_are_found() -> None:
+    assert "--outputs names them" in HINTS
+    assert "write a newer opset: -t 'onnx{opset=21}'" in HINTS
+    assert len(HINTS) > 40
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "amct-opt"])
+def test_options_of_hints(name: str) -> None:
+    options = OPT if name == "amct-opt" else COMMANDS[name].options()
+    for hint in HINTS:
+        fitted = fitting(hint, options, OPT)
+        if fitted.startswith("with amct-opt: ") or re.search("amct|atc|pip ", hint):
+            continue
+        assert {*_OPTION.findall(fitted)} <= options, f"{name}: {fitted}"
+        assert " -t " not in fitted or "-t" in options, f"{name}: {fitted}"
+
+
+def test_spelling() -> None:
+    newer = "write a newer opset: -t 'onnx{opset=21}'"
+    assert fitting(newer, OPT, OPT) == newer
+    assert fitting(newer, COMMANDS["quantize"].options(), OPT) == "write a newer opset: --opset 21"
+    assert fitting(newer, COMMANDS["calibration"].options(), OPT) == f"with amct-opt: {newer}"
+    sizes = "--input-shape 'x:1,...' gives sizes"
+    assert fitting(sizes, COMMANDS["calibration"].options(), OPT) == "--input_shape 'x:1,...' gives sizes"
+    assert fitting(sizes, COMMANDS["quantize"].options(), OPT) == sizes
+    assert fitting("--inputs=x makes it an input", COMMANDS["run"].options(), OPT).startswith("with amct-opt: ")
+    assert fitting("--nothing-has-this", OPT, OPT) == ""
+    assert fitting("no option at all", frozenset(), OPT) == "no option at all"
