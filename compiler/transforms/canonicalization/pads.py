@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from sys import float_info
 from typing import cast
 
-from xdsl.dialects.builtin import IntegerType
+from xdsl.dialects.builtin import IntegerType, f16, f32, f64
+from xdsl.ir import Attribute
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects import nn
@@ -15,6 +17,9 @@ from ...dtypes import integer_range
 from ...rewriting import Remarks, fused_location, layer_of
 from ..rebuild import rebuilt
 from .rules import rule
+
+LOWEST: dict[Attribute, float] = {f16: -65504.0, f32: -float.fromhex("0x1.fffffep+127"), f64: -float_info.max}
+"""The lowest finite number of a type, which wins against no finite element."""
 
 Window = nn.ConvOp | nn.MaxPoolOp | nn.AveragePoolOp
 
@@ -57,8 +62,9 @@ def _constant_mode(pad: nn.PadOp, op: Window) -> str | None:
 
 
 def _padding_value(pad: nn.PadOp, op: Window) -> str | None:
-    neutral = _neutral(op)
-    return None if pad.value.value.data == neutral else f"it pads with {pad.value.value.data}, not with {neutral}"
+    neutral, value = _neutral(op), pad.value.value.data
+    lowest = LOWEST.get(element_of(op.input)) if isinstance(op, nn.MaxPoolOp) else None
+    return None if value in (neutral, lowest) else f"it pads with {value}, not with {neutral}"
 
 
 def _neutral(op: Window) -> float:

@@ -27,6 +27,7 @@ from .rules.layer_rules import (
     computes_in_integers,
     weight_constant,
 )
+from .rules.mask_rules import feeds_more_than_softmax
 from .rules.passive_rules import pads_with_zero
 from .tables import UNIFORM, LayerRow
 
@@ -101,19 +102,14 @@ _ACTIVE: tuple[type[NNOp], ...] = (
     *nn.ACTIVATIONS,
     nn.BatchNormOp,
     nn.BiasAddOp,
-    nn.DivOp,
-    nn.MaxOp,
-    nn.MinOp,
-    nn.MulOp,
     nn.ReduceMeanOp,
 )
-_PASSIVE: tuple[type[NNOp], ...] = (
+_SCORES = (feeds_more_than_softmax,)
+_PASSIVE: tuple[type[NNOp], ...] = (nn.GlobalMaxPoolOp, nn.MaxPoolOp, nn.SplitOp)
+_MOVING: tuple[type[NNOp], ...] = (
     nn.FlattenOp,
-    nn.GlobalMaxPoolOp,
-    nn.MaxPoolOp,
     nn.ReshapeOp,
     nn.SliceOp,
-    nn.SplitOp,
     nn.SqueezeOp,
     nn.TransposeOp,
     nn.UnsqueezeOp,
@@ -123,13 +119,15 @@ PPQ = Profile(
     name="ppq",
     rows={
         **{kind: Row() for kind in _ACTIVE},
+        **{kind: Row(rules=_SCORES) for kind in (nn.DivOp, nn.MaxOp, nn.MinOp, nn.MulOp)},
         **{kind: Row(active=False) for kind in _PASSIVE},
+        **{kind: Row(rules=_SCORES, active=False) for kind in _MOVING},
         nn.PadOp: Row(rules=(pads_with_zero,), active=False),
         ConvOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant)),
         ConvTransposeOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant)),
         MatMulOp: Row(1, 2, per_channel=True, rules=(bias_constant,), weight_only="always"),
-        AddOp: Row(alignment="elementwise"),
-        nn.SubOp: Row(alignment="elementwise"),
+        AddOp: Row(rules=_SCORES, alignment="elementwise"),
+        nn.SubOp: Row(rules=_SCORES, alignment="elementwise"),
         nn.ConcatOp: Row(alignment="concat"),
         AveragePoolOp: Row(rules=(average_in_integers,), alignment="pooling"),
         GlobalAveragePoolOp: Row(alignment="pooling"),
@@ -144,8 +142,9 @@ PPQ = Profile(
 """PPQ's semantics, for integer runtimes that add and concatenate values of one scale: every value is quantized once, where it is
 made, and operands share parameters as PPQ aligns them. Weights have a scale per channel, those of matrix products too. Identity
 and Dropout are gone since import. Only linear activations join the operation before them, and residual adds do not: integer
-runtimes compute anything else behind a convolution in float. Softmax stays float, in
-files too: onnxruntime's integer kernel does not saturate, and gives 0 for the largest values.
+runtimes compute anything else behind a convolution in float. Softmax stays float, in files too: onnxruntime's integer kernel
+does not saturate, and gives 0 for the largest values. What only scales, masks and moves its input stays float with it, so that
+no range holds masks.
 """
 
 QDQ = replace(PPQ, name="qdq", alignment={})

@@ -124,3 +124,15 @@ func.func @kernel(%x: tensor<1x2x5xf32>) -> tensor<1x2x6xf32> {
   %a = nn.average_pool %p kernel [2] : (tensor<1x2x7xf32>) -> tensor<1x2x6xf32>
   func.return %a : tensor<1x2x6xf32>
 }
+
+// -----
+
+// The lowest float wins against no finite element either.
+// CHECK-LABEL: @lowest
+// CHECK-NOT:   nn.pad
+// CHECK:       nn.max_pool %x kernel [2] pads [1, 0]
+func.func @lowest(%x: tensor<1x2x5xf32>) -> tensor<1x2x5xf32> {
+  %p = nn.pad %x pads [0, 0, 1, 0, 0, 0] value -3.4028234663852886E+38 : (tensor<1x2x5xf32>) -> tensor<1x2x6xf32>
+  %m = nn.max_pool %p kernel [2] : (tensor<1x2x6xf32>) -> tensor<1x2x5xf32>
+  func.return %m : tensor<1x2x5xf32>
+}

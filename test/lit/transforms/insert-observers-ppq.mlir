@@ -154,3 +154,41 @@ func.func @aligned(%x: tensor<4xf32>, %y: tensor<2x2xf32>, %z: tensor<2x2xf32>) 
   %c = nn.concat %s, %z axis 0 : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<4x2xf32>
   func.return %c : tensor<4x2xf32>
 }
+
+// -----
+
+// What scales, masks and moves the input of Softmax has no point, nor has the mask: only the product before it.
+// CHECK-LABEL: @masked
+// CHECK-NOT:   nn.observe %mask
+// CHECK:       [[P:%.*]] = nn.observe %p as "product:out"
+// CHECK-NOT:   nn.observe
+// CHECK:       nn.div [[P]]
+// CHECK-NOT:   nn.observe
+// CHECK:       nn.softmax
+// REMARK-DAG:  [insert-observers missed softmax-input] "scale": it only feeds Softmax, which takes floats; masked scores (-10000, -inf) would widen its range
+// REMARK-DAG:  [insert-observers missed softmax-input] "lowest": it only feeds Softmax
+// REMARK-DAG:  [insert-observers missed softmax-input] "sum": it only feeds Softmax
+func.func @masked(%q: tensor<2x4xf32>, %k: tensor<4x3xf32>, %mask: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %low = nn.constant dense<-1.0e4> : tensor<f32>
+  %two = nn.constant dense<2.0> : tensor<f32>
+  %p = nn.matmul %q, %k from <onnx, "MatMul", "product"> : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+  %d = nn.div %p, %two from <onnx, "Div", "scale"> : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %i = nn.sub %one, %mask from <onnx, "Sub", "invert"> : (tensor<f32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %m = nn.mul %i, %low from <onnx, "Mul", "lowest"> : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %s = nn.add %d, %m from <onnx, "Add", "sum"> : tensor<2x3xf32>
+  %y = nn.softmax %s axis 1 : tensor<2x3xf32>
+  func.return %y : tensor<2x3xf32>
+}
+
+// -----
+
+// A sum that somebody else reads has its point.
+// CHECK-LABEL: @scores_with_another_reader
+// CHECK:       nn.observe %s as "s:out"
+func.func @scores_with_another_reader(%x: tensor<2x3xf32>, %bias: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>) {
+  %s = nn.add %x, %bias : tensor<2x3xf32>
+  %y = nn.softmax %s axis 1 : tensor<2x3xf32>
+  %z = nn.sigmoid %s : tensor<2x3xf32>
+  func.return %y, %z : tensor<2x3xf32>, tensor<2x3xf32>
+}

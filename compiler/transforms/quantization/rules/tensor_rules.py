@@ -10,6 +10,7 @@ from ..legality import row_of
 from ..sites import Site
 from ..tables import LayerRow
 from .layer_rules import input_is_computed, input_is_float, tensor_only
+from .mask_rules import feeds_more_than_softmax
 
 
 def tensor_broken(site: Site, index: int) -> tuple[str, str] | None:
@@ -41,6 +42,7 @@ def sum_broken(site: Site) -> str | None:
 
 
 def _row_broken(site: Site, row: LayerRow) -> tuple[str, str] | None:
-    """The first rule of the layer's row that does not hold."""
-    reasons = ((rule.name, rule.check(site)) for rule in row.rules if rule is not tensor_only)
+    """The first rule of the layer's row, or of masks, that does not hold."""
+    rules = (*row.rules, feeds_more_than_softmax)
+    reasons = ((rule.name, rule.check(site)) for rule in rules if rule is not tensor_only)
     return next(((name, reason) for name, reason in reasons if reason is not None), None)

@@ -1,0 +1,108 @@
+"""Masks of attention do not widen ranges: quantized attention is as near to the float model with them as without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import compiler
+from compiler.runtime.metrics import difference
+from compiler.universe import new_session
+
+from .peer import Array, in_onnxruntime
+
+TOKENS, WIDTH = 10, 16
+LOWEST = float(np.finfo(np.float32).min)
+SQNR = {"minmax": 24, "mse": 26, "percentile": 15}
+"""What each observer must reach, in dB; percentile cuts off what is large without masks, too."""
+CAUSAL = np.triu(np.ones((TOKENS, TOKENS), bool), 1)
+
+
+class Attention:
+    """`softmax(mask(q k / 4)) v`, its nodes as exporters write them. `keep`, an input, is 1 for tokens that count, else 0."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[TensorProto] = []
+        q, k, v = (self.add("MatMul", "x", self.parameter(WIDTH, WIDTH)) for _ in range(3))
+        self.v = v
+        product = self.add("MatMul", q, self.add("Transpose", k, perm=[0, 2, 1]))
+        self.scores = self.add("Div", product, self.constant(np.float32(4)))
+
+    def constant(self, array: Array | np.generic) -> str:
+        self.weights.append(numpy_helper.from_array(np.asarray(array), f"w{len(self.weights)}"))
+        return self.weights[-1].name
+
+    def parameter(self, *shape: int) -> str:
+        return self.constant((self.rng.normal(size=shape) / 2).astype(np.float32))
+
+    def add(self, op_type: str, *inputs: str, **attributes: object) -> str:
+        node = helper.make_node(op_type, inputs, [f"v{len(self.nodes)}"], f"{op_type}{len(self.nodes)}", **attributes)
+        self.nodes.append(node)
+        return node.output[0]
+
+    def model(self, masked: str) -> ModelProto:
+        out = self.add(
+            "MatMul", self.add("MatMul", self.add("Softmax", masked, axis=-1), self.v), self.parameter(WIDTH, WIDTH)
+        )
+        used = {name for node in self.nodes for name in node.input}
+        shapes = {"x": (1, TOKENS, WIDTH), "keep": (1, TOKENS), out: (1, TOKENS, WIDTH)}
+        infos = {n: helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()}
+        inputs = [infos[n] for n in ("x", "keep") if n in used]
+        graph = helper.make_graph(self.nodes, "g", inputs, [infos[out]], self.weights)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def added(net: Attention, lowest: float) -> str:
+    return net.add("Add", net.scores, net.constant(np.where(CAUSAL, lowest, 0).astype(np.float32)))
+
+
+def added_from_input(net: Attention, lowest: float) -> str:
+    """`(1 - keep) * lowest`; -inf is not written like this, because 0 * -inf is NaN."""
+    kept = net.add("Unsqueeze", "keep", net.constant(np.array([1], np.int64)))
+    inverted = net.add("Sub", net.constant(np.float32(1)), kept)
+    return net.add("Add", net.scores, net.add("Mul", inverted, net.constant(np.float32(max(lowest, LOWEST)))))
+
+
+def chosen(net: Attention, lowest: float) -> str:
+    return net.add("Where", net.constant(CAUSAL), net.constant(np.float32(lowest)), net.scores)
+
+
+def chosen_then_added(net: Attention, lowest: float) -> str:
+    """A mask that is made of booleans."""
+    mask = net.add("Where", net.constant(CAUSAL), net.constant(np.float32(lowest)), net.constant(np.float32(0)))
+    return net.add("Add", net.scores, mask)
+
+
+MASKS: dict[str, Callable[[Attention, float], str]] = {
+    m.__name__: m for m in (added, added_from_input, chosen, chosen_then_added)
+}
+
+
+@pytest.mark.parametrize("observer", SQNR)
+@pytest.mark.parametrize("lowest", [-1e4, LOWEST, -np.inf])
+@pytest.mark.parametrize("mask", MASKS)
+def test_masked_attention(mask: str, lowest: float, observer: str, tmp_path: Path) -> None:
+    net = Attention()
+    onnx.save(net.model(MASKS[mask](net, lowest)), tmp_path / "float.onnx")
+    x = net.rng.normal(size=(8, TOKENS, WIDTH)).astype(np.float32)
+    keep = (np.arange(TOKENS) < net.rng.integers(4, TOKENS, (8, 1))).astype(np.float32)
+    session = new_session()
+    session.profile = "qdq"
+    module, session = compiler.load(tmp_path / "float.onnx", session)
+    inputs = {"x": x, "keep": keep} if mask == "added_from_input" else {"x": x}
+    np.savez(tmp_path / "data.npz", **inputs)
+    pipeline = f'quantize{{data="{tmp_path / "data.npz"}" observer={observer} backend=numpy}}'
+    compiler.run_pipeline(module, pipeline, session)
+    compiler.save(module, tmp_path / "q.onnx", session, "onnx")
+    first = [array[:1] for array in inputs.values()]
+    ((expected,), _), ((actual,), _) = (
+        in_onnxruntime(tmp_path / name, first, tmp_path) for name in ("float.onnx", "q.onnx")
+    )
+    assert difference(expected, actual).sqnr > SQNR[observer]
