@@ -61,8 +61,8 @@ runs it, and the `-t onnx` of it in onnxruntime 1.31 with its graph optimization
 MatMulIntegerToFloat, QLinearAdd, QLinearMul, QLinearAveragePool, QLinearGlobalAveragePool. Compared are all
 quantized values of the module and the outputs. Formulas are those of x86 with AVX2; sums are exact with VNNI. On ARM onnxruntime
 adds in other steps, and without VNNI its sums of uint8 times int8 may saturate. What runs in float on both sides (layer
-normalization, means, activations that onnxruntime has in tables) may round differently in the last place; here it does not
-show.
+normalization, Softmax, means, activations that onnxruntime has in tables) may round differently in the last place: that is where
+the transformer's differences begin.
 
 Files avoid the integer kernels of onnxruntime that deviate from ONNX. Softmax runs in float, because QLinearSoftmax overflows and
 gives 0 for the largest value. So do average pools with dilations, which QLinearAveragePool does not have, and those with padding
