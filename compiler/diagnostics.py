@@ -90,6 +90,8 @@ class Remark:
     op: str
     reason: str
     location: str
+    module: str = ""
+    """The path of the layer's PyTorch module; empty where it has none."""
 
     def __str__(self) -> str:
         return f'{self.location}: remark: [{self.pass_name} {self.kind} {self.rule}] "{self.layer}": {self.reason}'
@@ -105,6 +107,7 @@ def remarks_yaml(remarks: Iterable[Remark]) -> str:
             "pass": r.pass_name,
             "rule": r.rule,
             "layer": r.layer,
+            "module": r.module,
             "op": r.op,
             "reason": r.reason,
             "location": r.location,

@@ -23,7 +23,7 @@ from .diagnostics import Remark, RemarkKind, describe
 from .dialects.nn import ConstantOp, DequantizeOp, NNOp, ObserveOp, OriginAttr, QuantizeOp, constant_of
 from .driver import apply_patterns
 from .dtypes import finfo
-from .layer_names import named_among
+from .layer_names import modules_of, named_among
 from .session import Session, session_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -116,7 +116,9 @@ class Remarks:
     def _add(self, kind: RemarkKind, op: Operation, rule: str, reason: str) -> None:
         rows = self._rows.setdefault(op, {})
         if rule not in rows:
-            rows[rule] = Remark(kind, self.pass_name, rule, layer_of(op), op.name, reason, describe(op.location))
+            module = next(iter(modules_of(op)), "")
+            where = describe(op.location)
+            rows[rule] = Remark(kind, self.pass_name, rule, layer_of(op), op.name, reason, where, module)
 
     def flush(self) -> None:
         """Tell the session. What was missed on an operation that is gone by now was not missed."""

@@ -151,6 +151,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
 def _row(remark: Remark) -> dict[str, str]:
     return {
         "layer": remark.layer,
+        "module": remark.module,
         "op": remark.op,
         "pass": remark.pass_name,
         "rule": remark.rule,

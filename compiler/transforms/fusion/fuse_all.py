@@ -14,7 +14,7 @@ from .fuse_bias import FuseBiasPass
 from .fuse_bn import FuseBnPass
 from .fuse_mul import FuseMulPass
 from .fuse_small_bn import FuseSmallBnPass
-from .fusion_pass import FusionPass, run_fusions
+from .fusion_pass import FusionPass, needless_skips_noted, run_fusions
 from .selection import FusionOptions
 
 FOLDS: tuple[FusionPass, ...] = (FuseSmallBnPass(), FuseBnPass(), FuseMulPass(), FuseBiasPass())
@@ -32,5 +32,6 @@ class FuseAllPass(FusionOptions, ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         options: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(FusionOptions)}
-        run_fusions(ctx, op, [replace(each, **options) for each in FOLDS])
-        replace(REGIONS, **options).apply(ctx, op)
+        with needless_skips_noted(ctx, op, self, self.name):
+            run_fusions(ctx, op, [replace(each, **options) for each in FOLDS])
+            replace(REGIONS, **options).fuse(ctx, op)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,8 +13,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import OpResult, SSAValue
 from xdsl.passes import ModulePass
 
-from ...dialects.nn import NNOp, constant_of
+from ...dialects.nn import DivOp, NNOp, SubOp, constant_of
+from ...layer_names import LayerNames
 from ...rewriting import FusionPattern, Guard, Remarks, erase_dead_constants, layer_of, nn_ops, rewrite
+from .computing import chain_of
 from .selection import FusionOptions
 
 Patterns = tuple[type[FusionPattern[Any]], ...]
@@ -35,7 +38,33 @@ class FusionPass(FusionOptions, ModulePass, ABC):
         """A remark for every operation of the kind this pass removes that is still there and has none."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        with needless_skips_noted(ctx, op, self, self.name):
+            self.fuse(ctx, op)
+
+    def fuse(self, ctx: Context, op: ModuleOp) -> None:
+        """Apply the patterns. Overridden where their order counts."""
         run_fusions(ctx, op, [self])
+
+
+@contextmanager
+def needless_skips_noted(ctx: Context, module: ModuleOp, options: FusionOptions, name: str) -> Generator[None]:
+    """After fusion by the pass of that name: a remark for each layer that it was to leave alone and fuses with nothing anyway.
+
+    A name that stands for nothing in the module gets a warning.
+    """
+    remarks, names = Remarks(ctx, name), LayerNames.of(module)
+    first = len(remarks.session.remarks)
+    yield
+    refusals = [r.reason for r in remarks.session.remarks[first:] if r.rule == "skip-fusion"]
+    for setting, skipped in options.skipped(remarks.session).items():
+        for layer in skipped:
+            if not (found := names.find_inside(layer)):
+                remarks.session.warn(f"{setting} names '{layer}', which is not a layer or module of the model")
+            elif not any(reason.startswith(f"{layer} is ") for reason in refusals):
+                remarks.note(
+                    found[0], "skip-fusion", f"{layer} is one of {setting}, but nothing is fused with it anyway"
+                )
+    remarks.flush()
 
 
 def run_fusions(ctx: Context, module: ModuleOp, passes: Sequence[FusionPass]) -> None:
@@ -56,7 +85,23 @@ def report_unmatched(module: ModuleOp, remarks: Remarks, *kinds: type[NNOp]) -> 
     for op in nn_ops(module, *kinds):
         computed = [v for v in op.operands if constant_of(v) is None]
         if len(computed) == 1 and not remarks.has(op):
-            remarks.missed(op, "no-producer", f"its input comes from {producer(computed[0])}, which holds no weights")
+            remarks.missed(op, *_why_unmatched(op, computed[0]))
+
+
+_CONSTANT_FIRST: Mapping[type[NNOp], str] = {
+    DivOp: "it divides a constant by the result of {}, which is not a factor of its weights",
+    SubOp: "it subtracts the result of {} from a constant, which is not a bias of it",
+}
+
+
+def _why_unmatched(op: NNOp, value: SSAValue) -> tuple[str, str]:
+    """Rule and reason for an operation on a value and constants that no pattern folds."""
+    comes = f"its input comes from {producer(value)}"
+    if chain_of(value) is None:
+        return "no-producer", f"{comes}, which holds no weights"
+    if (what := _CONSTANT_FIRST.get(type(op))) is not None and op.operands[1] is value:
+        return "constant-first", what.format(producer(value))
+    return "no-pattern", f"{comes}, and nothing folds '{op.name}' into that"
 
 
 def producer(value: SSAValue) -> str:

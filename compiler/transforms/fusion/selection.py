@@ -5,7 +5,7 @@ Folding is exact and does not ask whether a layer can be quantized; AMCT does, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,11 @@ class FusionOptions:
     """A configuration of AMCT, for its `do_fusion` and `skip_fusion_layers`, and for its `tensor_quantize`: such an input stays a
     value of its own.
     """
+
+    def skipped(self, session: Session) -> Mapping[str, Collection[str]]:
+        """The layers that no fusion may touch, by the setting that names them."""
+        settings = Settings() if self.config is None else read_settings(Path(self.config))
+        return {"skip_fusion_layers": settings.skip_fusion_layers, "--skip-fusion": sorted(session.skip_fusion)}
 
     def guards(self, module: ModuleOp, session: Session) -> list[Guard]:
         """The options as questions to a match."""

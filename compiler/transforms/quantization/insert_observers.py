@@ -25,6 +25,7 @@ from .layers import (
     quantizable_layers,
 )
 from .legality import first_broken, other_layers, weight_only_broken
+from .missed_fusions import note_foldable_norms, note_small_operations
 from .named_layers import note_modules
 from .options import SettingsOptions
 from .point_options import PointOptions
@@ -66,11 +67,15 @@ def insert_observers(
     Raises CompileError, located in the file of the settings or the record, for layers and values that the module does not have.
     """
     profile = profile_of(session)
-    remarks = Remarks(session, InsertObserversPass.name)
-    note_modules(settings, LayerNames.of(module), remarks)
+    before = Remarks(session, InsertObserversPass.name)
+    note_modules(settings, LayerNames.of(module), before)
     settings = checked(settings, module, profile)
     check_observers(settings, session.observers)
     options.check_points(profile)
+    note_foldable_norms(module, before)
+    note_small_operations(module, options.activations(profile), before)
+    before.flush()
+    remarks = Remarks(session, InsertObserversPass.name)
     if record is not None:
         _check_layers(record, module, session)
     if profile.points == "values":

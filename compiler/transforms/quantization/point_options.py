@@ -18,7 +18,9 @@ class PointOptions:
     """
 
     activation_type: tuple[str, ...] = ()
-    """The activations that take the point of the operation before them, `Relu,Clip,LeakyRelu`; the profile's when not given."""
+    """The activations that take the point of the operation before them, `Relu,Clip,LeakyRelu` or `relu,clip,leaky_relu`; the
+    profile's when not given.
+    """
     fuse_activation: bool | None = None
     """False leaves a point between an operation and its activation; regions of nn.fused have none in any case."""
     fuse_passive_op: bool | None = None
@@ -61,13 +63,6 @@ class PointOptions:
         """The kinds of activations, `leaky_relu`; none with `fuse-activation=false`. Raises CompileError for an unknown one."""
         if self.fuse_activation is False:
             return frozenset()
-        return frozenset(map(_kind, self.activation_type)) or profile.activations
+        from ..fusion.fuse_activation.activations import kinds_named
 
-
-def _kind(name: str) -> str:
-    from ..fusion.fuse_activation.activations import KINDS
-
-    plain = {kind.replace("_", ""): kind for kind in KINDS}
-    if (kind := plain.get(name.replace("_", "").lower())) is None:
-        raise CompileError(f"no activation is called {name}", hint=f"known are {', '.join(sorted(KINDS))}")
-    return kind
+        return kinds_named(self.activation_type) or profile.activations

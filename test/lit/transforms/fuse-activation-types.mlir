@@ -1,10 +1,11 @@
 // RUN: amct-opt %s --fuse-activation='activation-type=clip,leaky_relu,sigmoid,gelu,swish,mish,hard_swish,prelu' --split-input-file | filecheck %s
+// RUN: amct-opt %s --fuse-activation='activation-type=Clip,LeakyRelu,Sigmoid,Gelu,SiLU,Mish,HardSwish,PRelu' --split-input-file | filecheck %s
 // RUN: amct-opt %s --fuse-activation='activation-type=sigmoid,tanh' --split-input-file --remarks=missed 2>&1 >/dev/null | filecheck %s --check-prefix MISSED
 // RUN: amct-opt %s --fuse-activation=activation-type=sigmoid,Swiss --split-input-file --verify-diagnostics | filecheck %s --check-prefix ERROR
 
 // The activations of PPQ's other targets, asked for by name.
-// ERROR: error: --fuse-activation: no activation is called Swiss
-// ERROR: hint: known are clip, elu, gelu, hard_sigmoid, hard_swish, leaky_relu, mish, prelu, relu, relu6, selu, sigmoid, softplus, softsign, swish, tanh
+// ERROR: error: activation-type: no activation is called 'Swiss'
+// ERROR: hint: activations are clip, elu, gelu, hard_sigmoid, hard_swish, leaky_relu, mish, prelu, relu, relu6, selu, sigmoid, softplus, softsign, swish, tanh, or their ONNX operators (LeakyRelu)
 
 // One operation each. A relu6 is a clip; relu was not asked for.
 // CHECK-LABEL: @single

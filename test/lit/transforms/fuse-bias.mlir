@@ -199,3 +199,17 @@ func.func @residual(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %y = nn.add %c, %x from <tf, "add", "residual"> : (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
 }
+
+// -----
+
+// Not fused: the constant comes first.
+// CHECK-LABEL: @constant_first
+// CHECK:       nn.sub
+// REMARK:      [fuse-bias missed constant-first] "subtracted": it subtracts the result of 'nn.conv' conv1 from a constant, which is not a bias of it
+func.func @constant_first(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
+  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %two = nn.constant dense<2.0> : tensor<f32>
+  %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %y = nn.sub %two, %c from <onnx, "Sub", "subtracted"> : (tensor<f32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+  func.return %y : tensor<1x2x4x4xf32>
+}

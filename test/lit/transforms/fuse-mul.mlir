@@ -241,3 +241,17 @@ func.func @denormal(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %y = nn.mul %c, %k from <tf, "mul", "denormal"> : (tensor<1x2x4x4xf32>, tensor<f32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
 }
+
+// -----
+
+// Not fused: the constant comes first.
+// CHECK-LABEL: @constant_first
+// CHECK:       nn.div
+// REMARK:      [fuse-mul missed constant-first] "divided": it divides a constant by the result of 'nn.conv' conv1, which is not a factor of its weights
+func.func @constant_first(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
+  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %two = nn.constant dense<2.0> : tensor<f32>
+  %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %y = nn.div %two, %c from <onnx, "Div", "divided"> : (tensor<f32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+  func.return %y : tensor<1x2x4x4xf32>
+}

@@ -1,5 +1,6 @@
 // RUN: amct-opt %s --profile=ppq --insert-observers='fuse-activation=false' | filecheck %s --check-prefix APART
 // RUN: amct-opt %s --profile=ppq --insert-observers='activation-type=Sigmoid,LeakyRelu' | filecheck %s --check-prefix TYPES
+// RUN: amct-opt %s --profile=ppq --insert-observers='activation-type=sigmoid,leaky_relu' | filecheck %s --check-prefix TYPES
 // RUN: amct-opt %s --profile=ppq --insert-observers='fuse-passive-op=false' | filecheck %s --check-prefix ACTIVE
 // RUN: amct-opt %s --profile=ppq --insert-observers='align-elementwise=output align-pooling=input' | filecheck %s --check-prefix OUTPUT
 // RUN: amct-opt %s --profile=ppq --insert-observers='align-elementwise=none' | filecheck %s --check-prefix NONE
@@ -26,7 +27,7 @@
 // SKIP-NOT:  "sum:out"
 // SKIP:      nn.observe %s as "p:0"
 // PROFILE:   error: profile ascend takes no align-concat
-// TYPE:      error: no activation is called Best
+// TYPE:      error: activation-type: no activation is called 'Best'
 func.func @main(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x2x2xf32>, tensor<1x2x2x2xf32>) {
   %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %a = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>

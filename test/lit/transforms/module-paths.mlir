@@ -34,12 +34,13 @@
 
 // A module stands for all modules inside it.
 // SKIP:        [insert-observers analysis module] "node_Conv_1": features is a module with the layers node_Conv_1, node_Relu_2
-// SKIP-NEXT:   [insert-observers missed skip-layers] "node_Conv_1": it is on the list of skip-layers
 // SKIP-NEXT:   [insert-observers analysis module] "node_Conv_6": twice is a module that is called 2 times, as node_Conv_6, node_Conv_7
-// SKIP-NEXT:   [insert-observers missed skip-layers] "node_Conv_6"
+// SKIP-NEXT:   [insert-observers analysis module] "node_MatMul_3": fc is a module with the layers node_MatMul_3, node_linear
+// SKIP-NEXT:   [insert-observers missed skip-layers] "node_Conv_1": it is on the list of skip-layers
 // SKIP-NEXT:   [insert-observers missed only-layers] "/block/conv/Conv"
 // SKIP:        [insert-observers applied observed] "node_MatMul_3"
-// SKIP:        [insert-observers missed skip-layers] "node_Conv_7"
+// SKIP:        [insert-observers missed skip-layers] "node_Conv_6"
+// SKIP-NEXT:   [insert-observers missed skip-layers] "node_Conv_7"
 // TYPO:        error: skip_layers names 'features.0.9', which is not a layer or module of the model
 // TYPO-NEXT:   hint: did you mean features.0.2, features.0.1, features.0.0?
 // FUSION:      [fuse-activation missed skip-fusion] "node_Relu_2": features is on the list of --skip-fusion

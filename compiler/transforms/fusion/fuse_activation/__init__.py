@@ -13,13 +13,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ....diagnostics import CompileError
 from ....dialects.nn import ACTIVATIONS, BatchNormOp
 from ....rewriting import QUANTIZATION_OPS, FusionPattern, Guard, Remarks, nn_ops, rewrite
 from ...quantization.profiles import Profile, profile_of
 from ..fusion_pass import FusionPass, producer
 from ..regions import in_region
-from .activations import KINDS
+from .activations import kinds_named
 from .any_activation import FuseAnyActivation
 from .compute_activation import FuseComputeActivation
 from .compute_residual import FuseComputeResidual
@@ -36,7 +35,7 @@ class FuseActivationPass(FusionPass):
     name = "fuse-activation"
 
     activation_type: tuple[str, ...] = ()
-    """The activations that are fused, `relu,leaky_relu,swish`; the profile's when not given."""
+    """The activations that are fused, `relu,leaky_relu,swish` or `Relu,LeakyRelu,Swish`; the profile's when not given."""
 
     PATTERNS: ClassVar[tuple[type[RegionPattern[Any]], ...]] = (
         FuseComputeResidualActivation,
@@ -46,7 +45,7 @@ class FuseActivationPass(FusionPass):
     )
     """The longest first: it is applied to the whole graph before the others, of which no two want the same operation."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def fuse(self, ctx: Context, op: ModuleOp) -> None:
         remarks = Remarks(ctx, self.name)
         longest, *others = self.patterns(op, remarks, self.guards(op, remarks.session))
         rewrite(op, longest)
@@ -66,12 +65,7 @@ class FuseActivationPass(FusionPass):
     def _rules(self, target: Profile) -> Rules:
         if not self.activation_type:
             return Rules.of(f"profile {target.name}", target.activations, target.fuse_add)
-        if unknown := [kind for kind in self.activation_type if kind not in KINDS]:
-            known = ", ".join(sorted(KINDS))
-            raise CompileError(
-                f"--{self.name}: no activation is called {', '.join(unknown)}", hint=f"known are {known}"
-            )
-        return Rules.of("option activation-type", self.activation_type, target.fuse_add)
+        return Rules.of("option activation-type", kinds_named(self.activation_type), target.fuse_add)
 
 
 def _why_alone(value: SSAValue) -> tuple[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import permutations
 from math import inf, isclose, sqrt
 from typing import NamedTuple
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
+from ....diagnostics import CompileError
 from ....dialects import nn
 from ....dialects.nn.shapes import shape_of, size
 from ....rewriting import Roots
@@ -59,6 +60,23 @@ LINEAR = frozenset({"relu", "relu6", "clip"})
 """PPQ's linear activations, which may follow any operation."""
 
 KINDS = frozenset({*(kind for kind, _ in _SINGLE.values()), "swish"})
+
+_ALIASES: Mapping[str, str] = {**{kind.replace("_", ""): kind for kind in KINDS}, "silu": "swish"}
+
+
+def kinds_named(names: Iterable[str]) -> frozenset[str]:
+    """The kinds of activations that an option names: as ONNX and PyTorch call them (`LeakyRelu`, `SiLU`), or as we do
+    (`leaky_relu`). A relu6 is a clip.
+
+    Raises CompileError for an unknown name.
+    """
+    kinds: set[str] = set()
+    for name in names:
+        if (kind := _ALIASES.get(name.replace("_", "").lower())) is None:
+            hint = f"activations are {', '.join(sorted(KINDS))}, or their ONNX operators (LeakyRelu)"
+            raise CompileError(f"activation-type: no activation is called '{name}'", hint=hint)
+        kinds.add(kind)
+    return frozenset(kinds | {"relu6"} if "clip" in kinds else kinds)
 
 
 ROOTS: Roots = (*_SINGLE, nn.MulOp)
