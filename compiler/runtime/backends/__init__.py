@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX
-
 from ...diagnostics import CompileError
-from ...dialects.nn import ConstantOp, weights_of
+from ...dialects.nn import weights_of
 from ...weights import set_aside
 from . import interpreter
+from .estimate import numbers, weights
 from .work import Wanted, Work
 
 Name = Literal["auto", "numpy", "onnxruntime"]
 
-WORTHWHILE = 1 << 25
-"""Numbers in weights and inputs, times runs, from which on onnxruntime is sooner ready, its start included."""
+START = 1 << 27
+"""Numbers that numpy moves while onnxruntime starts, by which it has to be faster afterwards."""
 _INSTALL = "pip install 'amct-opt[onnxruntime]'"
 
 
@@ -47,7 +45,7 @@ class Runner:
 
         Raises CompileError, located in the data, at an operation, or as the watcher does.
         """
-        if self.backend == "numpy" or (self.backend == "auto" and numbers(work) < WORTHWHILE):
+        if self.backend == "numpy" or (self.backend == "auto" and not worthwhile(work)):
             interpreter.run(work)
         elif not _installed():
             work.session.note(f"{_INSTALL} makes this several times faster")
@@ -81,14 +79,9 @@ def _set_weights_aside(work: Work, folder: Path) -> None:
         raise CompileError(f"{folder}: {e.strerror}") from None
 
 
-def numbers(work: Work) -> int:
-    """How many numbers weights and inputs have, times runs: a measure of what is to be computed, however many samples a run has.
-    Open sizes count as 1.
-    """
-    constants = (op.result for op in work.module.walk() if isinstance(op, ConstantOp))
-    types = [*(value.type for value in constants), *work.samples.types.values()]
-    sizes = (prod(n for n in type_.get_shape() if n != DYNAMIC_INDEX) for type_ in types)
-    return sum(sizes) * work.samples.runs * work.samples.at_a_time
+def worthwhile(work: Work) -> bool:
+    """Whether onnxruntime is sooner ready, its start and the loading of weights included."""
+    return numbers(work) >= START + 2 * weights(work)
 
 
 def _installed() -> bool:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from ...dialects import ascend
+from ...dialects import ascend, nn
 from ...dialects.ascend import AscendOp
 from ...dialects.nn.shapes import element_of
 from ...dtypes import numpy_dtype
 from ..precision import wide
-from . import Array, Kernel
+from . import Array, Kernel, bare_kernel_for
+from .ascend_float import stand_ins
 
 
 def _by_number(combine: np.ufunc) -> Callable[[ascend.ByNumberOp], Kernel]:
@@ -58,7 +59,8 @@ def _gated(scale: float) -> Kernel:
 
     def run(x: Array) -> Array:
         wider = x.astype(wide(x.dtype), copy=False)
-        return (wider / (1 + np.exp(-wider.dtype.type(scale) * wider))).astype(x.dtype, copy=False)
+        gate = np.reciprocal(np.exp(-(wider.dtype.type(scale) * wider)) + 1)
+        return (wider * gate).astype(x.dtype, copy=False)
 
     return run
 
@@ -90,16 +92,15 @@ def _bias(op: ascend.BiasOp) -> Kernel:
 
 
 def _bn_inference(op: ascend.BNInferenceOp) -> Kernel:
-    epsilon = op.epsilon.value.data
+    """Statistics without their factor, then batch normalization by a scale of 1 and an offset of 0."""
+    types = [op.x.type, *[op.mean.type] * 4]
+    normalized = cast(Kernel, bare_kernel_for(nn.BatchNormOp.make(*stand_ins(types), epsilon=op.epsilon)))
 
     def run(x: Array, mu: Array, variance: Array, momentum: Array) -> Array:
         divisor = float(momentum.reshape(())[()])
         factor = 1 / divisor if divisor else 0.0
-        shape = (-1, *(1,) * (x.ndim - 2))
-        deviation = np.sqrt(variance.astype(np.float64) * factor + epsilon).reshape(shape)
-        wider = x.astype(wide(x.dtype), copy=False)
-        centred = wider - (mu.astype(np.float64) * factor).astype(wider.dtype).reshape(shape)
-        return (centred / deviation.astype(wider.dtype)).astype(x.dtype, copy=False)
+        statistics = [(each.astype(np.float64) * factor).astype(each.dtype) for each in (mu, variance)]
+        return cast(Array, normalized(x, np.ones_like(mu), np.zeros_like(mu), *statistics))
 
     return run
 

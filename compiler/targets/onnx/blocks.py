@@ -19,17 +19,19 @@ Sizes = Sequence[int] | str
 def space_to_batch(op: nn.SpaceToBatchOp, layer: Layer) -> str:
     """`[N, C, s*b, rest]` is padded, seen as `[N, C, s, b, rest]`, and its blocks move in front of the batch."""
     block, pads = nn.ints(op.block), nn.ints(op.pads)
-    rank, n = len(shape_of(op.input)), len(block)
+    rank, n, first = len(shape_of(op.input)), len(block), _first_axis(op)
     outer = (shape_of(op.input)[0], *shape_of(op.result)[1:])
-    factors = [1, 1, *block, *[1] * (rank - 2 - n)]
+    factors = [*[1] * first, *block, *[1] * (rank - first - n)]
     x = layer.value(op.input)
     if any(pads):
-        x = layer.helper("Pad", x, layer.ints([*_around(pads[:n], rank), *_around(pads[n:], rank)], "pads"))
+        x = layer.helper(
+            "Pad", x, layer.ints([*_around(pads[:n], first, rank), *_around(pads[n:], first, rank)], "pads")
+        )
     sizes = _sizes(layer, x, outer, factors)
     # N and C, then each axis followed by its block, then the axes without one
-    order = [0, 1, *(i for a in range(n) for i in (2 + a, rank + a)), *range(2 + n, rank)]
+    order = [*range(first), *(i for a in range(n) for i in (first + a, rank + a)), *range(first + n, rank)]
     split = layer.helper("Reshape", x, _vector(layer, _joined(layer, sizes, block, order)))
-    front = [3 + 2 * a for a in range(n)]
+    front = [first + 1 + 2 * a for a in range(n)]
     moved = layer.node("Transpose", split, perm=[*front, *(i for i in range(rank + n) if i not in front)])
     merged = _times(layer, sizes, [prod(block), *[1] * (rank - 1)])
     return layer.helper("Reshape", moved, _vector(layer, merged))
@@ -39,29 +41,35 @@ def space_to_batch(op: nn.SpaceToBatchOp, layer: Layer) -> str:
 def batch_to_space(op: nn.BatchToSpaceOp, layer: Layer) -> str:
     """`[b*N, C, s, rest]` is seen as `[b, N, C, s, rest]`, its blocks move behind their axes, and the edges are cut off."""
     block, crops = nn.ints(op.block), nn.ints(op.crops)
-    rank, n = len(shape_of(op.input)), len(block)
+    rank, n, first = len(shape_of(op.input)), len(block), _first_axis(op)
     inner = (shape_of(op.result)[0], *shape_of(op.input)[1:])
     x = layer.value(op.input)
     sizes = _sizes(layer, x, inner, [prod(block), *[1] * (rank - 1)])
     order = [*range(rank, rank + n), *range(rank)]
     split = layer.helper("Reshape", x, _vector(layer, _joined(layer, sizes, block, order)))
     # behind the blocks: N and C, then each axis followed by its block, then the axes without one
-    perm = [n, n + 1, *(i for a in range(n) for i in (n + 2 + a, a)), *range(2 * n + 2, n + rank)]
+    behind = (i for a in range(n) for i in (n + first + a, a))
+    perm = [*range(n, n + first), *behind, *range(2 * n + first, n + rank)]
     moved = layer.node("Transpose", split, perm=perm)
-    whole = _times(layer, sizes, [1, 1, *block, *[1] * (rank - 2 - n)])
+    whole = _times(layer, sizes, [*[1] * first, *block, *[1] * (rank - first - n)])
     joined = layer.helper("Reshape", moved, _vector(layer, whole))
-    return _cropped(layer, joined, crops[:n], crops[n:]) if any(crops) else joined
+    return _cropped(layer, joined, crops[:n], crops[n:], first) if any(crops) else joined
 
 
-def _cropped(layer: Layer, x: str, begins: Sequence[int], ends: Sequence[int]) -> str:
+def _first_axis(op: nn.SpaceToBatchOp | nn.BatchToSpaceOp) -> int:
+    """That has blocks: behind the channels, or before them."""
+    return 1 if op.channels_last else 2
+
+
+def _cropped(layer: Layer, x: str, begins: Sequence[int], ends: Sequence[int], first: int) -> str:
     stops = [-c or np.iinfo(np.int64).max for c in ends]
-    axes = layer.ints(range(2, 2 + len(begins)), "axes")
+    axes = layer.ints(range(first, first + len(begins)), "axes")
     return layer.helper("Slice", x, layer.ints(begins, "begins"), layer.ints(stops, "ends"), axes)
 
 
-def _around(amounts: Sequence[int], rank: int) -> list[int]:
-    """Amounts for the first spatial axes as one per axis."""
-    return [0, 0, *amounts, *[0] * (rank - 2 - len(amounts))]
+def _around(amounts: Sequence[int], first: int, rank: int) -> list[int]:
+    """Amounts for the axes with blocks as one per axis."""
+    return [*[0] * first, *amounts, *[0] * (rank - first - len(amounts))]
 
 
 def _sizes(layer: Layer, x: str, sizes: Shape, factors: Sequence[int]) -> Sizes:

@@ -12,6 +12,7 @@ from ...dialects import nn
 from ...dialects.nn.shapes import element_of
 from ...dtypes import numpy_dtype
 from .layer import Layer, converter
+from .steps import Steps
 
 _SAME: dict[type[nn.NNOp], tuple[str, tuple[str, ...]]] = {
     nn.ReluOp: ("Relu", ()),
@@ -79,7 +80,9 @@ def hard_swish(op: nn.HardSwishOp, layer: Layer) -> str:
     """HardSwish came with opset 14; before, its definition."""
     if layer.opset >= 14:
         return layer.node("HardSwish", op.input)
-    return layer.node("Mul", op.input, layer.helper("HardSigmoid", op.input, alpha=1 / 6, beta=0.5))
+    steps = Steps(layer, op.input)
+    x = steps.take(op.input)
+    return steps.rounded(layer.node("Mul", x, layer.helper("HardSigmoid", x, alpha=1 / 6, beta=0.5)))
 
 
 @converter(nn.MishOp)
@@ -87,7 +90,9 @@ def mish(op: nn.MishOp, layer: Layer) -> str:
     """Mish came with opset 18; before, its definition."""
     if layer.opset >= 18:
         return layer.node("Mish", op.input)
-    return layer.node("Mul", op.input, layer.helper("Tanh", layer.helper("Softplus", op.input)))
+    steps = Steps(layer, op.input)
+    x = steps.take(op.input)
+    return steps.rounded(layer.node("Mul", x, layer.helper("Tanh", layer.helper("Softplus", x))))
 
 
 @converter(nn.GeluOp)
@@ -96,22 +101,22 @@ def gelu(op: nn.GeluOp, layer: Layer) -> str:
     if layer.opset >= 20:
         return layer.node("Gelu", op.input, approximate="none" if op.tanh_approximation is None else "tanh")
 
-    def number(value: float, role: str) -> str:
-        return layer.scalar(value, op.input, role)
-
+    steps = Steps(layer, op.input)
+    x = steps.take(op.input)
     if op.tanh_approximation is None:
-        bent = layer.helper("Erf", layer.helper("Mul", op.input, number(1 / sqrt(2), "sqrt_half")))
+        bent = layer.helper("Erf", layer.helper("Mul", x, steps.number(1 / sqrt(2), "sqrt_half")))
     else:
-        cube = layer.helper("Pow", op.input, number(3, "three"))
-        inner = layer.helper("Add", op.input, layer.helper("Mul", cube, number(0.044715, "cubic")))
-        bent = layer.helper("Tanh", layer.helper("Mul", inner, number(sqrt(2 / pi), "slope")))
-    weight = layer.helper("Mul", layer.helper("Add", bent, number(1, "one")), number(0.5, "half"))
-    return layer.node("Mul", op.input, weight)
+        cube = layer.helper("Pow", x, steps.number(3, "three"))
+        inner = layer.helper("Add", x, layer.helper("Mul", cube, steps.number(0.044715, "cubic")))
+        bent = layer.helper("Tanh", layer.helper("Mul", inner, steps.number(sqrt(2 / pi), "slope")))
+    weight = layer.helper("Mul", layer.helper("Add", bent, steps.number(1, "one")), steps.number(0.5, "half"))
+    return steps.rounded(layer.node("Mul", x, weight))
 
 
 @converter(nn.RsqrtOp)
 def rsqrt(op: nn.RsqrtOp, layer: Layer) -> str:
-    return layer.node("Reciprocal", layer.helper("Sqrt", op.input))
+    steps = Steps(layer, op.input)
+    return steps.rounded(layer.node("Reciprocal", layer.helper("Sqrt", steps.take(op.input))))
 
 
 _PREDICATES = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
 from xdsl.dialects.builtin import FloatAttr
 
 from ...dialects import nn
@@ -14,6 +13,7 @@ from ...dtypes import numpy_dtype
 from .float_layers import softmax_input
 from .layer import Layer, Operand, converter
 from .shape import reduce, unsqueezed
+from .steps import Steps
 
 
 def _number(attribute: FloatAttr[Any]) -> float:
@@ -38,14 +38,16 @@ def group_norm(op: nn.GroupNormOp, layer: Layer) -> str:
     """GroupNormalization with a scale per channel came with opset 21 (18 had one per group)."""
     groups, epsilon = op.num_groups.value.data, _number(op.epsilon)
     if layer.opset < 21:
-        return _grouped(op, layer, layer.value(op.input), groups, epsilon)
+        return _grouped(op, layer, groups, epsilon)
     return layer.node("GroupNormalization", op.input, op.scale, op.bias, num_groups=groups, epsilon=epsilon)
 
 
-def _grouped(op: nn.GroupNormOp, layer: Layer, x: str, groups: int, epsilon: float) -> str:
+def _grouped(op: nn.GroupNormOp, layer: Layer, groups: int, epsilon: float) -> str:
     """Groups become the channels of an InstanceNormalization, whose result is scaled per channel."""
-    dtype = numpy_dtype(element_of(op.input))
+    steps = Steps(layer, op.input)
+    dtype = np.dtype(np.float32) if steps.narrow else numpy_dtype(element_of(op.input))
     ones, zeros = np.ones(groups, dtype), np.zeros(groups, dtype)
+    x = steps.take(op.input)
     merged = layer.helper("Reshape", x, layer.ints([0, groups, -1], "groups"))
     normalized = layer.node(
         "InstanceNormalization",
@@ -56,8 +58,8 @@ def _grouped(op: nn.GroupNormOp, layer: Layer, x: str, groups: int, epsilon: flo
     )
     apart = layer.helper("Reshape", normalized, layer.helper("Shape", x))
     axes = range(1, len(shape_of(op.input)) - 1)
-    scaled = layer.helper("Mul", apart, unsqueezed(op.scale, axes, layer))
-    return layer.helper("Add", scaled, unsqueezed(op.bias, axes, layer))
+    scaled = layer.helper("Mul", apart, unsqueezed(steps.take(op.scale), axes, layer))
+    return steps.rounded(layer.helper("Add", scaled, unsqueezed(steps.take(op.bias), axes, layer)))
 
 
 @converter(nn.LayerNormOp)
@@ -75,20 +77,15 @@ def layer_norm(op: nn.LayerNormOp, layer: Layer) -> str:
 
 
 def _layer_norm(op: nn.LayerNormOp, layer: Layer, axes: list[int]) -> str:
-    """The operator's function body: mean and variance in float32 or wider, then scale and bias in the input's type."""
-    narrow = numpy_dtype(element_of(op.input)).itemsize < 4
-    x: str = layer.helper("Cast", op.input, to=TensorProto.FLOAT) if narrow else layer.value(op.input)
-    wide = np.dtype(np.float32) if narrow else numpy_dtype(element_of(op.input))
+    """The steps of the operator's function body, all of them in float32 or wider."""
+    steps = Steps(layer, op.input)
+    x = steps.take(op.input)
     centered = layer.helper("Sub", x, reduce("ReduceMean", x, axes, True, layer))
     variance = reduce("ReduceMean", layer.helper("Mul", centered, centered), axes, True, layer)
-    epsilon = layer.constant(np.array(_number(op.epsilon), wide), "epsilon")
+    epsilon = steps.number(_number(op.epsilon), "epsilon")
     deviation = layer.helper("Sqrt", layer.helper("Add", variance, epsilon))
-    normalized = layer.node("Div", centered, deviation)
-    if narrow:
-        to = helper.np_dtype_to_tensor_dtype(numpy_dtype(element_of(op.input)))
-        normalized = layer.helper("Cast", normalized, to=to)
-    scaled = layer.helper("Mul", normalized, op.scale)
-    return scaled if op.bias is None else layer.helper("Add", scaled, op.bias)
+    scaled = layer.helper("Mul", layer.node("Div", centered, deviation), steps.take(op.scale))
+    return steps.rounded(scaled if op.bias is None else layer.helper("Add", scaled, steps.take(op.bias)))
 
 
 @converter(nn.LRNOp)

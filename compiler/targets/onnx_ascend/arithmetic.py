@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import shape_of
 from ..onnx.layer import Layer, Operand
+from ..onnx.steps import Steps
 from .table import converter
 
 
@@ -37,10 +38,14 @@ def add_n(op: ascend.AddNOp, layer: Layer) -> str:
 @converter(ascend.EltwiseOp)
 def eltwise(op: ascend.EltwiseOp, layer: Layer) -> str:
     """Weighted summands are scaled first."""
-    values: list[Operand] = list(op.x)
-    if op.factors:
-        values = [layer.helper("Mul", x, layer.scalar(f, x, "coeff")) for x, f in zip(op.x, op.factors, strict=True)]
-    return _chain(("Mul", "Add", "Max")[op.mode.value.data], values, layer)
+    op_type = ("Mul", "Add", "Max")[op.mode.value.data]
+    if not op.factors:
+        return _chain(op_type, list(op.x), layer)
+    steps = Steps(layer, op.x[0])
+    scaled = [
+        layer.helper("Mul", steps.take(x), steps.number(f, "coeff")) for x, f in zip(op.x, op.factors, strict=True)
+    ]
+    return steps.rounded(_chain(op_type, scaled, layer))
 
 
 def _chain(op_type: str, values: Sequence[Operand], layer: Layer) -> str:
@@ -63,9 +68,11 @@ def fast_gelu(op: ascend.FastGeluOp, layer: Layer) -> str:
     return _gated(op.x, 1.702, layer)
 
 
-def _gated(x: SSAValue, scale: float, layer: Layer) -> str:
-    inner: Operand = x if scale == 1.0 else layer.helper("Mul", x, layer.scalar(scale, x, "scale"))
-    return layer.node("Mul", x, layer.helper("Sigmoid", inner))
+def _gated(value: SSAValue, scale: float, layer: Layer) -> str:
+    steps = Steps(layer, value)
+    x = steps.take(value)
+    inner: Operand = x if scale == 1.0 else layer.helper("Mul", x, steps.number(scale, "scale"))
+    return steps.rounded(layer.node("Mul", x, layer.helper("Sigmoid", inner)))
 
 
 @converter(ascend.ClipByValueV2Op)

@@ -9,6 +9,7 @@ from ...dialects.nn.shapes import shape_of
 from ..deployed import is_integer
 from ..onnx.layer import Layer, Operand
 from ..onnx.shape import unsqueezed
+from ..onnx.steps import Steps
 from .table import converter, name_beside, product
 
 
@@ -26,8 +27,7 @@ def matmul(op: ascend.BatchMatMulV2Op, layer: Layer) -> str:
         _transposed(x, layer) if flag else layer.value(x) for x, flag in zip(operands, op.transposes, strict=True)
     )
     if not is_integer(op):
-        result = layer.node("MatMul", x1, x2)
-        return result if op.bias is None else layer.helper("Add", result, op.bias)
+        return layer.node("MatMul", x1, x2) if op.bias is None else _biased_product(layer, op.x1, x1, x2, op.bias)
     result = layer.unchecked("MatMul", [x1, x2], {}, layer.label)
     return result if op.bias is None else layer.unchecked("Add", [result, op.bias], {}, f"{layer.label}/Add")
 
@@ -41,13 +41,17 @@ def inner_product(op: ascend.FullyConnectionOp, layer: Layer) -> str:
         return product(layer, "Gemm", op.x, [op.w, op.b], {"transB": None if op.is_transposed else 1}, data=x)
     x = layer.value(op.x) if rank == 3 else layer.helper("Reshape", op.x, layer.ints([0, 0, -1], "shape"))
     w = layer.value(op.w) if op.is_transposed else _transposed(op.w, layer)
+    if op.b is not None and not is_integer(op):
+        return _biased_product(layer, op.x, x, w, op.b)
     result = product(layer, "MatMul", op.x, [w], {}, data=x)
-    if op.b is None:
-        return result
-    name = f"{layer.label}/Add"
-    if is_integer(op):
-        return layer.unchecked("Add", [result, op.b], {}, name)
-    return layer.emit("Add", [result, op.b], {}, name)[0]
+    return result if op.b is None else layer.unchecked("Add", [result, op.b], {}, f"{layer.label}/Add")
+
+
+def _biased_product(layer: Layer, like: SSAValue, lhs: str, rhs: str, bias: SSAValue) -> str:
+    """MatMul and Add: a bias is added before the one rounding."""
+    steps = Steps(layer, like)
+    result = layer.node("MatMul", steps.take(lhs), steps.take(rhs))
+    return steps.rounded(layer.emit("Add", [result, steps.take(bias)], {}, f"{layer.label}/Add")[0])
 
 
 def _transposed(value: SSAValue, layer: Layer) -> str:

@@ -19,10 +19,22 @@ ON_ACCUMULATORS: dict[str, Converter] = {}
 """What may come between a layer and its AscendDequant, by type."""
 
 MOVES = frozenset(
-    {"Concat", "Flatten", "Gather", "Identity", "MaxPool", "Pad", "Reshape", "Slice", "Split", "Squeeze", "Transpose"}
-    | {"Unsqueeze", "AscendAntiQuant"}
+    {
+        "Cast",
+        "Concat",
+        "DepthToSpace",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "GatherND",
+        "Identity",
+        "MaxPool",
+        "Pad",
+        "Reshape",
+    }
+    | {"Shape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "AscendAntiQuant"}
 )
-"""Operators that hand quantized integers on as they are, or take them whatever gave them."""
+"""Operators that hand quantized integers on as they are, or take them as the numbers that they are, whatever gave them."""
 
 
 def registered(table: dict[str, Converter], *op_types: str) -> Callable[[Converter], Converter]:

@@ -1,0 +1,87 @@
+"""How much there is to compute: by operations and sizes alone, so that the same model and data give the same answer."""
+
+from __future__ import annotations
+
+from math import prod
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ...diagnostics import CompileError
+from ...dialects import nn
+from ...dialects.nn import ConstantOp, NNOp
+from ...dialects.nn.shapes import DYNAMIC, Shape, known, shape_of
+from ...functions import main_function
+from ...transforms.shape_inference import infer_shapes, set_input_shapes
+from ..data import Samples
+from .work import Work
+
+PRODUCTS = 128
+"""Multiplications of a matrix product by which numpy falls as far behind onnxruntime as by one number that it moves: it has
+OpenBLAS for the former. What costs it time is the windows of convolutions, above all of depthwise ones, and what comes between.
+"""
+
+
+def numbers(work: Work) -> int:
+    """Numbers that numpy moves in all runs: elements of results, and of windows as often as they are taken; products in their
+    weight. Sizes are those of the data; one that is not known counts as 1.
+    """
+    module = _with_sizes(work.module, work.samples)
+    return work.samples.runs * sum(_moved(op) for op in module.walk() if isinstance(op, NNOp))
+
+
+def weights(work: Work) -> int:
+    """Numbers in constants, which onnxruntime loads before it computes anything."""
+    return sum(_size(shape_of(op.result)) for op in work.module.walk() if isinstance(op, ConstantOp))
+
+
+def _with_sizes(module: ModuleOp, samples: Samples) -> ModuleOp:
+    """A copy whose inputs have the sizes of a run, as far as they contradict nothing."""
+    open_inputs = {name: type_.get_shape() for name, type_ in samples.types.items() if DYNAMIC in type_.get_shape()}
+    if not open_inputs:
+        return module
+    sized = module.clone()
+    try:
+        set_input_shapes(main_function(sized), {n: _run_shape(samples, n, shape) for n, shape in open_inputs.items()})
+        infer_shapes(sized)
+    except CompileError:  # the backend says so, where it is one
+        return module
+    return sized
+
+
+def _run_shape(samples: Samples, name: str, declared: Shape) -> Shape:
+    """The declared shape with the sizes of the data, which count from the last axis; the first is that of a run."""
+    given = samples.rows[name].shape[1:]
+    sizes = (samples.batch_size, *given)[-len(declared) :]
+    return tuple(d if known(d) else max(s, DYNAMIC) for d, s in zip(declared, sizes, strict=True))
+
+
+def _moved(op: NNOp) -> int:
+    if isinstance(op, ConstantOp):
+        return 0
+    results = sum(_size(shape_of(result)) for result in op.results)
+    match op:
+        case nn.ConvOp():
+            channels, taps = shape_of(op.weight)[1], _size(op.kernel_shape)
+            pixels = results // max(shape_of(op.weight)[0], 1)
+            windows = pixels * op.input_channels * taps if taps > 1 else 0
+            return results + windows + results * channels * taps // PRODUCTS
+        case nn.ConvTransposeOp():
+            # every element is multiplied by a window, which is added to the result
+            windows = (
+                _size(shape_of(op.input)) // max(op.input_channels, 1) * op.output_channels * _size(op.kernel_shape)
+            )
+            return results + windows + windows * op.input_channels // op.group_count // PRODUCTS
+        case nn.MatMulOp():
+            return results + results * _known(op.lhs_shape[-1]) // PRODUCTS
+        case nn.MaxPoolOp() | nn.AveragePoolOp():
+            return results * (1 + _size(op.kernel_shape))
+        case _:
+            return results
+
+
+def _size(shape: Shape) -> int:
+    return prod(map(_known, shape))
+
+
+def _known(size: int) -> int:
+    return size if known(size) else 1
