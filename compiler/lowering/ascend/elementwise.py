@@ -113,18 +113,24 @@ def gelu(build: Builder, op: nn.GeluOp) -> Sequence[SSAValue]:
     element, hint = element_of(op.input), build.hint
     require(element in FB, "float-type", f"its steps take {', '.join(map(str, FB))}, not {element}")
     x = op.input if element == f32 else build.add(ascend.CastOp, op.input, dst_type=FLOAT, name=f"{hint}_x").y
-    y = build.add(ascend.SquareOp, x, name=f"{hint}_square").y
-    y = build.add(ascend.MulsOp, y, value=0.044715, name=f"{hint}_share").y
-    y = build.add(ascend.AddsOp, y, value=1.0, name=f"{hint}_factor").y
+
+    def times(value: SSAValue, number: float, name: str) -> SSAValue:
+        return build.add(ascend.MulOp, value, _float32(build, number), name=f"{hint}_{name}").y
+
+    def plus_one(value: SSAValue, name: str) -> SSAValue:
+        return build.add(ascend.AddOp, value, _float32(build, 1.0), name=f"{hint}_{name}").y
+
+    y = build.add(ascend.MulOp, x, x, name=f"{hint}_square").y
+    y = plus_one(times(y, 0.044715, "share"), "factor")
     y = build.add(ascend.MulOp, y, x, name=f"{hint}_cubic").y
-    y = build.add(ascend.MulsOp, y, value=sqrt(2 / pi), name=f"{hint}_inner").y
-    y = build.add(ascend.TanhOp, y, name=f"{hint}_tanh").y
-    y = build.add(ascend.AddsOp, y, value=1.0, name=f"{hint}_gate").y
-    y = build.add(ascend.MulOp, y, x, name=f"{hint}_gated").y
-    if element == f32:
-        return [build.add(ascend.MulsOp, y, value=0.5).y]
-    y = build.add(ascend.MulsOp, y, value=0.5, name=f"{hint}_half").y
-    return [build.add(ascend.CastOp, y, dst_type=data_type_number(element)).y]
+    y = build.add(ascend.TanhOp, times(y, sqrt(2 / pi), "inner"), name=f"{hint}_tanh").y
+    y = build.add(ascend.MulOp, plus_one(y, "gate"), x, name=f"{hint}_gated").y
+    y = times(y, 0.5, "half")
+    return [y if element == f32 else build.add(ascend.CastOp, y, dst_type=data_type_number(element)).y]
+
+
+def _float32(build: Builder, number: float) -> SSAValue:
+    return build.constant(np.array(number, np.float32), f"{build.hint}_number")
 
 
 @lowers(nn.ClipOp)

@@ -79,7 +79,7 @@ def layer_norm(op: nn.LayerNormOp, layer: Layer) -> str:
 def _layer_norm(op: nn.LayerNormOp, layer: Layer, axes: list[int]) -> str:
     """The steps of the operator's function body, all of them in float32 or wider."""
     steps = Steps(layer, op.input)
-    x = steps.take(op.input)
+    x = layer.value(steps.take(op.input))
     centered = layer.helper("Sub", x, reduce("ReduceMean", x, axes, True, layer))
     variance = reduce("ReduceMean", layer.helper("Mul", centered, centered), axes, True, layer)
     epsilon = steps.number(_number(op.epsilon), "epsilon")

@@ -224,7 +224,7 @@ def test_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every model large enough for onnxruntime."""
-    monkeypatch.setattr(backends, "WORTHWHILE", 0)
+    monkeypatch.setattr(backends, "worthwhile", lambda work: True)
 
 
 def test_auto_takes_numpy_for_little_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

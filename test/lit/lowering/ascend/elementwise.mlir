@@ -145,15 +145,15 @@ func.func @float_division(%x: tensor<4xi32>) -> tensor<4xi32> {
 // The other GELU, step by step, in float32.
 // CHECK-LABEL: @gelu_by_tanh
 // CHECK-NEXT:    %y_x = ascend.Cast %x dst_type 0
-// CHECK-NEXT:    %y_square = ascend.Square %y_x
-// CHECK-NEXT:    %y_share = ascend.Muls %y_square value 0.0447{{[0-9]*}}
-// CHECK-NEXT:    %y_factor = ascend.Adds %y_share value 1.0
+// CHECK-NEXT:    %y_square = ascend.Mul %y_x, %y_x
+// CHECK:         %y_share = ascend.Mul %y_square, %y_number
+// CHECK:         %y_factor = ascend.Add %y_share, %y_number
 // CHECK-NEXT:    %y_cubic = ascend.Mul %y_factor, %y_x
-// CHECK-NEXT:    %y_inner = ascend.Muls %y_cubic value 0.7978{{[0-9]*}}
+// CHECK:         %y_inner = ascend.Mul %y_cubic, %y_number
 // CHECK-NEXT:    %y_tanh = ascend.Tanh %y_inner
-// CHECK-NEXT:    %y_gate = ascend.Adds %y_tanh value 1.0
+// CHECK:         %y_gate = ascend.Add %y_tanh, %y_number
 // CHECK-NEXT:    %y_gated = ascend.Mul %y_gate, %y_x
-// CHECK-NEXT:    %y_half = ascend.Muls %y_gated value 0.5
+// CHECK:         %y_half = ascend.Mul %y_gated, %y_number
 // CHECK-NEXT:    %y = ascend.Cast %y_half dst_type 1
 func.func @gelu_by_tanh(%x: tensor<?x3xf16>) -> tensor<?x3xf16> {
   %y = nn.gelu %x tanh_approximation : tensor<?x3xf16>
