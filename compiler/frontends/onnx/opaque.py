@@ -13,7 +13,9 @@ from .attributes import carried
 from .module_paths import module_paths
 from .node import Node
 from .regions import Untyped
+from .schema import schema_of
 from .single import inferred_types, runtime_types
+from .source import STANDARD
 from .types import is_ranked, is_tensor, tensor_type
 
 
@@ -52,6 +54,8 @@ def _result(node: Node, index: int, inferred: Mapping[int, TypeProto], declared:
     types = [t for t in (inferred.get(index), declared.get(name)) if t is not None]
     usable = [t for t in types if is_ranked(t) or not is_tensor(t)]
     if not usable:
+        if node.domain == STANDARD and schema_of(STANDARD, node.op_type, node.version) is None:
+            raise node.error(f"is not an operator of opset {node.version}, which the model is of")
         error = node.error(
             f"has no equivalent here, and the {'rank' if types else 'type'} of its result {index} is not known",
             hint=f"declare the type of '{name}' in the model's value_info",

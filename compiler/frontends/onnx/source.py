@@ -12,7 +12,9 @@ from onnx import GraphProto, ModelProto, NodeProto, inliner
 from onnx.external_data_helper import uses_external_data
 
 from ...diagnostics import CompileError
+from ...onnx_graphs import all_nodes
 from ...opsets import NEWEST_OPSET
+from ..ordering import CycleError, in_order
 from ..wire import MalformedError, mapped
 from .attributes import GRAPHS
 from .tensors import Array
@@ -151,8 +153,40 @@ def _domain(domain: str) -> str:
 def _inlined(model: ModelProto, where: str) -> ModelProto:
     if not model.functions:
         return model
+    _check_functions(model, where)
     try:
         return inliner.inline_local_functions(model)
     except (onnx.checker.ValidationError, RuntimeError, ValueError) as e:
         reason = str(e).strip().splitlines()[0]
         raise CompileError(f"the functions of the model cannot be inlined: {reason}", where=where) from None
+
+
+_Function = tuple[str, str, str]
+"""Domain, name and overload."""
+
+_MOST_NODES = 1 << 17
+"""Models of more nodes, once functions are inlined, are not read: those that call each other twice grow exponentially."""
+
+
+def _check_functions(model: ModelProto, where: str) -> None:
+    """Raises CompileError for functions that call themselves, which would be inlined for ever, and for too many nodes."""
+    functions = {(_domain(f.domain), f.name, f.overload): f for f in model.functions}
+    index = {key: i for i, key in enumerate(functions)}
+    calls = [[k for n in all_nodes(f.node) if (k := _called(n)) in index] for f in functions.values()]
+    names = [f"{key[0]}.{key[1]}" for key in functions]
+    try:
+        order = in_order([{index[k] for k in called} for called in calls])
+    except CycleError as e:
+        raise CompileError(e.text(names), where=f"{where}: function '{names[e.cycle[-1]]}'") from None
+    bodies, sizes = list(functions.values()), [0] * len(names)
+    for i in order:
+        sizes[i] = len(bodies[i].node) + sum(sizes[index[k]] for k in calls[i])
+    total = sum(sizes[index[k]] for n in all_nodes(model.graph.node) if (k := _called(n)) in index)
+    if total > _MOST_NODES:
+        largest = max(range(len(names)), key=sizes.__getitem__)
+        place = f"{where}: function '{names[largest]}'"
+        raise CompileError(f"has {sizes[largest]} nodes once the functions that it calls are inlined", where=place)
+
+
+def _called(node: NodeProto) -> _Function:
+    return _domain(node.domain), node.op_type, node.overload

@@ -6,6 +6,7 @@ from ..node import CONVERTERS, Converter, Node
 from . import (
     ascend,
     constant,
+    contrib,
     convolution,
     elementwise,
     linear,
@@ -18,7 +19,19 @@ from . import (
 )
 
 FAMILIES = (
-    *(constant, convolution, elementwise, linear, normalization, pooling, quantization, reduction, resize, shape),
+    *(
+        constant,
+        contrib,
+        convolution,
+        elementwise,
+        linear,
+        normalization,
+        pooling,
+        quantization,
+        reduction,
+        resize,
+        shape,
+    ),
     *ascend.FAMILIES,
 )
 

@@ -11,6 +11,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 from xdsl.dialects.builtin import ModuleOp
 
+from compiler.diagnostics import CompileError
 from compiler.dialects import nn
 from compiler.runtime.executor import run
 from compiler.session import Session
@@ -138,3 +139,43 @@ def test_random_and_quantizing_operators_stay(build: Build, load: Load) -> None:
     node = helper.make_node("Bernoulli", ["x"], ["y"])
     (op,) = [op for op in load(build([node], [("x", [2])], ["y"], opset=15)).walk() if isinstance(op, nn.OpaqueOp)]
     assert op.op_type.data == "Bernoulli"
+
+
+# Functions of the model
+
+
+def calling(build: Build, functions: dict[str, list[str]]) -> ModelProto:
+    """A model that calls the first of the functions, which each call others one after the other, or none."""
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("my", 1)]
+    made = []
+    for name, called in functions.items():
+        chain = ["a", *(f"t{i}" for i in range(1, len(called))), "b"]
+        nodes = [helper.make_node(f, [chain[i]], [chain[i + 1]], domain="my") for i, f in enumerate(called)]
+        made.append(
+            helper.make_function("my", name, ["a"], ["b"], nodes or [helper.make_node("Relu", ["a"], ["b"])], imports)
+        )
+    call = helper.make_node(next(iter(functions)), ["x"], ["y"], "call", domain="my")
+    return build([call], [("x", [2])], [("y", [2])], functions=made, opset_imports=imports)
+
+
+@pytest.mark.parametrize(
+    ("functions", "message"),
+    [
+        ({"F": ["F"]}, "function 'my.F': error: is part of a cycle: my.F -> my.F"),
+        ({"F": ["G"], "G": ["F"]}, "function 'my.F': error: is part of a cycle: my.G -> my.F -> my.G"),
+        (
+            {**{f"F{i}": [f"F{i + 1}", f"F{i + 1}"] for i in range(40)}, "F40": []},
+            f"function 'my.F0': error: has {3 * 2**40 - 2} nodes once the functions that it calls are inlined",
+        ),
+    ],
+    ids=["itself", "each other", "exponential"],
+)
+def test_functions_without_end(build: Build, load: Load, functions: dict[str, list[str]], message: str) -> None:
+    with pytest.raises(CompileError) as error:
+        load(calling(build, functions))
+    assert message in str(error.value)
+
+
+def test_functions_that_call_functions(build: Build, load: Load) -> None:
+    module = load(calling(build, {"F": ["G", "G"], "G": ["H", "H"], "H": []}))
+    assert [op.name for op in module.walk() if isinstance(op, nn.NNOp)] == ["nn.relu"] * 4

@@ -1,0 +1,98 @@
+"""Operators of onnxruntime's own domain that its optimizer makes of standard ones, taken apart again.
+
+Source: onnxruntime, docs/ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ....dialects import nn
+from ..node import Constant, Converted, Node, Unmapped, converter
+from .convolution import conv
+
+DOMAIN = ("com.microsoft",)
+
+
+@converter("FusedMatMul", domains=DOMAIN)
+def fused_matmul(node: Node) -> Converted:
+    """`alpha * A' @ B'`; alpha goes into a constant B."""
+    if node.int("transBatchA", 0) or node.int("transBatchB", 0):
+        raise Unmapped("it transposes batches")
+    if min(len(node.shape(0)), len(node.shape(1))) < 2:
+        raise Unmapped("it multiplies vectors")
+    alpha, weight = node.float("alpha", 1.0), node.binding(1)
+    if alpha != 1.0 and isinstance(weight, Constant):
+        scaled = weight.array * np.asarray(alpha, weight.array.dtype)
+        weight, alpha = Constant(weight.key, scaled), 1.0
+    product = node.emit(
+        nn.MatMulOp,
+        node.value(0),
+        node.sink.value(weight),
+        transpose_a=bool(node.int("transA", 0)),
+        transpose_b=bool(node.int("transB", 0)),
+    ).result
+    return product if alpha == 1.0 else _times(node, product, alpha)
+
+
+@converter("Gelu", domains=DOMAIN)
+def gelu(node: Node) -> Converted:
+    return node.emit(nn.GeluOp, node.value(0)).result
+
+
+@converter("BiasGelu", domains=DOMAIN)
+def bias_gelu(node: Node) -> Converted:
+    return node.emit(nn.GeluOp, _sum(node, 0, 1)).result
+
+
+@converter("FastGelu", domains=DOMAIN)
+def fast_gelu(node: Node) -> Converted:
+    return node.emit(nn.GeluOp, _sum(node, 0, 1), tanh_approximation=True).result
+
+
+@converter("QuickGelu", domains=DOMAIN)
+def quick_gelu(node: Node) -> Converted:
+    """`x * sigmoid(alpha * x)`."""
+    alpha = node.float("alpha", 1.702)
+    scaled = node.value(0) if alpha == 1.0 else _times(node, node.value(0), alpha)
+    return node.emit(nn.MulOp, node.value(0), node.emit(nn.SigmoidOp, scaled).result).result
+
+
+@converter("SkipLayerNormalization", domains=DOMAIN)
+def skip_layer_normalization(node: Node) -> Converted:
+    """Layer normalization of `input + skip + bias`, which is output 3."""
+    if node.uses_output(1) or node.uses_output(2):
+        raise Unmapped("its mean and deviation are used")
+    if len(node.shape(0)) != len(node.shape(1)):
+        raise Unmapped("it broadcasts the skipped input")
+    total = _sum(node, 0, 1)
+    if node.has(4):
+        total = node.emit(nn.AddOp, total, node.value(4)).result
+    epsilon = node.float("epsilon", 1e-12)
+    normalized = node.emit(nn.LayerNormOp, total, node.value(2), node.optional(3), axis=-1, epsilon=epsilon).result
+    return [normalized, normalized, normalized, total]
+
+
+_ACTIVATIONS: dict[str, type[nn.UnaryOp]] = {"Relu": nn.ReluOp, "Sigmoid": nn.SigmoidOp, "Tanh": nn.TanhOp}
+
+
+@converter("FusedConv", domains=DOMAIN)
+def fused_conv(node: Node) -> Converted:
+    """A convolution, to which input 3 is added, and an activation."""
+    kind = node.text("activation", "")
+    if kind and kind not in _ACTIVATIONS:
+        raise Unmapped(f"its activation is {kind}")
+    result = conv(node)
+    assert isinstance(result, SSAValue)
+    if node.has(3):
+        result = node.emit(nn.AddOp, result, node.value(3)).result
+    return node.emit(_ACTIVATIONS[kind], result).result if kind else result
+
+
+def _sum(node: Node, a: int, b: int) -> SSAValue:
+    return node.emit(nn.AddOp, node.value(a), node.value(b)).result if node.has(b) else node.value(a)
+
+
+def _times(node: Node, x: SSAValue, factor: float) -> SSAValue:
+    return node.emit(nn.MulOp, x, node.constant(np.asarray(factor, node.dtype(0)), ".factor")).result

@@ -1,0 +1,98 @@
+"""Operators of onnxruntime's own domain: imported where they are plain, carried otherwise, refused where nothing knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper
+from xdsl.dialects.builtin import ModuleOp
+
+from compiler import api
+from compiler.diagnostics import CompileError
+from compiler.dialects import nn
+from compiler.runtime.executor import run
+from compiler.universe import new_session
+
+Build = Callable[..., ModelProto]
+Load = Callable[[ModelProto], ModuleOp]
+RNG = np.random.default_rng(0)
+IMPORTS = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+
+
+def contrib(op_type: str, *inputs: str, outputs: tuple[str, ...] = ("y",), **attributes: object) -> NodeProto:
+    return helper.make_node(op_type, list(inputs), list(outputs), "node", domain="com.microsoft", **attributes)
+
+
+PLAIN: dict[str, tuple[NodeProto, list[str]]] = {
+    "FusedMatMul": (contrib("FusedMatMul", "x", "w", alpha=0.5, transB=1), ["matmul"]),
+    "FusedMatMul of values": (contrib("FusedMatMul", "x", "x", alpha=0.5, transA=1), ["matmul", "mul"]),
+    "Gelu": (contrib("Gelu", "x"), ["gelu"]),
+    "BiasGelu": (contrib("BiasGelu", "x", "b"), ["add", "gelu"]),
+    "FastGelu": (contrib("FastGelu", "x"), ["gelu"]),
+    "FastGelu with bias": (contrib("FastGelu", "x", "b"), ["add", "gelu"]),
+    "QuickGelu": (contrib("QuickGelu", "x", alpha=1.5), ["mul", "sigmoid", "mul"]),
+    "SkipLayerNormalization": (
+        contrib("SkipLayerNormalization", "x", "s", "b", "", "g", outputs=("y", "", "", "sum"), epsilon=1e-5),
+        ["add", "add", "layer_norm"],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", PLAIN)
+def test_plain_operators(build: Build, load: Load, form: str) -> None:
+    node, operations = PLAIN[form]
+    weights = {"w": (6, 8), "b": (8,), "g": (8,), "s": (2, 4, 8)}
+    arrays = {n: RNG.normal(size=s).astype(np.float32) for n, s in weights.items() if n in node.input}
+    model = build([node], [("x", [2, 4, 8])], [(n, None) for n in node.output if n], arrays, opset_imports=IMPORTS)
+    module = load(model)
+    assert [op.name.removeprefix("nn.") for op in module.walk() if isinstance(op, nn.NNOp)] == operations
+    x = RNG.normal(size=(2, 4, 8)).astype(np.float32)
+    names = [n for n in node.output if n]
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(names, {"x": x})
+    for name, array in zip(names, wanted, strict=True):
+        np.testing.assert_allclose(run(module, {"x": x})[name], array, rtol=1e-4, atol=1e-5)
+
+
+def test_fused_convolution(build: Build, load: Load) -> None:
+    node = contrib("FusedConv", "x", "w", "b", "z", activation="Relu", pads=[1, 1, 1, 1], kernel_shape=[3, 3])
+    arrays = {"w": RNG.normal(size=(4, 3, 3, 3)).astype(np.float32), "b": np.ones(4, np.float32)}
+    inputs = [("x", [1, 3, 5, 5]), ("z", [1, 4, 5, 5])]
+    model = build([node], inputs, [("y", None)], arrays, opset_imports=IMPORTS)
+    feeds = {n: RNG.normal(size=s).astype(np.float32) for n, s in inputs}
+    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    module = load(model)
+    assert [op.name for op in module.walk() if isinstance(op, nn.NNOp)] == ["nn.conv", "nn.add", "nn.relu"]
+    np.testing.assert_allclose(run(module, feeds)["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_others_are_carried(build: Build, load: Load, tmp_path: Path) -> None:
+    """onnxruntime says of which type the result is, runs the operator, and reads it in the file that is written."""
+    node = contrib("SkipSimplifiedLayerNormalization", "x", "s", "g", outputs=("h",), epsilon=1e-5)
+    nodes = [node, helper.make_node("Relu", ["h"], ["y"])]
+    weights = {"s": RNG.normal(size=(2, 4, 8)).astype(np.float32), "g": np.ones(8, np.float32)}
+    model = build(nodes, [("x", [2, 4, 8])], [("y", None)], weights, opset_imports=IMPORTS)
+    module = load(model)
+    (op,) = [op for op in module.walk() if isinstance(op, nn.OpaqueOp)]
+    assert [str(t) for t in op.result_types] == ["tensor<2x4x8xf32>"]
+    x = RNG.normal(size=(2, 4, 8)).astype(np.float32)
+    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(run(module, {"x": x})["y"], wanted, rtol=1e-5)
+    api.save(module, tmp_path / "m.onnx", new_session(), "onnx")
+    assert ("com.microsoft", 1) in [(o.domain, o.version) for o in onnx.load(tmp_path / "m.onnx").opset_import]
+    (found,) = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x})
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_unknown_operators(build: Build, load: Load) -> None:
+    model = build([contrib("NoSuch", "x")], [("x", [2])], ["y"], opset_imports=IMPORTS)
+    with pytest.raises(CompileError, match="NoSuch has no equivalent here, and the type of its result 0 is not known"):
+        load(model)
+    node = helper.make_node("BitwiseNot", ["x"], ["y"], "not")
+    model = build([node], [helper.make_tensor_value_info("x", TensorProto.INT32, [2])], ["y"], opset=17)
+    with pytest.raises(CompileError, match="BitwiseNot is not an operator of opset 17, which the model is of"):
+        load(model)
