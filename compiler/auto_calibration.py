@@ -25,11 +25,11 @@ from .runtime.data.script import running
 from .saving import files_of
 from .session import Session
 from .summary import source_files
-from .transforms.canonicalization import CanonicalizePass
 from .transforms.quantization.layers import checked, quantizable_layers
 from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import QuantizePass
 from .transforms.quantization.sensitivity import sensitivities
+from .transforms.simplification import SIMPLIFY
 
 NAME = "accuracy_based_auto_calibration"
 
@@ -74,7 +74,7 @@ def auto_calibrate_file(
     verify(module)
     read = {*frontends.files_of(model, session.imports), *source_files(module), evaluator}
     refuse_overwriting([*files.paths(), *about.values()], read if config is None else read | {Path(config)})
-    run_passes(module, [CanonicalizePass()], session)
+    run_passes(module, SIMPLIFY, session)
     search = _Search.of(module, evaluator, session, config, batch_num)
     chosen, final = search.run()
     profile = profile_of(session)

@@ -19,9 +19,9 @@ from .runtime.data import Samples, input_types
 from .saving import Files, files_of, framework_of
 from .session import Session
 from .summary import Layers, describe_layers, source_files
-from .transforms.canonicalization import CanonicalizePass
 from .transforms.quantization.backend_options import AUTOMATIC, BackendOptions
 from .transforms.quantization.quantize import QuantizePass
+from .transforms.simplification import SIMPLIFY
 
 BATCH_NUM = 1
 """How many runs calibrate where neither an option nor the configuration says it."""
@@ -114,7 +114,7 @@ def _quantize(
         backend=running.backend,
         threads=running.threads,
     )
-    run_passes(module, [CanonicalizePass()], session)
+    run_passes(module, SIMPLIFY, session)
     run_passes(module, [fusion(quantize, module, session)], session)
     files.check(module, session)
     run_passes(module, [quantize], session)

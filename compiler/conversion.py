@@ -16,10 +16,10 @@ from .ptq import fusion
 from .saving import files_of
 from .session import Session
 from .summary import Layers, describe_layers, source_files
-from .transforms.canonicalization import CanonicalizePass
 from .transforms.fusion.fuse_all import FuseAllPass
 from .transforms.quantization.adapt_qat import AdaptQatPass
 from .transforms.quantization.quantize import QuantizePass
+from .transforms.simplification import SIMPLIFY
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def convert_file(model: Path, record: str | None, save_path: str, session: Sessi
     given = set[Path]() if record is None else {Path(record)}
     read = {*frontends.files_of(model, session.imports), *source_files(module)}
     refuse_overwriting(files.paths(), read | given)
-    run_passes(module, [CanonicalizePass()], session)
+    run_passes(module, SIMPLIFY, session)
     if record is None:
         _adapt(module, model, session)
     else:

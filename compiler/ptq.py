@@ -28,13 +28,13 @@ from .targets import Target
 from .targets.mlir import MlirTarget
 from .targets.onnx import OnnxTarget
 from .targets.record import RecordTarget
-from .transforms.canonicalization import CanonicalizePass
 from .transforms.fusion.fuse_all import FuseAllPass
 from .transforms.quantization.backend_options import AUTOMATIC, BackendOptions
 from .transforms.quantization.data_options import DataOptions
 from .transforms.quantization.layers import checked
 from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import QuantizePass
+from .transforms.simplification import SIMPLIFY
 from .weights import side_file_of
 
 SMALLEST_SPLIT = 8
@@ -94,7 +94,7 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
         backend=settings.running.backend,
         threads=settings.running.threads,
     )
-    run_passes(module, [CanonicalizePass()], session)
+    run_passes(module, SIMPLIFY, session)
     run_passes(module, [fusion(quantize, module, session)], session)
     onnx.check(module, session)
     _check_bits(settings.opset, quantize)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation
 
 from .diagnostics import Remark
 from .dialects.nn import ConstantOp, DequantizeOp, FusedOp, ObserveOp, OpaqueOp, QuantizeOp, YieldOp, weights_of
@@ -37,6 +38,8 @@ class Layers:
     """What import says of the source: how many nodes it mapped, carried, folded."""
     quantized_before: Mapping[str, int]
     """Operations, by kind, whose input was quantized in the source already."""
+    inside: Mapping[str, int]
+    """Operations, by kind, that are part of a quantized layer: the activation in the region of a convolution."""
     others: Mapping[str, int]
     """Operations, by kind, that no rule quantizes."""
 
@@ -92,7 +95,8 @@ def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
     before = Counter(
         _kind(op) for op in rest if op.operands and isinstance(outside(op.operands[0]).owner, DequantizeOp)
     )
-    others = Counter(_kind(op) for op in rest) - before
+    inside = Counter(_kind(op) for op in rest if _is_inside(op, {r.layer for r in done})) - before
+    others = Counter(_kind(op) for op in rest) - before - inside
     return Layers(
         fused=tuple(r for r in fusion if r.kind == "applied"),
         not_fused=tuple(r for r in fusion if r.kind == "missed"),
@@ -101,8 +105,15 @@ def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
         not_lowered=tuple(r for r in rows if r.pass_name == _LOWERING and r.kind == "missed"),
         imported="; ".join(r.reason for r in rows if (r.pass_name, r.rule) == ("import", "summary")),
         quantized_before=dict(before.most_common()),
+        inside=dict(inside.most_common()),
         others=dict(others.most_common()),
     )
+
+
+def _is_inside(op: Operation, layers: Collection[str]) -> bool:
+    """Whether an operation stands in a region with a layer that is quantized."""
+    region = op.parent_op()
+    return isinstance(region, FusedOp) and any(layer_of(each) in layers for each in region.body.block.ops)
 
 
 def _kind(op: Any) -> str:
@@ -133,6 +144,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
             "left_in_float": [_row(r) for r in layers.left_in_float],
             "not_lowered": [_row(r) for r in layers.not_lowered],
             "quantized_before": dict(layers.quantized_before),
+            "inside": dict(layers.inside),
             "others": dict(layers.others),
         },
         "accuracy": {

@@ -64,10 +64,10 @@ def run(args: argparse.Namespace) -> None:
     from ..files import replacing
     from ..frontends import files_of
     from ..pipelines import run_passes
-    from ..transforms.canonicalization import CanonicalizePass
     from ..transforms.quantization.layers import checked, quantizable_layers
     from ..transforms.quantization.options import SettingsOptions
     from ..transforms.quantization.profiles import profile_of
+    from ..transforms.simplification import SIMPLIFY
 
     imports = import_options(args, args.input_names)
     configs = [] if args.config is None else [Path(args.config)]
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
     module, session = load_module(args.model, imports)
     session.profile = args.profile
     profile = profile_of(session)
-    run_passes(module, [CanonicalizePass()], session)
+    run_passes(module, SIMPLIFY, session)
     check_observers(settings, session.observers)
     settings = checked(settings, module, profile)
     layers = quantizable_layers(module, profile, settings)

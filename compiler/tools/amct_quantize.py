@@ -164,6 +164,8 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "left in float", _counted(Counter(r.op for r in layers.left_in_float))
     if layers.quantized_before:
         yield "quantized before", _counted(layers.quantized_before)
+    if layers.inside:
+        yield "part of an int8 layer", _counted(layers.inside)
     yield "never quantized", _counted(layers.others)
     synthetic = meta.get("synthetic") == "true"
     data = "SYNTHETIC samples: the accuracy says nothing" if synthetic else "samples"

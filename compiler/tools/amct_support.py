@@ -42,11 +42,11 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for an unreadable model and an unknown profile."""
     from ..pipelines import run_passes
     from ..support import layers_of
-    from ..transforms.canonicalization import CanonicalizePass
+    from ..transforms.simplification import SIMPLIFY
 
     module, session = load_module(args.model, import_options(args, args.input_names))
     session.profile = args.profile
-    run_passes(module, [CanonicalizePass()], session)
+    run_passes(module, SIMPLIFY, session)
     layers = layers_of(module, session)
     (_print_json if args.json else _print_tables)(layers)
 

@@ -54,7 +54,7 @@ def test_summary(out):
     left = [(row["layer"], row["rule"]) for row in layers["left_in_float"]]
     assert left == [("add1", "tensor-only"), ("mean1", "global-pooling-false")]
     assert layers["not_fused"] == layers["not_lowered"] == []
-    assert layers["others"]["nn.relu"] == 5
+    assert layers["inside"]["nn.relu"] == 5
     assert summary["imported"].startswith("20 nodes: 20 mapped")
     meta = summary["metadata"]
     assert (meta["profile"], meta["observer"], meta["synthetic"]) == ("ascend", "mse", "false")
