@@ -148,6 +148,12 @@ def _prelu(op: ascend.PReluOp) -> Meaning:
     return Meaning(meaning, lambda arrays: (arrays[0], arrays[1].reshape(-1, *shape[1:])))
 
 
+def _elu(op: ascend.EluOp) -> Meaning:
+    if op.scale.value.data == 1.0:
+        return _first(op, nn.EluOp, alpha=op.alpha)
+    return _first(op, nn.SeluOp, alpha=op.alpha, gamma=op.scale)
+
+
 def _clip(op: ascend.ClipByValueOp) -> Meaning:
     low, high = (cast(Array, nn.array_of(bound)).item() for bound in op.operands[1:])
     return _first(op, nn.ClipOp, min=low, max=high)
@@ -271,7 +277,7 @@ MEANINGS: dict[type[AscendOp], Callable[[Any], Meaning]] = {
     ascend.ReluOp: _same(nn.ReluOp),
     ascend.Relu6Op: _same(nn.Relu6Op),
     ascend.LeakyReluOp: lambda op: _first(op, nn.LeakyReluOp, alpha=op.negative_slope),
-    ascend.EluOp: lambda op: _first(op, nn.SeluOp, alpha=op.alpha, gamma=op.scale),
+    ascend.EluOp: _elu,
     ascend.SigmoidOp: _same(nn.SigmoidOp),
     ascend.TanhOp: _same(nn.TanhOp),
     ascend.HardSwishOp: _same(nn.HardSwishOp),

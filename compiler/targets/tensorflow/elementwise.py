@@ -104,12 +104,14 @@ def prelu(op: nn.PReluOp, layer: Layer) -> str:
 
 @converter(nn.HardSigmoidOp)
 def hard_sigmoid(op: nn.HardSigmoidOp, layer: Layer) -> str:
-    return _hard_sigmoid(layer, layer.value(op.input), op.alpha.value.data, op.beta.value.data)
+    y = _hard_sigmoid(layer, layer.wide(op.input), op.alpha.value.data, op.beta.value.data)
+    return layer.cast(y, element_of(op.input))
 
 
 @converter(nn.HardSwishOp)
 def hard_swish(op: nn.HardSwishOp, layer: Layer) -> str:
-    return layer.helper("Mul", op.input, _hard_sigmoid(layer, layer.value(op.input), 1 / 6, 0.5))
+    x = layer.wide(op.input)
+    return layer.cast(layer.helper("Mul", x, _hard_sigmoid(layer, x, 1 / 6, 0.5)), element_of(op.input))
 
 
 def _hard_sigmoid(layer: Layer, x: str, alpha: float, beta: float) -> str:
@@ -120,13 +122,14 @@ def _hard_sigmoid(layer: Layer, x: str, alpha: float, beta: float) -> str:
 
 @converter(nn.MishOp)
 def mish(op: nn.MishOp, layer: Layer) -> str:
-    return layer.node("Mul", op.input, layer.helper("Tanh", layer.helper("Softplus", op.input)))
+    x = layer.wide(op.input)
+    return layer.cast(layer.node("Mul", x, layer.helper("Tanh", layer.helper("Softplus", x))), element_of(op.input))
 
 
 @converter(nn.GeluOp)
 def gelu(op: nn.GeluOp, layer: Layer) -> str:
     """As `tf.nn.gelu` writes it."""
-    x = layer.value(op.input)
+    x = layer.wide(op.input)
 
     def number(value: float, role: str) -> str:
         return layer.scalar(value, x, role)
@@ -138,7 +141,7 @@ def gelu(op: nn.GeluOp, layer: Layer) -> str:
         inner = layer.helper("AddV2", x, layer.helper("Mul", cube, number(0.044715, "cubic")))
         bent = layer.helper("Tanh", layer.helper("Mul", inner, number(sqrt(2 / pi), "slope")))
     weight = layer.helper("Mul", layer.helper("AddV2", bent, number(1, "one")), number(0.5, "half"))
-    return layer.node("Mul", x, weight)
+    return layer.cast(layer.node("Mul", x, weight), element_of(op.input))
 
 
 @converter(nn.DivOp)

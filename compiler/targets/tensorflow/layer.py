@@ -120,6 +120,11 @@ class Layer:
         name = self.value(x)
         return name if self.graph.elements[name] == element else self.helper("Cast", name, DstT=dtype_named(element))
 
+    def wide(self, x: Operand) -> str:
+        """A tensor in float32, or in float64 where it is that: steps compute in it, and round once."""
+        name = self.value(x)
+        return self.cast(name, "float64" if self.graph.elements[name] == "float64" else "float32")
+
     def error(self, message: str, hint: str = "") -> CompileError:
         return op_error(self.op, message, hint)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr
-from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
@@ -21,12 +20,6 @@ from .movement import Axis, cut, pad_all, reshaped
 
 def _number(attribute: FloatAttr[Any]) -> float:
     return attribute.value.data
-
-
-def _wide(layer: Layer, x: SSAValue | str) -> str:
-    """In float32, or in float64 where it is that."""
-    name = layer.value(x)
-    return layer.cast(name, "float64" if layer.graph.elements[name] == "float64" else "float32")
 
 
 @converter(nn.BatchNormOp)
@@ -47,7 +40,7 @@ def _scaled_and_shifted(op: nn.BatchNormOp, layer: Layer) -> str:
     rank, element = len(shape_of(op.input)), element_of(op.input)
     arrays = [nn.array_of(source(p)) for p in (op.scale, op.offset, op.mean, op.variance)]
     constants = [a.astype(np.float64) for a in arrays if a is not None]
-    x = _wide(layer, op.input)
+    x = layer.wide(op.input)
     if len(constants) == 4:
         scale, offset, mean, variance = constants
         factors = scale / np.sqrt(variance + _number(op.epsilon))
@@ -95,14 +88,14 @@ def _parameters(op: nn.InstanceNormOp | nn.GroupNormOp, layer: Layer, rank: int)
 def instance_norm(op: nn.InstanceNormOp, layer: Layer) -> str:
     rank = len(shape_of(op.input))
     axes = [a for a in range(1, rank) if a != op.channel_axis(rank)]
-    normalized = _standardized(layer, _wide(layer, op.input), axes, _number(op.epsilon))
+    normalized = _standardized(layer, layer.wide(op.input), axes, _number(op.epsilon))
     return _affine(layer, normalized, *_parameters(op, layer, rank), element_of(op.input))
 
 
 @converter(nn.GroupNormOp)
 def group_norm(op: nn.GroupNormOp, layer: Layer) -> str:
     """The channel axis as two, groups and what is in them."""
-    shape, x = shape_of(op.input), _wide(layer, op.input)
+    shape, x = shape_of(op.input), layer.wide(op.input)
     rank, groups, channel = len(shape), op.num_groups.value.data, op.channel_axis(len(shape))
     sizes = [Axis(i) for i in range(rank)]
     apart = reshaped(layer, x, shape, [*sizes[:channel], groups, -1, *sizes[channel + 1 :]])
@@ -116,7 +109,7 @@ def group_norm(op: nn.GroupNormOp, layer: Layer) -> str:
 def layer_norm(op: nn.LayerNormOp, layer: Layer) -> str:
     rank = len(shape_of(op.input))
     axes = range(op.axis.value.data % rank, rank)
-    normalized = _standardized(layer, _wide(layer, op.input), axes, _number(op.epsilon))
+    normalized = _standardized(layer, layer.wide(op.input), axes, _number(op.epsilon))
     bias = None if op.bias is None else layer.value(op.bias)
     return _affine(layer, normalized, layer.value(op.scale), bias, element_of(op.input))
 
@@ -129,7 +122,7 @@ def lrn(op: nn.LRNOp, layer: Layer) -> str:
     if len(shape_of(op.input)) == 4 and size % 2 and element_of(op.input) in ("float16", "float32"):
         attributes = {"depth_radius": size // 2, "bias": bias, "alpha": alpha, "beta": beta}
         return layer.node("LRN", op.input, **attributes)
-    x = _wide(layer, op.input)
+    x = layer.wide(op.input)
     total = layer.helper("Mul", _channel_sums(op, layer, x, size), layer.scalar(alpha, x, "alpha"))
     total = layer.helper("AddV2", total, layer.scalar(bias, x, "bias"))
     divisor = layer.helper("Pow", total, layer.scalar(beta, x, "beta"))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import i8
 from xdsl.ir import SSAValue
 
-from ...dialects.ascend import AscendOp, AveragingOp, CubeOp
+from ...dialects.ascend import AscendOp, AveragingOp, BNInferOp, CastOp, CubeOp, LRNOp
 from ...dialects.ascend.base import FormatOp
-from ...dialects.nn.shapes import element_of
+from ...dialects.nn.shapes import element_of, shape_of
 from ...runtime.kernels.ascend_float import MEANINGS
 from ..converters import Converters, Register
 from ..deployed import is_integer
@@ -20,6 +20,10 @@ from ..tensorflow.layer import Layer, Written
 def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
     """As `nn` writes what the interpreter computes for the operation."""
     require_channels_last(op, layer)
+    if isinstance(op, CastOp) and takes_integers(op.x):
+        raise layer.error(
+            "takes the integers of AscendQuant as numbers, which are without their zero point in these files"
+        )
     meaning = MEANINGS[type(op)](op)
     if meaning.arrange is not None or (isinstance(op, CubeOp | AveragingOp) and is_integer(op)):
         hint = "leave --lower-to-ascend to the target"
@@ -35,9 +39,13 @@ converter: Register[Layer, Written] = Register(CONVERTERS)
 
 def require_channels_last(op: AscendOp, layer: Layer) -> None:
     """Raises CompileError, at the operation, for channels second."""
+    hint = (
+        "leave --lower-to-ascend to the target, which converts the layout first, or run --convert-layout=to=nhwc before"
+    )
     if isinstance(op, FormatOp) and not op.channels_last:
-        hint = "leave --lower-to-ascend to the target, which converts the layout first, or run --convert-layout=to=nhwc before"
         raise layer.error(f"is in {op.format}, these files have channels last", hint)
+    if isinstance(op, BNInferOp | LRNOp) and len(shape_of(op.x)) > 2:
+        raise layer.error("has its channels on axis 1, these files have them last", hint)
 
 
 def takes_integers(value: SSAValue) -> bool:

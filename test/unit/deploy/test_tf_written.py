@@ -53,6 +53,21 @@ CASES: dict[str, tuple[Any, str]] = {
         lambda: pool("ksize [1, 1, 2, 2] strides [1, 1, 2, 2]", "1x4x3x2"),
         "is in NCHW, these files have channels last",
     ),
+    "normalized channels second": (
+        lambda: module(
+            "%y = ascend.LRN %x : tensor<1x4x6x4xf32>",
+            result="1x4x6x4xf32",
+        ),
+        "has its channels on axis 1, these files have them last",
+    ),
+    "integers as numbers": (
+        lambda: module(
+            INT8,
+            "%y = ascend.Cast %q dst_type 3 : (tensor<1x4x6x4xi8>) -> tensor<1x4x6x4xi32>",
+            result="1x4x6x4xi32",
+        ),
+        "takes the integers of AscendQuant as numbers",
+    ),
     "rounds up": (
         lambda: pool('ksize [1, 1, 3, 1] strides [1, 1, 2, 1] ceil_mode true data_format "NHWC"', "1x4x3x4"),
         "rounds sizes up, which TensorFlow's AvgPool does not",
