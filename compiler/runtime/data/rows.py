@@ -54,6 +54,27 @@ class ArrayRows:
         return self.source
 
 
+@dataclass(frozen=True)
+class WholeRows:
+    """All rows as the one sample that they make together."""
+
+    rows: Rows
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (1, *self.rows.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.rows.dtype
+
+    def read(self, start: int, stop: int) -> Array:
+        return self.rows.read(0, self.rows.shape[0])[None][start:stop]
+
+    def place(self, index: int) -> str:
+        return self.rows.place(0)
+
+
 def forget(array: Array) -> None:
     """Give back the memory of the parts of a mapped array that were read; they are read again where they are looked at again."""
     mapping = getattr(array, "_mmap", None)

@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp
 from ...diagnostics import CompileError
 from ...dtypes import Tensor, is_float, numpy_dtype
 from ...functions import input_names
-from .rows import Array, Rows
+from .rows import Array, Rows, WholeRows
 
 _HASH_CHUNK = 1 << 24
 """Bytes that are read at a time to be hashed."""
@@ -131,7 +131,8 @@ def input_types(function: FuncOp) -> dict[str, Tensor]:
 def samples_of(rows: Mapping[str, Rows], types: Mapping[str, Tensor], source: str) -> Samples:
     """Raises CompileError for missing or unknown inputs, and for shapes, types and numbers that do not fit.
 
-    Integers of another width are converted when they fit, float64 is rounded to the input's type; nothing else is.
+    Arrays with first axes of their own that have exactly the inputs' shapes are the data of one run. Integers of another width
+    are converted when they fit, float64 is rounded to the input's type; nothing else is.
     """
     if missing := [n for n in types if n not in rows]:
         given = ", ".join(rows) or "nothing"
@@ -139,6 +140,8 @@ def samples_of(rows: Mapping[str, Rows], types: Mapping[str, Tensor], source: st
     if unknown := [n for n in rows if n not in types]:
         hint = f"the inputs are {', '.join(types)}"
         raise CompileError(f"the model has no input {', '.join(unknown)}", where=source, hint=hint)
+    if len({each.shape[:1] for each in rows.values()}) > 1 and all(_is_input(rows[n], t) for n, t in types.items()):
+        rows = {name: WholeRows(each) for name, each in rows.items()}
     for name, type_ in types.items():
         _check(name, rows[name], type_, source)
     counts = {name: each.shape[0] for name, each in rows.items()}
@@ -152,6 +155,11 @@ def samples_of(rows: Mapping[str, Rows], types: Mapping[str, Tensor], source: st
     if samples.count < samples.batch_size:
         raise CompileError(f"{samples.count} samples, the model takes {samples.batch_size} at a time", where=source)
     return samples
+
+
+def _is_input(rows: Rows, type_: Tensor) -> bool:
+    """Whether an array is an input of known shape, and not samples of it."""
+    return rows.shape == tuple(type_.get_shape())
 
 
 def takes_whole_inputs(rows: Rows, type_: Tensor) -> bool:

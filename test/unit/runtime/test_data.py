@@ -7,6 +7,7 @@ import pytest
 
 from compiler.diagnostics import CompileError
 from compiler.runtime.data import load_arrays, load_samples, synthetic_samples
+from compiler.runtime.data.given import samples_from
 
 from .models import function, save
 
@@ -29,6 +30,21 @@ def test_batches(tmp_path: Path, shape: str, data: tuple[int, ...], runs: int, p
     assert samples.runs == len(batches) == runs
     assert {b.shape for b in batches} == {per_run}
     assert set(np.concatenate([b.reshape(-1) for b in batches]).tolist()) == set(x.reshape(-1).tolist())
+
+
+def test_arrays_of_the_inputs_own_shapes(tmp_path: Path) -> None:
+    """First axes that differ cannot count samples: these are the inputs of one run, in a file as in a program."""
+    arrays = {"x": np.arange(140, dtype=np.float32).reshape(4, 7, 5), "w": np.ones((5, 6), np.float32)}
+    f = function("%x: tensor<4x7x5xf32>, %w: tensor<5x6xf32>")
+    for samples in (load_samples(save(tmp_path / "d.npz", **arrays), f), samples_from(arrays, f.parent_op())):
+        ((batch),) = samples.batches()
+        assert (samples.count, samples.runs, samples.batch_size) == (1, 1, 1)
+        assert all(np.array_equal(batch[n], a) for n, a in arrays.items())
+    several = {n: np.stack([a, a + 1, a + 2]) for n, a in arrays.items()}
+    assert load_samples(save(tmp_path / "e.npz", **several), f).runs == 3
+    other = save(tmp_path / "f.npz", x=arrays["x"], w=np.ones((7, 6), np.float32))
+    with pytest.raises(CompileError, match="different numbers of samples"):
+        load_samples(other, f)
 
 
 def test_folder_of_npy(tmp_path: Path) -> None:

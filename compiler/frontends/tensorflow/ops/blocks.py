@@ -55,7 +55,7 @@ def space_to_batch(node: Node) -> Converted:
     blocks = _blocks(node)
     if (pads := blocks.numbers) is None:
         raise Unmapped("its padding is computed at run time", [_spread(node, blocks)])
-    return node.emit(nn.SpaceToBatchOp, node.value(0), block=blocks.block, pads=pads, layout=blocks.layout).result
+    return _moved(node, nn.SpaceToBatchOp, blocks, pads=pads)
 
 
 def _spread(node: Node, blocks: _Blocks) -> Tensor:
@@ -72,7 +72,19 @@ def batch_to_space(node: Node) -> Converted:
         return dilated
     if (crops := blocks.numbers) is None:
         raise Unmapped("its crops are computed at run time")
-    return node.emit(nn.BatchToSpaceOp, node.value(0), block=blocks.block, crops=crops, layout=blocks.layout).result
+    return _moved(node, nn.BatchToSpaceOp, blocks, crops=crops)
+
+
+def _moved(
+    node: Node, kind: type[nn.SpaceToBatchOp | nn.BatchToSpaceOp], blocks: _Blocks, **amounts: Sequence[int]
+) -> SSAValue:
+    """The operation; blocks of all axes behind the batch leave none for channels, which one of size 1 stands in for."""
+    x, rank = node.value(0), len(node.shape(0))
+    if blocks.layout == "nchw" or len(blocks.block) < rank - 1:
+        return node.emit(kind, x, block=blocks.block, layout=blocks.layout, **amounts).result
+    widened = node.emit(nn.UnsqueezeOp, x, axes=[rank]).result
+    moved = node.emit(kind, widened, block=blocks.block, layout=blocks.layout, **amounts).result
+    return node.emit(nn.SqueezeOp, moved, axes=[rank]).result
 
 
 def _blocks(node: Node) -> _Blocks:
