@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ...dialects.nn import AddOp, BiasAddOp, NNOp, SubOp, constant_of
+from ...dialects.nn import AddOp, BiasAddOp, NNOp, SqueezeOp, SubOp, constant_of
 from ...dialects.nn.shapes import shape_of
 from ...rewriting import Condition, Folded, FusionPattern, Remarks, Roots, condition, constant, used_once
 from .computing import (
@@ -25,6 +25,7 @@ from .computing import (
     with_parameters,
 )
 from .fusion_pass import FusionPass, Patterns, report_unmatched
+from .squeezed import SqueezedConditions, squeezed
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,47 @@ class FuseComputeAdd(FusionPattern[ComputeAdd]):
 
 
 @dataclass(frozen=True)
+class SqueezedAdd:
+    """A convolution, the squeeze behind it, and the bias that follows."""
+
+    compute: Computing
+    squeeze: SqueezeOp
+    add: BiasAddOp
+
+    @property
+    def per_channel(self) -> BiasAddOp:
+        return self.add
+
+
+class FuseSqueezedAdd(SqueezedConditions, FusionPattern[SqueezedAdd]):
+    """squeeze(op(x, w, b)) + c = squeeze(op(x, w, b + c)): how TensorFlow writes Conv1D"""
+
+    name = "squeeze-add"
+    roots: ClassVar[Roots] = (BiasAddOp,)
+
+    result_used_once: Condition[Any] = used_once("compute")
+    constants: Condition[Any] = constant("compute.bias", "add.bias")
+
+    def match(self, op: Operation) -> SqueezedAdd | None:
+        if not isinstance(op, BiasAddOp) or (found := squeezed(op.input)) is None:
+            return None
+        return SqueezedAdd(*found, op)
+
+    def fold(self, m: SqueezedAdd) -> Sequence[Folded]:
+        return folded_parameters(m.compute, m.add, None, summed([self.values(m.compute.bias), self.values(m.add.bias)]))
+
+    def rewrite(self, m: SqueezedAdd, folded: Sequence[SSAValue]) -> Sequence[Operation]:
+        compute = with_parameters(m.compute, weight_of(m.compute), folded[0], m.squeeze.input.type)
+        return [compute, m.squeeze.with_operands(input=compute.result, result_type=m.add.result.type)]
+
+
+@dataclass(frozen=True)
 class FuseBiasPass(FusionPass):
     """Turn what is added behind a convolution or matrix product (BiasAdd, Add, Sub of a constant) into its bias."""
 
     name = "fuse-bias"
 
-    PATTERNS: ClassVar[Patterns] = (FuseComputeAdd,)
+    PATTERNS: ClassVar[Patterns] = (FuseComputeAdd, FuseSqueezedAdd)
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
         report_unmatched(module, remarks, BiasAddOp, AddOp, SubOp)

@@ -353,6 +353,20 @@ def test_padding_of_run_time_without_a_convolution_is_carried(frozen: Callable[.
     assert "opaque" in kinds(graph.read())
 
 
+def test_blocks_of_all_axes(agrees: Agrees) -> None:
+    """Blocks of the last axis, too, leave none for channels."""
+
+    def there_and_back(x: Any) -> Any:
+        y = tf.space_to_batch(x, [2, 3, 2], [[1, 0], [0, 2], [0, 1]])
+        return [
+            y,
+            tf.raw_ops.BatchToSpaceND(input=tf.nn.relu(y), block_shape=[2, 3, 2], crops=[[0, 1], [2, 0], [1, 0]]),
+        ]
+
+    module = agrees(there_and_back, normal(2, 5, 7, 3))
+    assert [k for k in kinds(module) if "squeeze" not in k] == ["space_to_batch", "relu", "batch_to_space"]
+
+
 def test_old_blocks(agrees: Agrees) -> None:
     def there_and_back(x: Any) -> Any:
         y = raw.SpaceToBatch(input=x, paddings=[[1, 0], [0, 1]], block_size=2)

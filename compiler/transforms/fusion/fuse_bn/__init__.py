@@ -19,6 +19,7 @@ from .compute import FuseComputeBatchNorm
 from .group_conv import FuseConcatNorm
 from .matmul_reshape import FuseReshapeNorm
 from .norm_scale import FuseNormScale
+from .squeeze import FuseSqueezeNorm
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class FuseBnPass(FusionPass):
         FuseBatchToSpaceNorm,
         FuseConcatNorm,
         FuseReshapeNorm,
+        FuseSqueezeNorm,
         FuseNormScale,
         FuseNormCompute,
     )
