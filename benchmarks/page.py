@@ -23,6 +23,7 @@ PAGE = HERE.parent / "docs" / "benchmarks.md"
 OUTPUT = CACHE / "output"
 
 SECTIONS = {
+    "zoo": "Trained networks",
     "peers": "Quantizing beside peers",
     "calibration": "Calibration: observers, memory, float inference",
     "forward": "Running a model",

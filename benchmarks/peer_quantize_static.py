@@ -1,0 +1,44 @@
+"""Run by the interpreter of the zoo's environment: MODEL DATA OUT METHOD RUNS. Weights get a scale per channel.
+
+METHOD is MinMax or Percentile; RUNS is 1 where a row of DATA is all that a run takes, else 0: a row is a sample. Models of opsets
+below 13, whose quantization has no channels, are converted to 17 as its documentation advises.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import version_converter
+from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantType, quantize_static
+from onnxruntime.quantization.shape_inference import quant_pre_process
+
+
+class Samples(CalibrationDataReader):
+    def __init__(self, data: str, runs: bool):
+        arrays = dict(np.load(data))
+        self.samples = self._samples(arrays, runs)
+
+    def _samples(self, arrays: dict[str, np.ndarray], runs: bool) -> Iterator[dict[str, np.ndarray]]:
+        for i in range(len(next(iter(arrays.values())))):
+            yield {name: rows[i] if runs else rows[i : i + 1] for name, rows in arrays.items()}
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        return next(self.samples, None)
+
+
+model, data, out, method, runs = sys.argv[1:]
+newer, prepared = Path(out).with_suffix(".opset.onnx"), Path(out).with_suffix(".prepared.onnx")
+source = onnx.load(model)
+versions = {opset.domain: opset.version for opset in source.opset_import}
+onnx.save(version_converter.convert_version(source, 17) if versions[""] < 13 else source, newer)
+quant_pre_process(newer, prepared, skip_symbolic_shape=True)
+quantize_static(
+    prepared,
+    out,
+    Samples(data, runs == "1"),
+    per_channel=True,
+    activation_type=QuantType.QUInt8,
+    calibrate_method=CalibrationMethod[method],
+)

@@ -1,0 +1,328 @@
+"""Trained networks of packages: is each read, how much of it computes in integers, and what does that cost.
+
+    python benchmarks/zoo.py [SAMPLES [NAME ...]]
+
+Packages are installed into an environment of the zoo's own, which also makes the data (`zoo_data.py`, from seeds): rendered text,
+files of this machine, synthesized chords and voices, patches of photographs. Where nobody knows the right answer, it is the float
+network's. ResNet-20 and MLPerf Tiny's networks, which no package holds, come from the folder that the environment variable
+AMCT_ZOO names, and are left out without it.
+
+Ours is `amct quantize MODEL --data calibration.npz --profile=...` without any other option; the peer `quantize_static`,
+weights per channel, with MinMax and Percentile (99.999), in the zoo's environment. 200 samples calibrate, others measure, all in
+onnxruntime with its default options. Shares have 95 % confidence intervals (Wilson). `integers` is the share of convolutions,
+matrix products and average pools that are quantized; `differing` how many numbers of our integer interpreter (`amct run
+--integers`) differ from onnxruntime's of the same qdq file. SQNR is the least of the outputs', of at most 200 samples, for both
+profiles and both methods. `cpu` is processor time of whole processes, ours over that of `quantize_static` with MinMax; ours
+includes measuring its own accuracy, which takes longer than anything else where networks are small.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import environments
+import numpy as np
+import onnxruntime
+import process
+import zoo_scores
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "accuracy.md"
+FOLDER = environments.CACHE / "zoo-data"
+PROFILES = ("ascend", "qdq")
+METHODS = ("MinMax", "Percentile")
+COMPARED = 20
+"""Samples on which integers are compared."""
+MEASURED = 200
+"""Samples whose float outputs are kept for SQNR."""
+COUNTED = ("nn.conv", "nn.conv_transpose", "nn.matmul", "nn.average_pool", "nn.global_average_pool")
+NAMES = (
+    *("ocr-recognizer", "ocr-detector", "ocr-classifier", "magika", "basic-pitch", "basic-pitch-tf"),
+    *("silero-vad", "silero-16k-op15", "silero-sequence", "silero-half", "silero-op18", "silero-openvino"),
+    *("mtcnn-pnet", "mtcnn-rnet", "mtcnn-onet", "digits"),
+    *("resnet20", "tiny-resnet8", "tiny-vww", "tiny-kws", "tiny-wake-word", "tiny-anomaly"),
+)
+GIVEN = ("resnet20", "tiny-")
+"""What names of networks that are in no package begin with."""
+
+TASKS = (
+    "network",
+    "judged by",
+    "of",
+    "float",
+    *(f"ours, {p}" for p in PROFILES),
+    *(f"onnxruntime {m}" for m in METHODS),
+)
+FILES = (
+    "network",
+    "imported",
+    *(f"integers, {p}" for p in PROFILES),
+    "differing",
+    "SQNR dB, ours",
+    "SQNR dB, theirs",
+    "cpu",
+)
+
+
+@dataclass
+class Variant:
+    """A quantized file, or why there is none."""
+
+    file: Path | None = None
+    error: str = ""
+    cpu: float = 0
+    right: int = 0
+    count: int = 0
+    signal: Array = field(default_factory=lambda: np.zeros(0))
+    noise: Array = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def share(self) -> str:
+        """`73.0 (66.5-78.7)`: percent, with its interval."""
+        if self.error or not self.count:
+            return self.error or "-"
+        low, high = zoo_scores.wilson(self.right, self.count)
+        return f"{100 * self.right / self.count:.1f} ({low:.1f}-{high:.1f})"
+
+    @property
+    def sqnr(self) -> str:
+        if self.error or not self.signal.size:
+            return "-"
+        with np.errstate(divide="ignore"):
+            return f"{(10 * np.log10(self.signal / self.noise)).min():.1f}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A network with its data."""
+
+    name: str
+    folder: Path
+    model: Path
+    score: str
+    labels: Sequence[Any]
+    facts: Mapping[str, Any]
+    python: Path
+
+    @property
+    def runs(self) -> bool:
+        """Whether a row of data is all that a run takes."""
+        return bool(self.facts.get("runs"))
+
+    def rows(self, part: str) -> Iterator[dict[str, Array]]:
+        arrays = dict(np.load(self.folder / f"{part}.npz"))
+        for i in range(len(next(iter(arrays.values())))):
+            yield {name: rows[i] if self.runs else rows[i : i + 1] for name, rows in arrays.items()}
+
+
+def prepared(name: str, python: Path, samples: int, given: Path) -> Task:
+    """The network's data, made. Raises process.FailedError."""
+    folder = FOLDER / name
+    folder.mkdir(parents=True, exist_ok=True)
+    process.run([str(python), str(HERE / "zoo_data.py"), name, str(folder), str(samples), str(given)])
+    task = json.loads((folder / "task.json").read_text())
+    return Task(name, folder, Path(task["model"]), task["score"], task["labels"], task["facts"], python)
+
+
+def float_file(task: Task) -> Path:
+    """What onnxruntime runs in float: the model, or what `amct-opt -t onnx` makes of one that is not ONNX."""
+    if task.model.suffix == ".onnx":
+        return task.model
+    file = task.folder / "float.onnx"
+    process.run([sys.executable, "-m", "compiler.tools.amct_opt", str(task.model), "-t", "onnx", "-o", str(file)])
+    return file
+
+
+def ours(task: Task, profile: str) -> Variant:
+    out = task.folder / profile
+    data = str(task.folder / "calibration.npz")
+    if task.runs:
+        script = task.folder / "calibration.py"
+        script.write_text(_RUNS.format(path=data))
+        data = f"{script}:runs"
+    command = ["-m", "compiler.tools.amct", "quantize", str(task.model), "--data", data, "-o", str(out)]
+    try:
+        cost = process.run([sys.executable, *command, f"--profile={profile}"])
+    except process.FailedError as e:
+        return Variant(error=_line(e))
+    return Variant(next(out.glob("*_qdq.onnx")), cpu=cost.cpu)
+
+
+_RUNS = """import numpy as np
+
+
+def runs():
+    arrays = dict(np.load({path!r}))
+    for i in range(len(next(iter(arrays.values())))):
+        yield {{name: rows[i] for name, rows in arrays.items()}}
+"""
+
+
+def theirs(task: Task, model: Path, method: str) -> Variant:
+    out = task.folder / f"{method}.onnx"
+    arguments = [str(model), str(task.folder / "calibration.npz"), str(out), method, str(int(task.runs))]
+    try:
+        cost = process.run([str(task.python), str(HERE / "peer_quantize_static.py"), *arguments])
+    except process.FailedError as e:
+        return Variant(error=_line(e))
+    return Variant(out, cpu=cost.cpu)
+
+
+def _line(error: process.FailedError) -> str:
+    """The line that says what is wrong: the located one, or an exception's."""
+    lines = str(error).strip().splitlines()
+    located = [line for line in lines if "error:" in line]
+    return (located or lines)[-1][-160:]
+
+
+def measure(task: Task, model: Path, variants: Sequence[Variant]) -> Variant:
+    """Run all files on the held-out samples; fills the variants in, and gives the float network's figures."""
+    reference = Variant(model)
+    sessions = [(v, _session(v)) for v in (reference, *variants)]
+    names = [i.name for i in onnxruntime.InferenceSession(model).get_inputs()]
+    score = zoo_scores.SCORES[task.score]
+    for i, row in enumerate(task.rows("held_out")):
+        inputs = dict(zip(names, row.values(), strict=True)) if task.model.suffix != ".onnx" else row
+        floats: list[Array] = []
+        for variant, session in sessions:
+            if session is None:
+                continue
+            outputs = session.run(None, inputs)
+            floats = floats or outputs
+            right, count = score(outputs, task.labels[i] if task.labels else None, floats, task.facts)
+            variant.right, variant.count = variant.right + right, variant.count + count
+            if i < MEASURED:
+                pairs = [(f.astype(np.float64), o.astype(np.float64)) for f, o in zip(floats, outputs, strict=True)]
+                energies = [(np.square(f).sum(), np.square(f - o).sum()) for f, o in pairs]
+                signal, noise = (np.array(s) for s in zip(*energies, strict=True))
+                variant.signal = signal + (variant.signal if variant.signal.size else 0)
+                variant.noise = noise + (variant.noise if variant.noise.size else 0)
+    return reference
+
+
+def _session(variant: Variant) -> onnxruntime.InferenceSession | None:
+    """The file in onnxruntime with default options; one that it refuses gets the error."""
+    if variant.file is None:
+        return None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        return onnxruntime.InferenceSession(variant.file, options, providers=["CPUExecutionProvider"])
+    except Exception as e:  # onnxruntime's have no other base
+        variant.error = f"onnxruntime: {str(e).splitlines()[0][:120]}"
+        return None
+
+
+def differing(task: Task, variant: Variant) -> str:
+    """Numbers of the integer interpreter that are not equal to onnxruntime's."""
+    session = _session(variant)
+    if session is None or variant.file is None:
+        return "-"
+    module = variant.file.with_name(variant.file.name.replace("_qdq.onnx", "_nn.mlir"))
+    inputs, out = variant.file.with_name("compared.npz"), variant.file.with_name("integers.npz")
+    names, different, count = [i.name for i in session.get_inputs()], 0, 0
+    for i, row in zip(range(COMPARED), task.rows("held_out"), strict=False):
+        feed = dict(zip(names, row.values(), strict=True)) if task.model.suffix != ".onnx" else row
+        np.savez(inputs, **feed)
+        command = [
+            sys.executable,
+            "-m",
+            "compiler.tools.amct",
+            "run",
+            str(module),
+            "--inputs",
+            str(inputs),
+            "-o",
+            str(out),
+        ]
+        try:
+            process.run([*command, "--integers"])
+        except process.FailedError as e:
+            return _line(e) if not i else f"{different} of {count}"
+        own = np.load(out)
+        for output, value in zip(session.get_outputs(), session.run(None, feed), strict=True):
+            different += int((own[output.name] != value).sum())
+            count += value.size
+        if task.runs or i == 2:  # each run is a process
+            break
+    return f"{different} of {count}"
+
+
+def integers(variant: Variant) -> str:
+    """Quantized layers of those that could be: convolutions, matrix products, average pools."""
+    if variant.file is None:
+        return "-"
+    layers = json.loads(variant.file.with_name("summary.json").read_text())["layers"]
+    done = sum(row["op"] in COUNTED for row in layers["quantized"])
+    left = sum(row["op"] in COUNTED for row in layers["left_in_float"])
+    return f"{done} of {done + left}"
+
+
+def rows(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The network's lines in both tables."""
+    own = [ours(task, profile) for profile in PROFILES]
+    imported = next((v.error for v in own if v.error), "yes")
+    try:
+        model = float_file(task)
+    except process.FailedError as e:
+        return (task.name, zoo_scores.MEANINGS[task.score], *"-" * 6), (task.name, _line(e), *"-" * 6)
+    peers = [theirs(task, model, method) for method in METHODS]
+    reference = measure(task, model, [*own, *peers])
+    cells = (f"{v.share}" if v.file is not None and not v.error else "-" for v in (*own, *peers))
+    judged = task.name, zoo_scores.MEANINGS[task.score], str(reference.count), reference.share, *cells
+    sqnrs = (" / ".join(v.sqnr for v in group) for group in (own, peers))
+    cpu = " / ".join(f"{v.cpu / peers[0].cpu:.2f}" if v.file is not None and peers[0].cpu else "-" for v in own)
+    failed = "; ".join(f"{m}: {v.error}" for m, v in zip(METHODS, peers, strict=True) if v.error)
+    if failed:
+        print(f"{task.name}: quantize_static fails: {failed}\n", flush=True)
+    return judged, (task.name, imported, *map(integers, own), differing(task, own[1]), *sqnrs, cpu)
+
+
+def table(headers: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Markdown."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headers, ["---"] * len(headers), *lines))
+
+
+def main(samples: int = 2000, *names: str) -> None:
+    given = os.environ.get("AMCT_ZOO", "")
+    python = environments.environment("zoo", environments.ZOO)
+    judged: list[Sequence[str]] = []
+    files: list[Sequence[str]] = []
+    for name in names or NAMES:
+        if name.startswith(GIVEN) and not given:
+            files.append((name, "left out: AMCT_ZOO names no folder", *"-" * 6))
+            continue
+        try:
+            task = prepared(name, python, samples, Path(given))
+            first, second = rows(task)
+        except process.FailedError as e:
+            first, second = (name, _line(e), *"-" * 6), (name, _line(e), *"-" * 6)
+        judged.append(first)
+        files.append(second)
+        print(" | ".join(first), flush=True)
+        print(" | ".join(second) + "\n", flush=True)
+    if not names:
+        _write("\n\n".join([table(TASKS, judged), table(FILES, files)]))
+
+
+BEGIN, END = "<!-- begin trained networks (benchmarks/zoo.py) -->\n", "<!-- end trained networks -->"
+
+
+def _write(tables: str) -> None:
+    """Put the tables between their marks in docs/accuracy.md."""
+    text = PAGE.read_text("utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}{tables}\n{END}{after}", "utf-8")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:2]), *sys.argv[2:])
