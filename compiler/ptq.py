@@ -17,6 +17,7 @@ from .files import filling, refuse_overwriting
 from .functions import main_function
 from .lowering.ascend import LowerToAscendPass
 from .metadata import metadata
+from .peer import peer_of
 from .pipelines import run_passes
 from .runtime.data import Samples, synthetic_samples
 from .runtime.executor import Executable
@@ -118,7 +119,7 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
         "ascend": (MlirTarget(), module),
         "record": (RecordTarget(), quantized),
     }
-    return _write(summary, formats, session)
+    return _write(summary, formats, kernels[0] if kernels else stages[0], held, session)
 
 
 def fusion(quantize: QuantizePass, module: ModuleOp, session: Session) -> FuseAllPass:
@@ -199,14 +200,25 @@ def measure(
     return [{name: d.result() for name, d in total.items()} for total in totals]
 
 
-def _write(summary: Summary, formats: Mapping[str, tuple[Target, ModuleOp]], session: Session) -> Summary:
-    """Write everything to a folder inside the output folder, then move the files into place; the summary, complete."""
+def _write(
+    summary: Summary,
+    formats: Mapping[str, tuple[Target, ModuleOp]],
+    simulation: Executable,
+    samples: Samples,
+    session: Session,
+) -> Summary:
+    """Write everything to a folder inside the output folder, then move the files into place; the summary, complete.
+
+    The simulation is what onnxruntime is compared with.
+    """
     with filling(summary.files["summary"].parent) as temporary:
         pending = {role: temporary / path.name for role, path in summary.files.items()}
         written: dict[str, int] = {}
         for role, (target, module) in formats.items():
             written[role] = sum(f.stat().st_size for f in target.write(module, pending[role], session))
-        complete = replace(summary, sizes=replace(summary.sizes, written=written))
+        with session.phase("onnxruntime"):
+            peer = peer_of(pending["onnx"], simulation, samples)
+        complete = replace(summary, sizes=replace(summary.sizes, written=written), peer=peer)
         pending["remarks"].write_text(remarks_yaml(session.remarks), "utf-8")
         text = json.dumps(summary_data(complete), indent=2, ensure_ascii=False)
         pending["summary"].write_text(f"{text}\n", "utf-8")

@@ -17,6 +17,7 @@ from .diagnostics import Remark
 from .dialects.nn import ConstantOp, DequantizeOp, FusedOp, ObserveOp, OpaqueOp, QuantizeOp, YieldOp, weights_of
 from .dialects.nn.fused import outside
 from .functions import main_function
+from .peer import Peer
 from .rewriting import layer_of
 from .runtime.metrics import Difference
 
@@ -80,6 +81,8 @@ class Summary:
     accuracy: Accuracy
     sizes: Sizes
     files: Mapping[str, Path]
+    peer: Peer | None = None
+    """What onnxruntime makes of the ONNX file; None where it is not installed."""
 
 
 def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
@@ -155,9 +158,15 @@ def summary_data(summary: Summary) -> dict[str, Any]:
             "integer": {name: difference_data(d) for name, d in summary.accuracy.integer.items()},
             "kernels": {name: difference_data(d) for name, d in summary.accuracy.kernels.items()},
         },
+        "onnxruntime": None if summary.peer is None else _peer_data(summary.peer),
         "bytes": asdict(summary.sizes),
         "files": {role: path.name for role, path in summary.files.items()},
     }
+
+
+def _peer_data(peer: Peer) -> dict[str, Any]:
+    outputs = {name: difference_data(d) for name, d in peer.outputs.items()}
+    return {"version": peer.version, "failure": peer.failure or None, "runs": peer.runs, "outputs": outputs}
 
 
 def _row(remark: Remark) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .amct_quantize import print_lists
+from .amct_quantize import print_lists, print_peers
 from .shared import add_amct_files, amct_imports
 from .tables import print_table
 
@@ -45,3 +45,4 @@ def run(args: argparse.Namespace) -> None:
     layers = result.layers
     rows = [("quantized", f"{len(layers.quantized)} layers"), ("left in float", f"{len(layers.left_in_float)} layers")]
     print_table("conversion", (), [*rows, *(("wrote", str(file)) for file in result.files)])
+    print_peers(result.files, args.model)

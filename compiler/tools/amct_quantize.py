@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..diagnostics import CompileError
 from ..options import names
 from .shared import (
     MODEL,
@@ -24,6 +25,7 @@ from .tables import print_table, progress_bar, some
 
 if TYPE_CHECKING:
     from ..diagnostics import Remark
+    from ..peer import Peer
     from ..summary import Accuracy, Layers, Summary
 
 _DESCRIPTION = """\
@@ -36,7 +38,9 @@ Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, an
   summary.json          the tables that are printed, as data
 
 Of 8 samples or more, the last tenth is held back from calibration, and accuracy is measured on it: of both modules, and with
---profile qdq or ppq of the first as integer kernels of ONNX runtimes compute it (amct run --integers)."""
+--profile qdq or ppq of the first as integer kernels of ONNX runtimes compute it (amct run --integers).
+If onnxruntime is installed, it runs the ONNX file with its default options on two runs of these samples, and the summary says
+how far its outputs are from the interpreter's. If it does not run the file, but runs MODEL, the exit status is 1."""
 
 _LISTED = 20
 """Rows of a printed table; summary.json has all of them."""
@@ -106,6 +110,7 @@ def run(args: argparse.Namespace) -> None:
     with progress_bar() as session.on_progress:
         summary = quantize_file(args.model, data_options(args), args.output, session, settings)
     print_summary(summary)
+    refuse(summary.peer, summary.files["onnx"], args.model)
 
 
 def print_summary(summary: Summary) -> None:
@@ -117,6 +122,25 @@ def print_summary(summary: Summary) -> None:
         _accuracy(summary),
     )
     print_table("summary", (), _overview(summary))
+
+
+def refuse(peer: Peer | None, file: Path, source: Path) -> None:
+    """Raises CompileError, located in a file that was written, if onnxruntime does not run it but runs its source."""
+    from ..peer import refused
+
+    if peer is not None and refused(peer, source):
+        message = f"onnxruntime {peer.version} does not run the file: {peer.failure}"
+        raise CompileError(message, where=str(file), hint="all files were written")
+
+
+def print_peers(files: Iterable[Path], source: Path) -> None:
+    """Open AMCT's ONNX file for accuracy in onnxruntime and print what it says. Raises CompileError as `refuse` does."""
+    from ..peer import described, peer_of
+
+    for file in (f for f in files if f.name.endswith("fake_quant_model.onnx")):
+        peer = peer_of(file)
+        print_table("onnxruntime", (), [(str(file), described(peer))])
+        refuse(peer, file, source)
 
 
 def print_lists(layers: Layers) -> None:
@@ -155,6 +179,8 @@ def _accuracy(summary: Summary) -> Iterator[tuple[str, ...]]:
 
 
 def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
+    from ..peer import described
+
     layers, sizes, accuracy, meta = summary.layers, summary.sizes, summary.accuracy, summary.metadata
     if layers.imported:
         yield "imported", layers.imported
@@ -171,6 +197,7 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     data = "SYNTHETIC samples: the accuracy says nothing" if synthetic else "samples"
     yield "calibrated on", f"{meta.get('samples', 'no')} {data}; observer {meta.get('observer', 'none')}"
     yield "measured on", f"{accuracy.samples} samples, {_apart(accuracy)}"
+    yield "onnxruntime", described(summary.peer)
     yield "weights", f"{_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
     yield "model", f"{summary.model} ({_size(sizes.model)} with its arrays)"
     for role, path in summary.files.items():
