@@ -69,19 +69,22 @@ def _checked(model: ModelProto, where: str) -> ModelProto:
     if not all(isinstance(text, str) for text in _texts(model)):
         raise CompileError("holds names that are no UTF-8 text", where=where, hint="the file is damaged")
     _check_opset(model, where)
-    _forget_negative_sizes(model.graph)
+    _forget_unset_sizes(model.graph)
     return _inlined(model, where)
 
 
-def _forget_negative_sizes(graph: GraphProto) -> None:
-    """A declared size below 0 is unknown, as in onnxruntime: converters write -1, or -2**63 for a size that was not set."""
+def _forget_unset_sizes(graph: GraphProto) -> None:
+    """A declared size below 0 is unknown, as in onnxruntime: converters write -1, or -2**63 for a size that was not set.
+
+    Others call every size that varies `?`, which names none: height and width are not the same.
+    """
     for value in (*graph.input, *graph.output, *graph.value_info):
         for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_value < 0:
+            if dim.dim_value < 0 or dim.dim_param == "?":
                 dim.Clear()
     for attribute in (a for node in graph.node for a in node.attribute if a.type in GRAPHS):
         for inner in (attribute.g, *attribute.graphs):
-            _forget_negative_sizes(inner)
+            _forget_unset_sizes(inner)
 
 
 def _mapped(path: Path) -> Array:

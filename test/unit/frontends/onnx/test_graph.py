@@ -41,9 +41,9 @@ def relu(x: str, y: str, name: str = ""):
 # Declared sizes
 
 
-@pytest.mark.parametrize("unset", [-1, -3, -(2**63)])
-def test_sizes_below_zero_are_unknown(unset: int, build: Build, load: Load) -> None:
-    """As onnxruntime reads them, wherever they are declared; a converter left them."""
+@pytest.mark.parametrize("unset", [-1, -3, -(2**63), "?"])
+def test_sizes_that_are_not_set(unset: int | str, build: Build, load: Load) -> None:
+    """Unknown, as to onnxruntime, and without a name: two of them are not the same size."""
     nodes = [relu("x", "h"), helper.make_node("Transpose", ["h"], ["y"], perm=[1, 0])]
     declared = helper.make_tensor_value_info("h", 1, [unset, 2])
     model = build(nodes, [("x", [unset, 2])], [("y", [2, unset])])
