@@ -38,7 +38,7 @@ class FuseModulesPass(ModulePass):
     positional = "chains"
 
     chains: str
-    """`conv,bn,relu;conv2,bn2`: names with commas between, chains with semicolons."""
+    """`conv,bn,relu;conv2,bn2`: layers or PyTorch modules with commas between, chains with semicolons."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         chains = [[name.strip() for name in chain.split(",")] for chain in self.chains.split(";") if chain.strip()]
