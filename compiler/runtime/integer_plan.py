@@ -28,6 +28,7 @@ _PASSIVE = (
     nn.MaxPoolOp,
     nn.PadOp,
     nn.ReshapeOp,
+    nn.ResizeOp,
     nn.SliceOp,
     nn.SplitOp,
     nn.SqueezeOp,
@@ -103,5 +104,7 @@ def _by(chain: Chain, row: Row) -> Row:
 
 
 def _fills_in_reals(op: Operation) -> bool:
-    """Whether an operation pads with what may not be on the grid."""
+    """Whether an operation interpolates, or pads with what may not be on the grid."""
+    if isinstance(op, nn.ResizeOp):
+        return op.mode.data is not nn.ResizeMode.NEAREST
     return isinstance(op, nn.PadOp) and op.mode.data is nn.PadMode.CONSTANT and op.value.value.data != 0

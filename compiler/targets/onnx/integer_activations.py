@@ -11,7 +11,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialects.nn import (
     ClipOp,
     DequantizeOp,
-    NNOp,
     QParams,
     QParamsAttr,
     QuantizeOp,
@@ -23,7 +22,7 @@ from ...functions import main_function
 from ...lowering.ascend.fused import inline_fused
 from ...transforms.quantization.pairs import quantized_pair
 from ...transforms.quantization.profiles import Profile
-from ...transforms.quantization.sites import Site
+from ...transforms.quantization.values.grids import is_passive
 
 _MOVED = 128
 _UI8 = IntegerType(8, Signedness.UNSIGNED)
@@ -44,10 +43,7 @@ def with_integer_activations(module: ModuleOp, profile: Profile) -> ModuleOp:
 def _repeat_behind_passive(module: ModuleOp, profile: Profile) -> None:
     """Quantize what passive operations give by the parameters of what they take: an identity, as it is on the grid."""
     for op in list(main_function(module).body.block.ops):
-        if not isinstance(op, NNOp) or (row := profile.rows.get(type(op))) is None or row.active:
-            continue
-        dequantize = _dequantized_activation(op.operands[0])
-        if dequantize is None or any(r.check(Site(op, op, half_precision=False)) for r in row.rules):
+        if not is_passive(op, profile.rows) or (dequantize := _dequantized_activation(op.operands[0])) is None:
             continue
         for result in op.results:
             _repeat(result, dequantize)

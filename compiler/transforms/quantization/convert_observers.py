@@ -23,12 +23,14 @@ from ...dialects.nn import (
     ObserveOp,
     QParams,
     QParamsAttr,
+    QuantizeOp,
     array_of,
     constant_of,
     set_type,
 )
 from ...rewriting import Remarks, erase_dead_constants, layer_of
 from ...session import Session, session_of
+from ..fusion.fuse_activation.activations import LINEAR, single_kind
 from .layers import has_integer_weight, layer_at, named_in
 from .legality import first_broken
 from .options import SettingsOptions
@@ -133,8 +135,22 @@ def _stays_float(site: Site, settings: Settings, record: Record | None, profile:
         return True
     if record is not None and layer_of(site.compute) not in record.layers:
         return True
+    moves_elements = not row.active and site.owner is site.compute
+    if row.between and not moves_elements and not _is_between_points(site, profile):
+        return True
     skipped = settings_for(settings, layer_at(site, row)).skipped
     return skipped is not None or first_broken(site, row.rules, profile.table) is not None
+
+
+def _is_between_points(site: Site, profile: Profile) -> bool:
+    """Whether an operation takes quantized values alone, and its result, or that of its activation, is read quantized."""
+    operands = (site.operand(i) for i in range(len(site.compute.operands)))
+    if any(value is not None and point_behind(value, profile.rows) is None for value in operands):
+        return False
+    result, uses = site.owner.results[0], list(site.owner.results[0].uses)
+    if len(uses) == 1 and not isinstance(uses[0].operation, ObserveOp) and single_kind(uses[0].operation) in LINEAR:
+        result = uses[0].operation.results[0]
+    return bool(result.uses) and all(isinstance(use.operation, ObserveOp | QuantizeOp) for use in result.uses)
 
 
 def _convert_parameters(site: Site, row: Row, weight: Weight, params: QParams, weights: IntegerWeights) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ...dialects import nn
@@ -28,7 +28,7 @@ from .rules.layer_rules import (
     weight_constant,
 )
 from .rules.mask_rules import feeds_more_than_softmax
-from .rules.passive_rules import pads_with_zero
+from .rules.passive_rules import pads_with_zero, picks_nearest
 from .tables import UNIFORM, LayerRow
 
 Alignment = Literal["elementwise", "concat", "pooling", "resize"]
@@ -55,6 +55,10 @@ class Row:
     active: bool = True
     """False where the results hold nothing but elements of operand 0, whose parameters then hold for all of them."""
     alignment: Alignment | None = None
+    between: bool = False
+    """Quantized only where its operands are integers anyway and what reads its results computes in integers."""
+    gives_reals: bool = False
+    """The target computes it from integers to reals as fast as to integers: only readers in integers read a quantized result."""
     weight_only: Literal["table", "always"] | None = None
     """Whether the weight can be quantized while the input stays float: as AMCT's table of weights has it, always, or never."""
 
@@ -147,8 +151,35 @@ does not saturate, and gives 0 for the largest values. What only scales, masks a
 no range holds masks.
 """
 
-QDQ = replace(PPQ, name="qdq", alignment={})
-"""onnxruntime's integer kernels, which add, concatenate and resize values of different scales: nothing is aligned."""
+QDQ = Profile(
+    name="qdq",
+    rows={
+        **{kind: Row(active=False, between=True) for kind in _PASSIVE},
+        **{kind: Row(rules=_SCORES, active=False, between=True) for kind in _MOVING},
+        nn.PadOp: Row(rules=(pads_with_zero,), active=False, between=True),
+        nn.ResizeOp: Row(rules=(picks_nearest,), active=False, between=True),
+        ConvOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant)),
+        MatMulOp: Row(1, 2, per_channel=True, rules=(bias_constant,), gives_reals=True, weight_only="always"),
+        **{
+            kind: Row(between=True)
+            for kind in (nn.ReluOp, nn.Relu6Op, nn.ClipOp, nn.LeakyReluOp, nn.SigmoidOp)
+        },
+        nn.MulOp: Row(rules=_SCORES, between=True),
+        AddOp: Row(rules=_SCORES, alignment="elementwise", between=True),
+        nn.ConcatOp: Row(alignment="concat", between=True),
+        AveragePoolOp: Row(rules=(average_in_integers,), alignment="pooling", between=True),
+        GlobalAveragePoolOp: Row(alignment="pooling", between=True),
+    },
+    activations=frozenset({"relu", "relu6", "clip"}),
+    table=(),
+    points="values",
+    unsigned_file=True,
+)
+"""onnxruntime's integer kernels on CPUs. They add and concatenate values of different scales: nothing is aligned. Convolutions
+give integers; matrix products give reals as well, for whatever reads them in float. All else is quantized only between
+these. What has no integer kernel stays float: transposed convolutions, linear Resize, Sub, Softmax, normalizations, and most
+activations.
+"""
 
 PROFILES: Mapping[str, Profile] = {p.name: p for p in (ASCEND, QDQ, PPQ)}
 

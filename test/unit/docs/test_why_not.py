@@ -11,7 +11,7 @@ from compiler.transforms.quantization.skipped import SKIPPED
 
 from .pages import PAGES
 
-BEYOND = {"record", "weight-quantized", "not-in-profile"}
+BEYOND = {"record", "weight-quantized", "not-in-profile", "between"}
 """What is told without a rule or an entry of the settings."""
 
 

@@ -190,7 +190,7 @@ def test_products_of_other_ranks(name: str, tmp_path: Path) -> None:
     weight = net.constant(net.rng.normal(size=w_shape).astype(np.float32), "w")
     module, x = net.module(net.add(nn.MatMulOp, net.x, weight)), net.rng.normal(size=x_shape).astype(np.float32)
     session = new_session()
-    session.profile = "qdq"
+    session.profile = "ppq"
     compiler.quantize(module, session, data=[{"arg0": x}])
     pair = both(module, [x], tmp_path)
     assert pair.kernels["QLinearMatMul"] == 1

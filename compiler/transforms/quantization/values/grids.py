@@ -8,6 +8,7 @@ from xdsl.ir import Operation, OpResult, SSAValue, Use
 
 from ....dialects.nn import DequantizeOp, NNOp, ObserveOp, QuantizeOp, ShiftAccumulatorOp
 from ..profiles import Row
+from ..sites import Site
 
 
 def point_behind(value: SSAValue | None, rows: Mapping[type[NNOp], Row]) -> ObserveOp | DequantizeOp | None:
@@ -16,10 +17,17 @@ def point_behind(value: SSAValue | None, rows: Mapping[type[NNOp], Row]) -> Obse
         op = value.op
         if isinstance(op, ObserveOp | DequantizeOp):
             return op
-        if not isinstance(op, NNOp) or (row := rows.get(type(op))) is None or row.active:
+        if not is_passive(op, rows):
             return None
         value = op.operands[0]
     return None
+
+
+def is_passive(op: Operation, rows: Mapping[type[NNOp], Row]) -> bool:
+    """Whether the results of an operation hold nothing but elements of its first operand, as its rules have it."""
+    if not isinstance(op, NNOp) or (row := rows.get(type(op))) is None or row.active:
+        return False
+    return all(r.check(Site(op, op, half_precision=False)) is None for r in row.rules)
 
 
 def point_on(value: SSAValue) -> ObserveOp | QuantizeOp | None:

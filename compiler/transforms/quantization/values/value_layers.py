@@ -62,7 +62,7 @@ ValueLayers = Mapping[Operation, ValueLayer]
 
 def quantized_layers(
     module: ModuleOp, settings: Settings, record: Record | None, profile: Profile, remarks: Remarks
-) -> ValueLayers:
+) -> dict[Operation, ValueLayer]:
     """Those that are quantized, with a record those that it lists; a remark for each other that gives reals."""
     layers: dict[Operation, ValueLayer] = {}
     considered: set[Operation] = set()

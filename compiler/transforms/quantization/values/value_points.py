@@ -25,6 +25,7 @@ from ..point_options import PointOptions
 from ..points.points import Spec, make_point, set_parameters, spec_of
 from ..profiles import Profile
 from .aligned_values import align_values
+from .between import Between
 from .grids import point_behind, point_on, uses_of
 from .recorded_values import recorded_values
 from .value_layers import NO_LAYERS, ValueLayer, ValueLayers, is_quantizable, quantized_layers
@@ -43,6 +44,11 @@ def insert_value_points(
     With a record only the values that quantized operations read have points, with the parameters that it gives.
     """
     layers = quantized_layers(module, settings, record, profile, remarks)
+    between = Between(module, layers)
+    for owner, reason in between.in_float.items():
+        remarks.missed(
+            layers.pop(owner).site.compute, "between", f"profile {profile.name} leaves it in float: {reason}"
+        )
     given = None if record is None else recorded_values(layers, record)
     kinds = options.activations(profile)
     for value in list(_values(main_function(module))):
@@ -50,7 +56,7 @@ def insert_value_points(
         if (point := point_on(value)) is not None or not is_quantizable(value):
             if given is not None and value in given and isinstance(point, ObserveOp) and point.qparams is None:
                 set_parameters(point, given[value])
-        elif layer is None:
+        elif layer is None or (layer.row.gives_reals and not between.wants_integers(value)):
             _observe_for(value, layers, given)
         elif layer.is_passive and options.fuse_passive_op is not False and _on_grid(layer, profile):
             remarks.applied(layer.site.compute, "overlapped", "its input's parameters hold for its results")

@@ -1,0 +1,107 @@
+"""Operations that are quantized only between others (`Row.between`): a runtime computes them in float as well as in integers.
+
+Quantizing such an operation saves time where integers come in and integers go out. Anywhere else it only adds a rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from ....dialects.nn import DequantizeOp, ObserveOp, QuantizeOp, ShiftAccumulatorOp, array_of
+from ....functions import main_function
+from ...fusion.fuse_activation.activations import LINEAR, single_kind
+from .value_layers import ValueLayer, ValueLayers
+
+_POINTS = (ObserveOp, QuantizeOp, DequantizeOp, ShiftAccumulatorOp)
+
+NO_INTEGER_OPERANDS = "not all of its operands are computed in integers"
+NO_INTEGER_READER = "nothing that computes in integers reads its result"
+
+
+class Between:
+    """What stands around values: who reads them in integers, and which layers stay float therefore, each with the reason."""
+
+    def __init__(self, module: ModuleOp, layers: ValueLayers):
+        self._layers = layers
+        self._some = _demand(module, layers, any, lambda reader: reader.row.between)
+        self._some_at_once = _demand(module, layers, any, lambda reader: reader.is_passive)
+        self._all = _demand(module, layers, all, lambda reader: reader.is_passive or _is_linear(reader))
+        self.in_float: dict[Operation, str] = {}
+        for owner, layer in layers.items():
+            if layer.row.between and (reason := self._why_float(layer)) is not None:
+                self.in_float[owner] = reason
+
+    def wants_integers(self, value: SSAValue) -> bool:
+        """Whether all that read a value take integers, if not at once then behind passive operations and linear activations."""
+        return self._all[_before_points(value)]
+
+    def _why_float(self, layer: ValueLayer) -> str | None:
+        values = [value for _, value in layer.reads()]
+        if layer.is_passive:
+            kept = self._is_quantized(values[0]) or self.wants_integers(values[0])
+            return None if kept else NO_INTEGER_OPERANDS
+        if _has_constant(layer) or not all(map(self._is_quantized, values)):
+            return NO_INTEGER_OPERANDS
+        if _is_linear(layer) and len(list(_readers(_before_points(values[0])))) == 1:
+            return None  # it is one with what gives its operand
+        return None if self._some[layer.result] else NO_INTEGER_READER
+
+    def _is_quantized(self, value: SSAValue) -> bool:
+        """Whether a value is quantized in any case, so that reading it in integers adds no rounding."""
+        value = _before_points(value)
+        if not isinstance(value, OpResult):
+            return self._some_at_once[value]
+        if (layer := self._layers.get(value.op)) is None or value.op in self.in_float:
+            return False
+        return not layer.row.gives_reals or self.wants_integers(value)
+
+
+def _demand(
+    module: ModuleOp,
+    layers: ValueLayers,
+    combine: Callable[[Iterable[bool]], bool],
+    passes: Callable[[ValueLayer], bool],
+) -> Mapping[SSAValue, bool]:
+    """For each value whether any or all readers compute in integers, or pass it on to such as do; False without readers."""
+    block = main_function(module).body.block
+    found: dict[SSAValue, bool] = {}
+
+    def by(reader: Operation, slot: int) -> bool:
+        layer = layers.get(reader)
+        if layer is None or all(layer.site.slot(i) != slot for i, _ in layer.reads()):
+            return False
+        if not layer.row.between:
+            return True
+        return passes(layer) and combine(found[result] for result in reader.results)
+
+    values = [*block.args, *(result for op in block.ops if not isinstance(op, _POINTS) for result in op.results)]
+    for value in reversed(values):
+        readers = list(_readers(value))
+        found[value] = bool(readers) and combine(by(reader, slot) for reader, slot in readers)
+    return found
+
+
+def _is_linear(layer: ValueLayer) -> bool:
+    return layer.site.owner is layer.site.compute and single_kind(layer.site.compute) in LINEAR
+
+
+def _has_constant(layer: ValueLayer) -> bool:
+    return any(array_of(operand) is not None for operand in layer.site.compute.operands)
+
+
+def _readers(value: SSAValue) -> Iterator[tuple[Operation, int]]:
+    """What reads a value, at once or through points, with the index of the operand."""
+    for use in value.uses:
+        if isinstance(use.operation, _POINTS):
+            yield from _readers(use.operation.results[0])
+        else:
+            yield use.operation, use.index
+
+
+def _before_points(value: SSAValue) -> SSAValue:
+    while isinstance(value, OpResult) and isinstance(value.op, _POINTS):
+        value = value.op.operands[0]
+    return value
