@@ -160,10 +160,7 @@ QDQ = Profile(
         nn.ResizeOp: Row(rules=(picks_nearest,), active=False, between=True),
         ConvOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant)),
         MatMulOp: Row(1, 2, per_channel=True, rules=(bias_constant,), gives_reals=True, weight_only="always"),
-        **{
-            kind: Row(between=True)
-            for kind in (nn.ReluOp, nn.Relu6Op, nn.ClipOp, nn.LeakyReluOp, nn.SigmoidOp)
-        },
+        **{kind: Row(between=True) for kind in (nn.ReluOp, nn.Relu6Op, nn.ClipOp, nn.LeakyReluOp, nn.SigmoidOp)},
         nn.MulOp: Row(rules=_SCORES, between=True),
         AddOp: Row(rules=_SCORES, alignment="elementwise", between=True),
         nn.ConcatOp: Row(alignment="concat", between=True),
