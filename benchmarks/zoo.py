@@ -37,6 +37,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "accuracy.md"
 FOLDER = environments.CACHE / "zoo-data"
+RESULTS = environments.CACHE / "zoo-results.json"
 PROFILES = ("ascend", "qdq")
 METHODS = ("MinMax", "Percentile")
 COMPARED = 20
@@ -294,30 +295,26 @@ def table(headers: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 def main(samples: int = 2000, *names: str) -> None:
     given = os.environ.get("AMCT_ZOO", "")
     python = environments.environment("zoo", environments.ZOO)
-    judged: list[Sequence[str]] = []
-    files: list[Sequence[str]] = []
+    known: dict[str, list[Sequence[str]]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in names or NAMES:
         if name.startswith(GIVEN) and not given:
-            files.append((name, "left out: AMCT_ZOO names no folder", *"-" * 6))
+            print(f"{name} is left out: AMCT_ZOO names no folder\n", flush=True)
             continue
         try:
-            task = prepared(name, python, samples, Path(given))
-            first, second = rows(task)
+            known[name] = list(rows(prepared(name, python, samples, Path(given))))
         except process.FailedError as e:
-            first, second = (name, _line(e), *"-" * 6), (name, _line(e), *"-" * 6)
-        judged.append(first)
-        files.append(second)
-        print(" | ".join(first), flush=True)
-        print(" | ".join(second) + "\n", flush=True)
-    if not names:
-        _write("\n\n".join([table(TASKS, judged), table(FILES, files)]))
+            known[name] = [(name, _line(e), *"-" * 6), (name, _line(e), *"-" * 6)]
+        print("\n".join(" | ".join(row) for row in known[name]) + "\n", flush=True)
+        RESULTS.write_text(json.dumps(known))
+        _write([known[name] for name in NAMES if name in known])
 
 
 BEGIN, END = "<!-- begin trained networks (benchmarks/zoo.py) -->\n", "<!-- end trained networks -->"
 
 
-def _write(tables: str) -> None:
-    """Put the tables between their marks in docs/accuracy.md."""
+def _write(known: Sequence[Sequence[Sequence[str]]]) -> None:
+    """Put both tables, with the last results of each network, between their marks in docs/accuracy.md."""
+    tables = "\n\n".join(table(headers, [pair[i] for pair in known]) for i, headers in enumerate((TASKS, FILES)))
     text = PAGE.read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

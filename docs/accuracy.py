@@ -67,35 +67,47 @@ OBSERVERS = ("minmax", "moving-average", "percentile", "kl", "mse", "isotone", "
 
 ROWS: Sequence[Row] = (
     *(Row("activations, int8", name, f"observer={name}") for name in OBSERVERS),
-    Row("activations, int8", "minmax, symmetric", "activation-offset=false"),
-    Row("activations, other widths", "minmax, int4", "bits=4", lowered=False),
+    Row("activations, int8", "minmax, symmetric", "activation-offset=false observer=minmax"),
+    Row("activations, other widths", "minmax, int4", "bits=4 observer=minmax", lowered=False),
     Row("activations, other widths", "mse, int4", "bits=4 observer=mse", lowered=False),
-    Row("activations, other widths", "minmax, int16", "bits=16", lowered=False),
-    Row("weights", "ARQ, one scale", "channel-wise=false"),
-    Row("weights", "ARQ, int7", "weight-bits=7"),
-    Row("weights", "ARQ, int6", "weight-bits=6"),
-    Row("weights", "ARQ, int4", "weight-bits=4", lowered=False),
+    Row("activations, other widths", "minmax, int16", "bits=16 observer=minmax", lowered=False),
+    Row("weights", "ARQ, one scale", "channel-wise=false observer=minmax"),
+    Row("weights", "ARQ, int7", "weight-bits=7 observer=minmax"),
+    Row("weights", "ARQ, int6", "weight-bits=6 observer=minmax"),
+    Row("weights", "ARQ, int4", "weight-bits=4 observer=minmax", lowered=False),
     Row("weights", "NUQ, 32 levels", config=_common("nuq_quantize { num_steps: 32 }")),
     Row("weights", "NUQ, 16 levels", config=_common("nuq_quantize { num_steps: 16 }")),
     Row("weights", "NUQ of the heaviest layers", config="enable_auto_nuq: true"),
     Row("weights alone", "one scale", "weight-only=true channel-wise=false"),
     Row("weights alone", "channel-wise", "weight-only=true channel-wise=true"),
-    Row("weights alone", "channel-wise, asymmetric", "weight-only=true channel-wise=true weight-asymmetric=true"),
-    Row("modes", "DMQ", "dmq=0.5"),
-    Row("modes", "tensor quantization of an addition", "tensor-quantize={add}:0,{add}:1"),
-    Row("modes", "joint quantization", "joint-quant=true"),
-    Row("modes", "joint quantization, shift N", "joint-quant=true shift=true"),
-    Row("modes", "FORCE_FP16_QUANT", "fakequant-precision-mode=FORCE_FP16_QUANT"),
-    Row("profile qdq", "qdq, minmax", profile="qdq", lowered=False),
-    Row("profile qdq", "qdq, kl", "observer=kl", profile="qdq", lowered=False),
-    Row("profile qdq", "qdq, mse", "observer=mse", profile="qdq", lowered=False),
-    Row("profile qdq", "qdq, additions not aligned", "align-elementwise=none", profile="qdq", lowered=False),
+    Row(
+        "weights alone",
+        "channel-wise, asymmetric",
+        "weight-only=true channel-wise=true weight-asymmetric=true",
+    ),
+    Row("modes", "DMQ", "dmq=0.5 observer=minmax"),
+    Row("modes", "tensor quantization of an addition", "tensor-quantize={add}:0,{add}:1 observer=minmax"),
+    Row("modes", "joint quantization", "joint-quant=true observer=minmax"),
+    Row("modes", "joint quantization, shift N", "joint-quant=true shift=true observer=minmax"),
+    Row("modes", "FORCE_FP16_QUANT", "fakequant-precision-mode=FORCE_FP16_QUANT observer=minmax"),
+    Row("profile ppq", "ppq, minmax", "observer=minmax", profile="ppq", lowered=False),
+    Row("profile ppq", "ppq, kl", "observer=kl", profile="ppq", lowered=False),
+    Row("profile ppq", "ppq, mse", "observer=mse", profile="ppq", lowered=False),
+    Row(
+        "profile ppq",
+        "ppq, additions not aligned",
+        "align-elementwise=none observer=minmax",
+        profile="ppq",
+        lowered=False,
+    ),
 )
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        TARGET.write_text(page(list(models(Path(folder))), ROWS), "utf-8")
+        seeded = page(list(models(Path(folder))), ROWS)
+        text = TARGET.read_text("utf-8")
+        TARGET.write_text(text[: text.index(SEEDED)] + seeded, "utf-8")
 
 
 def models(folder: Path) -> Iterator[Model]:
@@ -192,7 +204,7 @@ def page(of: Sequence[Model], rows: Sequence[Row]) -> str:
     """The whole page, every row measured on every model."""
     lines = [_PREFACE.format(float_right=_float_right(of))]
     for group, members in groupby(rows, lambda row: row.group):
-        lines += ["", f"## {group[0].upper()}{group[1:]}", "", *_head(of)]
+        lines += ["", f"### {group[0].upper()}{group[1:]}", "", *_head(of)]
         for row in members:
             with tempfile.TemporaryDirectory() as folder:
                 cells = [cell for model in of for cell in _cells(model, measure(model, row, Path(folder)))]
@@ -227,11 +239,14 @@ def _pair(simulated: str, lowered: str | None) -> str:
     return simulated if lowered in (None, simulated) else f"{simulated} / {lowered}"
 
 
+SEEDED = "## Algorithms, modes, widths: digits and seeded networks"
+"""Where the generated part of the page begins; above it stands what `benchmarks/zoo.py` writes."""
+
 _PREFACE = """\
-# What quantization costs
+## Algorithms, modes, widths: digits and seeded networks
 
 Generated by `python docs/accuracy.py`: every algorithm, mode and bit width by the command line, `amct-opt MODEL --fuse-bn
---quantize=...`, on three models:
+--quantize=...`, on three models, two of which have **seeded weights** and are trained for nothing:
 
 * **digits**: the trained network of `examples/digits`, calibrated with its file; SQNR of the logits, and how many of the 397
   held-out images are right (float: {float_right});
