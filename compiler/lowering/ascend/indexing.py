@@ -25,6 +25,7 @@ def sizes_of(build: Builder, x: SSAValue, begin: int, count: int, what: str) -> 
 
 
 def as_int64(build: Builder, value: SSAValue) -> SSAValue:
+    """Indices or sizes as int64, by a Cast where they are of another type."""
     if element_of(value) == i64:
         return value
     return build.add(ascend.CastOp, value, dst_type=INT64, name=f"{build.hint}_int64").y

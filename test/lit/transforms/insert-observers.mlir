@@ -234,7 +234,7 @@ func.func @same_windows(%x: tensor<1x1x?x?xf32>) -> tensor<1x1x?x?xf32> {
 
 // CHECK-LABEL: @four_spatial_axes
 // CHECK-NOT:   nn.observe
-// REMARK:      [insert-observers missed rank] "conv4d": its filter is of rank 6
+// REMARK:      [insert-observers missed integer-operator] "conv4d": there is no convolution with 4 spatial axes
 func.func @four_spatial_axes(%x: tensor<1x1x2x2x2x2xf32>) -> tensor<1x1x2x2x2x2xf32> {
   %w = nn.constant dense<1.0> : tensor<1x1x1x1x1x1xf32>
   %y = nn.conv %x, %w from <onnx, "Conv", "conv4d"> : (tensor<1x1x2x2x2x2xf32>, tensor<1x1x1x1x1x1xf32>) -> tensor<1x1x2x2x2x2xf32>
