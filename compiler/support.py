@@ -11,13 +11,15 @@ from xdsl.dialects.builtin import ModuleOp
 from .dialects.ascend import AscendOp
 from .dialects.nn import ConstantOp, NNOp, OriginAttr
 from .lowering.ascend import LowerToAscendPass
-from .rewriting import layer_of
+from .rewriting import Remarks, layer_of
 from .session import Session
-from .transforms.quantization.layers import is_quantized
+from .transforms.fusion.fuse_all import FuseAllPass
+from .transforms.quantization.layers import NO_SETTINGS, has_integer_weight, is_quantized
 from .transforms.quantization.legality import Broken, first_broken, other_layers
 from .transforms.quantization.profiles import Profile, profile_of
 from .transforms.quantization.rules.layer_rules import tensor_only
 from .transforms.quantization.sites import Site, sites
+from .transforms.quantization.values.between import layers_in_integers
 
 Quantizable = Literal["fully", "tensor only", "no"]
 """Input and weight; the input alone, where `tensor_quantize` asks for it; neither."""
@@ -40,7 +42,7 @@ class LayerSupport:
 def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
     """Every layer of a module in program order, judged by the session's profile. The module stays as it is."""
     profile = profile_of(session)
-    verdicts = dict(_verdicts(module, session))
+    verdicts = dict((_of_values if profile.points == "values" else _of_layers)(module, session, profile))
     ascend = _ascend_operators(module, session)
     types = {
         layer_of(op): op.origin.op_type.data if isinstance(op.origin, OriginAttr) else op.name
@@ -56,9 +58,30 @@ def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
 _Verdict = tuple[Quantizable, str, str]
 
 
-def _verdicts(module: ModuleOp, session: Session) -> Iterator[tuple[str, _Verdict]]:
+def _of_values(module: ModuleOp, session: Session, profile: Profile) -> Iterator[tuple[str, _Verdict]]:
+    """Layers by name, as quantization decides of a copy that is fused as `amct quantize` fuses it: there it counts what stands
+    around an operation. Where a layer is several operations, those that are quantized come last.
+    """
+    fused, silent = module.clone(), session.silent()
+    FuseAllPass().apply(silent, fused)
+    remarks = Remarks(silent, "support")
+    layers, _ = layers_in_integers(fused, NO_SETTINGS, None, profile, remarks)
+    left = {layer_of(op) for op in fused.walk() if isinstance(op, NNOp)}
+    for name in {layer_of(op) for op in module.walk() if isinstance(op, NNOp)} - left:
+        yield name, ("no", "folded", "fusion folds it into another layer")
+    found = sites(fused, profile.rows)
+    first = {site.owner: site for site in reversed(found)}
+    for site in sorted(found, key=lambda each: each.owner in layers):
+        begin = first[site.owner]
+        if site.owner in layers or has_integer_weight(begin):
+            yield layer_of(site.compute), _verdict(begin, None)
+        else:
+            remark = remarks.of(begin.compute)[0]
+            yield layer_of(site.compute), ("no", remark.rule, remark.reason)
+
+
+def _of_layers(module: ModuleOp, session: Session, profile: Profile) -> Iterator[tuple[str, _Verdict]]:
     """Layers that quantization considers, by name; where a layer is several operations, those that count come last."""
-    profile = profile_of(session)
     rows = profile.rows
     found = sites(module, rows)
     judged = [
@@ -85,9 +108,8 @@ def _not_listed(kind: str, profile: Profile) -> _Verdict:
 
 def _ascend_operators(module: ModuleOp, session: Session) -> Mapping[str, list[str]]:
     """What a copy of the module is lowered to, by layer."""
-    lowered, unheard = module.clone(), session.clone()
-    unheard.on_remark = None
-    LowerToAscendPass().apply(unheard, lowered)
+    lowered = module.clone()
+    LowerToAscendPass().apply(session.silent(), lowered)
     made: dict[str, list[str]] = {}
     for op in lowered.walk():
         if isinstance(op, AscendOp):

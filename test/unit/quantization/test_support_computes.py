@@ -18,13 +18,19 @@ from xdsl.dialects.builtin import ModuleOp, i8, i32
 
 from compiler import frontends
 from compiler.dialects.ascend import AscendOp
+from compiler.dialects.nn import FusedOp, NNOp
 from compiler.dialects.nn.shapes import element_of
 from compiler.lowering.ascend import LowerToAscendPass
 from compiler.pipelines import run_passes
+from compiler.rewriting import layer_of
 from compiler.runtime.executor import run
 from compiler.support import LayerSupport, layers_of
+from compiler.transforms.fusion.fuse_all import FuseAllPass
 from compiler.transforms.quantization.quantize import QuantizePass
+from compiler.transforms.simplification import SIMPLIFY
 from compiler.universe import new_session
+
+from .test_aligned_ranges import random_network
 
 
 class Layer(NamedTuple):
@@ -198,3 +204,24 @@ KNOWN = {
 def test_known_layers(case: str, tmp_path: Path) -> None:
     layer, integer = KNOWN[case]
     assert assert_agrees(layer, tmp_path) == integer
+
+
+@pytest.mark.parametrize("profile", ["qdq", "ppq"])
+@pytest.mark.parametrize("first", [0, 6])
+def test_said_and_done_agree_where_values_are_quantized(profile: str, first: int, tmp_path: Path) -> None:
+    """Of random networks: whether an operation is quantized depends on what stands around it."""
+    for seed in range(first, first + 6):
+        graph, outputs = random_network(seed)
+        session = new_session()
+        session.profile = profile
+        module = frontends.read(graph.save(tmp_path / "network.onnx", *outputs), session)
+        run_passes(module, SIMPLIFY, session)
+        said = {layer.name: layer for layer in layers_of(module, session)}
+        run_passes(module, [FuseAllPass(), QuantizePass()], session)
+        rules = {r.layer: r.rule for r in session.remarks if (r.pass_name, r.kind) == ("insert-observers", "missed")}
+        for region in (op for op in module.walk() if isinstance(op, FusedOp)):
+            begin, *others = map(layer_of, region.body.block.ops)
+            rules.update({name: rules[begin] for name in others if begin in rules and name in said})
+        left = said.keys() & {layer_of(op) for op in module.walk() if isinstance(op, NNOp)}
+        assert {name for name, layer in said.items() if layer.quantizable == "fully"} == left - rules.keys()
+        assert {name: said[name].rule for name in rules} == rules

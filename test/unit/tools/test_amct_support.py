@@ -97,6 +97,31 @@ def test_a_profile_without_amcts_table_speaks_for_itself(amct_tool):
     assert (softmax["rule"], softmax["reason"]) == ("not-in-profile", "profile qdq quantizes no Softmax layer")
 
 
+@pytest.mark.parametrize("profile", ["qdq", "ppq"])
+def test_profiles_of_values_judge_what_fusion_leaves(amct_tool, tmp_path, profile):
+    """The layers that `amct quantize` leaves in float are those that cannot be quantized, but for what is folded."""
+    model = DIGITS.parents[1] / "models" / "transformer.onnx"
+    layers, _ = supported(amct_tool, model, "--profile", profile)
+    assert amct_tool("quantize", model, "-o", tmp_path, "--profile", profile).status == 0
+    summary = json.loads((tmp_path / "summary.json").read_text("utf-8"))
+    left = {row["layer"]: row["rule"] for row in summary["layers"]["left_in_float"]}
+    rules = {name: layer["rule"] for name, layer in layers.items() if layer["quantizable"] == "no"}
+    assert {name: rule for name, rule in rules.items() if rule != "folded"} == left
+    assert rules["layer0.attention.query.bias_add"] == "folded"
+
+
+LONE_ADD = """
+input: "a" input_shape { dim: 1 dim: 2 dim: 4 dim: 4 }
+input: "b" input_shape { dim: 1 dim: 2 dim: 4 dim: 4 }
+layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "b" top: "sum" }
+"""
+
+
+def test_an_addition_alone_stays_float(amct_tool, files):
+    layers, _ = supported(amct_tool, files.text("net.prototxt", LONE_ADD), "--profile", "qdq")
+    assert (layers["sum"]["quantizable"], layers["sum"]["rule"]) == ("no", "between")
+
+
 def test_mistakes(amct_tool, files):
     result = amct_tool("support", files.module(), "--profile", "mine")
     assert (result.status, result.out) == (1, "")

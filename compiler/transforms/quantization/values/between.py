@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
+from ....configuration.record import Record
+from ....configuration.settings import Settings
 from ....dialects.nn import DequantizeOp, ObserveOp, QuantizeOp, ShiftAccumulatorOp, array_of
 from ....functions import main_function
+from ....rewriting import Remarks
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
-from .value_layers import ValueLayer, ValueLayers
+from ..profiles import Profile
+from .value_layers import ValueLayer, ValueLayers, quantized_layers
 
 _POINTS = (ObserveOp, QuantizeOp, DequantizeOp, ShiftAccumulatorOp)
 
@@ -57,6 +61,20 @@ class Between:
         if (layer := self._layers.get(value.op)) is None or value.op in self.in_float:
             return False
         return not layer.row.gives_reals or self.wants_integers(value)
+
+
+def layers_in_integers(
+    module: ModuleOp, settings: Settings, record: Record | None, profile: Profile, remarks: Remarks
+) -> tuple[dict[Operation, ValueLayer], Between]:
+    """The operations that a profile of points on values quantizes, and what stands around them; a remark for each other that
+    gives reals. The passes and `amct support` ask here.
+    """
+    layers = quantized_layers(module, settings, record, profile, remarks)
+    between = Between(module, layers)
+    for owner, reason in between.in_float.items():
+        reason = f"profile {profile.name} leaves it in float: {reason}"
+        remarks.missed(layers.pop(owner).site.compute, "between", reason)
+    return layers, between
 
 
 def _demand(

@@ -25,10 +25,10 @@ from ..point_options import PointOptions
 from ..points.points import Spec, make_point, set_parameters, spec_of
 from ..profiles import Profile
 from .aligned_values import align_values
-from .between import Between
+from .between import layers_in_integers
 from .grids import point_behind, point_on, uses_of
 from .recorded_values import recorded_values
-from .value_layers import NO_LAYERS, ValueLayer, ValueLayers, is_quantizable, quantized_layers
+from .value_layers import NO_LAYERS, ValueLayer, ValueLayers, is_quantizable
 
 
 def insert_value_points(
@@ -43,12 +43,7 @@ def insert_value_points(
 
     With a record only the values that quantized operations read have points, with the parameters that it gives.
     """
-    layers = quantized_layers(module, settings, record, profile, remarks)
-    between = Between(module, layers)
-    for owner, reason in between.in_float.items():
-        remarks.missed(
-            layers.pop(owner).site.compute, "between", f"profile {profile.name} leaves it in float: {reason}"
-        )
+    layers, between = layers_in_integers(module, settings, record, profile, remarks)
     given = None if record is None else recorded_values(layers, record)
     kinds = options.activations(profile)
     for value in list(_values(main_function(module))):
