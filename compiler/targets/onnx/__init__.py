@@ -16,7 +16,7 @@ from ..layout import in_layout
 from . import blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
 from .file import external_file, write_model
 from .graph import Form
-from .integer_activations import with_integer_activations
+from .integer_activations import with_integer_activations, with_unsigned_activations
 from .layer import CONVERTERS
 from .model import check, metadata, model_of, skeleton, written_graph
 
@@ -24,6 +24,11 @@ FAMILIES = (blocks, convolution, elementwise, linear, normalization, opaque, poo
 """The modules that register the converters."""
 
 FORM = Form("onnx", range(13, NEWEST_OPSET + 1), CONVERTERS)
+
+UNSIGNED_OPSET = 21
+"""From this opset on activations are uint8. Where int8 kernels are slow (x86), onnxruntime stores int8 activations as uint8, and
+then refuses the QuantizeLinear that it puts behind whatever moves elements: that one says `output_dtype` INT8 since opset 21.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,9 @@ class OnnxTarget(Target):
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         written = _written_form(in_layout(module, "NCHW", session), session)
         graph, proto, remarks = written_graph(written, FORM, session, self.opset)
+        if graph.opset >= UNSIGNED_OPSET and (unsigned := with_unsigned_activations(written)) is not written:
+            written = unsigned
+            graph, proto, remarks = written_graph(written, FORM, session, self.opset)
         model = model_of(graph, module)
         check(skeleton(model, proto, graph.initializers), main_function(written), remarks, path)
         remarks.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i8
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects.nn import (
@@ -35,6 +35,16 @@ def with_integer_activations(module: ModuleOp, profile: Profile) -> ModuleOp:
     _repeat_behind_passive(copy, profile)
     for op in [o for o in copy.walk() if isinstance(o, QuantizeOp)]:
         _repeat_before_bound(op)
+    for op in [o for o in copy.walk() if isinstance(o, QuantizeOp)]:
+        _store_unsigned(op)
+    return copy
+
+
+def with_unsigned_activations(module: ModuleOp) -> ModuleOp:
+    """A copy of a module with its int8 activations in uint8; the module itself where it has none."""
+    if not any(_is_signed_activation(op) for op in module.walk()):
+        return module
+    copy = module.clone()
     for op in [o for o in copy.walk() if isinstance(o, QuantizeOp)]:
         _store_unsigned(op)
     return copy
@@ -96,13 +106,20 @@ def _repeat(result: SSAValue, like: DequantizeOp) -> None:
         use.operation.operands[use.index] = dequantize.result
 
 
+def _is_signed_activation(op: Operation) -> bool:
+    """Whether it gives int8 that nothing but dequantizes reads."""
+    if not isinstance(op, QuantizeOp) or op.qparams.data.storage != i8:
+        return False
+    return all(isinstance(use.operation, DequantizeOp) for use in op.result.uses)
+
+
 def _store_unsigned(op: QuantizeOp) -> None:
     """int8 between a quantize and its dequantizes becomes uint8, with the zero point moved by as much as the integers."""
-    p = op.qparams.data
-    readers = [use.operation for use in op.result.uses]
-    if p.storage != i8 or not all(isinstance(r, DequantizeOp) for r in readers):
+    if not _is_signed_activation(op):
         return
+    p = op.qparams.data
     moved = QParamsAttr(QParams(_UI8, p.scale, tuple(z + _MOVED for z in p.zero_point), p.axis))
+    readers = [use.operation for use in op.result.uses]
     quantize = QuantizeOp.make(op.input, qparams=moved, source=op.source, location=op.location)
     quantize.result.name_hint = op.result.name_hint
     Rewriter.replace_op(op, quantize)

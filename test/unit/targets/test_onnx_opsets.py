@@ -14,6 +14,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 import compiler
 from compiler.metadata import add_metadata
+from compiler.runtime.executor import Executable
 from compiler.session import Session
 from compiler.tools import amct, amct_opt
 from compiler.transforms.quantization import quantize
@@ -213,3 +214,32 @@ def test_integer_kernels_in_every_opset(opset: int, tmp_path: Path) -> None:
     options.optimized_model_filepath = str(tmp_path / "o.onnx")
     onnxruntime.InferenceSession(tmp_path / "q.onnx", options, providers=["CPUExecutionProvider"])
     assert "QLinearConv" in {n.op_type for n in onnx.load(tmp_path / "o.onnx").graph.node}
+
+
+@pytest.mark.parametrize(("opset", "stored"), [(20, np.int8), (21, np.uint8), (24, np.uint8)])
+def test_activations_are_unsigned_from_opset_21_on(opset: int, stored: type, tmp_path: Path) -> None:
+    """onnxruntime makes a Gemm between Reshapes of the layer, and moves Q/DQ behind the first: of int8 it refuses that."""
+    rng, session = np.random.default_rng(3), compiler.Session()
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"], "fc"), helper.make_node("Add", ["m", "b"], ["y"], "bias")]
+    arrays = {"w": rng.normal(size=(8, 6)).astype(np.float32), "b": rng.normal(size=6).astype(np.float32)}
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(a, n) for n, a in arrays.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    onnx.save(model, tmp_path / "fc.onnx")
+    module, _ = compiler.load(tmp_path / "fc.onnx", session)
+    compiler.run_pipeline(module, "fuse-all", session)
+    data = {"x": rng.normal(size=(4, 4, 8)).astype(np.float32)}
+    compiler.quantize(module, session, data=data)
+    compiler.save(module, tmp_path / "q.onnx", session, "onnx")
+    assert opset_of(tmp_path / "q.onnx")[0] == opset
+    [zero_point] = [t for t in onnx.load(tmp_path / "q.onnx").graph.initializer if t.name.startswith("x.q/zero_point")]
+    assert numpy_helper.to_array(zero_point).dtype == stored
+    x = {"x": data["x"][:1]}
+    ours = Executable(module).run(x)["y"]
+    [theirs] = onnxruntime.InferenceSession(tmp_path / "q.onnx", providers=["CPUExecutionProvider"]).run(None, x)
+    np.testing.assert_allclose(theirs, ours, rtol=1e-5, atol=1e-5)
