@@ -39,6 +39,20 @@ def flat(block: Block) -> Iterator[Operation]:
             yield op
 
 
+def readers(value: SSAValue) -> Iterator[Operation]:
+    """What reads a value: the other direction of `source`."""
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, nn.FusedOp):
+            yield from readers(op.body.block.args[use.index])
+        elif isinstance(op, nn.ObserveOp):
+            yield from readers(op.result)
+        elif isinstance(op, nn.YieldOp) and isinstance(region := op.parent_op(), nn.FusedOp):
+            yield from readers(region.result)
+        else:
+            yield op
+
+
 def source(value: SSAValue) -> SSAValue:
     """The value behind observers and the borders of fused regions."""
     while True:

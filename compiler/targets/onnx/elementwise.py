@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import FloatAttr
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of
 from ...dtypes import numpy_dtype
+from .float_layers import summand
 from .layer import Layer, converter
 from .steps import Steps
 
@@ -38,7 +39,6 @@ _SAME: dict[type[nn.NNOp], tuple[str, tuple[str, ...]]] = {
     nn.RoundOp: ("Round", ()),
     nn.NotOp: ("Not", ()),
     nn.PReluOp: ("PRelu", ()),
-    nn.AddOp: ("Add", ()),
     nn.SubOp: ("Sub", ()),
     nn.MulOp: ("Mul", ()),
     nn.DivOp: ("Div", ()),
@@ -57,6 +57,11 @@ def same(op: nn.NNOp, layer: Layer) -> str:
     op_type, properties = _SAME[type(op)]
     attributes = {name: cast("FloatAttr[Any]", getattr(op, name)).value.data for name in properties}
     return layer.node(op_type, *op.operands, **attributes)
+
+
+@converter(nn.AddOp)
+def add(op: nn.AddOp, layer: Layer) -> str:
+    return layer.node("Add", *(summand(x, layer) for x in op.operands))
 
 
 @converter(nn.Relu6Op)

@@ -10,11 +10,12 @@ no optimization removes it, and it costs one copy.
 from __future__ import annotations
 
 from xdsl.dialects.builtin import f32
+from xdsl.dialects.func import ReturnOp
 from xdsl.ir import OpResult, SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
-from ..graph import source
+from ..graph import readers, source
 from .layer import Layer, Operand
 
 _MOVING = (
@@ -48,6 +49,17 @@ def kept_apart(value: SSAValue, layer: Layer) -> Operand:
     if element_of(value) != f32 or not _is_dequantized(value):
         return value
     return layer.helper("Max", value)
+
+
+def summand(value: SSAValue, layer: Layer) -> Operand:
+    """An operand of Add. A Conv with quantized weights that is an output of the graph as well stands behind a Max of its own.
+
+    onnxruntime 1.31 fuses a Conv with the Add of another Conv, and loses the name of the graph's output: it refuses the file.
+    """
+    conv = source(value).owner
+    if not isinstance(conv, nn.ConvOp) or not any(isinstance(r, ReturnOp) for r in readers(conv.result)):
+        return value
+    return layer.helper("Max", value) if isinstance(source(conv.weight).owner, nn.DequantizeOp) else value
 
 
 def _is_integer(value: SSAValue, op: nn.NNOp) -> bool:

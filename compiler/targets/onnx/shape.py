@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 from onnx import TensorProto
-from xdsl.dialects.builtin import i32, i64
+from xdsl.dialects.builtin import f32, i32, i64
 from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of, static
+from ..graph import readers
 from .layer import Layer, Operand, converter
 
 NodeParts = tuple[str, list[Operand], dict[str, Any]]
@@ -135,8 +136,19 @@ def pad(op: nn.PadOp, layer: Layer) -> str:
     mode = op.mode.data
     if mode is nn.PadMode.WRAP:
         layer.require(19, "Pad with mode wrap")
-    value = layer.scalar(op.value.value.data, op.input, "value") if mode is nn.PadMode.CONSTANT else None
+    value = layer.scalar(_padding(op), op.input, "value") if mode is nn.PadMode.CONSTANT else None
     return layer.node("Pad", op.input, layer.ints(nn.ints(op.pads), "pads"), value, mode=mode.value)
+
+
+def _padding(op: nn.PadOp) -> float:
+    """What is padded with, zeros before a MaxPool with the sign of minus.
+
+    onnxruntime 1.31 merges a Pad of plain zeros into the MaxPool behind it, which pads with -inf: negative borders come out
+    wrong, and pads as wide as the kernel are refused. A zero that has a sign keeps them apart.
+    """
+    value = op.value.value.data
+    is_pooled = element_of(op.input) == f32 and any(isinstance(r, nn.MaxPoolOp) for r in readers(op.result))
+    return -0.0 if value == 0 and is_pooled else value
 
 
 @converter(nn.ResizeOp)

@@ -19,3 +19,8 @@ def test_a_random_file(seed: int, tmp_path: Path) -> None:
 def test_many_random_files(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + 20):
         check(seed, tmp_path)
+
+
+@pytest.mark.parametrize("seed", [345, 840, 1021])
+def test_a_file_that_the_optimizer_of_onnxruntime_breaks(seed: int, tmp_path: Path) -> None:
+    check(seed, tmp_path)

@@ -1,0 +1,80 @@
+"""What onnxruntime's optimizer does wrong is kept from it: a written file gives the same with its optimizations and without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from compiler import frontends
+from compiler.targets.onnx import OnnxTarget
+from compiler.universe import new_session
+
+IMAGE = (1, 2, 5, 5)
+
+
+def model(nodes: list[onnx.NodeProto], outputs: list[str], **constants: object) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, IMAGE)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def run(file: Path, level: onnxruntime.GraphOptimizationLevel) -> list[np.ndarray]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = level
+    x = np.random.default_rng(0).normal(size=IMAGE).astype(np.float32) - 3
+    return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+
+
+def assert_equal_when_optimized(source: onnx.ModelProto, folder: Path) -> None:
+    onnx.save(source, folder / "source.onnx")
+    session = new_session()
+    module = frontends.read(folder / "source.onnx", session)
+    OnnxTarget().write(module, folder / "written.onnx", session)
+    levels = onnxruntime.GraphOptimizationLevel
+    expected = run(folder / "source.onnx", levels.ORT_DISABLE_ALL)
+    for a, b in zip(expected, run(folder / "written.onnx", levels.ORT_ENABLE_ALL), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 0, 1, 0)])
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
+def test_zeros_before_a_pool(kind: str, pads: tuple[int, ...], tmp_path: Path) -> None:
+    """Keras writes ResNet50V2 so: behind its first convolution are negative values, a pad and a max pool."""
+    nodes = [
+        helper.make_node("Pad", ["x", "pads", "zero"], ["padded"]),
+        helper.make_node(kind, ["padded"], ["y"], kernel_shape=[2, 2], strides=[1, 1], pads=pads),
+    ]
+    constants = {"pads": np.array([0, 0, 1, 1, 0, 0, 0, 0]), "zero": np.float32(0)}
+    assert_equal_when_optimized(model(nodes, ["y"], **constants), tmp_path)
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_the_sum_of_two_convolutions_with_quantized_weights(order: tuple[str, str], tmp_path: Path) -> None:
+    """One of them an output of the graph."""
+    rng = np.random.default_rng(1)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w1", "scale", "zero"], ["u"], axis=0),
+        helper.make_node("DequantizeLinear", ["w2", "scale", "zero"], ["v"], axis=0),
+        helper.make_node("Conv", ["x", "u", "bias"], ["a"]),
+        helper.make_node("Conv", ["x", "v"], ["b"]),
+        helper.make_node("Add", order, ["y"]),
+    ]
+    constants = {
+        "w1": rng.integers(-128, 127, (3, 2, 1, 1), np.int8),
+        "w2": rng.integers(-128, 127, (3, 2, 1, 1), np.int8),
+        "scale": np.full(3, 0.01, np.float32),
+        "zero": np.zeros(3, np.int8),
+        "bias": rng.normal(size=3).astype(np.float32),
+    }
+    assert_equal_when_optimized(model(nodes, ["a", "y"], **constants), tmp_path)
