@@ -73,7 +73,7 @@ class Samples:
         rows, type_ = self.rows[name], self.types[name]
         first = self.first + start
         part = np.require(rows.read(first, first + count), requirements=("C", "A"))
-        whole = part[0] if takes_whole_inputs(rows, type_) else part
+        whole = part[0, ...] if takes_whole_inputs(rows, type_) else part
         return converted(whole, type_, f"input '{name}' of sample {first}", rows.place(first))
 
     def _check_finite(self, name: str, start: int, array: Array) -> None:

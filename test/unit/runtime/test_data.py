@@ -47,6 +47,15 @@ def test_arrays_of_the_inputs_own_shapes(tmp_path: Path) -> None:
         load_samples(other, f)
 
 
+def test_inputs_without_axes(tmp_path: Path) -> None:
+    """One value per sample; each run takes an array of no axes, which is what onnxruntime takes."""
+    path = save(tmp_path / "d.npz", x=np.zeros((3, 1, 2), np.float32), rate=np.full(3, 16000))
+    samples = load_samples(path, function("%x: tensor<1x2xf32>, %rate: tensor<i64>"))
+    for batch in samples.batches():
+        assert type(batch["rate"]) is np.ndarray
+        assert (batch["rate"].shape, batch["rate"].dtype, int(batch["rate"])) == ((), np.int64, 16000)
+
+
 def test_folder_of_npy(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((3, 2), np.float32))
     np.save(tmp_path / "y.npy", np.zeros((3, 4), np.int32))
