@@ -141,13 +141,13 @@ def pad(op: nn.PadOp, layer: Layer) -> str:
 
 
 def _padding(op: nn.PadOp) -> float:
-    """What is padded with, zeros before a MaxPool with the sign of minus.
+    """What is padded with, zeros before a pool with the sign of minus.
 
-    onnxruntime 1.31 merges a Pad of plain zeros into the MaxPool behind it, which pads with -inf: negative borders come out
-    wrong, and pads as wide as the kernel are refused. A zero that has a sign keeps them apart.
+    onnxruntime 1.31 merges a Pad of plain zeros into the pool behind it: of a MaxPool, which pads with -inf, negative borders
+    come out wrong, and pads as wide as the kernel are refused of any. A zero that has a sign keeps them apart.
     """
     value = op.value.value.data
-    is_pooled = element_of(op.input) == f32 and any(isinstance(r, nn.MaxPoolOp) for r in readers(op.result))
+    is_pooled = element_of(op.input) == f32 and any(isinstance(r, nn.PoolOp) for r in readers(op.result))
     return -0.0 if value == 0 and is_pooled else value
 
 

@@ -21,6 +21,6 @@ def test_many_random_files(first: int, tmp_path: Path) -> None:
         check(seed, tmp_path)
 
 
-@pytest.mark.parametrize("seed", [345, 840, 1021])
+@pytest.mark.parametrize("seed", [345, 840, 1021, 1574])
 def test_a_file_that_the_optimizer_of_onnxruntime_breaks(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path)

@@ -51,9 +51,10 @@ def assert_equal_when_optimized(source: onnx.ModelProto, folder: Path) -> None:
 @pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
 def test_zeros_before_a_pool(kind: str, pads: tuple[int, ...], tmp_path: Path) -> None:
     """Keras writes ResNet50V2 so: behind its first convolution are negative values, a pad and a max pool."""
+    counted = {"count_include_pad": 1} if kind == "AveragePool" else {}
     nodes = [
         helper.make_node("Pad", ["x", "pads", "zero"], ["padded"]),
-        helper.make_node(kind, ["padded"], ["y"], kernel_shape=[2, 2], strides=[1, 1], pads=pads),
+        helper.make_node(kind, ["padded"], ["y"], kernel_shape=[2, 2], strides=[1, 1], pads=pads, **counted),
     ]
     constants = {"pads": np.array([0, 0, 1, 1, 0, 0, 0, 0]), "zero": np.float32(0)}
     assert_equal_when_optimized(model(nodes, ["y"], **constants), tmp_path)
