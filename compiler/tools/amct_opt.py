@@ -204,7 +204,8 @@ class _Driver:
         run_passes(module, self.passes[:first], session, self._after)
         if quantization and all(each.name in _QUANTIZATION for each in quantization):
             self.target.check(module, session)
-        run_passes(module, quantization, session, self._after)
+        if quantization:
+            run_passes(module, quantization, session, self._after)
         with session.phase("write"):
             self._write(module, session)
 

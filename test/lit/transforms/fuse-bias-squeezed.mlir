@@ -55,3 +55,17 @@ func.func @other_axis(%x: tensor<1x1x2x1xf32>) -> tensor<1x2x2xf32> {
   %a = nn.bias_add %s, %b layout nchw from <tensorflow, "BiasAdd", "bias"> : (tensor<1x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2xf32>
   func.return %a : tensor<1x2x2xf32>
 }
+
+// -----
+
+// Not fused: the bias is an input of the graph.
+// CHECK-LABEL: @computed
+// CHECK:       nn.bias_add
+// REMARK:      [fuse-bias missed constants] "bias"
+func.func @computed(%x: tensor<1x1x4x1xf32>, %b: tensor<2xf32>) -> tensor<1x4x2xf32> {
+  %w = nn.constant dense<[[[[1.0]]], [[[2.0]]]]> : tensor<2x1x1x1xf32>
+  %c = nn.conv %x, %w layout nhwc from <tensorflow, "Conv2D", "conv"> : (tensor<1x1x4x1xf32>, tensor<2x1x1x1xf32>) -> tensor<1x1x4x2xf32>
+  %s = nn.squeeze %c axes [1] : (tensor<1x1x4x2xf32>) -> tensor<1x4x2xf32>
+  %a = nn.bias_add %s, %b layout nhwc from <tensorflow, "BiasAdd", "bias"> : (tensor<1x4x2xf32>, tensor<2xf32>) -> tensor<1x4x2xf32>
+  func.return %a : tensor<1x4x2xf32>
+}
