@@ -46,10 +46,10 @@ def integer_refusal(op: NNOp) -> NotLowered | None:
 
 
 def _stand_in(value: SSAValue, index: int) -> tuple[ConstantOp, DequantizeOp]:
-    """A constant of zeros in the place of a weight or bias."""
+    """A constant in the place of a weight or bias: one zero that is broadcast, so that it takes no memory."""
     qparams = _INTEGERS if index == 1 else _SUMS
     shape = shape_of(value)
     require(static(shape), "known-sizes", "the sizes of its weight are not known")
-    zeros = np.zeros(shape, numpy_dtype(qparams.data.storage))
+    zeros = np.broadcast_to(np.zeros((), numpy_dtype(qparams.data.storage)), shape)
     constant = ConstantOp.beside(zeros, "trial")
     return constant, DequantizeOp.make(constant.result, qparams=qparams, result_types=[value.type])

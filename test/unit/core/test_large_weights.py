@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Region
+from xdsl.ir import Block, Region, SSAValue
 
 from compiler.dialects import nn
 from compiler.pipelines import make_pass
@@ -60,21 +60,28 @@ def test_one_bad_number_anywhere(place: int) -> None:
     assert not is_finite(array.T)
 
 
+def multiplied(count: int, size: int) -> ModuleOp:
+    """A chain of matrix products, each by its own weight `[size, size]`."""
+    type_, rng = TensorType(f32, (1, size)), np.random.default_rng(0)
+    block = Block(arg_types=[type_])
+    value: SSAValue = block.args[0]
+    for i in range(count):
+        weight = nn.ConstantOp.of(rng.standard_normal((size, size), np.float32), f"w{i}")
+        product = nn.MatMulOp.make(value, weight.result)
+        block.add_ops([weight, product])
+        value = product.result
+    block.add_op(ReturnOp(value))
+    return ModuleOp([FuncOp("main", ([type_], [type_]), Region(block))])
+
+
 def test_float_weights_go_while_integers_are_made() -> None:
     """Sixteen weights of 4 MB become integers of 1 MB each: one of both at a time is more than there was, not all."""
-    type_, rng = TensorType(f32, (1, 1024)), np.random.default_rng(0)
-    block = Block(arg_types=[type_])
+    quantize = make_pass("quantize", "weight-only=true")
+    quantize.apply(new_session(), multiplied(1, 8))  # the modules that it imports are not counted
     tracemalloc.start()
-    for i in range(16):
-        weight = nn.ConstantOp.of(rng.standard_normal((1024, 1024), np.float32), f"w{i}")
-        value = block.args[0] if block.last_op is None else block.last_op.results[0]
-        block.add_ops([weight, nn.MatMulOp.make(value, weight.result)])
-    assert block.last_op is not None
-    block.add_op(ReturnOp(block.last_op.results[0]))
-    module = ModuleOp([FuncOp("main", ([type_], [type_]), Region(block))])
-    del weight
+    module = multiplied(16, 1024)
     before = tracemalloc.get_traced_memory()[0]
-    make_pass("quantize", "weight-only=true").apply(new_session(), module)
+    quantize.apply(new_session(), module)
     after, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert before > 64 * MEGABYTE
