@@ -10,10 +10,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
 
 from compiler import frontends
 from compiler.diagnostics import CompileError, verify
-from compiler.dialects import ascend
+from compiler.dialects import ascend, nn
 from compiler.runtime.executor import Executable
 from compiler.universe import new_session
 
@@ -200,23 +201,37 @@ def test_pool_that_counts_differently(tmp_path: Path) -> None:
         frontends.read(path, new_session())
 
 
-def test_weight_quant(tmp_path: Path) -> None:
-    """What asymmetric graphs have between a weight and its layer: the weight without its offset, itself where that is 0."""
-    x = np.random.default_rng(0).normal(size=(1, 3, 5, 5)).astype(np.float32)
-    results = []
-    for offset in (0, 1):
-        model = deployed()
-        tensor("conv.weight", np.full((4, 3, 3, 3), 1 + offset, np.int8))(model)
-        model.graph.initializer.append(numpy_helper.from_array(np.full(1, offset, np.int8), "o"))
-        model.graph.node.insert(0, helper.make_node("AscendWeightQuant", ["conv.weight", "o"], ["w"], "weight_quant"))
-        node(model, "conv").input[1] = "w"
-        path = tmp_path / "model.onnx"
-        onnx.save(model, path)
-        module = frontends.read(path, new_session())
-        verify(module)
-        assert any(isinstance(op, ascend.AscendWeightQuantOp) for op in module.walk()) == bool(offset)
-        results.append(Executable(module).run({"x": x})["y"])
-    np.testing.assert_array_equal(results[0], results[1])
+def weight_quantized(weight: int, offset: int, path: Path) -> ModuleOp:
+    """Read with AscendWeightQuant, which asymmetric graphs have between a weight and its layer."""
+    model = deployed()
+    tensor("conv.weight", np.full((4, 3, 3, 3), weight, np.int8))(model)
+    model.graph.initializer.append(numpy_helper.from_array(np.full(1, offset, np.int8), "o"))
+    model.graph.node.insert(0, helper.make_node("AscendWeightQuant", ["conv.weight", "o"], ["w"], "weight_quant"))
+    node(model, "conv").input[1] = "w"
+    onnx.save(model, path)
+    module = frontends.read(path, new_session())
+    verify(module)
+    return module
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_weight_quant(offset: int, tmp_path: Path) -> None:
+    """A weight and its offset are constants: the layer gets the difference."""
+    module = weight_quantized(3 + offset, offset, tmp_path / "model.onnx")
+    assert not any(isinstance(op, ascend.AscendWeightQuantOp) for op in module.walk())
+    (conv,) = (op for op in module.walk() if isinstance(op, ascend.Conv2DOp))
+    weight = nn.array_of(conv.filter)
+    assert weight is not None
+    assert weight.dtype == np.int8
+    assert (weight == 3).all()
+
+
+def test_weight_quant_out_of_range(tmp_path: Path) -> None:
+    """What int8 cannot hold is not computed at import: the operation stays, and says so at run time."""
+    module = weight_quantized(-128, 1, tmp_path / "model.onnx")
+    assert any(isinstance(op, ascend.AscendWeightQuantOp) for op in module.walk())
+    with pytest.raises(CompileError, match="weights from -129 to -129 without their offsets do not fit into i8"):
+        Executable(module).run({"x": np.zeros((1, 3, 5, 5), np.float32)})
 
 
 def test_same_padding_with_dilations(tmp_path: Path) -> None:
