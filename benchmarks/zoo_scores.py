@@ -10,9 +10,9 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Outputs = Sequence[Array]
-"""Of one sample, in the order of the model's outputs."""
+"""The outputs for one sample, in the order of the model's outputs."""
 Score = Callable[[Outputs, Any, Outputs, Mapping[str, Any]], tuple[int, int]]
-"""Of the outputs, the label, the float network's outputs and facts of the network: how much is right, and of how much."""
+"""Takes the outputs, the label, the float network's outputs and facts of the network; returns what is right, of how much."""
 
 
 def text(outputs: Outputs, label: str, _: Outputs, facts: Mapping[str, Any]) -> tuple[int, int]:

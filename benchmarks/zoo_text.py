@@ -22,7 +22,7 @@ _ENDS = (*"lmnrst", "", "", "ck", "nd", "ng", "st")
 class Page(NamedTuple):
     image: Image.Image
     boxes: list[tuple[int, int, int, int]]
-    """Of each line: left, top, right, bottom in pixels."""
+    """The box of each line: left, top, right, bottom in pixels."""
 
 
 def words(rng: np.random.Generator, length: int) -> str:

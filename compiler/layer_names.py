@@ -100,7 +100,7 @@ class LayerNames:
         return LayerNames(layers, modules, inside, indices)
 
     def find(self, name: str) -> Sequence[NNOp]:
-        """The operations of the layer or of the one module of that name; none where there is no such."""
+        """The operations of the layer or the module with that name; empty if neither exists."""
         return self._first(name, self.layers, self.modules, self.indices)
 
     def find_inside(self, name: str) -> Sequence[NNOp]:

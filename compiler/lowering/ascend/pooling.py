@@ -25,7 +25,7 @@ AVERAGE, LARGEST = (("tensorflow", "AvgPool"),), (("tensorflow", "MaxPool"), ("t
 
 def _check_window(op: nn.PoolOp) -> None:
     rank = op.spatial_rank
-    require(rank <= 2, "spatial-rank", f"there is no pooling with {rank} spatial axes")
+    require(rank <= 2, "spatial-rank", f"it pools over {rank} spatial axes, Ascend IR over at most 2")
     require(all(d == 1 for d in op.dilation_list), "no-dilation", "Ascend IR has no pooling with dilations")
 
 

@@ -115,7 +115,7 @@ def _source(op: NNOp) -> Source | None:
 
 
 def _carried(op: OpaqueOp) -> Source | None:
-    """Of the framework itself, not of an extension of it."""
+    """The source of an operator that belongs to the framework itself; None for one of an extension."""
     return (op.framework.data, op.op_type.data) if op.domain is None or not op.domain.data else None
 
 

@@ -15,7 +15,7 @@ from .histogram import Histogram
 from .observer import Array, Observer
 
 _Errors = Callable[[Array], Array]
-"""Of candidates, float64 [candidates, 2], the squared errors [candidates]."""
+"""Takes candidates, float64 [candidates, 2]; gives their squared errors [candidates]."""
 _FRACTIONS = 100
 """Candidates: this many parts of the range seen, on each side that moves."""
 

@@ -26,13 +26,13 @@ class PointOptions:
     fuse_passive_op: bool | None = None
     """False gives the results of passive operations points of their own."""
     align_elementwise: Literal["large", "output", "none"] | None = None
-    """Of Add and Sub. large: the operands take the range that holds all of them; output: they take the result's parameters. In
-    profile ppq large.
+    """How Add and Sub are aligned. large: the operands take the range that holds all of them; output: they take the result's
+    parameters. In profile ppq large.
     """
     align_concat: Literal["large", "output", "none"] | None = None
     """large and output as those of additions. In profile ppq output."""
     align_pooling: Literal["input", "output", "none"] | None = None
-    """Of average pooling. input: the result takes the input's parameters; output: the reverse."""
+    """How average pooling is aligned. input: the result takes the input's parameters; output: the reverse."""
     align_resize: Literal["input", "output", "none"] | None = None
     """input and output as those of pooling. In profile ppq output."""
     force_alignment_overlap: bool | None = None

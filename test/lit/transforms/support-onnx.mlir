@@ -183,7 +183,7 @@ func.func @main(%x: tensor<1x2x4x4xf32>, %m: tensor<2x2xf32>) {
 
 // And an operator of Ascend IR has to compute the layer in integers, as the lowering of a copy shows.
 // CHECK: [insert-observers applied observed] "line"
-// CHECK: [insert-observers missed integer-operator] "pool-3d": there is no pooling with 3 spatial axes
+// CHECK: [insert-observers missed integer-operator] "pool-3d": it pools over 3 spatial axes, Ascend IR over at most 2
 // CHECK: [insert-observers missed integer-operator] "pool-dilated": Ascend IR has no pooling with dilations
 // CHECK: [insert-observers missed integer-operator] "pool-large": a window of 256 elements, at most 255 are possible
 // CHECK: [insert-observers missed integer-operator] "beyond": its output_shape asks for more than the windows cover

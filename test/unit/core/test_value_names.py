@@ -50,7 +50,7 @@ def _chain(names: list[str]) -> ModuleOp:
 
 
 def test_text_of_copies() -> None:
-    """Names that fall together are told apart, the same way in the copy of a module and after its text was read."""
+    """Names that become equal get different numbers, the same in a copy of a module and after its text is parsed."""
     module = _chain([*NAMES, *reversed(NAMES)])
     text = module_text(module)
     assert "%v387 =" in text

@@ -11,7 +11,7 @@ from compiler.transforms.quantization.skipped import SKIPPED
 
 from .pages import PAGES
 
-BEYOND = {"record", "weight-quantized", "not-in-profile", "between"}
+BEYOND = {"record", "weight-quantized", "not-in-profile", "between", "folded"}
 """Reasons that are neither a rule nor an entry of the settings."""
 UNMATCHED = {"no-producer", "constant-first"}
 """Reasons for operations that no pattern matches, which the catalogue of patterns does not list."""

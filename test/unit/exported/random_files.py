@@ -49,7 +49,7 @@ IR_VERSIONS = {
     22: 10,
     23: 11,
 }
-"""Of each opset, the version of the format that exporters wrote with it; 3 lists initializers among the inputs."""
+"""The IR version that exporters wrote with each opset; version 3 lists initializers among the inputs."""
 STYLES: Mapping[str, Callable[[int, str], str]] = {
     "numbers": lambda n, _: str(n + 1),
     "paths": lambda n, kind: f"/layer{n // 4}/layer{n // 4}.{n % 4}/{kind.lower()}/{kind}_output_0",

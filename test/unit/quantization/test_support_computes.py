@@ -209,7 +209,7 @@ def test_known_layers(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("profile", ["qdq", "ppq"])
 @pytest.mark.parametrize("first", [0, 6])
 def test_said_and_done_agree_where_values_are_quantized(profile: str, first: int, tmp_path: Path) -> None:
-    """Of random networks: whether an operation is quantized depends on what stands around it."""
+    """Random networks: whether an operation is quantized depends on what stands around it."""
     for seed in range(first, first + 6):
         graph, outputs = random_network(seed)
         session = new_session()

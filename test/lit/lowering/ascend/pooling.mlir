@@ -132,7 +132,7 @@ func.func @one_axis(%x: tensor<1x3x8xf32>, %l: tensor<1x8x3xf32>) -> (tensor<1x3
 // Pooling is over one or two axes.
 // CHECK-LABEL: @spatial_rank
 // CHECK:         %y = nn.
-// REMARK:      [lower-to-ascend missed spatial-rank] "y": there is no pooling with 3 spatial axes
+// REMARK:      [lower-to-ascend missed spatial-rank] "y": it pools over 3 spatial axes, Ascend IR over at most 2
 func.func @spatial_rank(%x: tensor<1x3x8x8x8xf32>) -> tensor<1x3x7x7x7xf32> {
   %y = nn.average_pool %x kernel [2, 2, 2] : (tensor<1x3x8x8x8xf32>) -> tensor<1x3x7x7x7xf32>
   func.return %y : tensor<1x3x7x7x7xf32>

@@ -236,7 +236,7 @@ def test_what_cannot_be_carried(build: Build, load: Load, nodes: Sequence[NodePr
 
 
 def test_a_damaged_graph(build: Build, load: Load, tmp_path: Path) -> None:
-    """Of text that was edited; the error names the operation."""
+    """Text that was edited by hand; the error names the operation."""
     module = load(one_branch(build, [node("Neg", ["x"], ["b"])], [("r", [2])]))
     (op,) = [op for op in module.walk() if isinstance(op, nn.OpaqueOp)]
     op.graph = nn.GraphAttr(nn.ConstantOp.of(np.full(40, 255, np.uint8), "g").value)
