@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import get_all_dialects
@@ -18,6 +19,8 @@ from .diagnostics import CompileError
 from .registry import References, Registry, load
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from .frontends import Frontend
     from .runtime.observers import Observer
     from .session import Session
@@ -201,9 +204,7 @@ def new_session() -> Session:
 
 def _load_plugins(session: Session) -> None:
     """Call the function of every entry point in the group with the session."""
-    from importlib.metadata import entry_points
-
-    for entry in entry_points(group=PLUGINS):
+    for entry in _plugins():
         try:
             entry.load()(session)
         except Exception as e:  # whatever a package does
@@ -212,6 +213,14 @@ def _load_plugins(session: Session) -> None:
             raise CompileError(
                 f"plugin '{entry.name}' ({entry.value}) fails: {e or type(e).__name__}", hint=hint
             ) from e
+
+
+@cache
+def _plugins() -> tuple[EntryPoint, ...]:
+    """What installed packages register; reading the metadata of every package takes milliseconds, so once a process."""
+    from importlib.metadata import entry_points
+
+    return tuple(entry_points(group=PLUGINS))
 
 
 # xDSL registers a `canonicalize` of its own, which runs the patterns that our operations bring; a name may not appear twice.

@@ -106,7 +106,10 @@ class _Importer:
         for value, argument in zip(inputs, block.args, strict=True):
             argument.name_hint = nn.name_hint(value.name)
             self._define(env, value.name, argument)
-        self.import_nodes(self.graph, env)
+        try:
+            self.import_nodes(self.graph, env)
+        except Untyped as e:
+            raise e.error from None
         results = [self._result(o, env) for o in outputs]
         self._note_contradictions(outputs, results)
         arguments = [_attributes(i, a) for i, a in zip(inputs, block.args, strict=True)]
@@ -149,35 +152,52 @@ class _Importer:
             self.shared.symbols.define(name, binding)
 
     def import_nodes(self, graph: GraphProto, env: MutableMapping[str, Binding]) -> None:
-        """Import the nodes that outputs depend on, in order; `env` holds what is defined, and takes what they define."""
+        """Import the nodes that outputs depend on, in order; `env` holds what is defined, and takes what they define.
+
+        Raises Untyped if an output depends on a value without a type.
+        """
         typed = (v for v in [*graph.value_info, *graph.output] if v.type.WhichOneof("value"))
         self.declarations.update({v.name: v.type for v in typed})
         layers = sorted_layers(graph, self.namer, env)
         live = live_layers(layers, [o.name for o in graph.output])
         self.tally.unused(len(layers) - len(live))
         pending, outputs = deque(live), {o.name for o in graph.output}
+        postponed: set[str] = set()
         while pending:
             try:
                 self._node(pending[0], env)
                 pending.popleft()
             except Untyped as e:
-                pending = deque(self._untyped(list(pending), outputs, env, e.error))
+                pending = deque(self._untyped(list(pending), postponed, outputs, env, e.error))
 
     def _untyped(
-        self, layers: Sequence[Layer], outputs: Set[str], env: MutableMapping[str, Binding], error: CompileError
+        self,
+        layers: Sequence[Layer],
+        postponed: set[str],
+        outputs: Set[str],
+        env: MutableMapping[str, Binding],
+        error: CompileError,
     ) -> list[Layer]:
         """Carry the first of the layers with all that has no type without it; the layers that are left.
 
-        Raises the error if an output has no type either.
+        A region that reads what other layers make is put behind these, and its first layer `postponed`. If they form a
+        region that reads from the postponed one, the two are one region. Raises Untyped, with the error, if an output has no
+        type either.
         """
-        before, region, after = region_of(layers, env, self.shared, self.declarations)
-        if before:  # which may form regions themselves
+        heads = {layers[0].name}
+        while True:
+            before, region, after = region_of(layers, heads, env, self.shared, self.declarations)
+            if not (circular := {layer.name for layer in before} & postponed):
+                break
+            heads |= circular
+        if before:
+            postponed |= heads
             return [*before, *region, *after]
         wanted = {*outputs, *(name for layer in after for name in free_names(layer.proto))}
         try:
             self._carry_whole(region, wanted, env)
         except Untyped:
-            raise error from None
+            raise Untyped(error) from None
         return after
 
     def _carry_whole(self, region: Sequence[Layer], wanted: Container[str], env: MutableMapping[str, Binding]) -> None:
@@ -240,7 +260,7 @@ class _Importer:
         scope = {name: b for name, b in zip(node.proto.input, node.inputs, strict=True) if b is not None}
         try:
             inside.import_nodes(body, scope)
-        except CompileError:  # the node is valid, and can be carried, whatever its definition needs
+        except (CompileError, Untyped):  # the node is valid, and can be carried, whatever its definition needs
             raise unmapped from None
         carried = inside.tally.all_carried()
         if any(isinstance(element_of(r), AnyFloat) for op in carried for r in op.outputs):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -48,9 +48,13 @@ class Part(NamedTuple):
 
 
 def region_of(
-    layers: Sequence[Layer], env: Mapping[str, Binding], shared: Shared, typed: Mapping[str, TypeProto]
+    layers: Sequence[Layer],
+    heads: Set[str],
+    env: Mapping[str, Binding],
+    shared: Shared,
+    typed: Mapping[str, TypeProto],
 ) -> Split:
-    """The first layer with all that read a value without a type behind it, and what lies between these.
+    """The layers of these names with all that read a value without a type behind them, and what lies between these.
 
     `layers` are what is still to be imported, in order; `typed` are the types that the graph itself declares.
     """
@@ -59,9 +63,10 @@ def region_of(
     known = {name for name, t in {**typed, **_types(part, shared, every=True)}.items() if is_ranked(t)}
     reads = [set(free_names(layer.proto)) for layer in layers]
     makes = [set(filter(None, layer.proto.output)) for layer in layers]
-    untyped, members = makes[0] - known, {0}
-    for i in range(1, len(layers)):
-        if reads[i] & untyped:
+    untyped: set[str] = set()
+    members: set[int] = set()
+    for i, layer in enumerate(layers):
+        if layer.name in heads or reads[i] & untyped:
             members.add(i)
             untyped |= makes[i] - known
     behind = _reaching(range(1, len(layers)), {n for i in members for n in makes[i]}, reads, makes)

@@ -43,10 +43,19 @@ def _model(node: Node) -> ModelProto:
     model.graph.node.append(node.proto)
     del model.graph.node[0].output[:]
     model.graph.node[0].output.extend(_OUTPUT.format(i) for i in range(len(node.outputs)))
+    _write_defaults(node, model.graph.node[0])
     for name, binding in _inputs(node).items():
         model.graph.input.append(ValueInfoProto(name=name, type=declared(binding)))
     model.graph.output.extend(ValueInfoProto(name=_OUTPUT.format(i)) for i in range(len(node.outputs)))
     return model
+
+
+def _write_defaults(node: Node, call: NodeProto) -> None:
+    """Attributes that have defaults are given: onnx's inference has another default than the definition (STFT's onesided)."""
+    schema = schema_of(node.domain, node.op_type, node.version)
+    defaults = {} if schema is None else {n: a.default_value for n, a in schema.attributes.items()}
+    given = {a.name for a in call.attribute}
+    call.attribute.extend(a for name, a in defaults.items() if a.name and name not in given)
 
 
 def declared(binding: Binding) -> TypeProto:
@@ -96,12 +105,6 @@ def _inlined(node: Node, model: ModelProto) -> ModelProto | None:
     (call,) = model.graph.node
     if (function := _definition(node, call)) is None:
         return None
-    schema = schema_of(node.domain, node.op_type, node.version)
-    defaults = (
-        {} if schema is None else {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
-    )
-    given = {a.name for a in call.attribute}
-    call.attribute.extend(a for name, a in defaults.items() if name not in given)
     call.domain, call.op_type = function.domain, function.name = _FUNCTION
     model.functions.append(function)
     _standard(model).version = _standard(function).version

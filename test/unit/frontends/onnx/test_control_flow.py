@@ -200,6 +200,29 @@ def test_results_without_a_rank(build: Build, load: Load, tmp_path: Path, size: 
     assert names == ["Relu", "Shape", "Gather", "Equal", "If", "Abs", "ReduceSum", "Mul"]
 
 
+def test_two_results_without_a_rank_meet(build: Build, load: Load, tmp_path: Path) -> None:
+    """Each of the two waits for the other's: they are one operation."""
+    nodes = [
+        node("Squeeze", ["x"], ["a"]),
+        node("Squeeze", ["y"], ["b"]),
+        node("Shape", ["b"], ["size"]),
+        node("Expand", ["a", "size"], ["c"]),
+        node("Add", ["b", "c"], ["d"]),
+        node("Reshape", ["d", "flat"], ["z"]),
+    ]
+    inputs = [(name, ["n", "m", 4]) for name in "xy"]
+    model = build(nodes, inputs, [("z", ["k"])], {"flat": np.array([-1])})
+    hold(model, load(model), {n: RNG.normal(size=(1, 3, 4)).astype(np.float32) for n in "xy"}, tmp_path)
+
+
+def test_a_branch_without_a_rank(build: Build, load: Load, tmp_path: Path) -> None:
+    """The branch that a constant decides on gives a result without a rank: the If is carried with what reads it."""
+    branches = {f"{b}_branch": graph([node("Squeeze", ["x"], ["b"])], ["b"]) for b in ("then", "else")}
+    nodes = [node("If", ["yes"], ["s"], "branch", **branches), node("Reshape", ["s", "flat"], ["y"])]
+    model = build(nodes, [("x", ["n", "m", 4])], [("y", ["k"])], {"yes": np.array(True), "flat": np.array([-1])})
+    hold(model, load(model), {"x": RNG.normal(size=(1, 3, 4)).astype(np.float32)}, tmp_path)
+
+
 def test_a_known_size_decides(build: Build, load: Load) -> None:
     model = squeezed(build)
     model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 1
