@@ -12,14 +12,14 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from . import frontends
-from .calibration import BATCH_NUM
+from .calibration import BATCH_NUM, check_wanted
 from .configuration.json_config import json_text
 from .configuration.settings import IFMR
 from .diagnostics import CompileError, verify
 from .files import made, refuse_overwriting, replacing_all
 from .functions import main_function
 from .pipelines import run_passes
-from .ptq import fusion
+from .ptq import fuse
 from .runtime.data import FloatModel, Samples, Spool, calibration_runs, load_evaluator
 from .runtime.data.script import running
 from .saving import files_of
@@ -76,6 +76,7 @@ def auto_calibrate_file(
     refuse_overwriting([*files.paths(), *about.values()], read if config is None else read | {Path(config)})
     run_passes(module, SIMPLIFY, session)
     search = _Search.of(module, evaluator, session, config, batch_num)
+    check_wanted(search.options(()), module, session, files, model)
     chosen, final = search.run()
     profile = profile_of(session)
     settings = checked(search.options(chosen.disabled).settings(), module, profile)
@@ -138,7 +139,7 @@ class _Search:
             return self.accepted
         fused = self.module.clone()
         session = self.session.clone()
-        run_passes(fused, [fusion(self.options(()), fused, session)], session)
+        fuse(self.options(()), fused, session)
         self.ranking = sensitivities(fused, whole, self.samples, self.session)
         worst_first = tuple(self.ranking)
         fewest(len(worst_first), lambda n: self._accepts(worst_first[:n], self.quantize(worst_first[:n])))
@@ -150,7 +151,9 @@ class _Search:
         """A quantized copy of the module, calibrated from scratch."""
         module, session = self.module.clone(), self.session.clone()
         quantize = self.options(disabled)
-        run_passes(module, [fusion(quantize, module, session), quantize], session)
+        fuse(quantize, module, session)
+        self.session.skip_fusion = session.skip_fusion
+        run_passes(module, [quantize], session)
         return module
 
     def options(self, disabled: tuple[str, ...]) -> QuantizePass:

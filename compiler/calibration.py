@@ -9,18 +9,22 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from . import frontends
+from .configuration.layer_settings import settings_for
 from .configuration.settings import IFMR
 from .diagnostics import CompileError, verify
 from .files import refuse_overwriting
 from .functions import main_function
 from .pipelines import run_passes
-from .ptq import fusion
+from .ptq import fuse
 from .runtime.data import Samples, input_types
 from .saving import Files, files_of, framework_of
 from .session import Session
 from .summary import Layers, describe_layers, source_files
 from .transforms.quantization.backend_options import AUTOMATIC, BackendOptions
+from .transforms.quantization.layers import checked, quantizable_layers
+from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import QuantizePass
+from .transforms.quantization.skipped import SKIPPED
 from .transforms.simplification import SIMPLIFY
 
 BATCH_NUM = 1
@@ -66,7 +70,7 @@ def calibrate_file(
     sources = {*frontends.files_of(model, session.imports), *source_files(module)}
     given = reads if config is None else reads | {Path(config)}
     refuse_overwriting(files.paths(), sources | given)
-    runs = _quantize(module, data, session, config, batch_num, running, files)
+    runs = _quantize(module, data, session, config, batch_num, running, files, model)
     layers = describe_layers(module, session.remarks)
     return Calibrated(files.write(module, session), layers, runs)
 
@@ -101,6 +105,7 @@ def _quantize(
     batch_num: int | None,
     running: BackendOptions,
     files: Files,
+    model: Path,
 ) -> int:
     """Quantize a module in place, once it is known that `files` can hold it; how many runs calibrated."""
     asked = QuantizePass(config=config, observer=None if config is not None else IFMR)
@@ -115,7 +120,29 @@ def _quantize(
         threads=running.threads,
     )
     run_passes(module, SIMPLIFY, session)
-    run_passes(module, [fusion(quantize, module, session)], session)
-    files.check(module, session)
+    fuse(quantize, module, session)
+    check_wanted(quantize, module, session, files, model)
     run_passes(module, [quantize], session)
     return runs
+
+
+def check_wanted(quantize: QuantizePass, module: ModuleOp, session: Session, files: Files, model: Path) -> None:
+    """Raise CompileError, located, if nothing in a fused module would be quantized or the files could not hold the result.
+
+    Asked before data runs through the module.
+    """
+    files.check(module, session)
+    profile = profile_of(session)
+    settings = checked(quantize.settings(), module, profile)
+    layers = quantizable_layers(module, profile, settings)
+    wanted = {layer.name: settings_for(settings, layer) for layer in layers}
+    bits = {name: held.bits for name, held in wanted.items() if held.quantize and not held.weight_compress_only}
+    bits.update((f"{t.layer_name}:{t.input_index}", t.activation.bits) for t in settings.tensor_quantize)
+    for name, each in bits.items():
+        files.check_bits(name, each, settings.where)
+    if settings.tensor_quantize or any(held.quantize for held in wanted.values()):
+        return
+    if not wanted:
+        raise CompileError("holds no layer that can be quantized", where=str(model), hint="amct support says why")
+    name, skipped = next((name, held.skipped) for name, held in wanted.items() if held.skipped is not None)
+    raise CompileError(f"leaves every layer in float, '{name}' because {SKIPPED[skipped]}", where=settings.where)

@@ -8,11 +8,12 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from . import frontends
+from .configuration.record import read_record
 from .diagnostics import CompileError, verify
 from .dialects.nn import DequantizeOp, QuantizeOp
 from .files import refuse_overwriting
 from .pipelines import run_passes
-from .ptq import fusion
+from .ptq import fuse
 from .saving import files_of
 from .session import Session
 from .summary import Layers, describe_layers, source_files
@@ -48,7 +49,10 @@ def convert_file(model: Path, record: str | None, save_path: str, session: Sessi
         _adapt(module, model, session)
     else:
         quantize = QuantizePass(record=record)
-        run_passes(module, [fusion(quantize, module, session), quantize], session)
+        for name, layer in read_record(Path(record)).layers.items():
+            files.check_bits(name, layer.bits, record)
+        fuse(quantize, module, session)
+        run_passes(module, [quantize], session)
     layers = describe_layers(module, session.remarks)
     return Converted(files.write(module, session), layers)
 

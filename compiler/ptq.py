@@ -13,12 +13,14 @@ from . import frontends
 from .configuration.record import Record
 from .configuration.tensor_names import tensor_parts
 from .diagnostics import CompileError, remarks_yaml, verify
+from .dialects.nn import NNOp
 from .files import filling, refuse_overwriting
 from .functions import main_function
 from .lowering.ascend import LowerToAscendPass
 from .metadata import metadata
 from .peer import peer_of
 from .pipelines import run_passes
+from .rewriting import layer_of
 from .runtime.data import Samples, synthetic_samples
 from .runtime.executor import Executable
 from .runtime.integer_plan import in_integers
@@ -96,7 +98,7 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
         threads=settings.running.threads,
     )
     run_passes(module, SIMPLIFY, session)
-    run_passes(module, [fusion(quantize, module, session)], session)
+    fuse(quantize, module, session)
     onnx.check(module, session)
     _check_bits(settings.opset, quantize)
     run_passes(module, [quantize], session)
@@ -122,17 +124,24 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
     return _write(summary, formats, kernels[0] if kernels else stages[0], held, session)
 
 
-def fusion(quantize: QuantizePass, module: ModuleOp, session: Session) -> FuseAllPass:
-    """Fusion, as the configuration and the record have it."""
+def fuse(quantize: QuantizePass, module: ModuleOp, session: Session) -> None:
+    """Fuse a module in place, as the configuration and the record have it.
+
+    Afterwards `session.skip_fusion` names all layers that were to be left alone, which records say of them.
+    """
     wanted = quantize.settings()
-    checked(wanted, module, profile_of(session))
+    resolved = checked(wanted, module, profile_of(session))
     record = quantize.records(wanted)
     layers = Record().layers if record is None else record.layers
     skipped = {name for name, layer in layers.items() if layer.skip_fusion}
     # the inputs of these stay values of their own
     tensors = {layer for layer, index in map(tensor_parts, layers) if index >= 0}
     session.skip_fusion = session.skip_fusion.union(skipped, tensors)
-    return FuseAllPass(config=quantize.config)
+    alone = set(resolved.skip_fusion_layers)
+    if not wanted.do_fusion:
+        alone.update(layer_of(op) for op in module.walk() if isinstance(op, NNOp))
+    run_passes(module, [FuseAllPass(config=quantize.config)], session)
+    session.skip_fusion = session.skip_fusion.union(alone)
 
 
 def _check_bits(opset: int | None, quantize: QuantizePass) -> None:

@@ -74,6 +74,16 @@ class Files:
         for target, _ in self.outputs:
             target.check(module, session)
 
+    def check_bits(self, layer: str, bits: int, where: str) -> None:
+        """Raise CompileError, located at `where`, if a file has no form for a layer whose input has so many bits."""
+        for target, name in self.outputs:
+            if bits not in target.activation_bits:
+                held = " or ".join(f"INT{n}" for n in sorted(target.activation_bits))
+                message = (
+                    f"layer '{layer}': dst_type INT{bits} has no form in {self._final(Path(name))}, which holds {held}"
+                )
+                raise CompileError(message, where=where, hint="amct quantize simulates it, without a deployable file")
+
     def write(self, module: ModuleOp, session: Session) -> tuple[Path, ...]:
         """Write a quantized `nn` module, all files or none; the folder is made when missing. Returns the files written."""
         finals: list[Path] = []

@@ -75,6 +75,8 @@ EPSILON = 1.1920929e-07
 """float32's."""
 
 _TYPES_OF_INTEGERS = {"INT4": 4, "INT8": 8, "INT16": 16}
+OWN_WEIGHT_TYPES = {"INT6": 6, "INT7": 7}
+"""Of weights that are stored as int8 and use fewer bits. AMCT keeps these in its configuration alone."""
 CLUSTERS = (16, 32)
 
 
@@ -126,15 +128,24 @@ class LayerRecord:
 
     @property
     def weight_bits(self) -> int:
-        """Of the weight, as it is stored; INT6 and INT7 weights are INT8 ones."""
-        return _TYPES_OF_INTEGERS[self.wts_type or "INT8"]
+        """Of the weight; those of 6 and 7 bits are stored as int8."""
+        return _types("wts_type")[self.wts_type or "INT8"]
+
+    def given(self) -> dict[str, Any]:
+        """The fields that say something, by name."""
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) != f.default}
+
+
+def _types(name: str) -> Mapping[str, int]:
+    """The integers that a field may name, by their bits."""
+    return {**_TYPES_OF_INTEGERS, **OWN_WEIGHT_TYPES} if name == "wts_type" else _TYPES_OF_INTEGERS
 
 
 def _broken(record: LayerRecord) -> Iterator[str]:
     """The rules of AMCT's parser that a record breaks."""
     for name in ("dst_type", "act_type", "wts_type"):
-        if (value := getattr(record, name)) not in (None, *_TYPES_OF_INTEGERS):
-            yield f"{name} must be one of {', '.join(_TYPES_OF_INTEGERS)}, not '{value}'"
+        if (value := getattr(record, name)) not in (None, *_types(name)):
+            yield f"{name} must be one of {', '.join(_types(name))}, not '{value}'"
             return
     for name in ("scale_d", "scale_h"):
         yield from _bad_scales(name, (getattr(record, name),) if getattr(record, name) is not None else ())
@@ -237,22 +248,28 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (bool, int, float, str)) else tuple(value)
 
 
+def own_fields(layer: LayerRecord, flavour: str | None) -> list[str]:
+    """The fields of a layer that AMCT's record of this flavour does not have, or that hold what it does not know."""
+    if flavour is None:
+        return []
+    own = [name for name in layer.given() if name not in NUMBERS[flavour]]
+    return own if layer.wts_type not in OWN_WEIGHT_TYPES or "wts_type" in own else [*own, "wts_type"]
+
+
 def record_text(record: Record, flavour: str | None = None) -> str:
     """A record as protobuf text; floats have up to 9 digits, as many as tell all float32 apart.
 
-    Raises CompileError for fields that the flavour does not have.
+    Comments mark the fields that AMCT's record of the flavour does not have.
     """
     lines: list[str] = []
     for name, layer in record.layers.items():
+        own = own_fields(layer, flavour)
         lines += ["record {", f"  key: {_text(name)}", "  value {"]
-        for each in fields(layer):
-            value = getattr(layer, each.name)
-            if value == each.default:
-                continue
-            if flavour is not None and each.name not in NUMBERS[flavour]:
-                raise CompileError(f"layer '{name}': {each.name} is no field of the record for {flavour}")
-            values: Sequence[Any] = value if TYPES[each.name].startswith("repeated") else (value,)
-            lines += [f"    {each.name}: {_text(v)}" for v in values]
+        for field_name, value in layer.given().items():
+            if field_name in own:
+                lines.append(f"    # amct-opt's own, not of AMCT's record for {flavour}")
+            values: Sequence[Any] = value if TYPES[field_name].startswith("repeated") else (value,)
+            lines += [f"    {field_name}: {_text(v)}" for v in values]
         lines += ["  }", "}"]
     return "".join(f"{line}\n" for line in lines)
 
@@ -282,14 +299,10 @@ def merged(first: Record, second: Record) -> Record:
 
 
 def _merged(name: str, first: LayerRecord, second: LayerRecord, record: Record) -> LayerRecord:
-    added: dict[str, Any] = {}
-    for each in fields(second):
-        old, new = getattr(first, each.name), getattr(second, each.name)
-        if new == each.default:
-            continue
-        if old not in (each.default, new):
-            raise record.error(name, f"{each.name} is another than in the record that it is merged into")
-        added[each.name] = new
+    known, added = first.given(), second.given()
+    for each, value in added.items():
+        if known.get(each, value) != value:
+            raise record.error(name, f"{each} is another than in the record that it is merged into")
     try:
         return replace(first, **added)
     except CompileError as e:

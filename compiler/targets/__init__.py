@@ -19,6 +19,8 @@ class Target(ABC):
     name: ClassVar[str]
     ending: ClassVar[str]
     """The file ending of the format, with its dot."""
+    activation_bits: ClassVar[frozenset[int]] = frozenset({4, 8, 16})
+    """How many bits the integers of activations may have in it."""
 
     def files(self, path: Path) -> list[Path]:
         """The files that writing to `path` may create or replace."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from xdsl.dialects.builtin import i32
+from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -15,10 +15,19 @@ from ..dialects import ascend, nn
 from ..dialects.ascend.base import FALSE, i8
 from ..dialects.nn import NNOp
 from ..dialects.nn.shapes import element_of
+from ..session import Session
 from .graph import identity_of, label_of
 
 _SUFFIXES = re.compile(r"(\.folded)?(\.(i8|i4|i32))?(\.filter)?$")
 """What quantization and lowering add to the keys of constants."""
+
+_WEIGHTS_ALONE = (
+    ascend.AscendAntiQuantOp,
+    ascend.AscendAntiQuantV2Op,
+    ascend.WeightQuantBatchMatmulV2Op,
+    nn.DequantizeOp,
+)
+"""What makes reals of integer weights beside layers that compute in float."""
 
 Made = dict[tuple[object, str], SSAValue]
 """Rearranged constants by what they were and how they were rearranged: shared ones stay shared."""
@@ -27,6 +36,15 @@ Made = dict[tuple[object, str], SSAValue]
 def weight_name(key: str) -> str:
     """Integers bear the name of the weight or bias that they stand for."""
     return _SUFFIXES.sub("", key, count=1)
+
+
+def warn_of_floats(module: ModuleOp, session: Session) -> None:
+    """Say so where no layer of a lowered module computes in integers, and what is left of its quantization."""
+    if any(isinstance(op, ascend.AscendQuantOp) for op in module.walk()):
+        return
+    alone = any(isinstance(op, _WEIGHTS_ALONE) for op in module.walk())
+    left = "weights alone are quantized" if alone else "the file is a float model"
+    session.warn(f"no layer computes in integers: {left}")
 
 
 def is_integer(op: Operation) -> bool:

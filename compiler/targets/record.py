@@ -10,16 +10,24 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, Signedness
 from xdsl.ir import OpResult, SSAValue
 
-from ..configuration.record import CLUSTERS, NUMBERS, LayerRecord, Record, record_text
+from ..configuration.record import (
+    CLUSTERS,
+    NUMBERS,
+    OWN_WEIGHT_TYPES,
+    LayerRecord,
+    Record,
+    own_fields,
+    record_text,
+)
 from ..diagnostics import CompileError
 from ..dialects.nn import DequantizeOp, QParams, array_of
 from ..files import replacing
 from ..precision import FORCE_FP16, forces_fp16
-from ..rewriting import Remarks, layer_of
+from ..rewriting import Array, Remarks, layer_of
 from ..session import Session
 from ..transforms.quantization.balance_channels import factors_of
 from ..transforms.quantization.layer_inputs import ends_layer, inputs_of
-from ..transforms.quantization.layers import is_quantized
+from ..transforms.quantization.layers import is_quantized, layer_at
 from ..transforms.quantization.legality import row_of
 from ..transforms.quantization.profiles import Profile, Row, profile_of
 from ..transforms.quantization.shift_accumulators import shift_of
@@ -39,30 +47,27 @@ class RecordTarget(Target):
     ending = ".txt"
 
     flavour: str | None = None
-    """Whose fields may be written: onnx, tensorflow, caffe or pytorch; all when not given."""
+    """Whose record it is: onnx, tensorflow, caffe or pytorch. Fields that AMCT's has not are marked, with a note."""
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         if self.flavour not in (None, *NUMBERS):
             raise CompileError(f"-t record: flavour '{self.flavour}' is none of {', '.join(NUMBERS)}")
-        text = record_text(self._with_known_fields(record_of(module, session), session), self.flavour)
+        record = self._without_marks(record_of(module, session))
+        own = {name: None for layer in record.layers.values() for name in own_fields(layer, self.flavour)}
+        if own:
+            session.note(
+                f"the record marks {', '.join(own)} as amct-opt's own: AMCT's record for {self.flavour} has no such field"
+            )
         with replacing(path) as stream:
-            stream.write(text.encode())
+            stream.write(record_text(record, self.flavour).encode())
         return [path]
 
-    def _with_known_fields(self, record: Record, session: Session) -> Record:
-        """Some flavours of AMCT have the precision mode in the configuration only, and do not mark inputs that are quantized by
-        themselves.
-        """
-        if self.flavour is not None and "is_tensor_quantize" not in NUMBERS[self.flavour]:
-            layers = {name: replace(layer, is_tensor_quantize=False) for name, layer in record.layers.items()}
-            record = replace(record, layers=layers)
-        if self.flavour is None or "fakequant_precision_mode" in NUMBERS[self.flavour]:
+    def _without_marks(self, record: Record) -> Record:
+        """Some flavours of AMCT do not mark inputs that are quantized by themselves: their names say it."""
+        if self.flavour is None or "is_tensor_quantize" in NUMBERS[self.flavour]:
             return record
-        if any(layer.fakequant_precision_mode for layer in record.layers.values()):
-            session.warn(
-                f"records for {self.flavour} hold no precision mode: give {FORCE_FP16} in the configuration beside"
-            )
-        return replace(record, layers={n: replace(r, fakequant_precision_mode=None) for n, r in record.layers.items()})
+        layers = {name: replace(layer, is_tensor_quantize=False) for name, layer in record.layers.items()}
+        return replace(record, layers=layers)
 
 
 def record_of(module: ModuleOp, session: Session) -> Record:
@@ -75,13 +80,17 @@ def record_of(module: ModuleOp, session: Session) -> Record:
     layers: dict[str, LayerRecord] = {}
     for site in sites(module, profile.rows):
         try:
-            layers.update(_records(site, profile))
+            layers.update((name, _with_skip(layer, name, session)) for name, layer in _records(site, profile))
         except CompileError as e:
             remarks.missed(site.compute, "recorded", e.message)
     remarks.flush()
     if not layers:
         session.warn("no layer is quantized in a way that can be recorded: the record is empty")
     return Record(layers)
+
+
+def _with_skip(layer: LayerRecord, name: str, session: Session) -> LayerRecord:
+    return replace(layer, skip_fusion=True) if name in session.skip_fusion else layer
 
 
 def _records(site: Site, profile: Profile) -> Iterator[tuple[str, LayerRecord]]:
@@ -144,6 +153,9 @@ def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
     if params is None:
         assert weight is not None, "only layers with weights have these alone"
         return LayerRecord(scale_w=scales, offset_w=offsets, wts_type=_integers(weight), weight_compress_only=True)
+    integers = None if row.weight is None else _integers_of(site.operand(row.weight))
+    cluster = _levels(integers)
+    few_bits = None if weight is None or cluster else _few_bits(site, row, weight, integers)
     return LayerRecord(
         scale_d=_scale(params),
         offset_d=params.zero_point[0],
@@ -152,9 +164,9 @@ def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
         shift_bit=() if (shift := shift_of(site.compute)) is None else shift.shift_list,
         tensor_balance_factor=factors_of(site),
         act_type=_integers(params),
-        wts_type=None if weight is None else _integers(weight),
+        wts_type=None if weight is None else few_bits or _integers(weight),
         fakequant_precision_mode=_mode(site),
-        cluster=() if row.weight is None else _levels(site.operand(row.weight)),
+        cluster=cluster,
     )
 
 
@@ -168,15 +180,31 @@ def _scale(params: QParams) -> float:
     return float(params.scales())
 
 
-def _levels(weight: SSAValue | None) -> tuple[int, ...]:
+def _integers_of(weight: SSAValue | None) -> Array | None:
+    """The int8 numbers that a weight was dequantized from."""
+    dequantize = weight.op if isinstance(weight, OpResult) else None
+    integers = array_of(dequantize.input) if isinstance(dequantize, DequantizeOp) else None
+    return integers if integers is not None and integers.dtype.name == "int8" else None
+
+
+def _levels(integers: Array | None) -> tuple[int, ...]:
     """The integers of a weight that takes exactly as many levels as non-uniform quantization leaves, else nothing."""
-    integers = (
-        array_of(weight.op.input) if isinstance(weight, OpResult) and isinstance(weight.op, DequantizeOp) else None
-    )
-    if integers is None or integers.dtype.name != "int8" or integers.size <= _FEW:
+    if integers is None or integers.size <= _FEW:
         return ()
     values = np.unique(integers)
     return tuple(map(int, values)) if values.size in CLUSTERS else ()
+
+
+def _few_bits(site: Site, row: Row, weight: QParams, integers: Array | None) -> str | None:
+    """The type of a weight of 6 or 7 bits: the peak of every scale is the largest integer of so many bits."""
+    if integers is None or not layer_at(site, row).low_bits:
+        return None
+    others = tuple(i for i in range(integers.ndim) if i != weight.axis)
+    most, least = integers.max(others), integers.min(others)
+    peaks = np.maximum(most, -1 - least)[(most > 0) | (least < 0)]
+    return next(
+        (name for name, bits in OWN_WEIGHT_TYPES.items() if peaks.size and (peaks == 2 ** (bits - 1) - 1).all()), None
+    )
 
 
 def _integers(params: QParams) -> str | None:

@@ -77,11 +77,11 @@ class LowerToAscendPass(ModulePass):
         for each in operations:
             if not isinstance(each, QuantizeOp | DequantizeOp) and self.takes(each):
                 _lower(each, quantizer, remarks)
-        for each in [o for o in operations if is_read_in_float(o) or gives_integers(o)]:
+        for each in [o for o in operations if (is_read_in_float(o) or gives_integers(o)) and self.takes(o)]:
             _lower(each, quantizer, remarks)
         _erase_unused(op)
         for each in op.walk():
-            if isinstance(each, QuantizeOp | DequantizeOp) and not remarks.has(each):
+            if isinstance(each, QuantizeOp | DequantizeOp) and self.takes(each) and not remarks.has(each):
                 remarks.missed(each, "integer-consumer", "what takes its value does not compute in integers")
         erase_dead_constants(op)
         remarks.flush()
@@ -93,13 +93,18 @@ class LowerToAscendPass(ModulePass):
 
 @dataclass(frozen=True)
 class LowerIntegersPass(LowerToAscendPass):
-    """Lower what computes in integers. The rest stays in `nn`, for files that hold it as its framework has it."""
+    """Lower what computes in integers. The rest stays in `nn`, for files that hold it as its framework has it; so do weights
+    that are quantized alone.
+    """
 
     name = "lower-integers"
 
     def takes(self, op: NNOp) -> bool:
-        if isinstance(op, ShiftAccumulatorOp):
+        if isinstance(op, ShiftAccumulatorOp | QuantizeOp):
             return True
+        if isinstance(op, DequantizeOp):
+            readers = (use.operation for use in op.result.uses)
+            return not any(isinstance(reader, NNOp) and has_integer_weight(reader) for reader in readers)
         return bool(op.operands and dequantize_of(op.operands[0]) and quantized_rules(op))
 
 

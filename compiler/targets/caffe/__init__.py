@@ -50,6 +50,7 @@ class CaffeTarget(Target):
 
     name = "caffe"
     ending = _ENDING
+    activation_bits = frozenset({8})
 
     form: Literal["float", "fake-quant", "deploy"] = "float"
 

@@ -10,10 +10,9 @@ from onnx import ModelProto, helper
 from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError, first_line
-from ...dialects.ascend import AscendAntiQuantOp, AscendAntiQuantV2Op, AscendQuantOp, WeightQuantBatchMatmulV2Op
 from ...session import Session
 from .. import Target
-from ..deployed import weight_name
+from ..deployed import warn_of_floats, weight_name
 from ..onnx import FAMILIES as NN_FAMILIES
 from ..onnx import check_opset
 from ..onnx.file import external_file, write_model
@@ -43,6 +42,7 @@ class OnnxAscendTarget(Target):
 
     name = "onnx-ascend"
     ending = ".onnx"
+    activation_bits = frozenset({4, 8})
 
     opset: int | None = None
     """When not given, 13, or the first after it that has every operation."""
@@ -61,22 +61,12 @@ class OnnxAscendTarget(Target):
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         module = deployable(module, session)
-        if not any(isinstance(op, AscendQuantOp) for op in module.walk()):
-            session.warn(f"no layer computes in integers: {_what_is_left(module)}")
+        warn_of_floats(module, session)
         graph, proto, remarks = written_graph(module, FORM, session, self.opset, start=13)
         model = model_of(graph, module)
         _check(skeleton(model, proto, graph.initializers), path)
         remarks.flush()
         return write_model(model, proto, graph.initializers, path, external=self.external)
-
-
-def _what_is_left(module: ModuleOp) -> str:
-    weights = (AscendAntiQuantOp, AscendAntiQuantV2Op, WeightQuantBatchMatmulV2Op)
-    return (
-        "weights alone are quantized"
-        if any(isinstance(op, weights) for op in module.walk())
-        else "the file is a float model"
-    )
 
 
 def _check(model: ModelProto, path: Path) -> None:

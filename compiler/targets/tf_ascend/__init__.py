@@ -7,12 +7,11 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ...dialects.ascend import AscendQuantOp
 from ...functions import main_function
 from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
-from ..deployed import weight_name
+from ..deployed import warn_of_floats, weight_name
 from ..tensorflow import FAMILIES as NN_FAMILIES
 from ..tensorflow import fill
 from ..tensorflow.file import write_graph
@@ -37,11 +36,11 @@ class TfAscendTarget(Target):
 
     name = "tf-ascend"
     ending = ".pb"
+    activation_bits = frozenset({8})
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         module = deployable(module, session)
-        if not any(isinstance(op, AscendQuantOp) for op in module.walk()):
-            session.warn("no layer computes in integers: the file is a float model")
+        warn_of_floats(module, session)
         remarks = Remarks(session, self.name)
         graph = Graph(remarks, FORM)
         fill(graph, main_function(module))
