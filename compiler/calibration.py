@@ -71,8 +71,8 @@ def calibrate_file(
     given = reads if config is None else reads | {Path(config)}
     refuse_overwriting(files.paths(), sources | given)
     runs = _quantize(module, data, session, config, batch_num, running, files, model)
-    layers = describe_layers(module, session.remarks)
-    return Calibrated(files.write(module, session), layers, runs)
+    written = files.write(module, session)
+    return Calibrated(written, describe_layers(module, session.remarks), runs)
 
 
 def _read(model: Path, shapes: Shapes, session: Session) -> ModuleOp:

@@ -53,8 +53,8 @@ def convert_file(model: Path, record: str | None, save_path: str, session: Sessi
             files.check_bits(name, layer.bits, record)
         fuse(quantize, module, session)
         run_passes(module, [quantize], session)
-    layers = describe_layers(module, session.remarks)
-    return Converted(files.write(module, session), layers)
+    written = files.write(module, session)
+    return Converted(written, describe_layers(module, session.remarks))
 
 
 def _adapt(module: ModuleOp, model: Path, session: Session) -> None:

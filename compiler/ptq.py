@@ -17,6 +17,7 @@ from .dialects.nn import NNOp
 from .files import filling, refuse_overwriting
 from .functions import main_function
 from .lowering.ascend import LowerToAscendPass
+from .lowering.ascend.fuse_requant import without_relu6
 from .metadata import metadata
 from .peer import peer_of
 from .pipelines import run_passes
@@ -102,7 +103,8 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
     onnx.check(module, session)
     _check_bits(settings.opset, quantize)
     run_passes(module, [quantize], session)
-    quantized = module.clone()
+    quantized = module
+    module = without_relu6(module, session)
     run_passes(module, [LowerToAscendPass()], session)
     kernels = _integer_kernels(quantized, session)
     stages = [Executable(quantized), Executable(module), *kernels]

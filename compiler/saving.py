@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from .diagnostics import CompileError
 from .files import filling
+from .lowering.ascend.fuse_requant import without_relu6
 from .session import Session
 from .targets import Target
 from .universe import SAVED_MODEL, target_named
@@ -22,25 +23,27 @@ class Output(NamedTuple):
     ending: str
     target: str
     options: Mapping[str, Any]
+    deploys: bool = False
+    """Of the deployable model, in which Relu6 is Relu where that is exact."""
 
 
-_EVERY = (Output("_quant.json", "fusion-info", {}),)
+_EVERY = (Output("_quant.json", "fusion-info", {}, deploys=True),)
 OUTPUTS: Mapping[str, tuple[Output, ...]] = {
     "onnx": (
         Output("_fake_quant_model.onnx", "onnx", {}),
-        Output("_deploy_model.onnx", "onnx-ascend", {}),
+        Output("_deploy_model.onnx", "onnx-ascend", {}, deploys=True),
         Output("_record.txt", "record", {"flavour": "onnx"}),
         *_EVERY,
     ),
     "tensorflow": (
-        Output("_quantized.pb", "tf-ascend", {}),
+        Output("_quantized.pb", "tf-ascend", {}, deploys=True),
         Output("_fake_quant_model.pb", "tf-fakequant", {}),
         Output("_record.txt", "record", {"flavour": "tensorflow"}),
         *_EVERY,
     ),
     "caffe": (
         Output(".prototxt", "caffe", {"form": "fake-quant"}),
-        Output(".prototxt", "caffe", {"form": "deploy"}),
+        Output(".prototxt", "caffe", {"form": "deploy"}, deploys=True),
         Output("_record.txt", "record", {"flavour": "caffe"}),
         *_EVERY,
     ),
@@ -56,27 +59,34 @@ _FRAMEWORKS = {
 """By file ending; all others are TensorFlow's."""
 
 
+class Written(NamedTuple):
+    """A file to be written: by what, under which name, and whether it is of the deployable model."""
+
+    target: Target
+    name: str
+    deploys: bool
+
+
 @dataclass(frozen=True)
 class Files:
     """The files of one result, in a folder and with a prefix; without a prefix their names begin with no underscore."""
 
     folder: Path
     prefix: str
-    outputs: tuple[tuple[Target, str], ...]
-    """What writes each file, and the name that it is given."""
+    outputs: tuple[Written, ...]
 
     def paths(self) -> list[Path]:
         """The files that may be created or replaced."""
-        return [self._final(f) for target, name in self.outputs for f in target.files(self.folder / name)]
+        return [self._final(f) for target, name, _ in self.outputs for f in target.files(self.folder / name)]
 
     def check(self, module: ModuleOp, session: Session) -> None:
         """Raise CompileError if an operation of a module that is about to be quantized cannot be written to one of the files."""
-        for target, _ in self.outputs:
+        for target, _, _ in self.outputs:
             target.check(module, session)
 
     def check_bits(self, layer: str, bits: int, where: str) -> None:
         """Raise CompileError, located at `where`, if a file has no form for a layer whose input has so many bits."""
-        for target, name in self.outputs:
+        for target, name, _ in self.outputs:
             if bits not in target.activation_bits:
                 held = " or ".join(f"INT{n}" for n in sorted(target.activation_bits))
                 message = (
@@ -87,9 +97,10 @@ class Files:
     def write(self, module: ModuleOp, session: Session) -> tuple[Path, ...]:
         """Write a quantized `nn` module, all files or none; the folder is made when missing. Returns the files written."""
         finals: list[Path] = []
+        deployable = without_relu6(module, session)
         with filling(self.folder) as temporary:
-            for target, name in self.outputs:
-                for written in target.write(module, temporary / name, session):
+            for target, name, deploys in self.outputs:
+                for written in target.write(deployable if deploys else module, temporary / name, session):
                     final = self._final(written)
                     written.replace(final)
                     finals.append(self.folder / final.name)
@@ -109,7 +120,8 @@ def files_of(model: Path, save_path: str) -> Files:
     if path.exists() and not path.is_dir():
         raise CompileError("cannot be written: it is no folder", where=str(path))
     outputs = OUTPUTS[framework_of(model)]
-    return Files(path, prefix, tuple((target_named(o.target)(**o.options), _name(prefix, o.ending)) for o in outputs))
+    written = (Written(target_named(o.target)(**o.options), _name(prefix, o.ending), o.deploys) for o in outputs)
+    return Files(path, prefix, tuple(written))
 
 
 def framework_of(model: Path) -> str:

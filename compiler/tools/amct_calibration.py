@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
 from ..options import shapes
-from .amct_quantize import print_lists, print_peers
+from .amct_quantize import counted, print_lists, print_peers
 from .shared import add_amct_files, add_backend_options, add_configuration, amct_imports, backend_options, positive
 from .tables import print_table, progress_bar
 
@@ -91,7 +92,13 @@ def run(args: argparse.Namespace) -> None:
         )
     print_lists(result.layers)
     quantized, left = len(result.layers.quantized), len(result.layers.left_in_float)
-    rows = [("quantized", f"{quantized} layers"), ("left in float", f"{left} layers"), *_written(result.files)]
+    fused = counted(Counter(r.rule for r in result.layers.fused))
+    rows = [
+        ("fused", fused),
+        ("quantized", f"{quantized} layers"),
+        ("left in float", f"{left} layers"),
+        *_written(result.files),
+    ]
     print_table("calibration", (), [*rows, ("calibrated on", "1 run" if result.runs == 1 else f"{result.runs} runs")])
     print_peers(result.files, args.model)
 

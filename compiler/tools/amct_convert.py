@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from typing import Any
 
-from .amct_quantize import print_lists, print_peers
+from .amct_quantize import counted, print_lists, print_peers
 from .shared import add_amct_files, amct_imports
 from .tables import print_table
 
@@ -43,6 +44,11 @@ def run(args: argparse.Namespace) -> None:
     result = convert_file(args.model, args.record_file, args.save_path, session)
     print_lists(result.layers)
     layers = result.layers
-    rows = [("quantized", f"{len(layers.quantized)} layers"), ("left in float", f"{len(layers.left_in_float)} layers")]
+    fused = counted(Counter(r.rule for r in layers.fused))
+    rows = [
+        ("fused", fused),
+        ("quantized", f"{len(layers.quantized)} layers"),
+        ("left in float", f"{len(layers.left_in_float)} layers"),
+    ]
     print_table("conversion", (), [*rows, *(("wrote", str(file)) for file in result.files)])
     print_peers(result.files, args.model)

@@ -184,15 +184,15 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     layers, sizes, accuracy, meta = summary.layers, summary.sizes, summary.accuracy, summary.metadata
     if layers.imported:
         yield "imported", layers.imported
-    yield "fused", _counted(Counter(r.rule for r in layers.fused))
-    yield "not fused", _counted(Counter(r.rule for r in layers.not_fused))
-    yield "quantized", _counted(Counter(r.op for r in layers.quantized))
-    yield "left in float", _counted(Counter(r.op for r in layers.left_in_float))
+    yield "fused", counted(Counter(r.rule for r in layers.fused))
+    yield "not fused", counted(Counter(r.rule for r in layers.not_fused))
+    yield "quantized", counted(Counter(r.op for r in layers.quantized))
+    yield "left in float", counted(Counter(r.op for r in layers.left_in_float))
     if layers.quantized_before:
-        yield "quantized before", _counted(layers.quantized_before)
+        yield "quantized before", counted(layers.quantized_before)
     if layers.inside:
-        yield "part of an int8 layer", _counted(layers.inside)
-    yield "never quantized", _counted(layers.others)
+        yield "part of an int8 layer", counted(layers.inside)
+    yield "never quantized", counted(layers.others)
     synthetic = meta.get("synthetic") == "true"
     data = "SYNTHETIC samples: the accuracy says nothing" if synthetic else "samples"
     yield "calibrated on", f"{meta.get('samples', 'no')} {data}; observer {meta.get('observer', 'none')}"
@@ -212,7 +212,7 @@ def _apart(accuracy: Accuracy) -> str:
     return "held back from calibration" if accuracy.held_back else "those of calibration: too few to hold some back"
 
 
-def _counted(kinds: Mapping[str, int]) -> str:
+def counted(kinds: Mapping[str, int]) -> str:
     """`7: nn.conv 5, nn.matmul 2`"""
     listed = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
     return f"{sum(kinds.values())}: {listed}" if kinds else "0"

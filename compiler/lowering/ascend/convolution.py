@@ -20,6 +20,7 @@ from .quantized import (
     dequantization_scale,
     dequantized,
     stored,
+    stored_as_int8,
     weight_of,
 )
 from .rules import RULES, Builder, Rule, require
@@ -49,7 +50,7 @@ def _quantized_rule(operator: Operator) -> QuantizedRule:
             shape = _channel_shape(op, len(shape_of(accumulator)), scales)
             return dequantized(build, accumulator, stored(build, scales).reshape(shape))
 
-        operands = Operands(activation.value, weight.value, bias.integers, activation.zero_point)
+        operands = Operands(activation.value, stored_as_int8(build, weight.value), bias.integers, activation.zero_point)
         return [_biased(build, op, _convolve(build, op, operator, operands, dequantize), bias.floats)]
 
     return in_integers

@@ -18,6 +18,7 @@ from .quantized import (
     dequantization_scale,
     dequantized,
     stored,
+    stored_as_int8,
     weight_of,
 )
 from .rules import RULES, Builder, Rule, Source, keys_of, lowers, require
@@ -128,7 +129,7 @@ def _quantized_rule(make: Multiply) -> QuantizedRule:
         scales = dequantization_scale(activation, weight)
         bias = bias_of(op.bias, scales)
         row = _as_matrix(build, activation.value, 0, "row")
-        operands = Operands(row, weight.value, bias.integers, activation.zero_point)
+        operands = Operands(row, stored_as_int8(build, weight.value), bias.integers, activation.zero_point)
         accumulator = make(build, op, operands)
         # a vector of scales means axis 1, which is the columns of a product of rank 2 only
         result_rank = len(shape_of(accumulator))

@@ -12,7 +12,7 @@ from xdsl.ir import OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects import ascend, nn
-from ...dialects.ascend.base import F, data_type_number, i8
+from ...dialects.ascend.base import F, data_type_number, i4, i8
 from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
 from ...precision import forces_fp16, shortened
@@ -31,7 +31,7 @@ class Activation:
 
 @dataclass(frozen=True)
 class Weight:
-    """An int8 constant, symmetric; float32 scales of shape [] or [channels], `axis` the channels' axis."""
+    """An int8 or int4 constant, symmetric; float32 scales of shape [] or [channels], `axis` the channels' axis."""
 
     value: SSAValue
     scales: Array
@@ -125,14 +125,23 @@ class Quantizer:
 
 
 def weight_of(value: SSAValue) -> Weight:
-    """The int8 constant behind a dequantized weight. Raises NotLowered where there is none."""
+    """The constant behind a dequantized weight. Raises NotLowered where there is none."""
     if (dequantize := dequantize_of(value)) is None:
         raise NotLowered("int8-weight", "its weight is not quantized")
     params = dequantize.qparams.data
-    require(params.storage == i8, "int8-weight", f"its weight is {params.storage}, not i8")
+    require(params.storage in (i8, i4), "int8-weight", f"its weight is {params.storage}, not i8 or i4")
     require(nn.constant_of(dequantize.input) is not None, "constant-weight", "its weight is computed at run time")
     require(not params.zero_points().any(), "symmetric-weight", "its weight has zero points that are not 0")
     return Weight(dequantize.input, params.scales(), params.axis)
+
+
+def stored_as_int8(build: Builder, weight: SSAValue) -> SSAValue:
+    """The constant as int8, as which int4 weights are stored."""
+    constant = nn.constant_of(weight)
+    assert constant is not None
+    if element_of(weight) == i8:
+        return weight
+    return build.constant(constant.array.astype(np.int8), constant.key, constant.location)
 
 
 def dequantization_scale(activation: Activation, weight: Weight) -> Array:

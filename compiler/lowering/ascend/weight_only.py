@@ -18,6 +18,7 @@ from ...dialects.nn import NNOp, QParams
 from ...dialects.nn.shapes import element_of, shape_of
 from .constants import Array, dequantize_of
 from .linear import multiply
+from .quantized import stored_as_int8
 from .rules import Builder, NotLowered, require
 
 
@@ -48,7 +49,7 @@ def _single(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) 
 
     It takes int8, as which int4 weights are stored.
     """
-    weight = _stored_as_int8(build, weight)
+    weight = stored_as_int8(build, weight)
     if params.axis is None:
         scale, offset = float(params.scales()), float(-params.zero_points())
         real = build.add(ascend.AscendAntiQuantOp, weight, scale=scale, offset=offset, name=f"{build.hint}_weight").y
@@ -61,14 +62,6 @@ def _single(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) 
     scales = build.constant(params.scales(), f"{build.hint}_scale")
     y = build.add(ascend.MulOp, multiply(build, op, op.lhs, real, None), scales, name=f"{build.hint}_scaled").y
     return y if op.bias is None else build.add(ascend.AddOp, y, op.bias).y
-
-
-def _stored_as_int8(build: Builder, weight: SSAValue) -> SSAValue:
-    constant = nn.constant_of(weight)
-    assert constant is not None
-    if element_of(weight) == i8:
-        return weight
-    return build.constant(constant.array.astype(np.int8), constant.key, constant.location)
 
 
 def _half(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) -> SSAValue:

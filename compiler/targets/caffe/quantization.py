@@ -61,7 +61,9 @@ def integers_of(op: Operation) -> Integers | None:
     bias = bias_of(source(op.bias), scales) if op.bias is not None else None
     require(bias is None or bias.floats is None, "int32-bias", "its bias is not quantized")
     integers = None if bias is None else nn.array_of(bias.integers)
-    return Integers(quantize, scales.reshape(-1), nn.array_of(weight.value), integers)
+    stored = nn.array_of(weight.value)
+    assert stored is not None
+    return Integers(quantize, scales.reshape(-1), stored.astype(np.int8, copy=False), integers)
 
 
 def _channel_axis(op: nn.ConvolutionOp | nn.MatMulOp) -> int | None:

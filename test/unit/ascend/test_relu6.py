@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType, f32
+from xdsl.dialects.builtin import IntegerType, TensorType, f32
 from xdsl.ir import Block
 
-from compiler.dialects import ascend
+from compiler.dialects import ascend, nn
 from compiler.lowering.ascend.fuse_requant.relu6 import saturates_at_6
 
+i8 = IntegerType(8)
 Array = np.ndarray[Any, np.dtype[Any]]
 
 PAIRS = 12_000
@@ -57,3 +58,16 @@ def test_the_rule_is_exact() -> None:
     np.testing.assert_array_equal(said, same)
     near = slice(np.count_nonzero(scales[:PAIRS] > 0), None)
     assert 0.2 < same[near].mean() < 0.8, "the pairs stand on both sides of the boundary"
+
+
+def test_quantize_is_asked_as_the_ascend_quant_that_it_becomes() -> None:
+    """`nn.quantize` has the scale itself, whose float32 reciprocal AscendQuant multiplies with."""
+    scales, offsets = _pairs()
+    x = Block(arg_types=[TensorType(f32, [1, 4])]).args[0]
+    for reciprocal, offset in zip(scales[-2000:], offsets[-2000:], strict=True):
+        scale = np.float32(1) / reciprocal
+        quantize = nn.QuantizeOp.make(x, qparams=nn.QParamsAttr.of(i8, scale, int(offset)))
+        quant = ascend.AscendQuantOp.make(x, scale=np.float32(1) / scale, offset=int(offset))
+        assert saturates_at_6(quantize) == saturates_at_6(quant)
+        for op in (quantize, quant):
+            op.drop_all_references()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -73,16 +74,18 @@ class Evaluator:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One network in three formats: a convolution, one with a residual addition, an average pool, a product. And its data."""
+    """One network in three formats (convolutions, an addition with Relu6 behind it, a pool, a product), and its data."""
     folder = tmp_path_factory.mktemp("models")
     sizes = {"w1": (32, 3, 3, 3), "w2": (32, 32, 3, 3), "w3": (128, 6), "b3": (6,)}
     weights = [numpy_helper.from_array(RNG.normal(size=s).astype(np.float32) / 4, name) for name, s in sizes.items()]
+    weights += [numpy_helper.from_array(np.float32(bound), name) for name, bound in (("low", 0), ("high", 6))]
     nodes = [
         helper.make_node("Conv", ["x", "w1"], ["c1"], "conv1", pads=[1] * 4),
         helper.make_node("Relu", ["c1"], ["r1"], "relu1"),
         helper.make_node("Conv", ["r1", "w2"], ["c2"], "conv2", pads=[1] * 4),
         helper.make_node("Add", ["c2", "r1"], ["sum"], "add"),
-        helper.make_node("AveragePool", ["sum"], ["p"], "pool", kernel_shape=[4, 4], strides=[4, 4]),
+        helper.make_node("Clip", ["sum", "low", "high"], ["r6"], "relu6"),
+        helper.make_node("AveragePool", ["r6"], ["p"], "pool", kernel_shape=[4, 4], strides=[4, 4]),
         helper.make_node("Flatten", ["p"], ["flat"], "flat"),
         helper.make_node("Gemm", ["flat", "w3", "b3"], ["y"], "fc"),
     ]
@@ -161,6 +164,31 @@ def test_calibration_and_convert(mode: str, framework: str, models: Path, amct_t
     np.testing.assert_array_equal(once, again)
     (y,) = run(frontends.read(models / "net.onnx", new_session()), {"x": X}).values()
     assert 0 < np.abs(once - y).max() < (0.3 if "4" in mode or "nuq" in mode else 0.06) * np.abs(y).max()
+
+
+@pytest.mark.parametrize("framework", MODELS)
+def test_relu6_is_relu_in_deployable_files(framework: str, models: Path, amct_tool, tmp_path: Path) -> None:
+    """Where AscendQuant saturates at 6; what the file computes is the same, and the list of its layers says Relu, too."""
+    data = ["--data_dir", models / framework, "--data_types", "float32", "--input_shape", "x:2,3,8,8"]
+    result = amct_tool("calibration", *model_of(models, framework), *data, "--save_path", f"{tmp_path}/P")
+    assert "relu6-saturates 1" in result.out
+    session = new_session()
+    session.imports = ImportOptions(weights=tmp_path / "P_deploy_weights.caffemodel" if framework == "caffe" else None)
+    module = frontends.read(tmp_path / DEPLOYED[framework], session)
+    names = [op.name for op in module.walk()]
+    assert [names.count(f"nn.{kind}") for kind in ("relu", "relu6")] == [2, 0]
+    listed = json.loads((tmp_path / "P_quant.json").read_text())["graph"][0]["op"]
+    assert {op["name"]: op["type"].lower() for op in listed}["relu6"] == "relu"
+    (y,) = run(module, {"x": X}).values()
+    record = ["--record_file", tmp_path / "P_record.txt"]
+    source = [models / MODELS[framework], *model_of(models, framework)[2:]]
+    quantize = f"--quantize=record={record[1]}"
+    assert (
+        amct_opt.run([*map(str, source), "--fuse-all", quantize, "--lower-to-ascend", "-o", f"{tmp_path}/m.mlir"]) == 0
+    )
+    lowered = frontends.read(tmp_path / "m.mlir", new_session())
+    assert "ascend.Relu6" in [op.name for op in lowered.walk()]
+    np.testing.assert_array_equal(y, run(lowered, {"x": X})["y"])
 
 
 @pytest.mark.parametrize("framework", MODELS)

@@ -12,11 +12,11 @@ from xdsl.passes import ModulePass
 from ....dialects.ascend import AscendDequantOp
 from ....rewriting import Remarks, erase_dead_constants, layer_of, rewrite
 from .merge_quants import merge_quants
-from .relu6 import replace_relu6
+from .relu6 import replace_relu6, without_relu6
 from .relu_flag import FuseReluFlag
 from .requant import FuseRequant
 
-__all__ = ["FuseReluFlag", "FuseRequant", "FuseRequantPass"]
+__all__ = ["FuseReluFlag", "FuseRequant", "FuseRequantPass", "without_relu6"]
 
 
 @dataclass(frozen=True)

@@ -209,11 +209,27 @@ func.func @int8_weight(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // -----
 
+// int4 weights are stored as int8.
+// CHECK-LABEL: @int4_weight
+// CHECK:         nn.constant #nn.external<"w", tensor<2x3x3x3xi8>, "0xF8F8
+// CHECK:         ascend.Conv2D %q, {{.*}} -> tensor<1x2x4x4xi32>
+// CHECK:         ascend.AscendDequant
+func.func @int4_weight(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
+  %w = nn.constant dense<-8> : tensor<2x3x3x3xi4>
+  %wd = nn.dequantize %w by <i4, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi4>) -> tensor<2x3x3x3xf32>
+  %q = nn.quantize %x by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi8>
+  %d = nn.dequantize %q by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>
+  %conv1 = nn.conv %d, %wd pads [1, 1, 1, 1] : (tensor<1x3x4x4xf32>, tensor<2x3x3x3xf32>) -> tensor<1x2x4x4xf32>
+  func.return %conv1 : tensor<1x2x4x4xf32>
+}
+
+// -----
+
 // A weight of another width.
 // CHECK-LABEL: @int16_weight
 // CHECK:         %d = ascend.AscendAntiQuant %q
 // CHECK:         ascend.Conv2D
-// REMARK:      [lower-to-ascend missed int8-weight] "conv1": its weight is i16, not i8
+// REMARK:      [lower-to-ascend missed int8-weight] "conv1": its weight is i16, not i8 or i4
 func.func @int16_weight(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %w = nn.constant dense<1> : tensor<2x3x3x3xi16>
   %wd = nn.dequantize %w by <i16, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi16>) -> tensor<2x3x3x3xf32>
