@@ -34,7 +34,7 @@ from .targets.onnx import OnnxTarget
 from .targets.record import RecordTarget
 from .transforms.fusion.fuse_all import FuseAllPass
 from .transforms.quantization.backend_options import AUTOMATIC, BackendOptions
-from .transforms.quantization.data_options import DataOptions
+from .transforms.quantization.data_options import DataOptions, runs_of, warn_of_unused
 from .transforms.quantization.layers import checked
 from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import QuantizePass
@@ -42,7 +42,8 @@ from .transforms.simplification import SIMPLIFY
 from .weights import side_file_of
 
 SMALLEST_SPLIT = 8
-"""From this many samples on, every tenth (at least one) is held back from calibration to measure with."""
+"""From this many samples on, every tenth (at least one) is held back from calibration to measure with, where no number of runs
+is asked for."""
 
 _INTEGERS_SINCE = 21
 """The opset from which QuantizeLinear has integers of 4 and 16 bits."""
@@ -87,7 +88,8 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
     given = {Path(f) for f in (settings.config, settings.record) if f is not None} | set(data.files())
     refuse_overwriting(written, sources | given)
     original = module.clone()
-    calibration, held, held_back = _split(data, module, session)
+    batch_num = data.batch_num or QuantizePass(config=settings.config).settings().batch_num
+    calibration, held, held_back = _split(data, batch_num, module, session)
     quantize = QuantizePass(
         data=calibration,
         config=settings.config,
@@ -95,6 +97,7 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
         observer=settings.observer,
         skip_layers=settings.skip_layers,
         only_layers=settings.only_layers,
+        batch_num=batch_num,
         backend=settings.running.backend,
         threads=settings.running.threads,
     )
@@ -175,11 +178,23 @@ def _outputs(model: Path, folder: Path) -> dict[str, Path]:
     }
 
 
-def _split(data: DataOptions, module: ModuleOp, session: Session) -> tuple[Samples | None, Samples, bool]:
-    """The samples that calibrate (None for synthetic ones), those to measure with, and whether the two are apart."""
+def _split(
+    data: DataOptions, batch_num: int | None, module: ModuleOp, session: Session
+) -> tuple[Samples | None, Samples, bool]:
+    """The samples that calibrate (None for synthetic ones), those to measure with, and whether the two are apart.
+
+    `batch_num` runs calibrate where that is given, and a tenth as many behind them measure.
+    """
     if data.data is None:
         return None, synthetic_samples(main_function(module), _MEASURING_SEED), True
-    samples = data.load(module, session)
+    if batch_num is not None:
+        beside = max(1, batch_num // 10)
+        samples = data.available(module, session, batch_num + beside)
+        calibration, used = runs_of(samples, batch_num), runs_of(samples, min(batch_num + beside, samples.runs))
+        warn_of_unused(batch_num, samples.runs - used.runs, session)
+        held = used.count - calibration.count
+        return (calibration, used.tail(held), True) if held else (calibration, calibration, False)
+    samples = data.available(module, session)
     batch = samples.batch_size
     held = -(-max(1, samples.count // 10) // batch) * batch
     if samples.count < SMALLEST_SPLIT or samples.count - held < batch:

@@ -37,8 +37,9 @@ Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, an
   <stem>_record.txt     the parameters of every quantized layer, as AMCT records them
   summary.json          the tables that are printed, as data
 
-Of 8 samples or more, the last tenth is held back from calibration, and accuracy is measured on it: of both modules, and with
---profile qdq or ppq of the first as integer kernels of ONNX runtimes compute it (amct run --integers).
+Of 8 samples or more the last tenth is held back from calibration, with --batch-num the runs behind it, and accuracy is measured
+on these: of both modules, and with --profile qdq or ppq of the first as integer kernels of ONNX runtimes compute it (amct run
+--integers).
 If onnxruntime is installed, it runs the ONNX file with its default options on two runs of these samples, and the summary says
 how far its outputs are from the interpreter's. If it does not run the file, but runs MODEL, the exit status is 1."""
 

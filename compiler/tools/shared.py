@@ -99,7 +99,12 @@ def add_data_options(add: Callable[..., object]) -> None:
     add("--std", default="", metavar="S,...", help="of images; inputs are (pixel - mean) / std")
     add("--resize", metavar="HxW", help="height and width that images are brought to, bilinearly")
     add("--layout", choices=("NCHW", "NHWC"), help="of images")
-    add("--batch-num", type=positive, metavar="N", help="use the first N runs only; ends a function that never does")
+    add(
+        "--batch-num",
+        type=positive,
+        metavar="N",
+        help="the first N runs calibrate, a tenth as many behind them measure; ends a function that never does",
+    )
     add("--color", choices=("rgb", "bgr", "gray"), help="of images (default rgb)")
 
 

@@ -83,6 +83,15 @@ class DataOptions:
 
         Without data they are synthetic, and the session warns.
         """
+        samples = self.available(module, session, self.batch_num)
+        if self.batch_num is None or self.data is None:
+            return samples
+        found = runs_of(samples, self.batch_num)
+        warn_of_unused(self.batch_num, samples.runs - found.runs, session)
+        return found
+
+    def available(self, module: ModuleOp, session: Session, runs: int | None = None) -> Samples:
+        """What there is, as `load` gives it; of a function's batches the first `runs`."""
         function = main_function(module)
         if self.data is None:
             session.warn(
@@ -94,11 +103,8 @@ class DataOptions:
         if isinstance(self.data, Samples):
             samples = _fitting(self.data, function)
         else:
-            batches = self.batch_num if self.samples is None else self.samples
-            samples = load_samples(self.data, function, self.form(), batches)
-        if self.samples is not None:
-            samples = _first(samples, self.samples)
-        return samples if self.batch_num is None else _runs(samples, self.batch_num, session)
+            samples = load_samples(self.data, function, self.form(), runs if self.samples is None else self.samples)
+        return samples if self.samples is None else _first(samples, self.samples)
 
 
 def _fitting(samples: Samples, function: FuncOp) -> Samples:
@@ -115,11 +121,15 @@ def _first(samples: Samples, count: int) -> Samples:
     return samples.head(count)
 
 
-def _runs(samples: Samples, count: int, session: Session) -> Samples:
+def runs_of(samples: Samples, count: int) -> Samples:
     """The samples of so many runs. Raises CompileError for none, and where there are fewer (AMCT)."""
     at_least("batch_num", count, 1)
     if count > samples.runs:
         raise CompileError(f"holds samples for {samples.runs} runs, batch_num asks for {count}", where=samples.source)
-    if count < samples.runs:
-        session.warn(f"batch_num {count} leaves samples for {samples.runs - count} more runs unused")
     return samples.head(min(count * samples.batch_size, samples.count))
+
+
+def warn_of_unused(count: int, unused: int, session: Session) -> None:
+    """Say how many runs `batch_num` leaves over."""
+    if unused > 0:
+        session.warn(f"batch_num {count} leaves samples for {unused} more runs unused")

@@ -123,8 +123,27 @@ def test_an_endless_function_ends_with_batch_num(amct_tool, tmp_path: Path) -> N
     data = ("--data", f"{tmp_path / 'calib.py'}:batches", "--batch-num", 20)
     result = amct_tool("quantize", DIGITS / "digits.onnx", *data, "-o", tmp_path / "out")
     assert (result.status, result.err) == (0, "")
-    assert "18 samples" in result.out
+    assert "20 samples" in result.out
     assert "2 samples, held back" in result.out
+
+
+def test_batch_num_is_the_number_of_runs_that_calibrate(amct_tool, tmp_path: Path, images: np.ndarray) -> None:
+    """By option and by configuration alike, also where it takes all of the data; what is left over measures."""
+    np.savez(tmp_path / "x.npz", image=images)
+    for count, measured in ((32, "those of calibration"), (31, "1 samples, held back"), (20, "2 samples, held back")):
+        (tmp_path / "c.cfg").write_text(f"batch_num: {count} common_config {{ hfmg_quantize {{ }} }}")
+        (tmp_path / "d.cfg").write_text("batch_num: 1 common_config { hfmg_quantize { } }")
+        records = []
+        for options in (("--config", tmp_path / "c.cfg"), ("--config", tmp_path / "d.cfg", "--batch-num", count)):
+            given = ("--data", tmp_path / "x.npz", *options, "-o", tmp_path / "out")
+            result = amct_tool("quantize", DIGITS / "digits.onnx", *given)
+            unused = 32 - count - 2
+            warning = f"warning: batch_num {count} leaves samples for {unused} more runs unused\n" if unused > 0 else ""
+            assert (result.status, result.err) == (0, warning)
+            assert f"{count} samples; observer" in result.out
+            assert measured in result.out
+            records.append((tmp_path / "out" / "digits_record.txt").read_text())
+        assert records[0] == records[1]
 
 
 def test_run_takes_a_single_array(amct_tool, tmp_path: Path, images: np.ndarray) -> None:
