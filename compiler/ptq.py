@@ -19,7 +19,7 @@ from .functions import main_function
 from .lowering.ascend import LowerToAscendPass
 from .lowering.ascend.fuse_requant import without_relu6
 from .metadata import metadata
-from .peer import peer_of
+from .peer import Simulation, peer_of
 from .pipelines import run_passes
 from .rewriting import layer_of
 from .runtime.data import Samples, synthetic_samples
@@ -126,7 +126,8 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
         "ascend": (MlirTarget(), module),
         "record": (RecordTarget(), quantized),
     }
-    return _write(summary, formats, kernels[0] if kernels else stages[0], held, session)
+    simulation = Simulation(quantized, *((kernels[0], in_integers) if kernels else (stages[0], None)))
+    return _write(summary, formats, simulation, held, session)
 
 
 def fuse(quantize: QuantizePass, module: ModuleOp, session: Session) -> None:
@@ -229,7 +230,7 @@ def measure(
 def _write(
     summary: Summary,
     formats: Mapping[str, tuple[Target, ModuleOp]],
-    simulation: Executable,
+    simulation: Simulation,
     samples: Samples,
     session: Session,
 ) -> Summary:

@@ -166,7 +166,13 @@ def summary_data(summary: Summary) -> dict[str, Any]:
 
 def _peer_data(peer: Peer) -> dict[str, Any]:
     outputs = {name: difference_data(d) for name, d in peer.outputs.items()}
-    return {"version": peer.version, "failure": peer.failure or None, "runs": peer.runs, "outputs": outputs}
+    return {
+        "version": peer.version,
+        "failure": peer.failure or None,
+        "runs": peer.runs,
+        "outputs": outputs,
+        "first_apart": None if peer.first_apart is None else asdict(peer.first_apart),
+    }
 
 
 def _row(remark: Remark) -> dict[str, str]:

@@ -13,7 +13,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler import peer
+from compiler.runtime.executor import Executable
+from compiler.runtime.integer_plan import in_integers
+from compiler.session import Session
 from compiler.tools import amct
+from compiler.tools.shared import load_module
+from compiler.transforms.quantization.data_options import DataOptions
 
 
 @pytest.fixture
@@ -106,3 +111,24 @@ def test_calibration_opens_its_file(
     assert amct.run(arguments) == 1
     assert "net_fake_quant_model.onnx: error: onnxruntime" in capsys.readouterr().err
     assert (folder / "cal" / "net_fake_quant_model.onnx").is_file()
+
+
+def test_where_the_two_part(model: Path) -> None:
+    """Outputs that are far apart are explained by the first integers that differ: here those behind the weights, by many steps."""
+    assert quantize(model) == 0
+    out = model.parent / "out"
+    module = load_module(out / "net_nn.mlir")[0]
+    file = onnx.load(out / "net_qdq.onnx")
+    weights = next(w for w in file.graph.initializer if len(w.dims) == 4)
+    weights.CopyFrom(numpy_helper.from_array(np.negative(numpy_helper.to_array(weights)), weights.name))
+    onnx.save(file, out / "net_qdq.onnx")
+    samples = DataOptions(str(model.parent / "data.npz")).load(module, Session())
+    simulation = peer.Simulation(module, Executable(module, rewrite=in_integers), in_integers)
+    found = peer.peer_of(out / "net_qdq.onnx", simulation, samples)
+    assert found is not None
+    assert found.first_apart is not None
+    assert (found.first_apart.name, found.first_apart.count) == ("conv.q", 4 * 6 * 6)
+    assert found.first_apart.steps > 10
+    assert found.first_apart.differing > 100
+    assert "; the first integers that differ: conv.q, " in peer.described(found)
+    assert not list(out.glob("integers_*"))
