@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from xdsl.context import Context
@@ -17,7 +18,7 @@ from ...dialects.nn import DivOp, NNOp, SubOp, constant_of
 from ...layer_names import LayerNames
 from ...rewriting import FusionPattern, Guard, Remarks, erase_dead_constants, layer_of, nn_ops, rewrite
 from .computing import chain_of
-from .selection import FusionOptions
+from .selection import FusionOptions, type_names
 
 Patterns = tuple[type[FusionPattern[Any]], ...]
 """Classes of patterns, in the order in which they are tried."""
@@ -50,9 +51,14 @@ class FusionPass(FusionOptions, ModulePass, ABC):
 def needless_skips_noted(ctx: Context, module: ModuleOp, options: FusionOptions, name: str) -> Generator[None]:
     """After fusion by the pass of that name: a remark for each layer that it was to leave alone and fuses with nothing anyway.
 
-    A name that stands for nothing in the module gets a warning.
+    A name or a type that stands for nothing in the module gets a warning.
     """
     remarks, names = Remarks(ctx, name), LayerNames.of(module)
+    types = dict.fromkeys(t for op in module.walk() if isinstance(op, NNOp) for t in type_names(op))
+    for unknown in (t for t in options.skip_types if t not in types):
+        meant = get_close_matches(unknown, types, 3)
+        hint = f": did you mean {', '.join(meant)}?" if meant else ""
+        remarks.session.warn(f"skip-types names '{unknown}', which is not the type of an operation of the model{hint}")
     first = len(remarks.session.remarks)
     yield
     refusals = [r.reason for r in remarks.session.remarks[first:] if r.rule == "skip-fusion"]

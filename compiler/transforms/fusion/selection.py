@@ -92,7 +92,7 @@ def _keep_tensors(tensors: Sequence[TensorQuantize]) -> Guard:
 def _skip_types(types: Collection[str]) -> Guard:
     def refuse(parts: Sequence[Operation]) -> Refusal | None:
         for op in parts:
-            for name in _type_names(op):
+            for name in type_names(op):
                 if name in types:
                     return Refusal(
                         "skip-types", f"{layer_of(op)} is of type {name}, which is on the list of skip-types"
@@ -102,7 +102,8 @@ def _skip_types(types: Collection[str]) -> Guard:
     return refuse
 
 
-def _type_names(op: Operation) -> list[str]:
+def type_names(op: Operation) -> list[str]:
+    """What `skip-types` may call the type of an operation: as the source calls it, `nn.conv`, `conv`."""
     origin = op.properties.get("origin")
     source = [origin.op_type.data] if isinstance(origin, OriginAttr) else []
     return [*source, op.name, op.name.removeprefix("nn.")]

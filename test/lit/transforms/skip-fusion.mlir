@@ -3,6 +3,14 @@
 // RUN: echo 'skip_fusion_layers: "relu1"' > %t.cfg
 // RUN: amct-opt %s --fuse-bn=config=%t.cfg --skip-fusion=bn1,typo --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix NEEDLESS
 
+// RUN: amct-opt %s --fuse-all=skip-types=Conv,BatchNormalisation,lstm 2>&1 >/dev/null | filecheck %s --check-prefix TYPES
+
+// Types that the model does not have are reported, and what they may have meant.
+// TYPES-NOT: 'Conv'
+// TYPES:     warning: skip-types names 'BatchNormalisation', which is not the type of an operation of the model: did you mean BatchNormalization?
+// TYPES:     warning: skip-types names 'lstm', which is not the type of an operation of the model
+// TYPES-NOT: warning
+
 // What is fused with nothing anyway, and what is not there, is reported.
 // NEEDLESS-DAG: warning: --skip-fusion names 'typo', which is not a layer or module of the model
 // NEEDLESS-DAG: [fuse-bn analysis skip-fusion] "relu1": relu1 is one of skip_fusion_layers, but nothing is fused with it anyway
