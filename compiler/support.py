@@ -40,36 +40,42 @@ class LayerSupport:
 
 
 def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
-    """Every layer of a module in program order, judged by the session's profile. The module stays as it is."""
-    profile = profile_of(session)
-    verdicts = dict((_of_values if profile.points == "values" else _of_layers)(module, session, profile))
-    ascend = _ascend_operators(module, session)
+    """Every layer of a module in program order, judged by the session's profile in a copy that is fused as `amct quantize` fuses
+    it. The module stays as it is.
+    """
+    profile, fused = profile_of(session), module.clone()
+    FuseAllPass().apply(session.silent(), fused)
+    verdicts = dict((_of_values if profile.points == "values" else _of_layers)(fused, session, profile))
+    left = {layer_of(op) for op in fused.walk() if isinstance(op, NNOp)}
+    ascend = _ascend_operators(fused, session)
     types = {
         layer_of(op): op.origin.op_type.data if isinstance(op.origin, OriginAttr) else op.name
         for op in module.walk()
         if isinstance(op, NNOp) and not isinstance(op, ConstantOp)
     }
     return [
-        LayerSupport(name, kind, *verdicts.get(name, _not_listed(kind, profile)), tuple(ascend.get(name, ())))
+        LayerSupport(
+            name,
+            kind,
+            *(verdicts.get(name, _not_listed(kind, profile)) if name in left else _FOLDED),
+            tuple(ascend.get(name, ())),
+        )
         for name, kind in types.items()
     ]
 
 
 _Verdict = tuple[Quantizable, str, str]
 
+_FOLDED: _Verdict = ("no", "folded", "fusion folds it into another layer")
+
 
 def _of_values(module: ModuleOp, session: Session, profile: Profile) -> Iterator[tuple[str, _Verdict]]:
-    """Layers by name, as quantization decides of a copy that is fused as `amct quantize` fuses it: there it counts what stands
-    around an operation. Where a layer is several operations, those that are quantized come last.
+    """Layers by name, as quantization decides of all of them: there it counts what stands around an operation. Where a layer is
+    several operations, those that are quantized come last.
     """
-    fused, silent = module.clone(), session.silent()
-    FuseAllPass().apply(silent, fused)
-    remarks = Remarks(silent, "support")
-    layers, _ = layers_in_integers(fused, NO_SETTINGS, None, profile, remarks)
-    left = {layer_of(op) for op in fused.walk() if isinstance(op, NNOp)}
-    for name in {layer_of(op) for op in module.walk() if isinstance(op, NNOp)} - left:
-        yield name, ("no", "folded", "fusion folds it into another layer")
-    found = sites(fused, profile.rows)
+    remarks = Remarks(session.silent(), "support")
+    layers, _ = layers_in_integers(module, NO_SETTINGS, None, profile, remarks)
+    found = sites(module, profile.rows)
     first = {site.owner: site for site in reversed(found)}
     for site in sorted(found, key=lambda each: each.owner in layers):
         begin = first[site.owner]

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Lists every layer of MODEL: whether it can be quantized (fully, its input tensor only, or not), the rule that keeps it in float,
-and the Ascend operators that it is lowered to. No data is needed, and nothing is written. docs/support.md has the rules."""
+and the Ascend operators that it is lowered to, in the model as amct quantize fuses it. No data is needed, and
+nothing is written. docs/support.md has the rules."""
 
 
 def add_parser(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""Whether an operation would compute in integers: asked of the lowering itself, before anything is quantized."""
+"""Whether an operation would compute in integers: asked of the lowering itself, before the operation is quantized."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from ...transforms.quantization.pairs import quantized_pair
 from .quantized import Quantizer, quantized_rules
 from .rules import Builder, NotLowered, require
 
-_INTEGERS, _SUMS = QParamsAttr.of(i8, 1.0), QParamsAttr.of(i32, 1.0)
+_INTEGERS = QParamsAttr.of(i8, 1.0)
 
 
-def integer_refusal(op: NNOp) -> NotLowered | None:
+def integer_refusal(op: NNOp, data: QParamsAttr = _INTEGERS, weight: QParamsAttr = _INTEGERS) -> NotLowered | None:
     """Why an operation would not compute in integers if its operands were quantized, by the first rule that refuses it; None
     where it would.
 
     A copy is lowered whose activation is int8, whose weight (operand 1) is a constant of int8 and whose bias (operand 2) one
-    of int32. Shapes, attributes and element types decide; scales and zero points, which depend on data, do not.
+    of int32. Shapes, attributes and element types decide, and the parameters of data and weight if they are known.
     """
     refusals: list[NotLowered] = []
     for rule in quantized_rules(op):
         block = Block(arg_types=[op.operands[0].type])
         try:
-            quantize, activation = quantized_pair(block.args[0], _INTEGERS, op.location)
-            parameters = [_stand_in(value, i + 1) for i, value in enumerate(op.operands[1:])]
+            quantize, activation = quantized_pair(block.args[0], data, op.location)
+            kinds = (weight, _sums(data, weight))
+            parameters = [_stand_in(*pair) for pair in zip(op.operands[1:], kinds, strict=False)]
             values: list[SSAValue] = [activation.result, *(back.result for _, back in parameters)]
             copy = op.clone(dict(zip(op.operands, values, strict=True)))
             made: list[Operation] = [quantize, activation, *(each for pair in parameters for each in pair), copy]
@@ -45,9 +46,14 @@ def integer_refusal(op: NNOp) -> NotLowered | None:
     )
 
 
-def _stand_in(value: SSAValue, index: int) -> tuple[ConstantOp, DequantizeOp]:
+def _sums(data: QParamsAttr, weight: QParamsAttr) -> QParamsAttr:
+    """The parameters of a bias: the scales of the sums."""
+    scales = (data.data.scales() * weight.data.scales()).astype(np.float32)
+    return QParamsAttr.of(i32, scales, axis=0 if scales.ndim else None)
+
+
+def _stand_in(value: SSAValue, qparams: QParamsAttr) -> tuple[ConstantOp, DequantizeOp]:
     """A constant in the place of a weight or bias: one zero that is broadcast, so that it takes no memory."""
-    qparams = _INTEGERS if index == 1 else _SUMS
     shape = shape_of(value)
     require(static(shape), "known-sizes", "the sizes of its weight are not known")
     zeros = np.broadcast_to(np.zeros((), numpy_dtype(qparams.data.storage)), shape)

@@ -205,3 +205,29 @@ func.func @int8_output(%x: tensor<2xf32>) -> tensor<2xui8> {
   %q = nn.quantize %x by <ui8, scale = 0.25, zero_point = 10> : (tensor<2xf32>) -> tensor<2xui8>
   func.return %q : tensor<2xui8>
 }
+
+// -----
+
+// What no operator computes in integers stays float, on a rounded weight: there is no Conv3DTranspose, and Conv3D has no offset_x.
+// CHECK-LABEL: @float_operators
+// CHECK-DAG:   nn.constant dense<-1.000000e+00> : tensor<1x1x1x1x1xf32>
+// CHECK-DAG:   nn.constant dense<1.000000e+00> : tensor<1x1x1x1x1xf32>
+// CHECK-NOT:   i32
+// CHECK:       nn.conv_transpose
+// CHECK:       nn.conv
+// REMARK:      [adapt-qat missed integer-operator] "up": there is no Conv3DTranspose
+// REMARK:      [adapt-qat missed integer-operator] "volume": Conv3D has no offset_x, so the zero point would have to be 0
+func.func @float_operators(%x: tensor<1x1x4x4x4xf32>) -> tensor<1x1x4x4x4xf32> {
+  %w = nn.constant dense<2> : tensor<1x1x1x1x1xi8>
+  %v = nn.constant dense<-2> : tensor<1x1x1x1x1xi8>
+  %b = nn.constant dense<1.0> : tensor<1xf32>
+  %xq = nn.quantize %x by <i8, scale = 0.25> : (tensor<1x1x4x4x4xf32>) -> tensor<1x1x4x4x4xi8>
+  %xd = nn.dequantize %xq by <i8, scale = 0.25> : (tensor<1x1x4x4x4xi8>) -> tensor<1x1x4x4x4xf32>
+  %wd = nn.dequantize %w by <i8, scale = 0.5> : (tensor<1x1x1x1x1xi8>) -> tensor<1x1x1x1x1xf32>
+  %vd = nn.dequantize %v by <i8, scale = 0.5> : (tensor<1x1x1x1x1xi8>) -> tensor<1x1x1x1x1xf32>
+  %u = nn.conv_transpose %xd, %wd, %b from <onnx, "ConvTranspose", "up"> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>, tensor<1xf32>) -> tensor<1x1x4x4x4xf32>
+  %uq = nn.quantize %u by <i8, scale = 0.25, zero_point = 3> : (tensor<1x1x4x4x4xf32>) -> tensor<1x1x4x4x4xi8>
+  %ud = nn.dequantize %uq by <i8, scale = 0.25, zero_point = 3> : (tensor<1x1x4x4x4xi8>) -> tensor<1x1x4x4x4xf32>
+  %y = nn.conv %ud, %vd, %b from <onnx, "Conv", "volume"> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>, tensor<1xf32>) -> tensor<1x1x4x4x4xf32>
+  func.return %y : tensor<1x1x4x4x4xf32>
+}

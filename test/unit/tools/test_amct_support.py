@@ -25,6 +25,8 @@ def test_names_the_rule_and_the_operators(amct_tool):
     assert (layers["add1"]["quantizable"], layers["add1"]["rule"]) == ("tensor only", "tensor-only")
     assert (layers["mean1"]["quantizable"], layers["mean1"]["rule"]) == ("no", "global-pooling-false")
     assert (layers["relu1"]["rule"], layers["relu1"]["reason"]) == ("not-in-table", "AMCT quantizes no Relu layer")
+    folded = {"type": "BatchNormalization", "quantizable": "no", "rule": "folded", "ascend": []}
+    assert layers["bn1"] == {**folded, "reason": "fusion folds it into another layer"}
     assert counts == {"fully": 7, "tensor only": 1, "no": 12, "layers": 20}
 
 

@@ -85,7 +85,7 @@ def _adapt(site: Site, row: Row, remarks: Remarks) -> None:
     data, weight = dequantize_of(site.activation), dequantize_of(site.operand(row.weight))
     if data is None and weight is None:
         return
-    if (why := broken(site, data, weight)) is not None:
+    if (why := broken(site, row, data, weight)) is not None:
         remarks.missed(site.compute, *why)
         if weight is not None and constant_of(weight.input) is not None:
             site.set_operand(row.weight, _rounded(weight))

@@ -1,4 +1,4 @@
-"""What AMCT asks of a layer that was trained with fake quantization (`convert_qat_model`)."""
+"""What AMCT asks of a layer that was trained with fake quantization (`convert_qat_model`), and what the target computes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from ....dialects.ascend.base import i8
 from ....dialects.nn import DequantizeOp, MatMulOp, QuantizeOp, constant_of
 from ....dialects.nn.shapes import shape_of
 from ..layers import channel_axis
+from ..profiles import Row
+from ..rules.layer_rules import computes_in_integers
 from ..sites import Site
 
 Broken = tuple[str, str]
 """The name of a rule, and what is wrong, as one sentence."""
 
 
-def broken(site: Site, data: DequantizeOp | None, weight: DequantizeOp | None) -> Broken | None:
+def broken(site: Site, row: Row, data: DequantizeOp | None, weight: DequantizeOp | None) -> Broken | None:
     """The first rule that a layer breaks, of which data or weight is dequantized; None where it can be quantized."""
     if data is None or not isinstance(data.input.owner, QuantizeOp):
         return "quantized-data", "its weight is quantized, its data is not"
     if weight is None:
         return "quantized-weight", "its data is quantized, its weight is not"
-    return _broken_data(data) or _broken_weight(site, weight)
+    return _broken_data(data) or _broken_weight(site, weight) or _broken_operator(site, row, data, weight)
 
 
 def _broken_data(data: DequantizeOp) -> Broken | None:
@@ -46,3 +48,13 @@ def _broken_weight(site: Site, weight: DequantizeOp) -> Broken | None:
     elif params.axis not in (None, channel_axis(site.compute)):
         return "channel-scales", f"its weight has scales along axis {params.axis}, not per output channel"
     return None
+
+
+def _broken_operator(site: Site, row: Row, data: DequantizeOp, weight: DequantizeOp) -> Broken | None:
+    """What the lowering says of the layer with these parameters, where the profile asks it."""
+    if computes_in_integers not in row.rules:
+        return None
+    from ....lowering.ascend.trial import integer_refusal
+
+    refusal = integer_refusal(site.compute, data.qparams, weight.qparams)
+    return None if refusal is None else (computes_in_integers.name, refusal.reason)
