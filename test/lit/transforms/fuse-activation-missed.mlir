@@ -159,3 +159,47 @@ func.func @region(%x: tensor<1x2x4x4xf32>, %weight: tensor<2x2x1x1xf32>) -> tens
   %z = nn.relu %y from <onnx, "Relu", "relu"> : tensor<1x2x4x4xf32>
   func.return %z : tensor<1x2x4x4xf32>
 }
+
+// -----
+
+// A convolution or a pool that others read as well keeps its range: the relu goes with the pool, or stays alone.
+// CHECK-LABEL: @shared_pool
+// CHECK:       nn.conv
+// CHECK-NEXT:  nn.max_pool
+// CHECK-NEXT:  nn.relu
+// CHECK-NEXT:  func.return
+// REMARK:      [fuse-activation missed used-inside] "r": the result of pool is also a graph output
+func.func @shared_pool(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x2x2xf32>, tensor<1x2x2x2xf32>) {
+  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %c = nn.conv %x, %weight : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %p = nn.max_pool %c kernel [2, 2] strides [2, 2] from <onnx, "MaxPool", "pool"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
+  %y = nn.relu %p from <onnx, "Relu", "r"> : tensor<1x2x2x2xf32>
+  func.return %y, %p : tensor<1x2x2x2xf32>, tensor<1x2x2x2xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @shared_conv
+// CHECK:       [[C:%.*]] = nn.conv
+// CHECK-NEXT:  nn.fused "MaxPoolReLU" ({{%.*}} = [[C]])
+func.func @shared_conv(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x2x2xf32>, tensor<1x2x4x4xf32>) {
+  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %c = nn.conv %x, %weight : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %p = nn.max_pool %c kernel [2, 2] strides [2, 2] : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
+  %y = nn.relu %p : tensor<1x2x2x2xf32>
+  func.return %y, %c : tensor<1x2x2x2xf32>, tensor<1x2x4x4xf32>
+}
+
+// -----
+
+// A window of padding alone has the smallest number, which the relu makes 0.
+// CHECK-LABEL: @padding
+// CHECK:       [[C:%.*]] = nn.conv
+// CHECK-NEXT:  nn.fused "MaxPoolReLU" ({{%.*}} = [[C]])
+func.func @padding(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x4x4xf32> {
+  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %c = nn.conv %x, %weight : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
+  %p = nn.max_pool %c kernel [1, 1] pads [1, 1, 1, 1] : (tensor<1x2x2x2xf32>) -> tensor<1x2x4x4xf32>
+  %y = nn.relu %p : tensor<1x2x4x4xf32>
+  func.return %y : tensor<1x2x4x4xf32>
+}

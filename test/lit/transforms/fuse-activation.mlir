@@ -175,3 +175,39 @@ func.func @quantized(%x: tensor<1x2x4x4xi8>) -> tensor<1x2x4x4xf32> {
   %y = nn.relu %c : tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
 }
+
+// -----
+
+// A relu behind a max pool goes before it: the largest element stays the same, and the pool reads what the relu leaves.
+// CHECK-LABEL: @pooled
+// CHECK:       [[C:%.*]] = nn.fused "ConvReLU2d"
+// CHECK-NEXT:    [[I:%.*]] = nn.conv {{.*}} "conv1"
+// CHECK-NEXT:    nn.relu [[I]] from <onnx, "Relu", "r"> : tensor<1x2x4x4xf32>
+// CHECK:       [[P:%.*]] = nn.max_pool [[C]] kernel [2, 2] pads [1, 0, 1, 0] from <onnx, "MaxPool", "pool"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x5x3xf32>
+// CHECK-NEXT:  func.return [[P]]
+// REMARK:      [fuse-activation applied compute-pool-activation] "r": fused into ConvReLU2d conv1, before pool
+func.func @pooled(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x5x3xf32> {
+  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %p = nn.max_pool %c kernel [2, 2] pads [1, 0, 1, 0] from <onnx, "MaxPool", "pool"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x5x3xf32>
+  %y = nn.relu %p from <onnx, "Relu", "r"> : tensor<1x2x5x3xf32>
+  func.return %y : tensor<1x2x5x3xf32>
+}
+
+// -----
+
+// With a BiasAdd, and the pool over all of space.
+// CHECK-LABEL: @pooled_globally
+// CHECK:       [[C:%.*]] = nn.fused "ConvReLU62d"
+// CHECK:       nn.bias_add
+// CHECK-NEXT:  nn.relu6
+// CHECK:       nn.global_max_pool [[C]]
+func.func @pooled_globally(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x1x1xf32> {
+  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %b = nn.constant dense<1.0> : tensor<2xf32>
+  %c = nn.conv %x, %weight : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %d = nn.bias_add %c, %b : (tensor<1x2x4x4xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
+  %p = nn.global_max_pool %d : (tensor<1x2x4x4xf32>) -> tensor<1x2x1x1xf32>
+  %y = nn.relu6 %p : tensor<1x2x1x1xf32>
+  func.return %y : tensor<1x2x1x1xf32>
+}

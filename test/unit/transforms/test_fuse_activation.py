@@ -24,12 +24,12 @@ from compiler import frontends
 from compiler.diagnostics import verify
 from compiler.dialects import ascend, nn
 from compiler.functions import main_function
-from compiler.pipelines import make_pass
+from compiler.pipelines import make_pass, run_passes
 from compiler.rewriting import Remarks, layer_of, rewrite
 from compiler.runtime.comparison import compare
 from compiler.runtime.executor import Executable
 from compiler.runtime.metrics import sqnr
-from compiler.text import module_text
+from compiler.text import module_text, parse_module
 from compiler.transforms.fusion.fuse_activation import FuseActivationPass
 from compiler.transforms.fusion.fuse_activation.activations import KINDS
 from compiler.transforms.fusion.fuse_activation.pattern import Rules
@@ -380,3 +380,35 @@ def test_a_target_that_adds_no_residual() -> None:
     assert Counter(op.kind.data for op in regions(module)) == {"ConvReLU2d": 4, "AddReLU": 4}
     missed = {(r.rule, r.reason) for r in session.remarks if r.kind == "missed"}
     assert missed == {("add-of-target", "profile other adds no residual inside a computing operation")}
+
+
+# -- an activation behind a max pool ---------------------------------------------------------------------------------------
+
+POOLED = """
+func.func @main(%x: tensor<2x2x6x6xf32>) -> tensor<2x3x3x3xf32> {{
+  %w = nn.constant dense<[[[[1.0]], [[-2.0]]], [[[0.5]], [[1.5]]], [[[-1.0]], [[-1.0]]]]> : tensor<3x2x1x1xf32>
+  %c = nn.conv %x, %w : (tensor<2x2x6x6xf32>, tensor<3x2x1x1xf32>) -> tensor<2x3x6x6xf32>
+  %p = nn.max_pool %c kernel [3, 3] strides [2, 2] pads [1, 1, 1, 1] : (tensor<2x3x6x6xf32>) -> tensor<2x3x3x3xf32>
+  %y = nn.{} : tensor<2x3x3x3xf32>
+  func.return %y : tensor<2x3x3x3xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize("activation", ["relu %p", "relu6 %p", "clip %p min -1.0 max 1.5"])
+def test_an_activation_goes_before_the_pool(activation: str) -> None:
+    """The numbers stay the same to the bit, and the convolution's result needs no levels for what is cut off."""
+    session = new_session()
+    session.profile = "qdq"
+    module = parse_module(session, POOLED.format(activation))
+    x = np.random.default_rng(0).normal(0, 2, (2, 2, 6, 6)).astype(np.float32)
+    before = Executable(module).run({"arg0": x})
+    run_passes(module, [FuseActivationPass()], session)
+    assert [type(op) for op in main_function(module).body.block.ops][1:3] == [nn.FusedOp, nn.MaxPoolOp]
+    after = Executable(module).run({"arg0": x})
+    for name, array in before.items():
+        np.testing.assert_array_equal(after[name], array)
+    run_passes(module, [make_pass("quantize", "observer=minmax")], session)
+    _, point, *_ = [op.qparams.data for op in module.walk() if isinstance(op, nn.QuantizeOp)]
+    lowest = (-128 - point.zero_points().item()) * point.scales().item()
+    assert lowest == pytest.approx(-1 if activation.startswith("clip") else 0, abs=0.02)

@@ -21,6 +21,7 @@ from ..regions import in_region
 from .activations import kinds_named
 from .any_activation import FuseAnyActivation
 from .compute_activation import FuseComputeActivation
+from .compute_pool_activation import FuseComputePoolActivation
 from .compute_residual import FuseComputeResidual
 from .compute_residual_activation import FuseComputeResidualActivation
 from .pattern import RegionPattern, Rules, owner_of
@@ -28,8 +29,8 @@ from .pattern import RegionPattern, Rules, owner_of
 
 @dataclass(frozen=True)
 class FuseActivationPass(FusionPass):
-    """Make one operation of a convolution or matrix product with the residual add and the activation behind it, and of any
-    other operation with the relu or clip behind it. Batch norms are folded before, by fuse-bn.
+    """Make one operation of a convolution or matrix product with the residual add and the activation behind it, perhaps behind
+    a max pool as well, and of any other operation with the relu or clip behind it. Batch norms are folded before, by fuse-bn.
     """
 
     name = "fuse-activation"
@@ -40,10 +41,11 @@ class FuseActivationPass(FusionPass):
     PATTERNS: ClassVar[tuple[type[RegionPattern[Any]], ...]] = (
         FuseComputeResidualActivation,
         FuseComputeActivation,
+        FuseComputePoolActivation,
         FuseComputeResidual,
         FuseAnyActivation,
     )
-    """The longest first: it is applied to the whole graph before the others, of which no two want the same operation."""
+    """The longest first: it is applied to the whole graph before the others, which are tried in this order."""
 
     def fuse(self, ctx: Context, op: ModuleOp) -> None:
         remarks = Remarks(ctx, self.name)
