@@ -39,6 +39,15 @@ def zero_point(node: SourceNode, value: SSAValue) -> int:
     return int(quant.offset.value.data)
 
 
+def is_second_input(node: SourceNode, value: SSAValue) -> bool:
+    """Whether a product multiplies by what an AscendQuant gives, not by a weight. Raises CompileError for a zero point there."""
+    if (quant := quantizer_of(value)) is None:
+        return False
+    if zero := quant.offset.value.data:
+        raise node.error(f"multiplies by integers with the zero point {zero:g}, it must be 0")
+    return True
+
+
 def is_accumulator(value: object) -> bool:
     """Whether a value is the int32 result of a layer."""
     op = producer(value)

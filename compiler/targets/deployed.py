@@ -72,6 +72,14 @@ def layer_behind(value: SSAValue, default: str) -> str:
     return default
 
 
+def quant_name(quantized: SSAValue, default: str) -> str:
+    """`L.quant` for the first layer L that takes the integers; `L.quant1` where it takes them as its second input."""
+    layer = layer_behind(quantized, default)
+    readers = [use for use in quantized.uses if isinstance(use.operation, NNOp) and label_of(use.operation) == layer]
+    second = bool(readers) and all(isinstance(use.operation, ascend.MatrixOp) and use.index == 1 for use in readers)
+    return f"{layer}.quant{1 if second else ''}"
+
+
 def layer_before(value: SSAValue, default: str) -> str:
     """The layer that gives a value."""
     return label_of(value.op) if isinstance(value, OpResult) else default

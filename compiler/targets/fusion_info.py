@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from xdsl.dialects.builtin import ArrayAttr, FusedLoc, ModuleOp, NameLoc
-from xdsl.ir import Attribute, Operation, OpResult
+from xdsl.ir import Attribute, Operation
 
 from ..dialects.nn import ConstantOp, DequantizeOp, FusedOp, NNOp, ObserveOp, OriginAttr, QuantizeOp, YieldOp
 from ..files import replacing
 from ..functions import main_function
 from ..rewriting import layer_of
 from ..session import Session
+from ..transforms.quantization.layers import is_dequantized
 from ..transforms.quantization.profiles import profile_of
 from ..transforms.quantization.sites import Site, sites
 from . import Target
@@ -55,9 +56,10 @@ def _layers(module: ModuleOp, session: Session) -> Iterator[dict[str, Any]]:
             yield _layer(op)
             continue
         before, behind = _QUANTIZING.get(_framework(op), ("AscendQuant", "AscendDequant"))
-        if site.activation not in named:  # one node for all that read the value
-            named.add(site.activation)
-            yield _entry(f"{layer_of(op)}.quant", before, _originals(op))
+        for index in site.inputs:
+            if (value := site.operand(index)) not in named:  # one node for all that read the value
+                named.add(value)
+                yield _entry(f"{layer_of(op)}.quant{index or ''}", before, _originals(op))
         yield _entry(layer_of(op), _type(op), _originals(op))
         yield {
             **_entry(f"{layer_of(op)}.dequant", behind, _originals(op)),
@@ -66,7 +68,7 @@ def _layers(module: ModuleOp, session: Session) -> Iterator[dict[str, Any]]:
 
 
 def _is_quantized(site: Site) -> bool:
-    return isinstance(site.activation, OpResult) and isinstance(site.activation.op, DequantizeOp)
+    return all(is_dequantized(site.operand(i)) for i in site.inputs)
 
 
 def _layer(op: NNOp) -> dict[str, Any]:

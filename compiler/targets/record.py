@@ -107,7 +107,7 @@ def _records(site: Site, profile: Profile) -> Iterator[tuple[str, LayerRecord]]:
     if is_quantized(site) or params is not None:
         yield name, _layer_record(site, row, params)
         others = range(len(site.compute.operands)) if row.active else ()
-        taken = (0, row.weight, row.bias)
+        taken = (0, row.bias) if site.multiplies_inputs else (0, row.weight, row.bias)
         yield from _tensor_records(site, [None if i in taken else site.operand(i) for i in others], profile)
 
 
@@ -144,8 +144,8 @@ def _params_of(value: SSAValue | None) -> QParams | None:
 
 def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
     """`params` are those of the input. Raises CompileError for what a record cannot hold."""
-    weight = None if row.weight is None else _params_of(site.operand(row.weight))
-    if row.weight is not None and weight is None:
+    weight = None if row.weight is None or site.multiplies_inputs else _params_of(site.operand(row.weight))
+    if row.weight is not None and weight is None and not site.multiplies_inputs:
         raise CompileError("its input is quantized, its weight is not")
     scales = (1.0,) if weight is None else tuple(map(float, weight.scales().reshape(-1)))
     offsets = (0,) if weight is None else weight.zero_point

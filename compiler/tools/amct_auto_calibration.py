@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> None:
     from ..universe import new_session
 
     session = new_session()
+    session.profile = args.profile
     session.imports = amct_imports(args)
     with progress_bar() as session.on_progress:
         found = auto_calibrate_file(

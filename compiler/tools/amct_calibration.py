@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> None:
     from ..universe import new_session
 
     session = new_session()
+    session.profile = args.profile
     given = _shapes(args)
     data = _evaluated(args) if args.evaluator is not None else _raw(args, given)
     session.imports = amct_imports(args)

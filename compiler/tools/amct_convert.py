@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> None:
     from ..universe import new_session
 
     session = new_session()
+    session.profile = args.profile
     session.imports = amct_imports(args)
     result = convert_file(args.model, args.record_file, args.save_path, session)
     print_lists(result.layers)

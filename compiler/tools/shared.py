@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 MODEL = f"a file ending in {', '.join(FRONTENDS)}, or the folder of a SavedModel"
 """What is read, for --help."""
 
-PROFILE = "target profile: ascend (default), qdq (onnxruntime's integer kernels), ppq (values aligned as PPQ does), or a plugin's"
+PROFILE = (
+    "target profile: ascend (default), ascend-a2 (for Atlas A2 and A3: products of two activations as well), "
+    "qdq (onnxruntime's integer kernels), ppq (values aligned as PPQ does), or a plugin's"
+)
 INTEGERS = "run a quantized nn module in integers, as onnxruntime runs its QDQ file (profiles qdq, ppq)"
 
 
@@ -62,6 +65,8 @@ def add_amct_files(add: Callable[..., object]) -> None:
     add("--weights", type=Path, help="the .caffemodel of a .prototxt")
     add("--outputs", default="", help="of TensorFlow: names of the output tensors, as 'scope/Softmax:0;scope/boxes:0'")
     add("--save_path", required=True, help="folder and prefix of the results, as results/model; folders are made")
+    text = "ascend (default), or ascend-a2, for Atlas A2 and A3: products of two activations are quantized as well"
+    add("--profile", default="ascend", choices=("ascend", "ascend-a2"), help=text)
 
 
 def amct_imports(args: argparse.Namespace) -> ImportOptions:

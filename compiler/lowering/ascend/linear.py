@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from .quantized import (
     QUANTIZED_RULES,
     Activation,
     QuantizedRule,
+    Weight,
     bias_of,
     dequantization_scale,
     dequantized,
@@ -92,8 +94,12 @@ OPERATORS: Mapping[Source | None, Multiply] = {
 
 def multiply(build: Builder, op: nn.MatMulOp, lhs: SSAValue, rhs: SSAValue, bias: SSAValue | None) -> SSAValue:
     """The product of float operands with the source operation's transposes, by the operator of its layer."""
-    make = next(OPERATORS[source] for _, source in keys_of(op) if source in OPERATORS)
-    return make(build, op, Operands(lhs, rhs, bias))
+    return operator_of(op)(build, op, Operands(lhs, rhs, bias))
+
+
+def operator_of(op: nn.MatMulOp) -> Multiply:
+    """The product that stands for the operation's layer."""
+    return next(OPERATORS[source] for _, source in keys_of(op) if source in OPERATORS)
 
 
 def _as_matrix(build: Builder, value: SSAValue, axis: int, name: str) -> SSAValue:
@@ -126,19 +132,37 @@ def _quantized_rule(make: Multiply) -> QuantizedRule:
         columns = rank - 2 if op.transpose_b is not None else rank - 1
         per_column = weight.axis in (None, columns)
         require(per_column, "channel-scales", f"its weight has scales along axis {weight.axis}, not per output column")
-        scales = dequantization_scale(activation, weight)
-        bias = bias_of(op.bias, scales)
-        row = _as_matrix(build, activation.value, 0, "row")
-        operands = Operands(row, stored_as_int8(build, weight.value), bias.integers, activation.zero_point)
-        accumulator = make(build, op, operands)
-        # a vector of scales means axis 1, which is the columns of a product of rank 2 only
-        result_rank = len(shape_of(accumulator))
-        full = (1,) * (result_rank - 1) + (-1,) if scales.size > 1 and result_rank > 2 else (-1,)
-        y = dequantized(build, accumulator, np.reshape(stored(build, scales), full))
-        y = y if bias.floats is None else build.add(ascend.AddOp, y, bias.floats).y
-        return [_as_vector(build, op, y)]
+        integers = replace(weight, value=stored_as_int8(build, weight.value))
+        return _quantized_product(build, op, activation, integers, make)
 
     return in_integers
+
+
+def _quantized_product(
+    build: Builder, op: nn.MatMulOp, lhs: Activation, rhs: Weight, make: Multiply
+) -> Sequence[SSAValue]:
+    """AscendDequant of the product of integers."""
+    scales = dequantization_scale(lhs, rhs)
+    bias = bias_of(op.bias, scales)
+    row, column = _as_matrix(build, lhs.value, 0, "row"), _as_matrix(build, rhs.value, 1, "column")
+    accumulator = make(build, op, Operands(row, column, bias.integers, lhs.zero_point))
+    # a vector of scales means axis 1, which is the columns of a product of rank 2 only
+    result_rank = len(shape_of(accumulator))
+    full = (1,) * (result_rank - 1) + (-1,) if scales.size > 1 and result_rank > 2 else (-1,)
+    y = dequantized(build, accumulator, np.reshape(stored(build, scales), full))
+    y = y if bias.floats is None else build.add(ascend.AddOp, y, bias.floats).y
+    return [_as_vector(build, op, y)]
+
+
+def product_of_inputs(build: Builder, op: nn.MatMulOp, lhs: Activation, rhs: Activation) -> Sequence[SSAValue]:
+    """A product of two activations in integers, both without zero points (AMCT); a bias is added in float.
+
+    Raises NotLowered for what the matrix engine does not take.
+    """
+    symmetric = not (lhs.zero_point or rhs.zero_point)
+    require(symmetric, "symmetric-activation", "it multiplies two inputs, and their zero points are not both 0")
+    weight = Weight(rhs.value, np.asarray(rhs.scale), None)
+    return _quantized_product(build, op, lhs, weight, operator_of(op))
 
 
 RULES.update({(nn.MatMulOp, source): _rule(make) for source, make in OPERATORS.items()})

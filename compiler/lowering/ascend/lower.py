@@ -14,7 +14,16 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...collector import collector_aside
 from ...dialects.ascend import AscendDequantOp, AscendQuantOp, SqueezeOp
-from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QuantizeOp, ShiftAccumulatorOp, set_type
+from ...dialects.nn import (
+    ConstantOp,
+    DequantizeOp,
+    MatMulOp,
+    NNOp,
+    QuantizeOp,
+    ShiftAccumulatorOp,
+    constant_of,
+    set_type,
+)
 from ...rewriting import Remarks, erase_dead_constants
 from ...transforms.quantization.passive import quantize_at
 from ...transforms.quantization.sites import Site
@@ -35,6 +44,7 @@ from . import (
 from .antiquant import gives_integers, is_read_in_float, reals
 from .constants import dequantize_of
 from .fused import inline_fused
+from .linear import product_of_inputs
 from .quantized import Quantizer, quantized_rules
 from .rules import RULES, Builder, NotLowered, keys_of
 from .weight_only import has_integer_weight, weight_only_matmul
@@ -144,13 +154,24 @@ def _rules(op: NNOp, quantizer: Quantizer) -> Iterator[Callable[[Builder], Seque
     if isinstance(op, QuantizeOp):
         yield lambda build: [quantizer.integers(op).value]
         return
-    dequantize = dequantize_of(op.operands[0]) if op.operands else None
-    for rule in quantized_rules(op) if dequantize is not None else ():
-        yield lambda build, rule=rule: rule(build, op, quantizer.activation(cast(DequantizeOp, dequantize)))
+    first = dequantize_of(op.operands[0]) if op.operands else None
+    second = _second_activation(op)
+    if first is not None and second is not None:
+        both = first, second
+        yield lambda build: product_of_inputs(build, cast(MatMulOp, op), *map(quantizer.activation, both))
+    elif first is not None:
+        for rule in quantized_rules(op):
+            yield lambda build, rule=rule: rule(build, op, quantizer.activation(first))
     if has_integer_weight(op):
         yield lambda build: weight_only_matmul(build, cast(MatMulOp, op))
     for rule in (RULES[key] for key in keys_of(op) if key in RULES):
         yield lambda build, rule=rule: rule(build, op)
+
+
+def _second_activation(op: NNOp) -> DequantizeOp | None:
+    """What dequantizes the second operand of a product, where that is computed."""
+    dequantize = dequantize_of(op.rhs) if isinstance(op, MatMulOp) else None
+    return None if dequantize is None or constant_of(dequantize.input) is not None else dequantize
 
 
 def _replace(op: NNOp, values: Sequence[SSAValue]) -> NNOp:

@@ -31,7 +31,10 @@ class Activation:
 
 @dataclass(frozen=True)
 class Weight:
-    """An int8 or int4 constant, symmetric; float32 scales of shape [] or [channels], `axis` the channels' axis."""
+    """What an activation is multiplied by: int8 or int4, symmetric; a constant, or the other activation of a product of two.
+
+    float32 scales of shape [] or [channels], `axis` the channels' axis.
+    """
 
     value: SSAValue
     scales: Array

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 import numpy as np
 from xdsl.dialects.builtin import i32
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.ascend.base import i8
-from ...dialects.nn import ConstantOp, DequantizeOp, NNOp, QParamsAttr
+from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QParamsAttr
 from ...dialects.nn.shapes import shape_of, static
 from ...dtypes import numpy_dtype
 from ...transforms.quantization.pairs import quantized_pair
+from .linear import product_of_inputs
 from .quantized import Quantizer, quantized_rules
 from .rules import Builder, NotLowered, require
+
+_Op = TypeVar("_Op", bound=NNOp)
 
 _INTEGERS = QParamsAttr.of(i8, 1.0)
 
@@ -33,17 +39,42 @@ def integer_refusal(op: NNOp, data: QParamsAttr = _INTEGERS, weight: QParamsAttr
             kinds = (weight, _sums(data, weight))
             parameters = [_stand_in(*pair) for pair in zip(op.operands[1:], kinds, strict=False)]
             values: list[SSAValue] = [activation.result, *(back.result for _, back in parameters)]
-            copy = op.clone(dict(zip(op.operands, values, strict=True)))
-            made: list[Operation] = [quantize, activation, *(each for pair in parameters for each in pair), copy]
-            block.add_ops(made)
+            made: list[Operation] = [quantize, activation, *(each for pair in parameters for each in pair)]
+            copy = _copy(op, values, made, block)
             rule(Builder(copy), copy, Quantizer.of([quantize]).activation(activation))
         except (NotLowered, VerifyException) as e:
-            refusals.append(e if isinstance(e, NotLowered) else NotLowered("ascend-constraint", str(e)))
+            refusals.append(_refusal(e))
             continue
         return None
     return (
         refusals[0] if refusals else NotLowered("no-ascend-op", f"no ascend operation of integers stands for {op.name}")
     )
+
+
+def product_refusal(op: MatMulOp) -> NotLowered | None:
+    """`integer_refusal` of a product of two inputs, both int8 without zero points. A bias stays as it is."""
+    block = Block(arg_types=[value.type for value in op.operands])
+    pairs = [quantized_pair(value, _INTEGERS, op.location) for value in block.args[:2]]
+    made: list[Operation] = [each for pair in pairs for each in pair]
+    copy = _copy(op, [*(back.result for _, back in pairs), *block.args[2:]], made, block)
+    quantizer = Quantizer.of(quantize for quantize, _ in pairs)
+    try:
+        product_of_inputs(Builder(copy), copy, *(quantizer.activation(back) for _, back in pairs))
+    except (NotLowered, VerifyException) as e:
+        return _refusal(e)
+    return None
+
+
+def _copy(op: _Op, operands: Sequence[SSAValue], made: Sequence[Operation], block: Block) -> _Op:
+    """A copy of an operation behind what makes its operands."""
+    copy = op.clone()
+    copy.operands = operands
+    block.add_ops([*made, copy])
+    return copy
+
+
+def _refusal(e: NotLowered | VerifyException) -> NotLowered:
+    return e if isinstance(e, NotLowered) else NotLowered("ascend-constraint", str(e))
 
 
 def _sums(data: QParamsAttr, weight: QParamsAttr) -> QParamsAttr:

@@ -7,7 +7,7 @@ from typing import Any
 from ... import deq_scale
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import i8
-from ..deployed import layer_before, layer_behind, unaveraged
+from ..deployed import layer_before, layer_behind, quant_name, unaveraged
 from ..onnx.layer import Layer
 from .table import converter
 
@@ -21,7 +21,7 @@ def _flag(attribute: Any) -> int | None:
 
 @converter(ascend.AscendQuantOp)
 def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
-    """`L.quant`, for the first layer L that takes the integers."""
+    """`L.quant`, for the first layer L that takes the integers; `L.quant1` as its second input."""
     attributes = {
         "scale": op.scale.value.data,
         "offset": op.offset.value.data,
@@ -29,7 +29,7 @@ def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
         "round_mode": None if op.round_mode.data == "Round" else op.round_mode.data,
         "sqrt_mode": _flag(op.sqrt_mode),
     }
-    return layer.unchecked("AscendQuant", [op.x], attributes, f"{layer_behind(op.y, layer.label)}.quant")
+    return layer.unchecked("AscendQuant", [op.x], attributes, quant_name(op.y, layer.label))
 
 
 @converter(ascend.AscendAntiQuantOp)

@@ -14,7 +14,7 @@ from ...dialects import ascend, nn
 from ...dialects.ascend.base import i8
 from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import dtype_named, numpy_dtype
-from ..deployed import layer_before, layer_behind, unaveraged
+from ..deployed import layer_before, layer_behind, quant_name, unaveraged
 from ..graph import identity_of
 from ..tensorflow.graph import attribute
 from ..tensorflow.layer import Layer
@@ -37,14 +37,14 @@ def _ascend(layer: Layer, op_type: str, inputs: list[str], element: str, name: s
 
 @converter(ascend.AscendQuantOp)
 def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
-    """`L.quant`, for the first layer L that takes the integers."""
+    """`L.quant`, for the first layer L that takes the integers; `L.quant1` as its second input."""
     if op.storage != i8:
         raise layer.error(f"gives {op.storage}, these files hold int8")
     if op.round_mode.data != "Round" or op.sqrt_mode.value.data:
         raise layer.error("has a round_mode or sqrt_mode, which TensorFlow's AscendQuant has not")
     x = layer.value(op.x)
     attributes = {"scale": op.scale.value.data, "offset": op.offset.value.data, "dst_type": "INT8", "quant_bits": 8}
-    name = f"{layer_behind(op.y, layer.label)}.quant"
+    name = quant_name(op.y, layer.label)
     return _ascend(layer, "AscendQuant", [x], layer.graph.elements[x], name, **attributes)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, i32
-from xdsl.ir import SSAValue
+from xdsl.ir import OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -88,7 +88,9 @@ def convert_observers(module: ModuleOp, settings: Settings, record: Record | Non
         weight = weight_at(site, row, settings, record, few)
         if weight is not None:
             _convert_parameters(site, row, weight, params, weights)
-        remarks.applied(site.compute, "quantized", _summary(params, weight))
+        remarks.applied(
+            site.compute, "quantized", _summary(params, weight, _second_params(site) if row.two_inputs else None)
+        )
         if weight is not None and weight.refused is not None:
             remarks.missed(site.compute, weight.refused[0].name, f"its weight takes all levels: {weight.refused[1]}")
     for site in alone:
@@ -202,7 +204,15 @@ def _integer_bias(site: Site, bias: SSAValue, values: Array, scales: Array) -> S
     return back.result
 
 
-def _summary(params: QParams, weight: Weight | None) -> str:
+def _second_params(site: Site) -> QParams | None:
+    """Those of the other input of a product of two, once it is converted."""
+    value = site.operand(1) if site.multiplies_inputs else None
+    return value.op.qparams.data if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp) else None
+
+
+def _summary(params: QParams, weight: Weight | None, second: QParams | None) -> str:
     bits, scale = params.storage.width.data, f"{float(params.scales()):.6g}"
+    if second is not None:
+        return f"int{bits} inputs, scales {scale} and {float(second.scales()):.6g}"
     activation = f"int{bits} input, scale {scale}, zero point {params.zero_point[0]}"
     return activation if weight is None else f"{activation}; {described(weight)}"

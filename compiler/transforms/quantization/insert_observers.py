@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -10,7 +10,7 @@ from xdsl.passes import ModulePass
 
 from ...collector import collector_aside
 from ...configuration.checks import check_observers
-from ...configuration.layer_settings import settings_for
+from ...configuration.layer_settings import LayerSettings, settings_for
 from ...configuration.record import Record
 from ...configuration.settings import Settings
 from ...dialects.nn import ObserveOp
@@ -20,6 +20,7 @@ from ...session import Session, session_of
 from .layers import (
     checked,
     half_quantized,
+    is_dequantized,
     is_quantized,
     layer_at,
     quantizable_layers,
@@ -33,7 +34,7 @@ from .points.joint import join_sums
 from .points.points import Points, producer_of, spec_of
 from .points.tensor_points import insert_tensor_points, recorded_tensors
 from .profiles import Profile, profile_of
-from .sites import sites
+from .sites import Site, sites
 from .skipped import SKIPPED
 from .supported import check_record
 from .values.value_points import insert_value_points
@@ -99,15 +100,14 @@ def insert_observers(
             remarks.missed(site.compute, held.skipped, SKIPPED[held.skipped])
         elif takes_weight_only(site, row, settings, record):
             note_weight_only(site, row, held, remarks)
-        elif (broken := first_broken(site, row.rules)) is not None:
+        elif (broken := first_broken(site, row.rules, profile.table)) is not None:
             remarks.missed(site.compute, broken[0].name, broken[1])
-        elif record is not None and (given is None or given.scale_d is None):
-            lacks = "does not list it" if given is None else "has no scale_d of it"
+        elif record is not None and (lacks := _lacking(record, layer.name, site)) is not None:
             remarks.missed(site.compute, "record", f"the record {lacks}")
         else:
-            assert site.activation is not None, "legality has asked for it"
-            points.observe(site, 0, site.activation, spec_of(held, given), f"{layer.name}:0")
-            source = f"input observed by {held.observer}" if given is None else "parameters from the record"
+            _observe_inputs(site, held, record, layer.name, points)
+            inputs = "inputs" if site.multiplies_inputs else "input"
+            source = f"{inputs} observed by {held.observer}" if given is None else "parameters from the record"
             remarks.applied(site.compute, "observed", source)
             if held.remarks and given is None:
                 remarks.note(
@@ -115,11 +115,46 @@ def insert_observers(
                 )
     for site, (rule, reason) in other_layers(module, profile.rows):
         remarks.missed(site.compute, rule.name, reason)
-    insert_tensor_points(module, settings, record, points, remarks)
+    insert_tensor_points(module, settings, _of_tensors(record, module, profile), points, remarks)
     points.erase_unused()
     if settings.joint_quant:
         join_sums(module, remarks)
     remarks.flush()
+
+
+def _lacking(record: Record, name: str, site: Site) -> str | None:
+    """What a record lacks of a layer's inputs; those that came quantized need nothing."""
+    for index in site.inputs:
+        given = record.layers.get(_entry(name, index))
+        if (given is None or given.scale_d is None) and not is_dequantized(site.operand(index)):
+            what = "it" if index == 0 else "its second input"
+            return f"does not list {what}" if given is None else f"has no scale_d of {what}"
+    return None
+
+
+def _entry(name: str, index: int) -> str:
+    """The key of a record for an input: AMCT's for the first one is the layer's name."""
+    return name if index == 0 else f"{name}:{index}"
+
+
+def _observe_inputs(site: Site, held: LayerSettings, record: Record | None, name: str, points: Points) -> None:
+    """Points on what a layer multiplies, one or two inputs."""
+    for index in site.inputs:
+        value = site.operand(index)
+        assert value is not None, "legality has asked for it"
+        if is_dequantized(value):
+            continue
+        given = None if record is None else record.layers[_entry(name, index)]
+        points.observe(site, index, value, spec_of(held, given), f"{name}:{index}")
+
+
+def _of_tensors(record: Record | None, module: ModuleOp, profile: Profile) -> Record | None:
+    """The record without the second inputs of products, which belong to these layers."""
+    if record is None:
+        return None
+    found = (s for s in sites(module, profile.rows) if profile.rows[type(s.compute)].two_inputs and s.multiplies_inputs)
+    taken = {_entry(layer_of(site.compute), 1) for site in found}
+    return replace(record, layers={name: layer for name, layer in record.layers.items() if name not in taken})
 
 
 def _note_tensors(settings: Settings, module: ModuleOp, profile: Profile, remarks: Remarks) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import OpResult
+from xdsl.ir import OpResult, SSAValue
 
 from ...configuration.checks import check_names
 from ...configuration.compressed import compressed_operators
@@ -38,13 +38,14 @@ def layer_at(site: Site, row: Row) -> Layer:
     """The layer as settings know it."""
     op = site.compute
     dimensions = op.spatial_rank if isinstance(op, ConvOp) else None
+    two_inputs = row.two_inputs and site.multiplies_inputs
     return Layer(
         name=layer_of(op),
         type=op.origin.op_type.data if isinstance(op.origin, OriginAttr) else op.name,
-        weighted=row.weight is not None,
+        weighted=row.weight is not None and not two_inputs,
         channel_wise=row.per_channel and not _is_batch(op),
         low_bits=dimensions == 2,
-        symmetric_only=dimensions == 3 or row.symmetric or _is_backprop(op),
+        symmetric_only=dimensions == 3 or row.symmetric or two_inputs or _is_backprop(op),
         weight_only=has_weight_only_mode(op, row),
     )
 
@@ -89,9 +90,13 @@ def _broken(site: Site, row: Row, profile: Profile, settings: Settings) -> Broke
 
 
 def is_quantized(site: Site) -> bool:
-    """The layer's input is quantized already, or its weight alone."""
-    value = site.activation
-    return (isinstance(value, OpResult) and isinstance(value.op, DequantizeOp)) or has_integer_weight(site)
+    """The layer's input is quantized already, of a product of two both, or its weight alone."""
+    return all(is_dequantized(site.operand(i)) for i in site.inputs) or has_integer_weight(site)
+
+
+def is_dequantized(value: SSAValue | None) -> bool:
+    """Whether a value comes from integers."""
+    return isinstance(value, OpResult) and isinstance(value.op, DequantizeOp)
 
 
 def has_integer_weight(site: Site) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...dialects import nn
@@ -29,7 +29,7 @@ from .rules.layer_rules import (
 )
 from .rules.mask_rules import feeds_more_than_softmax
 from .rules.passive_rules import pads_with_zero, picks_nearest
-from .tables import UNIFORM, LayerRow
+from .tables import UNIFORM, UNIFORM_A2, LayerRow
 
 Alignment = Literal["elementwise", "concat", "pooling", "resize"]
 """The kinds of operations whose operands and results may have to carry equal parameters (PPQ)."""
@@ -59,6 +59,8 @@ class Row:
     """Quantized only where its operands are integers anyway and what reads its results computes in integers."""
     gives_reals: bool = False
     """The target computes it from integers to reals as fast as to integers: only readers in integers read a quantized result."""
+    two_inputs: bool = False
+    """Where the weight is an activation as well, both are quantized, without zero points."""
     weight_only: Literal["table", "always"] | None = None
     """Whether the weight can be quantized while the input stays float: as AMCT's table of weights has it, always, or never."""
 
@@ -101,6 +103,14 @@ ASCEND = Profile(
 """AMCT's rules: weights per channel for convolutions, per tensor for matrix products; asymmetric int8 activations. The
 activations are those that PPQ fuses for Ascend.
 """
+
+ASCEND_A2 = replace(
+    ASCEND,
+    name="ascend-a2",
+    rows={**ASCEND.rows, MatMulOp: replace(ASCEND.rows[MatMulOp], two_inputs=True)},
+    table=UNIFORM_A2,
+)
+"""The rules of AMCT since 8.0, for Atlas A2 and A3: products of two activations as well."""
 
 _ACTIVE: tuple[type[NNOp], ...] = (
     *nn.ACTIVATIONS,
@@ -178,7 +188,7 @@ these. What has no integer kernel stays float: transposed convolutions, linear R
 activations.
 """
 
-PROFILES: Mapping[str, Profile] = {p.name: p for p in (ASCEND, QDQ, PPQ)}
+PROFILES: Mapping[str, Profile] = {p.name: p for p in (ASCEND, ASCEND_A2, QDQ, PPQ)}
 
 
 def profile_of(session: Session) -> Profile:

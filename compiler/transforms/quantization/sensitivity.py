@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,20 +40,22 @@ def sensitivities(whole: ModuleOp, quantized: ModuleOp, samples: Samples, sessio
         for site in sites(whole, rows)
         if (name := layer_of(site.compute)) in alone
     }
-    readers: dict[SSAValue, list[_Pair]] = {}
+    readers: dict[SSAValue, list[tuple[_Pair, str]]] = {}
     makers: dict[SSAValue, _Pair] = {}
-    for pair in layers.values():
-        assert pair.site.activation is not None, "a quantized layer has one"
-        readers.setdefault(pair.site.activation, []).append(pair)
-        makers[pair.site.compute.results[0]] = pair
     pending: dict[SSAValue, Array] = {}
+    for pair in layers.values():
+        for value, name in zip(_inputs(pair.site), pair.alone.inputs, strict=True):
+            readers.setdefault(value, []).append((pair, name))
+        makers[pair.site.compute.results[0]] = pair
 
     def watch(value: SSAValue, array: Array) -> None:
         if (pair := makers.get(value)) is not None:
             pair.cosine.add(array, pending.pop(value))
-        for pair in readers.get(value, ()):
-            (name,) = pair.alone.inputs
-            (pending[pair.site.compute.results[0]],) = pair.alone.run({name: array}).values()
+        for pair, name in readers.get(value, ()):
+            pair.waiting[name] = array
+            if len(pair.waiting) == len(pair.alone.inputs):
+                (pending[pair.site.compute.results[0]],) = pair.alone.run(pair.waiting).values()
+                pair.waiting.clear()
 
     executable = Executable(whole, list({**readers, **makers}))
     for i, batch in enumerate(samples.batches()):
@@ -70,6 +72,8 @@ class _Pair:
     site: Site
     alone: Executable
     cosine: _Cosine
+    waiting: dict[str, Array] = field(default_factory=dict[str, Array])
+    """The inputs that have come, until all have."""
 
 
 @dataclass
@@ -93,22 +97,25 @@ class _Cosine:
 
 
 def _by_itself(site: Site) -> ModuleOp:
-    """A module that computes one quantized layer: from its input in floats to its result, with what shifts its sums."""
-    source = _source(site)
-    block = Block(arg_types=[source.type])
-    values: dict[SSAValue, SSAValue] = {source: block.args[0]}
+    """A module that computes one quantized layer: from its inputs in floats to its result, with what shifts its sums."""
+    sources = _inputs(site)
+    block = Block(arg_types=[source.type for source in sources])
+    values: dict[SSAValue, SSAValue] = dict(zip(sources, block.args, strict=True))
     end = site.compute if (shift := shift_of(site.compute)) is None else shift
     result = _copied(end.results[0], values, block)
     block.add_op(ReturnOp(result))
-    return ModuleOp([FuncOp("main", ((source.type,), (result.type,)), Region(block))])
+    return ModuleOp([FuncOp("main", ([source.type for source in sources], (result.type,)), Region(block))])
 
 
-def _source(site: Site) -> SSAValue:
-    """The value that a layer read before it was quantized."""
+def _inputs(site: Site) -> list[SSAValue]:
+    """The values that a layer read before it was quantized, each once."""
     if (product := balancer_of(site)) is not None:
-        return product.operands[0]
-    value = site.activation
-    assert value is not None, "a quantized layer has one"
+        return [product.operands[0]]
+    return list(dict.fromkeys(_source(site.operand(i)) for i in site.inputs))
+
+
+def _source(value: SSAValue | None) -> SSAValue:
+    assert value is not None, "a quantized layer has inputs"
     while isinstance(value, OpResult) and isinstance(value.op, ObserveOp | QuantizeOp | DequantizeOp):
         value = value.op.input
     return value

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, OpResult, SSAValue
 
-from ...dialects.nn import FusedOp, NNOp
+from ...dialects.nn import DequantizeOp, FusedOp, MatMulOp, NNOp, QuantizeOp, constant_of
 from ...dialects.nn.shapes import element_of
 from ...functions import main_function
 
@@ -39,6 +39,21 @@ class Site:
     @property
     def activation(self) -> SSAValue | None:
         return self.operand(0)
+
+    @property
+    def multiplies_inputs(self) -> bool:
+        """A matrix product of two activations: what it multiplies its first operand by is computed as well (attention)."""
+        if not isinstance(self.compute, MatMulOp):
+            return False
+        value: SSAValue = self.compute.rhs if (outer := self.operand(1)) is None else outer
+        while isinstance(value, OpResult) and isinstance(value.op, QuantizeOp | DequantizeOp):
+            value = value.op.input
+        return constant_of(value) is None
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Which operands are activations that the layer multiplies: the first one, of a product of two both."""
+        return (0, 1) if self.multiplies_inputs else (0,)
 
     def set_operand(self, index: int, value: SSAValue) -> None:
         """Feed another value of the same type to `compute`'s operand."""

@@ -6,7 +6,7 @@ Constraints are named rules. Source: "layers that support quantization, and cons
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -37,9 +37,12 @@ from .rules.layer_rules import (
     matmul_transpose,
     matmul_transpose_a,
     matrix_weight,
+    of_two_inputs,
+    of_weights,
     planar_filter,
     pools_locally,
     tensor_only,
+    two_inputs,
     weight_constant,
 )
 
@@ -99,6 +102,25 @@ UNIFORM: tuple[LayerRow, ...] = (
     LayerRow("onnx", "Add", (AddOp,), _TENSOR, ("Add",)),
 )  # fmt: skip
 """Table 1: input and weight to int8, evenly spaced."""
+
+_WEIGHTS_ONLY = {weight_constant, matrix_weight}
+TWO_INPUTS: tuple[LayerRow, ...] = tuple(
+    replace(
+        row,
+        rules=(
+            *(of_weights(each) if each in _WEIGHTS_ONLY else each for each in row.rules),
+            of_two_inputs(input_is_float32),
+            two_inputs,
+        ),
+    )
+    for row in UNIFORM
+    if row.ascend == ("BatchMatMulV2",)
+)
+"""Of table 1 since AMCT 8.0: BatchMatMulV2 of two variable inputs, int8 without zero points. Only the Atlas A2 and A3 gain by it;
+elsewhere it costs accuracy.
+"""
+
+UNIFORM_A2: tuple[LayerRow, ...] = (*(row for row in UNIFORM if row.ascend != ("BatchMatMulV2",)), *TWO_INPUTS)
 
 NON_UNIFORM: tuple[LayerRow, ...] = (
     LayerRow("caffe", "Convolution", (ConvOp,), (dilation_one, kernel_rank_two), ("Conv2D",)),

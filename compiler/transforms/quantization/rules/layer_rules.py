@@ -9,10 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i8
+from xdsl.ir import Attribute, OpResult
 
-from ....dialects.nn import AveragePoolOp, ConvolutionOp, GlobalAveragePoolOp, NNOp, OriginAttr, constant_of
+from ....dialects.nn import (
+    AveragePoolOp,
+    ConvolutionOp,
+    DequantizeOp,
+    GlobalAveragePoolOp,
+    MatMulOp,
+    NNOp,
+    OriginAttr,
+    constant_of,
+)
 from ....dialects.nn.shapes import element_of, known, shape_of
 from ....dtypes import is_float
 from ..sites import Site
@@ -89,9 +98,34 @@ def matrix_weight(site: Site) -> str | None:
     return None if rank == 2 else f"its second operand is of rank {rank}"
 
 
+@rule("two-inputs")
+def two_inputs(site: Site) -> str | None:
+    """a product of two inputs takes both from outside of a fused region, int8 without a zero point where they come quantized"""
+    for index in site.inputs if site.multiplies_inputs else ():
+        value = site.operand(index)
+        if value is None:
+            return f"its input {index} is made inside the fused region"
+        if not isinstance(value, OpResult) or not isinstance(value.op, DequantizeOp):
+            continue
+        params = value.op.qparams.data
+        if params.storage != i8 or params.axis is not None or params.zero_points().any():
+            return f"its input {index} came quantized otherwise than to int8 with one scale and no zero point"
+    return None
+
+
+def of_weights(asked: Rule) -> Rule:
+    """The rule, where what a layer multiplies by is a weight."""
+    return Rule(asked.name, asked.statement, lambda site: None if site.multiplies_inputs else asked.check(site))
+
+
+def of_two_inputs(asked: Rule) -> Rule:
+    """The rule, where it is an input as well."""
+    return Rule(asked.name, asked.statement, lambda site: asked.check(site) if site.multiplies_inputs else None)
+
+
 @rule("float16-off")
 def input_is_float32(site: Site) -> str | None:
-    """pooling and addition stay float in float16 and mixed models (AMCT)"""
+    """pooling, addition and products of two inputs stay float in float16 and mixed models (AMCT)"""
     return "the model is of float16 or mixed types" if site.half_precision else None
 
 
@@ -127,9 +161,10 @@ def _ceil_is_floor(pool: AveragePoolOp, spatial: Sequence[int]) -> bool:
 @rule("integer-operator")
 def computes_in_integers(site: Site) -> str | None:
     """an operator of Ascend IR computes the layer in integers: `--lower-to-ascend` would find one"""
-    from ....lowering.ascend.trial import integer_refusal
+    from ....lowering.ascend.trial import integer_refusal, product_refusal
 
-    refusal = integer_refusal(site.compute)
+    op = site.compute
+    refusal = product_refusal(op) if isinstance(op, MatMulOp) and site.multiplies_inputs else integer_refusal(op)
     return None if refusal is None else refusal.reason
 
 

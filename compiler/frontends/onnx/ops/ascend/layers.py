@@ -12,7 +12,7 @@ from .....dialects import ascend, nn
 from .....dialects.ascend.base import same_pad_pairs
 from .....dialects.ascend.convolution import full_rank
 from .....dialects.nn.shapes import shape_of, static
-from ....deployed import is_accumulator, producer, zero_point
+from ....deployed import is_accumulator, is_second_input, producer, zero_point
 from ...node import Constant, Converted, Node
 from .integers import ON_ACCUMULATORS, ON_INTEGERS, registered
 
@@ -80,8 +80,10 @@ def gemm(node: Node) -> Converted:
 
 @registered(ON_INTEGERS, "MatMul")
 def matmul(node: Node) -> Converted:
-    _weight_shape(node)
+    """Of an input and a weight, or of two inputs."""
     x = node.value(0)
+    if not is_second_input(node, node.value(1)):
+        _weight_shape(node)
     return node.emit(ascend.BatchMatMulV2Op, x, node.value(1), offset_x=zero_point(node, x)).y
 
 

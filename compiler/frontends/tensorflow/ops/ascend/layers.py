@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from .....dialects import ascend, nn
 from .....dialects.ascend.convolution import full_rank
 from .....dialects.nn.shapes import same_pads, static
-from ....deployed import is_accumulator, producer, zero_point
+from ....deployed import is_accumulator, is_second_input, producer, zero_point
 from ...node import Constant, Converted, Node
 from ..convolution import channels_of, groups_of, transposed_window
 from ..shape import pads_of
@@ -71,7 +71,9 @@ def matmul(node: Node) -> Converted:
 
 @on_integers("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def batch_matmul(node: Node) -> Converted:
-    _check_weight(node)
+    """Of an input and a weight, or of two inputs."""
+    if not is_second_input(node, node.value(1)):
+        _check_weight(node)
     x, flags = node.value(0), {f"adj_x{i}": node.flag(f"adj_{n}") for i, n in ((1, "x"), (2, "y"))}
     return node.emit(ascend.BatchMatMulV2Op, x, node.value(1), **flags, offset_x=zero_point(node, x)).y
 
