@@ -88,9 +88,7 @@ def convert_observers(module: ModuleOp, settings: Settings, record: Record | Non
         weight = weight_at(site, row, settings, record, few)
         if weight is not None:
             _convert_parameters(site, row, weight, params, weights)
-        remarks.applied(
-            site.compute, "quantized", _summary(params, weight, _second_params(site) if row.two_inputs else None)
-        )
+        remarks.applied(site.compute, "quantized", _summary(site, row, params, weight))
         if weight is not None and weight.refused is not None:
             remarks.missed(site.compute, weight.refused[0].name, f"its weight takes all levels: {weight.refused[1]}")
     for site in alone:
@@ -123,9 +121,11 @@ def _convert_point(point: ObserveOp) -> None:
 
 
 def _point_of(site: Site, profile: Profile) -> QParams | None:
-    """The parameters of a site whose activation is on the grid of a calibrated point."""
-    point = point_behind(site.activation, profile.rows)
-    return point.qparams.data if isinstance(point, ObserveOp) and point.qparams is not None else None
+    """The parameters of a site whose activation is on the grid of a calibrated point: the first that did not come quantized."""
+    values = (site.operand(i) for i in (site.inputs if profile.points == "layers" else (0,)))
+    points = (point_behind(value, profile.rows) for value in values)
+    calibrated = (p.qparams.data for p in points if isinstance(p, ObserveOp) and p.qparams is not None)
+    return next(calibrated, None)
 
 
 def _stays_float(site: Site, settings: Settings, record: Record | None, profile: Profile) -> bool:
@@ -204,15 +204,14 @@ def _integer_bias(site: Site, bias: SSAValue, values: Array, scales: Array) -> S
     return back.result
 
 
-def _second_params(site: Site) -> QParams | None:
-    """Those of the other input of a product of two, once it is converted."""
-    value = site.operand(1) if site.multiplies_inputs else None
-    return value.op.qparams.data if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp) else None
-
-
-def _summary(params: QParams, weight: Weight | None, second: QParams | None) -> str:
+def _summary(site: Site, row: Row, params: QParams, weight: Weight | None) -> str:
     bits, scale = params.storage.width.data, f"{float(params.scales()):.6g}"
-    if second is not None:
-        return f"int{bits} inputs, scales {scale} and {float(second.scales()):.6g}"
+    if row.two_inputs and site.multiplies_inputs:
+        scales = (f"{float(back.qparams.data.scales()):.6g}" for i in site.inputs if (back := _back(site.operand(i))))
+        return f"int{bits} inputs, scales {' and '.join(scales)}"
     activation = f"int{bits} input, scale {scale}, zero point {params.zero_point[0]}"
     return activation if weight is None else f"{activation}; {described(weight)}"
+
+
+def _back(value: SSAValue | None) -> DequantizeOp | None:
+    return value.op if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp) else None

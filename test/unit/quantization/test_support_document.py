@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from compiler.transforms.quantization.profiles import ASCEND
 from compiler.transforms.quantization.rules import layer_rules
 from compiler.transforms.quantization.rules.layer_rules import Rule
-from compiler.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow
+from compiler.transforms.quantization.tables import NON_UNIFORM, TWO_INPUTS, UNIFORM, WEIGHTS, LayerRow
 
 FRAMEWORKS = {"caffe": "Caffe", "tensorflow": "TensorFlow", "onnx": "ONNX"}
 
@@ -52,6 +52,11 @@ def uniform() -> str:
     return table(("framework", "type", "`nn`", "quantized", "AMCT's rules", "the target's", "Ascend IR"), rows)
 
 
+def products() -> str:
+    rows = [(*layer(row), names(row.rules), ", ".join(row.ascend)) for row in TWO_INPUTS]
+    return table(("framework", "type", "`nn`", "AMCT's rules", "Ascend IR"), rows)
+
+
 def non_uniform() -> str:
     rows = [(*layer(row), names(row.rules), ", ".join(row.ascend)) for row in NON_UNIFORM]
     return table(("framework", "type", "`nn`", "rules", "Ascend IR"), rows)
@@ -74,5 +79,5 @@ def all_rules() -> str:
 
 
 def test_document_is_current(generated):
-    parts = {"uniform": uniform(), "non-uniform": non_uniform(), "weights": weights(), "rules": all_rules()}
-    generated("support.md", **parts)
+    parts = {"uniform": uniform(), "products": products(), "non-uniform": non_uniform(), "weights": weights()}
+    generated("support.md", **parts, rules=all_rules())
