@@ -23,6 +23,9 @@ def run_tool(name: str, run: Callable[[Sequence[str]], int]) -> None:
     `run` is a bug, is called one, and keeps its traceback.
     """
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
+    # read when numpy is loaded. Threads inside of products wait for each other in loops: they gain little on an idle machine,
+    # and take several times the processor time on a busy one. What runs many samples has a thread for each of several.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stderr else None)
