@@ -114,7 +114,9 @@ def remarks_yaml(remarks: Iterable[Remark]) -> str:
         }
         for r in remarks
     ]
-    return yaml.safe_dump_all(rows, sort_keys=False, allow_unicode=True, explicit_start=True) if rows else ""
+    # libyaml's, where PyYAML was built with it, takes a tenth of the time
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return yaml.dump_all(rows, Dumper=dumper, sort_keys=False, allow_unicode=True, explicit_start=True) if rows else ""
 
 
 def verify(module: ModuleOp) -> None:
