@@ -27,7 +27,7 @@ from .rules.layer_rules import (
     computes_in_integers,
     weight_constant,
 )
-from .rules.mask_rules import feeds_more_than_softmax
+from .rules.mask_rules import ends_no_softmax, feeds_more_than_softmax
 from .rules.passive_rules import pads_with_zero, picks_nearest
 from .tables import UNIFORM, UNIFORM_A2, LayerRow
 
@@ -133,7 +133,8 @@ PPQ = Profile(
     name="ppq",
     rows={
         **{kind: Row() for kind in _ACTIVE},
-        **{kind: Row(rules=_SCORES) for kind in (nn.DivOp, nn.MaxOp, nn.MinOp, nn.MulOp)},
+        **{kind: Row(rules=_SCORES) for kind in (nn.MaxOp, nn.MinOp, nn.MulOp)},
+        nn.DivOp: Row(rules=(*_SCORES, ends_no_softmax)),
         **{kind: Row(active=False) for kind in _PASSIVE},
         **{kind: Row(rules=_SCORES, active=False) for kind in _MOVING},
         nn.PadOp: Row(rules=(pads_with_zero,), active=False),

@@ -192,3 +192,34 @@ func.func @scores_with_another_reader(%x: tensor<2x3xf32>, %bias: tensor<2x3xf32
   %z = nn.sigmoid %s : tensor<2x3xf32>
   func.return %y, %z : tensor<2x3xf32>, tensor<2x3xf32>
 }
+
+// -----
+
+// A Softmax in small operations is one: its parts and its input have no points.
+// CHECK-LABEL: @small_softmax
+// CHECK:       [[P:%.*]] = nn.observe %p as "product:out"
+// CHECK-NOT:   nn.observe
+// CHECK:       func.return
+// REMARK-DAG:  [insert-observers missed softmax-input] "shift": it only feeds Softmax
+// REMARK-DAG:  [insert-observers missed softmax-part] "weights": it is the last step of a Softmax in small operations, which takes floats
+func.func @small_softmax(%q: tensor<2x4xf32>, %k: tensor<4x3xf32>) -> tensor<2x3xf32> {
+  %p = nn.matmul %q, %k from <onnx, "MatMul", "product"> : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+  %m = nn.reduce_max %p axes [1] keepdims : (tensor<2x3xf32>) -> tensor<2x1xf32>
+  %s = nn.sub %p, %m from <onnx, "Sub", "shift"> : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x3xf32>
+  %e = nn.exp %s : tensor<2x3xf32>
+  %t = nn.reduce_sum %e axes [1] keepdims : (tensor<2x3xf32>) -> tensor<2x1xf32>
+  %y = nn.div %e, %t from <onnx, "Div", "weights"> : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x3xf32>
+  func.return %y : tensor<2x3xf32>
+}
+
+// -----
+
+// An exponential that is divided by another sum is not a Softmax.
+// CHECK-LABEL: @other_sum
+// CHECK:       nn.observe %y as "weights:out"
+func.func @other_sum(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %e = nn.exp %x : tensor<2x3xf32>
+  %t = nn.reduce_sum %x axes [1] keepdims : (tensor<2x3xf32>) -> tensor<2x1xf32>
+  %y = nn.div %e, %t from <onnx, "Div", "weights"> : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x3xf32>
+  func.return %y : tensor<2x3xf32>
+}

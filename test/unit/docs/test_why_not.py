@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 
-from compiler.transforms.quantization.rules import layer_rules
+from compiler.transforms.quantization.rules import layer_rules, mask_rules
 from compiler.transforms.quantization.rules.layer_rules import Rule
 from compiler.transforms.quantization.skipped import SKIPPED
 
@@ -22,7 +22,8 @@ def section(title: str) -> str:
 
 
 def test_every_rule_has_a_remedy() -> None:
-    rules = {rule.name for _, rule in inspect.getmembers(layer_rules) if isinstance(rule, Rule)}
+    members = [*inspect.getmembers(layer_rules), *inspect.getmembers(mask_rules)]
+    rules = {rule.name for _, rule in members if isinstance(rule, Rule)}
     rows = [row.split("|")[1] for row in section("Not quantized").splitlines() if row.startswith("| `")]
     assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row)} == rules | SKIPPED.keys() | BEYOND
 

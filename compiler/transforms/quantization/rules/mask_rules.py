@@ -17,6 +17,7 @@ _SCORES = (
     nn.MaxOp,
     nn.MinOp,
     nn.MulOp,
+    nn.ReduceMaxOp,
     nn.ReshapeOp,
     nn.SliceOp,
     nn.SqueezeOp,
@@ -25,7 +26,7 @@ _SCORES = (
     nn.UnsqueezeOp,
     nn.WhereOp,
 )
-"""What scales, biases, masks and moves scores and masks."""
+"""What scales, biases, masks and moves scores and masks, and what takes the largest one from them."""
 _POINTS = (nn.ObserveOp, nn.QuantizeOp, nn.DequantizeOp, nn.ShiftAccumulatorOp)
 
 
@@ -43,6 +44,29 @@ def _only_feeds_softmax(value: SSAValue) -> bool:
 
 
 def _is_softmax_or_feeds_it(op: Operation) -> bool:
-    if isinstance(op, nn.SoftmaxOp | nn.LogSoftmaxOp):
+    if isinstance(op, nn.SoftmaxOp | nn.LogSoftmaxOp) or (isinstance(op, nn.ExpOp) and _begins_softmax(op)):
         return True
     return isinstance(op, _SCORES + _POINTS) and _only_feeds_softmax(op.results[0])
+
+
+@rule("softmax-part")
+def ends_no_softmax(site: Site) -> str | None:
+    """the division is not that of a Softmax in small operations, `exp(x) / sum(exp(x))`, which takes floats"""
+    op = site.compute
+    if not isinstance(op, nn.DivOp) or not _ends_softmax(op):
+        return None
+    return "it is the last step of a Softmax in small operations, which takes floats"
+
+
+def _begins_softmax(exponential: nn.ExpOp) -> bool:
+    """Whether only a sum and a division by this sum read an exponential."""
+    readers = [use.operation for use in exponential.result.uses]
+    ends = [r for r in readers if isinstance(r, nn.DivOp) and _ends_softmax(r)]
+    return bool(ends) and all(isinstance(r, nn.ReduceSumOp) or r in ends for r in readers)
+
+
+def _ends_softmax(division: nn.DivOp) -> bool:
+    total = division.rhs.owner
+    if not isinstance(division.lhs.owner, nn.ExpOp) or not isinstance(total, nn.ReduceSumOp):
+        return False
+    return total.input is division.lhs
