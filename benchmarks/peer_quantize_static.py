@@ -23,7 +23,7 @@ class Samples(CalibrationDataReader):
 
     def _samples(self, arrays: dict[str, np.ndarray], runs: bool) -> Iterator[dict[str, np.ndarray]]:
         for i in range(len(next(iter(arrays.values())))):
-            yield {name: rows[i] if runs else rows[i : i + 1] for name, rows in arrays.items()}
+            yield {name: np.asarray(rows[i]) if runs else rows[i : i + 1] for name, rows in arrays.items()}
 
     def get_next(self) -> dict[str, np.ndarray] | None:
         return next(self.samples, None)

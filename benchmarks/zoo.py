@@ -122,7 +122,7 @@ class Task:
     def rows(self, part: str) -> Iterator[dict[str, Array]]:
         arrays = dict(np.load(self.folder / f"{part}.npz"))
         for i in range(len(next(iter(arrays.values())))):
-            yield {name: rows[i] if self.runs else rows[i : i + 1] for name, rows in arrays.items()}
+            yield {name: np.asarray(rows[i]) if self.runs else rows[i : i + 1] for name, rows in arrays.items()}
 
 
 def prepared(name: str, python: Path, samples: int, given: Path) -> Task:
@@ -168,7 +168,7 @@ _RUNS = """import numpy as np
 def runs():
     arrays = dict(np.load({path!r}))
     for i in range(len(next(iter(arrays.values())))):
-        yield {{name: rows[i] for name, rows in arrays.items()}}
+        yield {{name: np.asarray(rows[i]) for name, rows in arrays.items()}}
 """
 
 

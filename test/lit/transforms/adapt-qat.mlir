@@ -1,5 +1,5 @@
-// RUN: amct-opt %s --adapt-qat --split-input-file | filecheck %s
-// RUN: amct-opt %s --adapt-qat --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --adapt-qat --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 
 // As PyTorch exports it: uint8 data, a float weight that is quantized in the graph, a float bias.
 // uint8 becomes int8, zero points move by 128. 1.0 / 0.5 = 2 and -0.25 / 0.125 = -2; the bias is in units of

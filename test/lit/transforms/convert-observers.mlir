@@ -1,5 +1,5 @@
-// RUN: amct-opt %s --convert-observers --split-input-file | filecheck %s
-// RUN: amct-opt %s --convert-observers --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --convert-observers --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 
 // Weights per output channel: 1.27 / 127 = 0.01 and, the negative side being larger, 2.56 / 128 = 0.02.
 // The bias is in units of 0.5 * 0.01 and 0.5 * 0.02: 1 / 0.005 = 200, -1 / 0.01 = -100.

@@ -1,5 +1,5 @@
-// RUN: amct-opt %s --fuse-bn --fuse-activation --split-input-file | filecheck %s
-// RUN: amct-opt %s --fuse-bn --fuse-activation --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --fuse-bn --fuse-activation --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 
 // Horizon's 21 combinations: {Conv2d, ConvTranspose2d} x [BatchNorm2d] x [add] x [ReLU | ReLU6]. The batch norm is folded first;
 // the convolution is the left operand of the add with ReLU, and the right one with ReLU6 and alone.

@@ -1,5 +1,5 @@
-// RUN: amct-opt %s --fuse-activation --split-input-file | filecheck %s
-// RUN: amct-opt %s --fuse-activation --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --fuse-activation --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 // RUN: amct-opt %s --fuse-activation --split-input-file --print-debuginfo | filecheck %s --check-prefix LOC
 
 // Ranks 1 and 3 in the names.

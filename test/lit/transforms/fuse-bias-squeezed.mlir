@@ -1,6 +1,6 @@
 // Convolutions over one axis as TensorFlow writes them: Conv2D between ExpandDims and Squeeze, then BiasAdd and batch norm.
-// RUN: amct-opt %s --fuse-all --split-input-file | filecheck %s
-// RUN: amct-opt %s --fuse-all --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --fuse-all --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 
 // k = scale / sqrt(variance + 1) = [1, 2]; the bias is [1, 2] * k + [0, 1].
 // CHECK-LABEL: @bias_and_norm

@@ -1,5 +1,5 @@
-// RUN: amct-opt %s --fuse-bias --split-input-file | filecheck %s
-// RUN: amct-opt %s --fuse-bias --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --fuse-bias --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 
 // BiasAdd, then a scalar, then one number per channel, then a subtraction: 1 + 2 + [2, 4] - 2.
 // CHECK-LABEL: @conv

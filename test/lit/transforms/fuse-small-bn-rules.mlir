@@ -1,9 +1,9 @@
-// RUN: amct-opt %s --fuse-small-bn=rules=tf1.15 --split-input-file | filecheck %s --check-prefix TF1
-// RUN: amct-opt %s --fuse-small-bn=rules=tf1.15 --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix TF1-REMARK
-// RUN: amct-opt %s --fuse-small-bn=rules=tf2.6 --split-input-file | filecheck %s --check-prefix TF2
-// RUN: amct-opt %s --fuse-small-bn=rules=tf2.6 --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix TF2-REMARK
-// RUN: amct-opt %s --fuse-small-bn=rules=extended --split-input-file | filecheck %s --check-prefix EXT
-// RUN: amct-opt %s --fuse-small-bn=rules=extended --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix EXT-REMARK
+// RUN: amct-opt %s --fuse-small-bn=rules=tf1.15 --split-input-file --remarks=all 2>%t.remarks | filecheck %s --check-prefix TF1
+// RUN: filecheck %s --check-prefix TF1-REMARK < %t.remarks
+// RUN: amct-opt %s --fuse-small-bn=rules=tf2.6 --split-input-file --remarks=all 2>%t.remarks | filecheck %s --check-prefix TF2
+// RUN: filecheck %s --check-prefix TF2-REMARK < %t.remarks
+// RUN: amct-opt %s --fuse-small-bn=rules=extended --split-input-file --remarks=all 2>%t.remarks | filecheck %s --check-prefix EXT
+// RUN: filecheck %s --check-prefix EXT-REMARK < %t.remarks
 
 // Which inputs AMCT takes under two versions of TensorFlow, and what `extended` takes beyond.
 

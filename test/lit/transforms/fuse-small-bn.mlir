@@ -1,5 +1,5 @@
-// RUN: amct-opt %s --fuse-small-bn --split-input-file | filecheck %s
-// RUN: amct-opt %s --fuse-small-bn --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --fuse-small-bn --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 
 // scale = [2, -2], offset = [0.5, 0.25], mean = [0, 1], variance + epsilon = [4, 1], so k = [1, -2], shift = [0.5, 2.25].
 

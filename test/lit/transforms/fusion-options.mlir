@@ -1,10 +1,10 @@
 // RUN: amct-opt %s --fuse-bn --split-input-file | filecheck %s --check-prefix ALL
-// RUN: amct-opt %s --fuse-bn=only-quantizable=true --split-input-file | filecheck %s --check-prefix QUANT
+// RUN: amct-opt %s --fuse-bn=only-quantizable=true --split-input-file --remarks=missed 2>%t.remarks | filecheck %s --check-prefix QUANT
 // RUN: amct-opt %s --fuse-all=only-quantizable=true --split-input-file | filecheck %s --check-prefix QUANT
-// RUN: amct-opt %s --fuse-bn=only-quantizable=true --split-input-file --remarks=missed 2>&1 >/dev/null | filecheck %s --check-prefix QUANT-REMARK
-// RUN: amct-opt %s --fuse-bn=skip-types=Conv,nn.matmul --split-input-file | filecheck %s --check-prefix SKIP
+// RUN: filecheck %s --check-prefix QUANT-REMARK < %t.remarks
+// RUN: amct-opt %s --fuse-bn=skip-types=Conv,nn.matmul --split-input-file --remarks=missed 2>%t.remarks | filecheck %s --check-prefix SKIP
 // RUN: amct-opt %s --fuse-all=skip-types=Conv,matmul --split-input-file | filecheck %s --check-prefix SKIP
-// RUN: amct-opt %s --fuse-bn=skip-types=Conv,nn.matmul --split-input-file --remarks=missed 2>&1 >/dev/null | filecheck %s --check-prefix SKIP-REMARK
+// RUN: filecheck %s --check-prefix SKIP-REMARK < %t.remarks
 
 // The two options that every fusion pass has: types of operators to leave alone, and AMCT's rule that what is fused can be
 // quantized. A type is named as the source calls it, or as nn does.

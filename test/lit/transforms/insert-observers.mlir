@@ -1,5 +1,5 @@
-// RUN: amct-opt %s --insert-observers --split-input-file | filecheck %s
-// RUN: amct-opt %s --insert-observers --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --insert-observers --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 
 // Two layers that read one value share one point, named after the first.
 // CHECK-LABEL: @shared_point

@@ -1,5 +1,5 @@
-// RUN: amct-opt %s --insert-observers='joint-quant=true' --split-input-file | filecheck %s
-// RUN: amct-opt %s --insert-observers='joint-quant=true' --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --insert-observers='joint-quant=true' --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 // RUN: amct-opt %s --insert-observers --split-input-file | filecheck %s --check-prefix OFF
 // RUN: amct-opt %s --quantize='joint-quant=true' --split-input-file 2>/dev/null > %t.once.mlir
 // RUN: amct-opt %s --quantize='joint-quant=true' --quantize='joint-quant=true' --split-input-file 2>/dev/null > %t.twice.mlir

@@ -1,5 +1,5 @@
-// RUN: amct-opt %s --merge-group-conv --split-input-file | filecheck %s
-// RUN: amct-opt %s --merge-group-conv --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --merge-group-conv --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 
 // A grouped convolution written as Split, convolutions and Concat.
 

@@ -1,5 +1,5 @@
-// RUN: amct-opt %s --insert-observers='tensor-quantize=max:0,sum:1,sum:0' --split-input-file | filecheck %s
-// RUN: amct-opt %s --insert-observers='tensor-quantize=max:0,sum:1,sum:0' --remarks=all --split-input-file 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --insert-observers='tensor-quantize=max:0,sum:1,sum:0' --remarks=all --split-input-file 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 // RUN: amct-opt %s --quantize='tensor-quantize=max:0,sum:1,sum:0' --split-input-file 2>/dev/null | filecheck %s --check-prefix QUANTIZED
 // RUN: amct-opt %s --quantize='tensor-quantize=max:0,sum:1,sum:0' --split-input-file 2>/dev/null > %t.once.mlir
 // RUN: amct-opt %s --quantize='tensor-quantize=max:0,sum:1,sum:0' --quantize='tensor-quantize=max:0,sum:1,sum:0' --split-input-file 2>/dev/null > %t.twice.mlir

@@ -1,5 +1,5 @@
-// RUN: amct-opt %s --fuse-requant --split-input-file | filecheck %s
-// RUN: amct-opt %s --fuse-requant --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --fuse-requant --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 
 // deq_scale [0.5, 0.25] times scale 4: from accumulators to int8 in one step, with the offset of AscendQuant.
 // CHECK-LABEL: @one_step
