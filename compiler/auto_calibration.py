@@ -62,10 +62,12 @@ def auto_calibrate_file(
     session: Session,
     config: str | None = None,
     batch_num: int | None = None,
+    load: Callable[[Path], Any] = load_evaluator,
 ) -> AutoCalibrated:
     """Quantize `model` with the fewest layers in floats, of those that suffer most, that the evaluator's `metric_eval` accepts.
 
     Writes AMCT's files for the model, and beside them the configuration, the ranking and the record of the search; all or none.
+    `load` gives the evaluator of the file `evaluator`, in which errors of its methods are located.
     Raises CompileError, located, for anything that cannot be done, also where no layer can be quantized as wanted.
     """
     files = files_of(model, save_path)
@@ -75,7 +77,7 @@ def auto_calibrate_file(
     read = {*frontends.files_of(model, session.imports), *source_files(module), evaluator}
     refuse_overwriting([*files.paths(), *about.values()], read if config is None else read | {Path(config)})
     run_passes(module, SIMPLIFY, session)
-    search = _Search.of(module, evaluator, session, config, batch_num)
+    search = _Search.of(module, evaluator, load(evaluator), session, config, batch_num)
     check_wanted(search.options(()), module, session, files, model)
     chosen, final = search.run()
     profile = profile_of(session)
@@ -119,8 +121,9 @@ class _Search:
     """The last trial that was, and its module."""
 
     @staticmethod
-    def of(module: ModuleOp, path: Path, session: Session, config: str | None, batch_num: int | None) -> _Search:
-        evaluator = load_evaluator(path)
+    def of(
+        module: ModuleOp, path: Path, evaluator: Any, session: Session, config: str | None, batch_num: int | None
+    ) -> _Search:
         for method in ("evaluate", "metric_eval"):
             if not callable(getattr(evaluator, method, None)):
                 raise CompileError(f"its evaluator has no method {method}", where=str(path))

@@ -65,21 +65,21 @@ def calibrate_file(
     Raises CompileError, located, for anything that cannot be done.
     """
     files = files_of(model, save_path)
-    module = _read(model, shapes or {}, session)
+    module = read_for(model, shapes or {}, session)
     verify(module)
     sources = {*frontends.files_of(model, session.imports), *source_files(module)}
     given = reads if config is None else reads | {Path(config)}
     refuse_overwriting(files.paths(), sources | given)
-    runs = _quantize(module, data, session, config, batch_num, running, files, model)
+    runs = quantize_runs(module, data, session, config, batch_num, running, files, model)
     written = files.write(module, session)
     return Calibrated(written, describe_layers(module, session.remarks), runs)
 
 
-def _read(model: Path, shapes: Shapes, session: Session) -> ModuleOp:
+def read_for(model: Path, shapes: Shapes, session: Session) -> ModuleOp:
     """A model as it is; for batches of any size where it needs shapes, or is a net of Caffe with another batch."""
     try:
         module = frontends.read(model, session)
-        if framework_of(model) != "caffe" or not _other_batch(module, shapes):
+        if framework_of(model) != "caffe" or not other_batch(module, shapes):
             return module
     except CompileError:
         if not shapes:
@@ -90,14 +90,14 @@ def _read(model: Path, shapes: Shapes, session: Session) -> ModuleOp:
     return frontends.read(model, session)
 
 
-def _other_batch(module: ModuleOp, shapes: Shapes) -> bool:
+def other_batch(module: ModuleOp, shapes: Shapes) -> bool:
     """Whether data differs from the inputs in the size of its batch, and in nothing else."""
     declared = {name: tuple(t.get_shape()) for name, t in input_types(main_function(module)).items()}
     given = {name: shape for name, shape in shapes.items() if declared.get(name) != shape}
     return bool(given) and all(declared.get(name, ())[1:] == shape[1:] for name, shape in given.items())
 
 
-def _quantize(
+def quantize_runs(
     module: ModuleOp,
     data: Data,
     session: Session,

@@ -24,6 +24,7 @@ class FloatModel:
     """What an evaluator's `calibration(model)` is given: the model as it was read, in floats."""
 
     def __init__(self, module: ModuleOp, spool: Spool, runs: int):
+        self.module = module
         self._executable = Executable(module)
         self._spool = spool
         self._runs = runs
@@ -39,10 +40,14 @@ class FloatModel:
 
         Raises CompileError for arrays that do not fit.
         """
+        return self._executable.run(self.keep(inputs))
+
+    def keep(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """The inputs of a run as the model takes them, kept if the run calibrates. Raises CompileError as `run` does."""
         batch = self._spool.fitting(inputs)
         if self._spool.count < self._runs:
             self._spool.add(batch)
-        return self._executable.run(batch)
+        return batch
 
 
 def from_evaluator(path: Path, module: ModuleOp, runs: int) -> Samples:

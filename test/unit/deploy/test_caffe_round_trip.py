@@ -14,6 +14,7 @@ from compiler import frontends
 from compiler.diagnostics import CompileError, verify
 from compiler.dialects import ascend, nn
 from compiler.frontends.caffe.schema import NetParameter
+from compiler.runtime.executor import Executable
 from compiler.session import ImportOptions
 from compiler.targets.caffe import CaffeTarget
 from compiler.universe import new_session
@@ -110,14 +111,31 @@ def test_read_in_float(tmp_path: Path) -> None:
     assert anti.offset.value.data == 9
 
 
-def test_the_fake_quant_form_is_carried(tmp_path: Path) -> None:
+def test_the_fake_quant_form(tmp_path: Path) -> None:
+    """Quant rounds floats, DeQuant changes nothing; the weights are the floats that integers stand for."""
+    net = caffe_net(1, 3, 4, 4)
+    y = net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1), op_type="Convolution", zero_point=-9, scales=scales(4))
+    module = net.module(y)
+    back = read(*CaffeTarget(form="fake-quant").write(module, tmp_path / "net.prototxt", new_session()))
+    kinds = [op.name for op in back.walk() if isinstance(op, nn.NNOp)]
+    assert (kinds.count("nn.quantize"), kinds.count("nn.opaque")) == (1, 0)
+    inputs = {"arg0": real(1, 3, 4, 4)}
+    found, expected = (next(iter(Executable(m).run(inputs).values())) for m in (back, module))
+    np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("blobs", [1, 3], ids=["another number of blobs", "shifts"])
+def test_dequant_of_the_fake_quant_form_that_changes_numbers_is_carried(blobs: int, tmp_path: Path) -> None:
     net = caffe_net(1, 3, 4, 4)
     module = net.module(net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1), op_type="Convolution"))
     files = CaffeTarget(form="fake-quant").write(module, tmp_path / "net.prototxt", new_session())
-    session = new_session()
-    session.imports = ImportOptions(weights=files[1], outputs=("conv.quant",), shapes={"conv.quant": (1, 3, 4, 4)})
-    carried = frontends.read(files[0], session)
-    assert any(isinstance(op, nn.OpaqueOp) for op in carried.walk())
+    weights = NetParameter.FromString(files[1].read_bytes())
+    layer = next(each for each in weights.layer if each.name == "conv.dequant")
+    layer.blobs[1].data[:] = [1.0]
+    del layer.blobs[blobs:]
+    files[1].write_bytes(weights.SerializeToString())
+    with pytest.raises(CompileError, match="DeQuant has no equivalent here"):
+        read(*files)
 
 
 Change = Callable[[Any], object]

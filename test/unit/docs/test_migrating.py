@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
+from importlib import import_module
 
 import pytest
 
@@ -52,3 +53,19 @@ def test_parameters_of_onnxruntime() -> None:
     assert [
         name for name in parameters if name not in named([row[0] for row in rows("onnxruntime.quantization")])
     ] == []
+
+
+@pytest.mark.parametrize("framework", ["onnx", "tensorflow", "caffe"])
+def test_python_functions(framework: str) -> None:
+    """Every function is in the table, with the parameters that it has, in their order; those without defaults are all there."""
+    module = import_module(f"compiler.amct.{framework}")
+    listed: dict[str, list[str]] = {}
+    for call, modules, *_ in rows("Python functions")[8:]:
+        if modules == f"`{framework}`":
+            listed.update({name: given.split(", ") for name, given in re.findall(r"`(\w+)(?:\((.*?)\))?`", call)})
+    functions = {name: value for name in module.__all__ if inspect.isfunction(value := getattr(module, name))}
+    assert set(listed) == set(functions)
+    for name, function in functions.items():
+        parameters = list(inspect.signature(function).parameters)
+        given = [each.partition("=")[0] for each in listed[name] if each not in ("", "...")]
+        assert given == (parameters[: len(given)] if "..." in listed[name] else parameters), name

@@ -1,10 +1,11 @@
 """AMCT's deploy form: Quant, AntiQuant and DeQuant layers, and layers on the integers between them, as operations of `ascend`.
 
-The fake-quant form has Quant and DeQuant layers too, between floats. Its layers are carried.
+The fake-quant form has Quant and DeQuant layers too, between floats: Quant rounds, and DeQuant changes nothing without shifts.
 """
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -50,15 +51,15 @@ def converter_on_integers(node: Node) -> Convert | None:
 @converter("Quant")
 def quant(node: Node) -> Converted:
     """`scale` is the reciprocal, `offset` the zero point as a byte."""
-    _check_deployed(node)
     scale, offset = _parameters(node)
+    if not _deployed(node):
+        return _rounded(node, scale, int(offset))
     return node.emit(ascend.AscendQuantOp, real(node), scale=scale, offset=offset, origin=_origin(node)).y
 
 
 @converter("AntiQuant")
 def anti_quant(node: Node) -> Converted:
     """`(x - offset) * scale`; Ascend IR has the offset negated."""
-    _check_deployed(node)
     scale, offset = _parameters(node)
     if element_of(node.value(0)) != i8:
         raise node.error(f"takes the result of a Quant layer, not {node.dtype(0)}")
@@ -68,9 +69,12 @@ def anti_quant(node: Node) -> Converted:
 @converter("DeQuant")
 def dequant(node: Node) -> Converted:
     """One blob of 64-bit integers: scales, and shifts above them."""
-    _check_deployed(node)
-    x = accumulator(node)
     blobs = node.blobs or []
+    if not _deployed(node):
+        if len(blobs) != 3 or any(blob.numbers.any() for blob in blobs[1:]):
+            raise Unmapped("of the fake-quant form, it needs scales, shifts and weight offsets, the last two 0")
+        return node.value(0)
+    x = accumulator(node)
     if len(blobs) != 1 or blobs[0].numbers.dtype != np.uint64:
         raise node.error(f"has {len(blobs)} blobs, it needs one of 64-bit integers")
     scale, shift, weight_offset = unpack(blobs[0].numbers)
@@ -81,10 +85,20 @@ def dequant(node: Node) -> Converted:
     return node.emit(ascend.AscendDequantOp, x, constant, shift_n=shifts(node, shift), origin=_origin(node)).y
 
 
-def _check_deployed(node: Node) -> None:
-    """Raises Unmapped for a net in which no layer holds integers."""
-    if not any(b.numbers.dtype.kind in "iu" for blobs in node.shared.weights.values() for b in blobs):
-        raise Unmapped("the net holds no integers: it is of AMCT's fake-quant form")
+def _deployed(node: Node) -> bool:
+    """Whether the net is of the deploy form: some layer holds integers."""
+    return any(b.numbers.dtype.kind in "iu" for blobs in node.shared.weights.values() for b in blobs)
+
+
+def _rounded(node: Node, reciprocal: float, zero_point: int) -> Converted:
+    """Floats on the grid of int8."""
+    with np.errstate(divide="ignore", over="ignore"):
+        scale = float(np.float32(1) / np.float32(reciprocal))
+    if not (scale > 0 and isfinite(scale)):
+        raise node.error(f"has the scale {reciprocal}, its reciprocal must be positive and finite")
+    qparams = nn.QParamsAttr.of(i8, scale, zero_point, None, f"{node.layer.name}.scale")
+    integers = node.emit(nn.QuantizeOp, real(node), qparams=qparams, source="user").result
+    return node.emit(nn.DequantizeOp, integers, qparams=qparams).result
 
 
 def _parameters(node: Node) -> tuple[float, float]:

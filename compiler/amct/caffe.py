@@ -1,0 +1,257 @@
+"""AMCT's functions for Caffe: `from compiler.amct import caffe as amct` in place of `import amct_caffe as amct`.
+
+The module stands for pycaffe, too (`from compiler.amct import caffe`): `Net` runs nets without Caffe, and shows its inputs to the
+calibration.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ..api import Loaded, PathLike, load
+from ..calibration import Shapes, other_batch, read_for
+from ..diagnostics import CompileError
+from ..files import made, refuse_overwriting
+from ..functions import main_function
+from ..runtime.data import input_types
+from ..runtime.executor import Array, Executable
+from ..targets.caffe import CaffeTarget
+from . import steps
+from .steps import AutoCalibrationEvaluatorBase, Inputs
+
+__all__ = [
+    "TEST",
+    "AutoCalibrationEvaluatorBase",
+    "Blob",
+    "Graph",
+    "Net",
+    "accuracy_based_auto_calibration",
+    "convert_model",
+    "create_quant_config",
+    "init",
+    "quantize_model",
+    "save_model",
+    "set_cpu_mode",
+    "set_gpu_mode",
+    "set_mode_cpu",
+    "set_mode_gpu",
+]
+
+TEST = 1
+"""The phase of inference, the only one that nets run in."""
+
+
+def create_quant_config(
+    config_file: PathLike,
+    model_file: PathLike,
+    weights_file: PathLike,
+    skip_layers: list[str] | None = None,
+    batch_num: int = 1,
+    activation_offset: bool = True,
+    config_defination: PathLike | None = None,
+) -> None:
+    """Write the configuration of a net, AMCT's JSON, to `config_file`, which must end in `.json`.
+
+    If `config_defination`, a simplified configuration, is given, the three settings before it are ignored with a warning.
+    Raises CompileError, located, for a net that cannot be read, bad settings, and layers that the net does not have.
+    """
+    loaded = load(model_file, steps.session_for(weights_file))
+    steps.create_config(loaded, config_file, skip_layers, batch_num, activation_offset, config_defination)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A net that is to be quantized, and its files: what `init` gives, for `quantize_model` and `save_model`."""
+
+    config: Path
+    model: Path
+    weights: Path
+    record: Path
+
+
+def init(config_file: PathLike, model_file: PathLike, weights_file: PathLike, record_file: PathLike) -> Graph:
+    """A net to quantize. A record of an earlier calibration is removed now.
+
+    Raises CompileError, located, for a net that cannot be read, and for a configuration that does not fit it.
+    """
+    graph = Graph(Path(config_file), Path(model_file), Path(weights_file), Path(record_file))
+    _calibration(graph, {})
+    return graph
+
+
+def _calibration(graph: Graph, shapes: Shapes) -> steps.Calibration:
+    session = steps.session_for(graph.weights)
+    loaded = Loaded(read_for(graph.model, shapes, session), session)
+    return steps.Calibration(loaded, "caffe", graph.config, graph.record, graph.model)
+
+
+def quantize_model(graph: Graph, modified_model_file: PathLike, modified_weights_file: PathLike) -> None:
+    """Begin a calibration: copy the net to the two files, and calibrate when a `Net` runs them.
+
+    As many runs calibrate as the configuration's `batch_num` says; after the last one the record is written. Raises CompileError
+    for files that cannot be written.
+    """
+    _copy(graph.model, graph.weights, Path(modified_model_file), Path(modified_weights_file))
+    calibration: list[steps.Calibration] = []
+
+    def see(inputs: Inputs) -> None:
+        if not calibration:  # the first run says the batch
+            calibration.append(_calibration(graph, {name: array.shape for name, array in inputs.items()}))
+        calibration[0].see(inputs)
+
+    steps.watch(modified_model_file, see)
+
+
+def _copy(model: Path, weights: Path, to_model: Path, to_weights: Path) -> None:
+    refuse_overwriting([to_model, to_weights], [model, weights])
+    for source, target in ((model, to_model), (weights, to_weights)):
+        with made(target.parent):
+            shutil.copyfile(source, target)
+
+
+def save_model(graph: Graph, save_type: str, save_path: PathLike) -> tuple[Path, ...]:
+    """Quantize the net with the factors of the record, and write AMCT's files: `save_path` is a folder and their prefix.
+
+    `save_type` must be `Both`. Returns the files. Raises CompileError, located, if calibration has not ended, and for a record
+    that does not fit.
+    """
+    if save_type != "Both":
+        raise CompileError(f"save_type must be 'Both', not '{save_type}': all files are written")
+    return steps.save(graph.model, graph.record, save_path, steps.session_for(graph.weights))
+
+
+def convert_model(
+    model_file: PathLike, weights_file: PathLike, record_file: PathLike, save_path: PathLike
+) -> tuple[Path, ...]:
+    """Quantize a net with the factors of a record, without calibration, and write AMCT's files. Returns the files.
+
+    Layers that the record does not list stay float. Raises CompileError, located, for a record that does not fit.
+    """
+    return steps.convert(model_file, record_file, save_path, steps.session_for(weights_file))
+
+
+def accuracy_based_auto_calibration(
+    model_file: PathLike,
+    weights_file: PathLike,
+    evaluator: Any,
+    config_file: PathLike,
+    record_file: PathLike,
+    save_dir: PathLike,
+) -> tuple[Path, ...]:
+    """Quantize a net with the fewest layers in float that the evaluator accepts, and write AMCT's files. Returns them.
+
+    `evaluator` has `calibration(model_file, weights_file)`, `evaluate(model_file, weights_file) -> metric` and
+    `metric_eval(original, metric) -> (ok, loss)`; what the first two are given must be run in a `Net`. `save_dir` is a folder and
+    the prefix of the files. Raises CompileError, located, for what the evaluator raises, and if it accepts no quantization.
+    """
+    session = steps.session_for(weights_file)
+    frame = _Frame(Path(model_file), Path(weights_file))
+    return steps.auto_calibrate(model_file, evaluator, frame, config_file, record_file, save_dir, session)
+
+
+class _Frame:
+    def __init__(self, model: Path, weights: Path):
+        self._model = model
+        self._weights = weights
+
+    def watched(self, folder: Path, see: Callable[[Inputs], object]) -> tuple[str, str]:
+        model, weights = folder / "modified.prototxt", folder / "modified.caffemodel"
+        _copy(self._model, self._weights, model, weights)
+        steps.watch(model, see)
+        return str(model), str(weights)
+
+    def original(self) -> tuple[str, str]:
+        return str(self._model), str(self._weights)
+
+    def quantized(self, module: ModuleOp, folder: Path) -> tuple[str, str]:
+        target = CaffeTarget(form="fake-quant")
+        model, weights = target.write(module, folder / "P.prototxt", steps.session_for())
+        return str(model), str(weights)
+
+
+def set_cpu_mode() -> None:
+    """Nothing: everything is computed on the CPU."""
+
+
+def set_gpu_mode() -> None:
+    """A warning: everything is computed on the CPU."""
+    steps.session_for().warn("set_gpu_mode is ignored: everything is computed on the CPU")
+
+
+set_mode_cpu, set_mode_gpu = set_cpu_mode, set_gpu_mode
+
+
+class Blob:
+    """An input or output of a net: `data`, a float32 array that may be written to."""
+
+    def __init__(self, shape: tuple[int, ...]):
+        self.data: Array = np.zeros(shape, np.float32)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the array."""
+        return self.data.shape
+
+    def reshape(self, *shape: int) -> None:
+        """Take an array of zeros of this shape."""
+        self.data = np.zeros(shape, np.float32)
+
+
+class Net:
+    """A net of Caffe in our interpreter, as pycaffe's `Net` runs it. It calibrates if its model is what `quantize_model` wrote.
+
+    It has its inputs and outputs in `blobs`, no others, and takes any number of samples at a time.
+    """
+
+    def __init__(self, model_file: PathLike, weights_file: PathLike, phase: int = TEST):
+        """Raises CompileError, located, for a net that cannot be read, and for a phase other than TEST."""
+        if phase != TEST:
+            raise CompileError(f"phase must be {TEST} (TEST), not {phase}", where=str(model_file))
+        self._model = Path(model_file)
+        self._session = steps.session_for(weights_file)
+        self._see = steps.watcher(model_file)
+        self._module = load(model_file, self._session).module
+        self._executable = Executable(self._module)
+        self._any_batch = False
+        self.inputs: list[str] = list(self._executable.inputs)
+        self.outputs: list[str] = list(self._executable.outputs)
+        types = input_types(main_function(self._module))
+        self.blobs: dict[str, Blob] = {name: Blob(tuple(t.get_shape())) for name, t in types.items()}
+        self.blobs.update({name: Blob(()) for name in self.outputs})
+
+    def reshape(self) -> None:
+        """Nothing: a run takes the shapes that its inputs have."""
+
+    def forward(self, **inputs: Any) -> dict[str, Array]:
+        """Run the net on these arrays, and on what `blobs` holds for inputs that are not given; the outputs by name.
+
+        Raises CompileError for arrays that do not fit.
+        """
+        for name, array in inputs.items():
+            if name not in self.inputs:
+                raise CompileError(
+                    f"'{name}' is not an input: they are {', '.join(self.inputs)}", where=str(self._model)
+                )
+            self.blobs[name].data = np.asarray(array, np.float32)
+        given = {name: self.blobs[name].data for name in self.inputs}
+        outputs = self._fitting({name: array.shape for name, array in given.items()}).run(given)
+        if self._see is not None:
+            self._see(given)
+        for name, array in outputs.items():
+            self.blobs[name].data = array
+        return outputs
+
+    def _fitting(self, shapes: Shapes) -> Executable:
+        """The net as it is declared; once another batch comes, for a batch of any size."""
+        if not self._any_batch and other_batch(self._module, shapes):
+            self._module = read_for(self._model, shapes, self._session)
+            self._executable = Executable(self._module)
+            self._any_batch = True
+        return self._executable

@@ -1,0 +1,201 @@
+"""AMCT's functions for ONNX: `from compiler.amct import onnx as amct` in place of `import amct_onnx as amct`.
+
+Scripts run the modified model in a session of `InferenceSession` here, which shows its inputs to the calibration; everything
+else is onnxruntime's, and every other name of onnxruntime can be had from this module, too.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from onnx.external_data_helper import uses_external_data
+from xdsl.dialects.builtin import ModuleOp
+
+from ..api import PathLike, load
+from ..diagnostics import CompileError
+from ..files import filling, refuse_overwriting
+from ..frontends.onnx import source
+from ..targets.onnx import OnnxTarget
+from ..universe import new_session
+from . import steps
+from .steps import AutoCalibrationEvaluatorBase, Inputs
+
+__all__ = [
+    "AutoCalibrationEvaluatorBase",
+    "InferenceSession",
+    "accuracy_based_auto_calibration",
+    "convert_model",
+    "convert_qat_model",
+    "create_quant_config",
+    "quantize_model",
+    "save_model",
+]
+
+
+def create_quant_config(
+    config_file: PathLike,
+    model_file: PathLike,
+    skip_layers: Sequence[str] | None = None,
+    batch_num: int = 1,
+    activation_offset: bool = True,
+    config_defination: PathLike | None = None,
+) -> None:
+    """Write the configuration of a model, AMCT's JSON, to `config_file`, which must end in `.json`.
+
+    If `config_defination`, a simplified configuration, is given, the three settings before it are ignored with a warning.
+    Raises CompileError, located, for a model that cannot be read, bad settings, and layers that the model does not have.
+    """
+    steps.create_config(load(model_file), config_file, skip_layers, batch_num, activation_offset, config_defination)
+
+
+def quantize_model(
+    config_file: PathLike, model_file: PathLike, modified_onnx_file: PathLike, record_file: PathLike
+) -> None:
+    """Begin a calibration: copy the model to `modified_onnx_file`, and calibrate when an `InferenceSession` runs it.
+
+    As many runs calibrate as the configuration's `batch_num` says; after the last one the record is written. A record of an
+    earlier calibration is removed now. Raises CompileError, located, for a configuration that does not fit the model.
+    """
+    model, modified = Path(model_file), Path(modified_onnx_file)
+    if modified.suffix.lower() != ".onnx":
+        raise CompileError("modified_onnx_file must end in .onnx", where=str(modified))
+    calibration = steps.Calibration(load(model), "onnx", config_file, record_file, model)
+    _copy(model, modified)
+    steps.watch(modified, calibration.see)
+
+
+def _copy(model: Path, modified: Path) -> None:
+    """Copy a model, and the files that hold its large arrays; these keep their places beside it."""
+    arrays = {Path(location): model.parent / location for location in _locations(model)}
+    refuse_overwriting([modified, *(modified.parent / f for f in arrays)], [model, *arrays.values()])
+    with filling(modified.parent) as folder:
+        shutil.copyfile(model, folder / modified.name)
+        for location, file in arrays.items():
+            target = modified.parent / location
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+
+
+def _locations(model: Path) -> set[str]:
+    """Where a model's large arrays are, relative to it."""
+    tensors = source.load(model).model.graph.initializer
+    return {e.value for t in tensors if uses_external_data(t) for e in t.external_data if e.key == "location"}
+
+
+class InferenceSession:
+    """An onnxruntime session whose runs calibrate if its model is one that `quantize_model` wrote in this process.
+
+    The arguments, and everything but `run`, are those of `onnxruntime.InferenceSession`.
+    """
+
+    def __init__(
+        self, path_or_bytes: Any, sess_options: Any = None, providers: Sequence[Any] | None = None, **options: Any
+    ):
+        """Raises CompileError if onnxruntime is not installed, and what onnxruntime raises for a bad model."""
+        library = _onnxruntime()
+        self._session: Any = library.InferenceSession(path_or_bytes, sess_options, providers, **options)
+        in_memory = isinstance(path_or_bytes, bytes)
+        self._see: Callable[[Inputs], object] | None = None if in_memory else steps.watcher(path_or_bytes)
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
+    ) -> list[Any]:
+        """The outputs of the model in float, in the order of `output_names`, of all if that is None.
+
+        Raises what onnxruntime raises; CompileError, after the last run that calibrates, if the model cannot be quantized.
+        """
+        outputs: list[Any] = self._session.run(output_names, input_feed, run_options)
+        if self._see is not None:
+            self._see(input_feed)
+        return outputs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+
+def save_model(modified_onnx_file: PathLike, record_file: PathLike, save_path: PathLike) -> tuple[Path, ...]:
+    """Quantize the model with the factors of the record, and write AMCT's files: `save_path` is a folder and their prefix.
+
+    Returns the files. Raises CompileError, located, if calibration has not ended, and for a record that does not fit.
+    """
+    return steps.save(modified_onnx_file, record_file, save_path, new_session())
+
+
+def convert_model(model_file: PathLike, record_file: PathLike, save_path: PathLike) -> tuple[Path, ...]:
+    """Quantize a model with the factors of a record, without calibration, and write AMCT's files. Returns the files.
+
+    Layers that the record does not list stay float. Raises CompileError, located, for a record that does not fit.
+    """
+    return steps.convert(model_file, record_file, save_path, new_session())
+
+
+def convert_qat_model(
+    model_file: PathLike, save_path: PathLike, record_file: PathLike | None = None
+) -> tuple[Path, ...]:
+    """Write AMCT's files for a model that was trained with QuantizeLinear and DequantizeLinear, and its record. Returns them.
+
+    Raises CompileError, located, for a model without these.
+    """
+    return steps.convert_trained(model_file, save_path, record_file, new_session())
+
+
+def accuracy_based_auto_calibration(
+    model_file: PathLike,
+    model_evaluator: Any,
+    config_file: PathLike,
+    record_file: PathLike,
+    save_dir: PathLike,
+    strategy: str = "BinarySearch",
+    sensitivity: str = "CosineSimilarity",
+) -> tuple[Path, ...]:
+    """Quantize a model with the fewest layers in float that the evaluator accepts, and write AMCT's files. Returns them.
+
+    `model_evaluator` has `calibration(model_file)`, `evaluate(model_file) -> metric` and
+    `metric_eval(original, metric) -> (ok, loss)`. All get the paths of ONNX files; what `calibration` is given must be run in an
+    `InferenceSession` of this module. `save_dir` is a folder and the prefix of the files. Raises CompileError, located, for
+    what the evaluator raises, and if it accepts no quantization.
+    """
+    if (strategy, sensitivity) != ("BinarySearch", "CosineSimilarity"):
+        raise CompileError("strategy must be BinarySearch, and sensitivity CosineSimilarity")
+    frame = _Frame(Path(model_file))
+    return steps.auto_calibrate(model_file, model_evaluator, frame, config_file, record_file, save_dir, new_session())
+
+
+class _Frame:
+    def __init__(self, model: Path):
+        self._model = model
+
+    def watched(self, folder: Path, see: Callable[[Inputs], object]) -> tuple[str]:
+        modified = folder / "modified.onnx"
+        _copy(self._model, modified)
+        steps.watch(modified, see)
+        return (str(modified),)
+
+    def original(self) -> tuple[str]:
+        return (str(self._model),)
+
+    def quantized(self, module: ModuleOp, folder: Path) -> tuple[str]:
+        path = folder / "fake_quant.onnx"
+        OnnxTarget().write(module, path, new_session())
+        return (str(path),)
+
+
+def _onnxruntime() -> Any:
+    try:
+        return import_module("onnxruntime")
+    except ImportError:
+        hint = "pip install 'amct-opt[onnxruntime]'"
+        raise CompileError("running a model needs onnxruntime", hint=hint) from None
+
+
+def __getattr__(name: str) -> Any:
+    """`AMCT_SO`, the options of a session, which need no library of operators here; and the names of onnxruntime."""
+    if name == "AMCT_SO":
+        return _onnxruntime().SessionOptions()
+    if not name.startswith("__") and hasattr(library := _onnxruntime(), name):
+        return getattr(library, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

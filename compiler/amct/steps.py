@@ -1,0 +1,278 @@
+"""What AMCT's functions do whatever the framework: write a configuration, watch the runs that calibrate, convert, search."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, cast
+from weakref import finalize
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..api import Loaded, PathLike
+from ..auto_calibration import auto_calibrate_file
+from ..calibration import BATCH_NUM, quantize_runs
+from ..configuration.checks import check_observers
+from ..configuration.json_config import json_text
+from ..configuration.settings import IFMR
+from ..conversion import convert_file
+from ..diagnostics import CompileError
+from ..dialects.nn import QuantizeOp
+from ..files import made, replacing
+from ..functions import main_function
+from ..pipelines import run_passes
+from ..runtime.data import FloatModel, Spool
+from ..saving import files_of
+from ..session import ImportOptions, Session
+from ..targets.record import RecordTarget
+from ..transforms.quantization.backend_options import AUTOMATIC
+from ..transforms.quantization.layers import checked, quantizable_layers
+from ..transforms.quantization.options import SettingsOptions
+from ..transforms.quantization.profiles import profile_of
+from ..transforms.simplification import SIMPLIFY
+from ..universe import new_session
+
+Inputs = Mapping[str, Any]
+"""Arrays by input, in the shapes and dtypes of the model's inputs."""
+
+MODELS = {"onnx": Path("model.onnx"), "tensorflow": Path("model.pb"), "caffe": Path("model.prototxt")}
+"""A model's name by framework: which files a model of the framework is saved to follows from its ending."""
+
+
+def create_config(
+    loaded: Loaded,
+    config_file: PathLike,
+    skip_layers: Sequence[str] | None,
+    batch_num: int,
+    activation_offset: bool,
+    config_defination: PathLike | None,
+) -> None:
+    """Write the configuration of a model, AMCT's JSON. Beside a simplified configuration the three settings are ignored.
+
+    Raises CompileError for bad settings and for layers that the model does not have.
+    """
+    module, session = loaded
+    path = _json(config_file)
+    if config_defination is None:
+        given = SettingsOptions(
+            observer=IFMR, activation_offset=activation_offset, skip_layers=tuple(skip_layers or ())
+        )
+        if batch_num < 1:
+            raise CompileError(f"batch_num must be at least 1, not {batch_num}")
+        settings = replace(given.settings(), batch_num=batch_num)
+    else:
+        if skip_layers or batch_num != BATCH_NUM or not activation_offset:
+            session.warn("skip_layers, batch_num and activation_offset are ignored: config_defination is given")
+        settings = SettingsOptions(config=os.fspath(config_defination)).settings()
+        settings = replace(settings, batch_num=settings.batch_num or BATCH_NUM)
+    profile = profile_of(session)
+    run_passes(module, SIMPLIFY, session)
+    check_observers(settings, session.observers)
+    settings = checked(settings, module, profile)
+    text = json_text(settings, quantizable_layers(module, profile, settings))
+    with made(path.parent), replacing(path) as stream:
+        stream.write(text.encode())
+
+
+def _json(config_file: PathLike) -> Path:
+    path = Path(config_file)
+    if path.suffix.lower() != ".json":
+        raise CompileError("config_file must end in .json", where=str(path))
+    return path
+
+
+class Calibration:
+    """A calibration that waits for the runs of a program. It keeps their inputs, and writes the record after the last one."""
+
+    def __init__(
+        self, loaded: Loaded, framework: str, config_file: PathLike, record_file: PathLike, model: PathLike = "graph"
+    ):
+        """Remove the record of an earlier calibration. `model` is the model's place for errors.
+
+        Raises CompileError for a configuration that does not fit the model.
+        """
+        self._module, self._session = loaded
+        self._framework = framework
+        self._model = Path(model)
+        self._config = os.fspath(_json(config_file))
+        self._record = Path(record_file)
+        settings = SettingsOptions(config=self._config).settings()
+        simplified = self._module.clone()
+        run_passes(simplified, SIMPLIFY, self._session.silent())
+        checked(settings, simplified, profile_of(self._session))
+        self._runs = settings.batch_num or BATCH_NUM
+        self._spool = Spool(main_function(self._module), "calibration")
+        self._close = finalize(self, self._spool.close)  # a program may never run the model
+        self._record.unlink(missing_ok=True)
+
+    def see(self, inputs: Inputs) -> None:
+        """Keep the inputs of a run; after as many as the configuration's `batch_num`, calibrate and write the record.
+
+        Later runs change nothing. Raises CompileError for inputs that do not fit, and as quantization does.
+        """
+        if not self._close.alive:
+            return
+        self._spool.add(inputs)
+        if self._spool.count < self._runs:
+            return
+        samples = self._spool.samples()
+        self._close()
+        files = files_of(MODELS[self._framework], "./")
+        quantize_runs(
+            self._module,
+            lambda module, runs: samples,
+            self._session,
+            self._config,
+            self._runs,
+            AUTOMATIC,
+            files,
+            self._model,
+        )
+        with made(self._record.parent):
+            RecordTarget(flavour=self._framework).write(self._module, self._record, self._session)
+
+
+_WATCHED: dict[str, Callable[[Inputs], object]] = {}
+"""What sees the inputs of a model that calibrates, by its file."""
+
+
+def watch(model: PathLike, see: Callable[[Inputs], object]) -> None:
+    """Sessions and nets of this process that run the model from now on show their inputs to `see`."""
+    _WATCHED[os.path.realpath(model)] = see
+
+
+def watcher(model: PathLike) -> Callable[[Inputs], object] | None:
+    """What sees the inputs of a model, None for one that does not calibrate."""
+    return _WATCHED.get(os.path.realpath(model))
+
+
+def session_for(weights: PathLike | None = None, outputs: Sequence[str] = ()) -> Session:
+    """A session that reads models with these weights and outputs."""
+    session = new_session()
+    session.imports = ImportOptions(outputs=tuple(outputs), weights=None if weights is None else Path(weights))
+    return session
+
+
+def convert(model: PathLike, record_file: PathLike, save_path: PathLike, session: Session) -> tuple[Path, ...]:
+    """Write AMCT's files for a model and a record. Returns them. Raises CompileError for a record that does not fit."""
+    return convert_file(Path(model), os.fspath(record_file), os.fspath(save_path), session).files
+
+
+def save(model: PathLike, record_file: PathLike, save_path: PathLike, session: Session) -> tuple[Path, ...]:
+    """Write AMCT's files for a model that was calibrated. Raises CompileError if its record was not written."""
+    if not Path(record_file).exists():
+        hint = "run the modified model as often as the configuration's batch_num says, in this process"
+        raise CompileError("there is no such record: calibration has not ended", where=str(record_file), hint=hint)
+    return convert(model, record_file, save_path, session)
+
+
+def convert_trained(
+    model: PathLike, save_path: PathLike, record_file: PathLike | None, session: Session
+) -> tuple[Path, ...]:
+    """Write AMCT's files for a model that was trained with quantization, and its record once more to `record_file`."""
+    return _with_record(convert_file(Path(model), None, os.fspath(save_path), session).files, record_file)
+
+
+def _with_record(files: tuple[Path, ...], record_file: PathLike | None) -> tuple[Path, ...]:
+    if record_file is None:
+        return files
+    path = Path(record_file)
+    written = next(file for file in files if file.name.endswith("record.txt"))
+    with made(path.parent), replacing(path) as stream, written.open("rb") as record:
+        shutil.copyfileobj(record, stream)
+    return (*files, path)
+
+
+class Frame(Protocol):
+    """How the evaluators of a framework's scripts get a model."""
+
+    def watched(self, folder: Path, see: Callable[[Inputs], object]) -> tuple[Any, ...]:
+        """The arguments of `calibration`: the float model, such that `see` sees the inputs of its runs."""
+        ...
+
+    def original(self) -> tuple[Any, ...]:
+        """The arguments of `evaluate` for the float model."""
+        ...
+
+    def quantized(self, module: ModuleOp, folder: Path) -> tuple[Any, ...]:
+        """The arguments of `evaluate` for a quantized module."""
+        ...
+
+
+class Adapter:
+    """An evaluator of a script, as the search calls evaluators."""
+
+    def __init__(self, evaluator: Any, frame: Frame, folder: Path):
+        self._evaluator = evaluator
+        self._frame = frame
+        self._folder = folder
+
+    def calibration(self, model: FloatModel) -> None:
+        self._evaluator.calibration(*self._frame.watched(self._folder, model.keep))
+
+    def evaluate(self, model: FloatModel) -> Any:
+        quantized = any(isinstance(op, QuantizeOp) for op in model.module.walk())
+        given = self._frame.quantized(model.module, self._folder) if quantized else self._frame.original()
+        return self._evaluator.evaluate(*given)
+
+    def metric_eval(self, original_metric: Any, new_metric: Any) -> Any:
+        return self._evaluator.metric_eval(original_metric, new_metric)
+
+
+def auto_calibrate(
+    model: PathLike,
+    evaluator: Any,
+    frame: Frame,
+    config_file: PathLike,
+    record_file: PathLike,
+    save_dir: PathLike,
+    session: Session,
+) -> tuple[Path, ...]:
+    """Search for the fewest layers in float that `evaluator.metric_eval` accepts, and write AMCT's files.
+
+    Raises CompileError, located in the evaluator's file, for a method that it does not have and for what its methods raise.
+    """
+    for method in ("calibration", "evaluate", "metric_eval"):
+        if not callable(getattr(evaluator, method, None)):
+            raise CompileError(f"the evaluator has no method {method}", where=str(_file_of(evaluator)))
+    with TemporaryDirectory(prefix="amct-") as folder:
+        adapter = Adapter(evaluator, frame, Path(folder))
+        found = auto_calibrate_file(
+            Path(model),
+            os.fspath(save_dir),
+            _file_of(evaluator),
+            session,
+            os.fspath(_json(config_file)),
+            load=lambda _: adapter,
+        )
+    return _with_record(found.files, record_file)
+
+
+def _file_of(evaluator: Any) -> Path:
+    """The file that defines an evaluator, as far as it has one."""
+    kind = cast("type[object]", type(evaluator))
+    try:
+        return Path(inspect.getfile(kind))
+    except (OSError, TypeError):
+        return Path(kind.__name__)
+
+
+class AutoCalibrationEvaluatorBase:
+    """What evaluators of AMCT's scripts inherit from. `calibration`, `evaluate` and `metric_eval` are theirs to write."""
+
+    def calibration(self, *model: Any) -> Any:
+        """Run the model, given as the script's framework has it, `batch_num` times or more."""
+        raise NotImplementedError
+
+    def evaluate(self, *model: Any) -> Any:
+        """The metric of a model, float or quantized."""
+        raise NotImplementedError
+
+    def metric_eval(self, original_metric: Any, new_metric: Any) -> tuple[bool, Any]:
+        """Whether the quantized model's metric is good enough, and the loss."""
+        raise NotImplementedError
