@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,8 @@ _FATAL = 4
 
 
 def reference(op: nn.OpaqueOp) -> Kernel:
-    """The operator as a model of its own. Results are checked against the declared types.
+    """The operator as a model of its own, in which constants are constants: MatMulNBits rounds its input only before weights that
+    are. Results are checked against the declared types.
 
     If one engine fails on some inputs, or gives what contradicts the declared types, the other one runs them.
     Raises CompileError, located, if neither can be started.
@@ -36,7 +37,8 @@ def reference(op: nn.OpaqueOp) -> Kernel:
 
     kind = op.op_type.data
     try:
-        engines = Engines(model_around(op))
+        model = model_around(op)
+        engines = Engines(model, _constants(op, model))
     except (TypeError, ValueError) as e:
         raise op_error(op, f"cannot be run: {e}") from None
     types = [tensor_of(r) for r in op.outputs]
@@ -47,15 +49,25 @@ def reference(op: nn.OpaqueOp) -> Kernel:
     return run
 
 
+def _constants(op: nn.OpaqueOp, model: ModelProto) -> dict[str, Array]:
+    """The operands that are constants, by the names of the model's inputs; empty arrays stay inputs."""
+    pairs = zip(model.graph.input, map(nn.array_of, op.inputs), strict=True)
+    return {
+        i.name: np.require(array, requirements=["C", "A"]) for i, array in pairs if array is not None and array.size
+    }
+
+
 class Engines:
     """What can run a small model, in order: onnxruntime if it is installed and takes the model, then onnx.reference.
 
     An engine is started when it is first needed, once; `run` may be called from several threads at a time.
     """
 
-    def __init__(self, model: ModelProto):
-        """Raises ValueError, which names both engines, if neither takes the model."""
-        self._model = model
+    def __init__(self, model: ModelProto, constants: Mapping[str, Array]):
+        """`constants` are arrays for some of the inputs, the same in every run. Raises ValueError, which names both engines, if
+        neither takes the model.
+        """
+        self._model, self._constants = model, constants
         self._lock = Lock()
         self._started: list[tuple[str, Run]] = []
         self._waiting = list(_ENGINES)
@@ -80,7 +92,7 @@ class Engines:
             while index >= len(self._started) and self._waiting:
                 name = self._waiting.pop(0)
                 try:
-                    self._started.append((name, _ENGINES[name](self._model)))
+                    self._started.append((name, _ENGINES[name](self._model, self._constants)))
                 except ImportError:
                     self._refusals.append(f"{name} is not installed")
                 except Exception as e:  # the engines' errors have no other base
@@ -88,7 +100,7 @@ class Engines:
             return self._started[index] if index < len(self._started) else None
 
 
-def _in_onnxruntime(model: ModelProto) -> Run:
+def _in_onnxruntime(model: ModelProto, constants: Mapping[str, Array]) -> Run:
     """A session of one thread that keeps no memory between runs, and computes every node as it stands."""
     onnxruntime: Any = import_module("onnxruntime")
     if unusual := _unusual(model):
@@ -100,9 +112,35 @@ def _in_onnxruntime(model: ModelProto) -> Run:
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
     options.log_severity_level = _FATAL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    held = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in constants.values()]
+    options.add_external_initializers([*constants], held)
+    text = _with_constants(model, constants).SerializeToString()
+    session = onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
     names = [i.name for i in model.graph.input]
-    return lambda arrays: session.run(None, {n: np.asarray(a, order="C") for n, a in zip(names, arrays, strict=True)})
+
+    def run(arrays: Sequence[Array]) -> Sequence[Any]:
+        given = zip(names, arrays, strict=True)
+        return session.run(None, {n: np.asarray(a, order="C") for n, a in given if n not in constants})
+
+    return run
+
+
+def _with_constants(model: ModelProto, constants: Mapping[str, Array]) -> ModelProto:
+    """A copy of a model in which these inputs are initializers, whose data is given beside it."""
+    from onnx import ModelProto, StringStringEntryProto, TensorProto, helper
+
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    inputs = [i for i in model.graph.input if i.name not in constants]
+    del copy.graph.input[:]
+    copy.graph.input.extend(inputs)
+    for name, array in constants.items():
+        code = helper.np_dtype_to_tensor_dtype(array.dtype)
+        tensor = TensorProto(name=name, dims=array.shape, data_type=code, data_location=TensorProto.EXTERNAL)
+        entries = {"location": name, "offset": "0", "length": str(array.nbytes)}
+        tensor.external_data.extend(StringStringEntryProto(key=k, value=v) for k, v in entries.items())
+        copy.graph.initializer.append(tensor)
+    return copy
 
 
 def _unusual(model: ModelProto) -> str:
@@ -117,7 +155,7 @@ def _unusual(model: ModelProto) -> str:
 _NOT_OF_NUMPY = frozenset({"bfloat16", "int4", "uint4"})
 
 
-def _in_reference(model: ModelProto) -> Run:
+def _in_reference(model: ModelProto, _: Mapping[str, Array]) -> Run:
     from onnx.reference import ReferenceEvaluator
 
     evaluator: Any = ReferenceEvaluator(model)
@@ -125,7 +163,10 @@ def _in_reference(model: ModelProto) -> Run:
     return lambda arrays: evaluator.run(None, dict(zip(names, arrays, strict=True)))
 
 
-_ENGINES: dict[str, Callable[[ModelProto], Run]] = {"onnxruntime": _in_onnxruntime, "onnx.reference": _in_reference}
+_ENGINES: dict[str, Callable[[ModelProto, Mapping[str, Array]], Run]] = {
+    "onnxruntime": _in_onnxruntime,
+    "onnx.reference": _in_reference,
+}
 
 
 def _checked(result: Any, type_: Tensor, index: int) -> Array:

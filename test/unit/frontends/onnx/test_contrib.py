@@ -88,6 +88,28 @@ def test_others_are_carried(build: Build, load: Load, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
+@pytest.mark.parametrize("level", [0, 4])
+@pytest.mark.parametrize("asymmetric", [True, False])
+def test_weights_of_4_bits_in_blocks(build: Build, load: Load, tmp_path: Path, level: int, asymmetric: bool) -> None:
+    """MatMulNBits at accuracy level 4 rounds its input, but only before constant weights: here, too, they are constants."""
+    weights = {
+        "w": RNG.integers(0, 256, (48, 2, 16), np.uint8),
+        "scales": RNG.uniform(0.01, 0.02, 96).astype(np.float32),
+        **({"zeros": RNG.integers(0, 256, 48, np.uint8)} if asymmetric else {}),
+    }
+    sizes = {"K": 64, "N": 48, "bits": 4, "block_size": 32, "accuracy_level": level}
+    node = contrib("MatMulNBits", "x", *weights, outputs=("h",), **sizes)
+    nodes = [node, helper.make_node("Relu", ["h"], ["y"])]
+    model = build(nodes, [("x", ["n", 64])], [("y", ["n", 48])], weights, opset_imports=IMPORTS)
+    x = RNG.normal(size=(16, 64)).astype(np.float32)
+    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    module = load(model)
+    np.testing.assert_allclose(run(module, {"x": x})["y"], wanted, rtol=1e-5, atol=1e-5)
+    api.save(module, tmp_path / "m.onnx", new_session(), "onnx")
+    (found,) = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x})
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_unknown_operators(build: Build, load: Load) -> None:
     model = build([contrib("NoSuch", "x")], [("x", [2])], ["y"], opset_imports=IMPORTS)
     with pytest.raises(CompileError, match="NoSuch has no equivalent here, and the type of its result 0 is not known"):
