@@ -97,6 +97,8 @@ def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None 
 def _session(onnxruntime: Any, path: Path) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _FATAL
+    # when threads sleep changes no number: waiting in loops costs more here than computing
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 

@@ -61,6 +61,13 @@ def _last_line(error: BaseException) -> str:
 def run_passes(module: ModuleOp, passes: Sequence[ModulePass], session: Session, after: After | None = None) -> None:
     """Verify, then run each pass and verify again. Raises CompileError, located, from passes and the verifier."""
     _verify(module, session)
+    run_on_verified(module, passes, session, after)
+
+
+def run_on_verified(
+    module: ModuleOp, passes: Sequence[ModulePass], session: Session, after: After | None = None
+) -> None:
+    """As `run_passes`, of a module that was verified and not changed since."""
     for each in passes:
         start = time.perf_counter()
         with session.phase(each.name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -20,10 +21,11 @@ from .lowering.ascend import LowerToAscendPass
 from .lowering.ascend.fuse_requant import without_relu6
 from .metadata import metadata
 from .peer import Simulation, peer_of
-from .pipelines import run_passes
+from .pipelines import run_on_verified, run_passes
 from .rewriting import layer_of
+from .runtime.backends.line import Line, Turn, threads_here
 from .runtime.data import Samples, synthetic_samples
-from .runtime.executor import Executable
+from .runtime.executor import Array, Executable
 from .runtime.integer_plan import in_integers
 from .runtime.metrics import Difference, Differences
 from .session import Session
@@ -101,11 +103,11 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
         backend=settings.running.backend,
         threads=settings.running.threads,
     )
-    run_passes(module, SIMPLIFY, session)
+    run_on_verified(module, SIMPLIFY, session)
     fuse(quantize, module, session)
     onnx.check(module, session)
     _check_bits(settings.opset, quantize)
-    run_passes(module, [quantize], session)
+    run_on_verified(module, [quantize], session)
     quantized = module
     module = without_relu6(module, session)
     run_passes(module, [LowerToAscendPass()], session)
@@ -131,7 +133,7 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
 
 
 def fuse(quantize: QuantizePass, module: ModuleOp, session: Session) -> None:
-    """Fuse a module in place, as the configuration and the record have it.
+    """Fuse a verified module in place, as the configuration and the record have it.
 
     Afterwards `session.skip_fusion` names all layers that were to be left alone, which records say of them.
     """
@@ -146,7 +148,7 @@ def fuse(quantize: QuantizePass, module: ModuleOp, session: Session) -> None:
     alone = set(resolved.skip_fusion_layers)
     if not wanted.do_fusion:
         alone.update(layer_of(op) for op in module.walk() if isinstance(op, NNOp))
-    run_passes(module, [FuseAllPass(config=quantize.config)], session)
+    run_on_verified(module, [FuseAllPass(config=quantize.config)], session)
     session.skip_fusion = session.skip_fusion.union(alone)
 
 
@@ -216,14 +218,19 @@ def _integer_kernels(quantized: ModuleOp, session: Session) -> list[Executable]:
 def measure(
     expected: Executable, others: Sequence[Executable], samples: Samples, session: Session
 ) -> list[dict[str, Difference]]:
-    """Run modules on the same samples; for each, how far every output is from the expected one."""
+    """Run modules on the same samples, a thread per core; for each, how far every output is from the expected one."""
     totals = [{name: Differences() for name in expected.outputs} for _ in others]
-    for i, inputs in enumerate(samples.batches()):
-        outputs = expected.run(inputs)
-        for other, total in zip(others, totals, strict=True):
-            for name, array in other.run(inputs).items():
-                total[name].add(outputs[name], array)
-        session.progress("measure", i + 1, samples.runs)
+    done = count(1)
+
+    def compare(inputs: Mapping[str, Array], turn: Turn) -> None:
+        outputs, found = expected.run(inputs), [other.run(inputs) for other in others]
+        with turn:
+            for arrays, total in zip(found, totals, strict=True):
+                for name, array in arrays.items():
+                    total[name].add(outputs[name], array)
+            session.progress("measure", next(done), samples.runs)
+
+    Line(samples.batches()).work_off(compare, min(threads_here(), samples.runs))
     return [{name: d.result() for name, d in total.items()} for total in totals]
 
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager
 from threading import Condition, Thread
 from typing import Generic, TypeVar
 
+MOST_THREADS = 8
+"""Where nobody says how many: each has the values of a batch in memory."""
+
 T = TypeVar("T")
 
 Turn = AbstractContextManager[None]
 """Entered when all batches before this one have left theirs. Every batch has to take its turn."""
+
+
+def threads_here() -> int:
+    """One per core that this process may use, but no more than `MOST_THREADS`."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_THREADS)
 
 
 class _Overtaken(Exception):

@@ -5,7 +5,6 @@ One session, and a thread per core that runs batches by itself: threads inside o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -20,11 +19,9 @@ from ...targets.graph import source
 from ..data.rows import Array
 from ..executor import Executable
 from .float_graph import Shown, in_order, write_float_graph
-from .line import Line, Turn
+from .line import Line, Turn, threads_here
 from .work import Work
 
-MOST_THREADS = 8
-"""Where nobody says how many: each has the values of a batch in memory."""
 _FATAL = 4
 
 
@@ -37,7 +34,7 @@ class OnnxRuntime:
     def __init__(self, work: Work, threads: int | None, folder: Path):
         """Raises CompileError where the module has no form in ONNX, or onnxruntime does not take it."""
         self._work = work
-        self._threads = min(threads or min(_cores(), MOST_THREADS), work.samples.runs)
+        self._threads = min(threads or threads_here(), work.samples.runs)
         self._values = in_order(work.module, list(work.wanted))
         self._arguments = _arguments(work, self._values)
         computed = {v: work.wanted[v] for v in self._values if v not in self._arguments}
@@ -127,8 +124,3 @@ def _session(path: Path) -> Any:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as e:  # onnxruntime's have no other base
         raise CompileError(f"onnxruntime does not take the model: {first_line(str(e))}") from None
-
-
-def _cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -57,8 +57,26 @@ class MseObserver(Observer):
             return low, high
         filled = histogram.counts > 0
         values, weights = np.clip(histogram.centres[filled], low, high), histogram.counts[filled].astype(np.float64)
-        errors = partial(squared_errors, values, weights, bits=self.bits, symmetric=self.symmetric)
+        below = Below(histogram, filled, values)
+        errors = partial(squared_errors, values, weights, below=below, bits=self.bits, symmetric=self.symmetric)
         return (_symmetric if self.symmetric else _asymmetric)(errors, low, high)
+
+
+class Below:
+    """How many values, one in each filled bin, are less than each of some edges: what np.searchsorted finds, without a search.
+
+    Bins are a power of two wide, so that the one in which an edge lies is computed exactly.
+    """
+
+    def __init__(self, histogram: Histogram, filled: Array, values: Array):
+        self._width, self._first = histogram.width, histogram.first
+        self._before = np.cumsum(filled) - filled
+        self._values = np.full(filled.shape, np.inf)
+        self._values[filled] = values
+
+    def __call__(self, edges: Array) -> Array:
+        bins = np.clip(np.floor(edges / self._width) - self._first, 0, self._values.size - 1).astype(np.intp)
+        return self._before[bins] + (self._values[bins] < edges)
 
 
 def _symmetric(errors: _Errors, low: float, high: float) -> tuple[float, float]:
@@ -93,9 +111,17 @@ def _least(errors: _Errors, candidates: Array) -> tuple[tuple[float, float], flo
     return (float(low), float(high)), float(sums[least])
 
 
-def squared_errors(values: Array, weights: Array, ranges: Array, *, bits: int, symmetric: bool) -> Array:
+def squared_errors(
+    values: Array,
+    weights: Array,
+    ranges: Array,
+    *,
+    below: Callable[[Array], Array] | None = None,
+    bits: int,
+    symmetric: bool,
+) -> Array:
     """For each of the ranges, float64 [n, 2], the sum of weighted squared differences between values and what their integers
-    stand for. The values ascend.
+    stand for. The values ascend; `below` says how many of them are less than each of some numbers.
 
     Those that one integer stands for lie side by side, so that their sum of `w * (v - r)^2` is a difference of running sums
     of w, w * v and w * v^2. With more steps than values, the values are rounded one by one.
@@ -110,7 +136,8 @@ def squared_errors(values: Array, weights: Array, ranges: Array, *, bits: int, s
         return np.array([np.sum(weights * np.square(rounded(values, s, z, bits) - values)) for s, z in pairs])
     integers = np.asarray(np.arange(2**bits), np.float64) - 2.0 ** (bits - 1)
     levels = (integers - points[:, None]) * scales[:, None]
-    ends = np.searchsorted(values, levels[:, :-1] + scales[:, None] / 2)
+    edges = levels[:, :-1] + scales[:, None] / 2
+    ends = np.searchsorted(values, edges) if below is None else below(edges)
     mass, first, second = (np.concatenate([[0.0], np.cumsum(weights * values**k)]) for k in range(3))
     within, moment = _within(mass, ends), _within(first, ends)
     return second[-1] + np.sum(levels * (levels * within - 2 * moment), axis=1)

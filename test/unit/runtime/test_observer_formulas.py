@@ -11,8 +11,9 @@ import pytest
 
 from compiler.runtime.affine import affine, rounded
 from compiler.runtime.observers import OBSERVERS, make_observer
+from compiler.runtime.observers.histogram import Histogram
 from compiler.runtime.observers.ifmr import IfmrObserver
-from compiler.runtime.observers.mse import squared_errors
+from compiler.runtime.observers.mse import Below, squared_errors
 
 NAMES = [*OBSERVERS, "ifmr{exact=true}"]
 RNG = np.random.default_rng(41)
@@ -174,6 +175,21 @@ def test_squared_errors_of_many_ranges(bits: int, symmetric: bool) -> None:
 
     found = squared_errors(values, weights, ranges, bits=bits, symmetric=symmetric)
     np.testing.assert_allclose(found, [error(low, high) for low, high in ranges], rtol=1e-9)
+
+
+@pytest.mark.parametrize("shift", [0.0, 900.0])
+@pytest.mark.parametrize("bins", [64, 8192])
+def test_ranks_in_a_histogram_are_those_of_a_search(bins: int, shift: float) -> None:
+    """Also of edges on the borders and the centres of bins, a bit beside them, and outside of all values."""
+    data = (RNG.standard_t(3, size=3000) + shift).astype(np.float32)
+    histogram = Histogram(bins)
+    histogram.add(data, float(data.min()), float(data.max()))
+    filled = histogram.counts > 0
+    values = np.clip(histogram.centres[filled], histogram.low, histogram.high)
+    borders = histogram.centres + histogram.width / 2
+    edges = np.concatenate([values, borders, data.astype(np.float64), [-1e30, -1.0, 0.0, 1e30]])
+    for asked in (edges, np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf)):
+        np.testing.assert_array_equal(Below(histogram, filled, values)(asked), np.searchsorted(values, asked))
 
 
 # Values at the edges
