@@ -185,7 +185,14 @@ def set_gpu_mode() -> None:
     steps.session_for().warn("set_gpu_mode is ignored: everything is computed on the CPU")
 
 
-set_mode_cpu, set_mode_gpu = set_cpu_mode, set_gpu_mode
+def set_mode_cpu() -> None:
+    """`set_cpu_mode`, as pycaffe calls it."""
+    set_cpu_mode()
+
+
+def set_mode_gpu() -> None:
+    """`set_gpu_mode`, as pycaffe calls it."""
+    set_gpu_mode()
 
 
 class Blob:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
@@ -50,7 +50,7 @@ class CaffeTarget(Target):
 
     name = "caffe"
     ending = _ENDING
-    activation_bits = frozenset({8})
+    activation_bits: ClassVar[frozenset[int]] = frozenset({8})
 
     form: Literal["float", "fake-quant", "deploy"] = "float"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import onnx
 from onnx import ModelProto, helper
@@ -42,7 +43,7 @@ class OnnxAscendTarget(Target):
 
     name = "onnx-ascend"
     ending = ".onnx"
-    activation_bits = frozenset({4, 8})
+    activation_bits: ClassVar[frozenset[int]] = frozenset({4, 8})
 
     opset: int | None = None
     """When not given, 13, or the first after it that has every operation."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -36,7 +37,7 @@ class TfAscendTarget(Target):
 
     name = "tf-ascend"
     ending = ".pb"
-    activation_bits = frozenset({8})
+    activation_bits: ClassVar[frozenset[int]] = frozenset({8})
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         module = deployable(module, session)

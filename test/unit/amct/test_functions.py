@@ -83,6 +83,11 @@ class Folder:
         amct.create_quant_config(self.config, self.model, **options)
         return json.loads(self.config.read_text())
 
+    def text(self, name: str, text: str) -> Path:
+        path = self.path / name
+        path.write_text(text)
+        return path
+
     def quantize(self) -> None:
         amct.quantize_model(self.config, self.model, self.modified, self.record)
 
@@ -153,8 +158,7 @@ def test_arrays_beside_the_model_are_copied_with_it(folder: Folder) -> None:
 def test_configuration(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
     made = folder.create(skip_layers=["fc1"], batch_num=3, activation_offset=False)
     assert (made["batch_num"], made["activation_offset"], made["fc1"]["quant_enable"]) == (3, False, False)
-    simplified = folder.path / "simple.cfg"
-    simplified.write_text("batch_num: 2\ncommon_config { hfmg_quantize { } }\n")
+    simplified = folder.text("simple.cfg", "batch_num: 2\ncommon_config { hfmg_quantize { } }\n")
     made = folder.create(batch_num=3, config_defination=simplified)
     assert (made["batch_num"], made["fc1"]["activation_quant_params"]["act_algo"]) == (2, "hfmg")
     assert "batch_num and activation_offset are ignored: config_defination is given" in capsys.readouterr().err
@@ -255,6 +259,10 @@ REFUSED: dict[str, tuple[Callable[[Folder, tuple[Path, Path]], object], str]] = 
     ),
     "no batch": (lambda f, _: f.create(batch_num=0), "batch_num must be at least 1, not 0"),
     "unknown layer": (lambda f, _: f.create(skip_layers=["fc9"]), "fc9"),
+    "what JSON does not hold": (
+        lambda f, _: f.create(config_defination=f.text("auto.cfg", "enable_auto_nuq: true")),
+        "a JSON configuration holds no nuq_config, enable_auto_nuq",
+    ),
     "no onnx": (
         lambda f, _: amct.quantize_model(f.config, f.model, f.path / "modified", f.record),
         "modified: error: modified_onnx_file must end in .onnx",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 from xdsl.ir import Operation, SSAValue
 
 from ....dialects.nn import BiasAddOp, ClipOp, FusedOp, GlobalMaxPoolOp, MaxPoolOp, Relu6Op, ReluOp
-from ....rewriting import layer_of
+from ....rewriting import Roots, layer_of
 from ..computing import Computing
 from ..regions import compute_kind, region
 from .activations import Activation, activation_of
@@ -34,7 +34,7 @@ class FuseComputePoolActivation(ActivationConditions, RegionPattern[ComputePoolA
     """
 
     name = "compute-pool-activation"
-    roots = (ReluOp, Relu6Op, ClipOp)
+    roots: ClassVar[Roots] = (ReluOp, Relu6Op, ClipOp)
 
     def match(self, op: Operation) -> ComputePoolActivation | None:
         activation = activation_of(op)
