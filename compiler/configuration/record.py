@@ -163,8 +163,6 @@ def _broken(record: LayerRecord) -> Iterator[str]:
         if len(scales) != len(offsets):
             yield f"scale_{of} and offset_{of} must be as many, not {len(scales)} and {len(offsets)}"
     yield from _bad_weight_offsets(record)
-    if any(record.offset_r):
-        yield f"offset_r must be 0, not {next(n for n in record.offset_r if n)}"
     if any(record.shift_bit) and not all(1 <= n <= 16 for n in record.shift_bit):
         yield "shift_bit must be 0 everywhere, or lie in [1, 16] everywhere"
     if record.cluster and len(record.cluster) not in CLUSTERS:
@@ -179,13 +177,13 @@ def _broken(record: LayerRecord) -> Iterator[str]:
 
 def _bad_weight_offsets(record: LayerRecord) -> Iterator[str]:
     limit = 2 ** (record.weight_bits - 1)
-    if not record.weight_compress_only:
-        if any(record.offset_w):
-            yield f"offset_w must be 0, not {next(n for n in record.offset_w if n)}"
-        return
-    if outside := [n for n in record.offset_w if not -limit <= n < limit]:
-        yield f"offset_w must lie in [{-limit}, {limit - 1}], not {outside[0]}"
-    if record.scale_d is not None:
+    for name in ("offset_w", "offset_r"):
+        offsets: tuple[int, ...] = getattr(record, name)
+        if not record.weight_compress_only and any(offsets):
+            yield f"{name} must be 0, not {next(n for n in offsets if n)}"
+        elif outside := [n for n in offsets if not -limit <= n < limit]:
+            yield f"{name} must lie in [{-limit}, {limit - 1}], not {outside[0]}"
+    if record.weight_compress_only and record.scale_d is not None:
         yield "weight_compress_only is of weights that are quantized alone: scale_d has no place"
 
 

@@ -30,6 +30,7 @@ from ..transforms.quantization.layer_inputs import ends_layer, inputs_of
 from ..transforms.quantization.layers import is_quantized, layer_at
 from ..transforms.quantization.legality import row_of
 from ..transforms.quantization.profiles import Profile, Row, profile_of
+from ..transforms.quantization.recurrent import Recurrent, recurrent_layers
 from ..transforms.quantization.shift_accumulators import shift_of
 from ..transforms.quantization.sites import Site, sites
 from ..transforms.quantization.values.grids import point_behind
@@ -83,6 +84,7 @@ def record_of(module: ModuleOp, session: Session) -> Record:
             layers.update((name, _with_skip(layer, name, session)) for name, layer in _records(site, profile))
         except CompileError as e:
             remarks.missed(site.compute, "recorded", e.message)
+    layers.update((each.layer.name, _recurrent_record(each)) for each in recurrent_layers(module) if each.is_quantized)
     remarks.flush()
     if not layers:
         session.warn("no layer is quantized in a way that can be recorded: the record is empty")
@@ -147,9 +149,7 @@ def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
     weight = None if row.weight is None or site.multiplies_inputs else _params_of(site.operand(row.weight))
     if row.weight is not None and weight is None and not site.multiplies_inputs:
         raise CompileError("its input is quantized, its weight is not")
-    scales = (1.0,) if weight is None else tuple(map(float, weight.scales().reshape(-1)))
-    offsets = (0,) if weight is None else weight.zero_point
-    offsets = offsets * len(scales) if len(offsets) == 1 else offsets
+    scales, offsets = _scales_of(weight)
     if params is None:
         assert weight is not None, "only layers with weights have these alone"
         return LayerRecord(scale_w=scales, offset_w=offsets, wts_type=_integers(weight), weight_compress_only=True)
@@ -168,6 +168,28 @@ def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
         fakequant_precision_mode=_mode(site),
         cluster=cluster,
     )
+
+
+def _recurrent_record(each: Recurrent) -> LayerRecord:
+    """The scales of both weights of a recurrent layer."""
+    w, r = (params for value in each.weights if (params := _params_of(value)) is not None)
+    (scale_w, offset_w), (scale_r, offset_r) = _scales_of(w), _scales_of(r)
+    return LayerRecord(
+        scale_w=scale_w,
+        offset_w=offset_w,
+        scale_r=scale_r,
+        offset_r=offset_r,
+        wts_type=_integers(w),
+        weight_compress_only=True,
+    )
+
+
+def _scales_of(weight: QParams | None) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Scales and as many offsets; those of a layer without a weight are 1 and 0 (AMCT)."""
+    if weight is None:
+        return (1.0,), (0,)
+    scales = tuple(map(float, weight.scales().reshape(-1)))
+    return scales, weight.zero_point * len(scales) if len(weight.zero_point) == 1 else weight.zero_point
 
 
 def _mode(site: Site) -> str | None:

@@ -42,6 +42,7 @@ from .sites import Site, sites
 from .values.grids import point_behind
 from .weights.layer_weights import IntegerWeights, Weight, described, weight_at
 from .weights.non_uniform_layers import layers_of_few_levels
+from .weights.recurrent_weights import quantize_recurrent
 from .weights.weight_only import takes_weight_only, weight_only_layers
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -98,6 +99,7 @@ def convert_observers(module: ModuleOp, settings: Settings, record: Record | Non
         assert row.weight is not None
         weights.feed(site, row.weight, weight)
         remarks.applied(site.compute, "quantized", f"{described(weight)}, alone")
+    quantize_recurrent(module, settings, record, weights, remarks)
     erase_dead_constants(module)
     remarks.flush()
     if not any(isinstance(op, DequantizeOp) for op in module.walk()):

@@ -34,10 +34,12 @@ from .points.joint import join_sums
 from .points.points import Points, producer_of, spec_of
 from .points.tensor_points import insert_tensor_points, recorded_tensors
 from .profiles import Profile, profile_of
+from .recurrent import recurrent_layers
 from .sites import Site, sites
 from .skipped import SKIPPED
 from .supported import check_record
 from .values.value_points import insert_value_points
+from .weights.recurrent_weights import note_recurrent
 from .weights.weight_only import note_weight_only, takes_weight_only
 
 _AS_THE_PROFILE = PointOptions()
@@ -79,6 +81,7 @@ def insert_observers(
     remarks = Remarks(session, InsertObserversPass.name)
     if record is not None:
         _check_layers(record, module, session)
+    note_recurrent(module, settings, record, remarks)
     if profile.points == "values":
         _note_tensors(settings, module, profile, remarks)
         insert_value_points(module, settings, record, options, profile, remarks)
@@ -169,14 +172,16 @@ def _note_tensors(settings: Settings, module: ModuleOp, profile: Profile, remark
 
 def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
     """The record is of layers that can be quantized. Raises CompileError, located in its file."""
-    check_record(record)
     profile = profile_of(session)
+    recurrent = {each.layer.name for each in recurrent_layers(module)}
+    check_record(record, recurrent)
     quantizable = {layer.name for layer in quantizable_layers(module, profile)}
     alone = {
         layer_of(site.compute)
         for site in sites(module, profile.rows)
         if is_quantized(site) or weight_only_broken(site, profile.rows[type(site.compute)]) is None
     }
+    alone |= recurrent
     layers = {layer_of(op) for op in module.walk()}
     tensors = recorded_tensors(record, layers)
     for name in (name for name in record.layers if name not in tensors):

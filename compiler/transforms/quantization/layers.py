@@ -28,6 +28,7 @@ from ...rewriting import layer_of
 from .legality import Broken, first_broken, has_weight_only_mode, row_of, types_of, weight_only_broken
 from .named_layers import in_module
 from .profiles import Profile, Row
+from .recurrent import recurrent_layers
 from .sites import Site, sites
 from .supported import check_supported
 
@@ -77,7 +78,9 @@ def quantizable_layers(module: ModuleOp, profile: Profile, settings: Settings = 
     Those that are quantized already are among them.
     """
     found = ((site, profile.rows[type(site.compute)]) for site in sites(module, profile.rows))
-    return [layer_at(site, row) for site, row in found if _broken(site, row, profile, settings) is None]
+    layers = [layer_at(site, row) for site, row in found if _broken(site, row, profile, settings) is None]
+    recurrent = (each.layer for each in recurrent_layers(module) if each.is_quantized or each.broken is None)
+    return [*layers, *(layer for layer in recurrent if weight_only(settings, layer))]
 
 
 def _broken(site: Site, row: Row, profile: Profile, settings: Settings) -> Broken | None:

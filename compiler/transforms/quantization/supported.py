@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ...configuration.record import Record
 from ...configuration.settings import Ada, Settings
@@ -26,9 +26,13 @@ def _unsupported(settings: Settings) -> Iterator[str]:
             yield f"ada_quantize of {name}"
 
 
-def check_record(record: Record) -> None:
-    """Raises CompileError, located in the record's file, that names the first layer with a field that nothing does."""
+def check_record(record: Record, recurrent: Collection[str]) -> None:
+    """Raises CompileError, located in the record's file, for fields of recurrent layers at a layer that is none of these, and
+    for one of these without scales of both weights.
+    """
     for name, layer in record.layers.items():
-        for field in ("scale_h", "scale_r"):
+        for field in ("scale_h", "scale_r") if name not in recurrent else ():
             if getattr(layer, field):
-                raise record.error(name, f"{field} is not supported")
+                raise record.error(name, f"{field} is of LSTM, GRU and RNN layers")
+        if name in recurrent and not (layer.scale_w and layer.scale_r):
+            raise record.error(name, "needs scale_w and scale_r, of its two weights")
