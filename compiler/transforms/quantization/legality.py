@@ -20,7 +20,7 @@ from .rules.layer_rules import (
     weight_constant,
 )
 from .sites import Site, sites
-from .tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow, Mark, Marks
+from .tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow, Mark
 
 Broken = tuple[Rule, str]
 """A rule that does not hold, and the reason."""
@@ -83,7 +83,7 @@ def _weight_only_rules(op: NNOp, row: Row) -> Sequence[Rule] | None:
         return (weight_constant,) if row.weight_only == "always" else None
     source = row_of(op)
     weights = None if source is None else WEIGHTS.get(source.ascend[0])
-    return weights.rules if weights is not None and weights.weight_only == Marks(Mark.YES, Mark.YES) else None
+    return None if weights is None or Mark.NONE in weights.weight_only else weights.rules
 
 
 def other_layers(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> Iterator[tuple[Site, Broken]]:

@@ -137,6 +137,8 @@ class Mark(Enum):
     """What the manual says of a scenario."""
 
     YES = "√"
+    ONLY = "√, its only form"
+    """A weight that has zero points of 0 is of this form, too."""
     ERROR = "×"
     NONE = "not supported"
     """The operator has no weights, so that they cannot be quantized alone."""
@@ -158,7 +160,7 @@ class WeightRow:
     rules: tuple[Rule, ...] = ()
 
 
-_PRODUCT = WeightRow(Marks(Mark.YES, Mark.YES), Marks(Mark.ERROR, Mark.ERROR), (weight_constant,))
+_PRODUCT = WeightRow(Marks(Mark.YES, Mark.ONLY), Marks(Mark.ERROR, Mark.ERROR), (weight_constant,))
 _POOL = WeightRow(Marks(Mark.NONE, Mark.NONE), Marks(Mark.ERROR, Mark.ERROR))
 
 WEIGHTS: Mapping[str, WeightRow] = {

@@ -115,7 +115,7 @@ def test_weights_of_products_alone(site, origin):
     layer = site(MATMUL, origin)
     row = row_of(layer.compute)
     assert row is not None
-    assert WEIGHTS[row.ascend[0]].weight_only == (Mark.YES, Mark.YES)
+    assert WEIGHTS[row.ascend[0]].weight_only == (Mark.YES, Mark.ONLY)
     assert alone(layer) is None
     assert alone(site(COMPUTED, origin)) == (weight_constant, "its weight is computed at run time")
     for channel_wise, asymmetric in itertools.product((False, True), repeat=2):
