@@ -47,8 +47,8 @@ SMALLEST_SPLIT = 8
 """From this many samples on, every tenth (at least one) is held back from calibration to measure with, where no number of runs
 is asked for."""
 
-_INTEGERS_SINCE = 21
-"""The opset from which QuantizeLinear has integers of 4 and 16 bits."""
+_NEWER_BITS, _INTEGERS_SINCE = {4, 16}, 21
+"""Integers that QuantizeLinear has from an opset on."""
 
 _MEASURING_SEED = 1
 """Of the synthetic inputs to measure with; calibration takes 0."""
@@ -159,12 +159,15 @@ def _check_bits(opset: int | None, quantize: QuantizePass) -> None:
     wanted = quantize.settings()
     record = quantize.records(wanted)
     held = [c for c in (wanted.common, *wanted.by_type.values(), *wanted.by_layer.values()) if c is not None]
-    asked = {bits for c in held for bits in (c.activation.bits, c.weight.bits)}
-    asked.update(t.activation.bits for t in wanted.tensor_quantize)
+    inputs = {c.activation.bits for c in held} | {t.activation.bits for t in wanted.tensor_quantize}
+    weights = {c.weight.bits for c in held}
     if record is not None:
-        asked.update(bits for layer in record.layers.values() for bits in (layer.bits, layer.weight_bits))
-    if newer := sorted(asked & {4, 16}):
-        message = f"opset {opset} has no quantization to {' and '.join(map(str, newer))} bits, which are asked for"
+        inputs.update(layer.bits for layer in record.layers.values())
+        weights.update(layer.weight_bits for layer in record.layers.values())
+    newer = [f"dst_type INT{n}" for n in sorted(inputs & _NEWER_BITS)]
+    newer += [f"quant_bits {n}" for n in sorted(weights & _NEWER_BITS)]
+    if newer:
+        message = f"opset {opset} has no quantization with {' and '.join(newer)}"
         where = quantize.record or quantize.config or ""
         raise CompileError(message, where=where, hint=f"write a newer opset: -t 'onnx{{opset={_INTEGERS_SINCE}}}'")
 

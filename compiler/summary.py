@@ -34,6 +34,8 @@ class Layers:
     not_fused: tuple[Remark, ...]
     quantized: tuple[Remark, ...]
     left_in_float: tuple[Remark, ...]
+    otherwise: tuple[Remark, ...]
+    """Of quantized layers: what was asked for, and they cannot have."""
     not_lowered: tuple[Remark, ...]
     imported: str
     """What import says of the source: how many nodes it mapped, carried, folded."""
@@ -91,20 +93,23 @@ def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
     fusion = [r for r in rows if r.pass_name.startswith("fuse-")]
     quantization = [r for r in rows if r.pass_name in _QUANTIZING]
     done = tuple(r for r in quantization if r.kind == "applied" and r.rule == "quantized")
-    missed = tuple(r for r in quantization if r.kind == "missed")
+    names = {r.layer for r in done}
+    missed = tuple(r for r in quantization if r.kind == "missed" and r.layer not in names)
+    otherwise = tuple(r for r in quantization if r.layer in names and (r.kind == "missed" or r.rule == "configuration"))
     spoken_of = {r.layer for r in (*done, *missed)}
     operations = [op for op in main_function(quantized).body.walk() if not isinstance(op, _NOT_LAYERS)]
     rest = [op for op in operations if layer_of(op) not in spoken_of]
     before = Counter(
         _kind(op) for op in rest if op.operands and isinstance(outside(op.operands[0]).owner, DequantizeOp)
     )
-    inside = Counter(_kind(op) for op in rest if _is_inside(op, {r.layer for r in done})) - before
+    inside = Counter(_kind(op) for op in rest if _is_inside(op, names)) - before
     others = Counter(_kind(op) for op in rest) - before - inside
     return Layers(
         fused=tuple(r for r in fusion if r.kind == "applied"),
         not_fused=tuple(r for r in fusion if r.kind == "missed"),
         quantized=done,
         left_in_float=missed,
+        otherwise=otherwise,
         not_lowered=tuple(r for r in rows if r.pass_name == _LOWERING and r.kind == "missed"),
         imported="; ".join(r.reason for r in rows if (r.pass_name, r.rule) == ("import", "summary")),
         quantized_before=dict(before.most_common()),
@@ -145,6 +150,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
             "not_fused": [_row(r) for r in layers.not_fused],
             "quantized": [_row(r) for r in layers.quantized],
             "left_in_float": [_row(r) for r in layers.left_in_float],
+            "otherwise": [_row(r) for r in layers.otherwise],
             "not_lowered": [_row(r) for r in layers.not_lowered],
             "quantized_before": dict(layers.quantized_before),
             "inside": dict(layers.inside),

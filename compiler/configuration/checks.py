@@ -35,7 +35,8 @@ def check_names(
     are quantized, whether the model has one or not; `close` gives the names of layers and modules that resemble a name. Raises
     CompileError, located in the settings' file, that names the layer.
     """
-    quantizable = {layer.name: layer.type for layer in layers}
+    layers = list(layers)
+    quantizable = {layer.name for layer in layers}
 
     def error(setting: str, name: str, reason: str, hint: str = "") -> CompileError:
         return CompileError(f"{setting} names '{name}', {reason}", where=settings.where, hint=hint)
@@ -55,7 +56,7 @@ def check_names(
             raise error("only_layers", name, f"which cannot be quantized: {others[name]}")
         if settings.enabled is not None and name not in settings.enabled:
             raise error("only_layers", name, "which the configuration does not enable")
-    known = {*quantizable.values(), *types}
+    known = {*types, *(name for layer in layers for name in layer.types)}
     wanted = {"skip_layer_types": settings.skip_layer_types, "override_layer_types": settings.by_type}
     for setting, names in wanted.items():
         if unknown := [name for name in names if name not in known]:

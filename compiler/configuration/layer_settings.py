@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..diagnostics import CompileError
+from .record import OWN_WEIGHT_TYPES, LayerRecord
 from .settings import Arq, Calibration, Settings, Weighting
 
 
@@ -16,6 +17,8 @@ class Layer:
     name: str
     type: str
     """As the source framework calls it."""
+    ascend: tuple[str, ...] = ()
+    """The operators of Ascend IR that it becomes, by which ATC's configurations call its type."""
     weighted: bool = True
     channel_wise: bool = False
     """Its weights may have a scale for each output channel."""
@@ -25,6 +28,11 @@ class Layer:
     """Its input has no zero point."""
     weight_only: bool = False
     """Its weight may be quantized while its input stays float."""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """What settings may call its type, the source framework's name first."""
+        return self.type, *self.ascend
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,8 @@ _Levels = Sequence[Calibration | None]
 
 
 def _levels(settings: Settings, layer: Layer) -> _Levels:
-    return settings.by_layer.get(layer.name), settings.by_type.get(layer.type), settings.common
+    of_type = next((settings.by_type[t] for t in layer.types if t in settings.by_type), None)
+    return settings.by_layer.get(layer.name), of_type, settings.common
 
 
 def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
@@ -121,6 +130,20 @@ def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> I
         yield "takes no asymmetric input", False
 
 
+def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
+    """What a record has and the layer cannot have, as it is refused in settings: AMCT's table 3."""
+    alone = record.weight_compress_only
+    if len(record.scale_w) > 1 and not layer.channel_wise and not alone:
+        return f"scale_w has {len(record.scale_w)} numbers, its weight takes one"
+    if record.wts_type in OWN_WEIGHT_TYPES and not layer.low_bits:
+        return (
+            f"wts_type {record.wts_type}: only two-dimensional convolutions take a weight of {record.weight_bits} bits"
+        )
+    if record.offset_d and layer.symmetric_only:
+        return f"offset_d must be 0, not {record.offset_d}: it takes no asymmetric input"
+    return None
+
+
 _NO_WEIGHT_OFFSET = "takes no asymmetric weight: only one that is quantized alone has a zero point"
 
 
@@ -147,7 +170,7 @@ def _weight(levels: _Levels, chosen: Calibration, layer: Layer, offset: bool) ->
 def _skipped(settings: Settings, layer: Layer, chosen: Calibration) -> str | None:
     if layer.name in settings.skip_layers:
         return "skip-layers"
-    if layer.type in settings.skip_layer_types:
+    if not set(layer.types).isdisjoint(settings.skip_layer_types):
         return "skip-layer-types"
     if settings.only_layers and layer.name not in settings.only_layers:
         return "only-layers"

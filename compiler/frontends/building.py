@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, LocationAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, LocationAttr, UnitAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
@@ -16,7 +16,7 @@ from ..dialects.nn.shapes import element_of
 from ..dtypes import Tensor, numpy_dtype
 from ..rewriting import Refusal
 from ..transforms.dead_code import erase_dead
-from ..transforms.evaluation import evaluated, is_constant
+from ..transforms.evaluation import HALF_WEIGHTS, evaluated, is_constant, widens_half
 from ..transforms.partial_shapes import Dimension, PartialShapes
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -83,6 +83,7 @@ class Sink:
         self.shapes: PartialShapes = PartialShapes()
         self.kept: dict[Operation, Refusal] = {}
         """Operations on constants that stay, and why."""
+        self.half_weights = False
         self._made: dict[Constant, SSAValue] = {}
         self._constants: dict[SSAValue, Constant] = {}
         """What values that a conversion may hand on are known to be."""
@@ -126,6 +127,7 @@ class Sink:
                 if isinstance(results, Refusal):
                     self.kept[op] = results
                 elif results is not None:
+                    self.half_weights |= widens_half(op)
                     arrays.update(zip(op.results, results, strict=True))
         return arrays
 
@@ -161,6 +163,8 @@ class Sink:
             res_attrs=ArrayAttr(described[1]),
         )
         function.location = location
+        if self.half_weights:
+            function.attributes[HALF_WEIGHTS] = UnitAttr()
         return function
 
 

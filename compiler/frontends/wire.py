@@ -109,8 +109,12 @@ def fields(data: memoryview, message: Field) -> Iterator[Field]:
             stop = value + _FIXED_SIZES[kind]
         else:
             raise MalformedError(f"wire type {kind} at byte {at}")
-        if stop > end or number == 0:
-            raise MalformedError(f"field {number} at byte {at} ends at {stop}, past the end at {end}")
+        if number == 0:
+            raise MalformedError(f"a field without a number at byte {at}")
+        if stop > end:
+            raise MalformedError(
+                f"field {number} at byte {at} should have {stop - value} bytes, {end - value} are there"
+            )
         yield Field(number, kind, at, value, stop)
         at = stop
 

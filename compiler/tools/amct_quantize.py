@@ -151,6 +151,7 @@ def print_lists(layers: Layers) -> None:
     lists = (
         ("not fused", layers.not_fused),
         ("left in float", layers.left_in_float),
+        ("quantized otherwise than asked", layers.otherwise),
         ("not lowered", layers.not_lowered),
     )
     for title, remarks in lists:

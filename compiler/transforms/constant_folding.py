@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -20,7 +20,7 @@ from ..dtypes import numpy_dtype
 from ..rewriting import Refusal, Remarks, erase_dead_constants
 from ..runtime.kernels import Array
 from .dead_code import erase_dead
-from .evaluation import MAX_ELEMENTS, evaluated, is_constant
+from .evaluation import HALF_WEIGHTS, MAX_ELEMENTS, evaluated, is_constant, widens_half
 from .partial_shapes import PartialShapes, expand_target, known_sizes, reshape_target
 from .shape_inference import refine
 
@@ -42,7 +42,10 @@ class FoldConstantsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         remarks = Remarks(ctx, self.name)
         for function in [f for f in op.ops if isinstance(f, FuncOp) and not f.is_declaration]:
-            _Folder(remarks, self.max_elements).fold_block(function.body.block)
+            folder = _Folder(remarks, self.max_elements)
+            folder.fold_block(function.body.block)
+            if folder.half_weights:
+                function.attributes[HALF_WEIGHTS] = UnitAttr()
             function.update_function_type()
         erase_dead_constants(op)
         remarks.flush()
@@ -56,6 +59,7 @@ class _Folder:
         self.max_elements = max_elements
         self.shapes = PartialShapes()
         self.refined: set[SSAValue] = set()
+        self.half_weights = False
 
     def fold_block(self, block: Block) -> None:
         for op in list(block.ops):
@@ -72,6 +76,7 @@ class _Folder:
         elif isinstance(op, nn.ReshapeOp | nn.ExpandOp) and op.shape is not None:
             self._fix_shape(op, op.shape)
         elif (arrays := self._evaluate(op)) is not None:
+            self.half_weights |= widens_half(op)
             self._replace(op, arrays, "evaluate")
 
     def _evaluate(self, op: nn.NNOp | nn.FusedOp) -> list[Array] | None:

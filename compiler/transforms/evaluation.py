@@ -10,15 +10,19 @@ from math import prod
 from typing import Any, cast
 
 import numpy as np
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..diagnostics import CompileError, op_error
 from ..dialects import nn
-from ..dialects.nn.shapes import Shape, compatible, shape_of, static, tensor, tensor_of
+from ..dialects.nn.shapes import Shape, compatible, element_of, shape_of, static, tensor, tensor_of
 from ..dtypes import element_type, numpy_dtype
 from ..rewriting import QUANTIZATION_OPS, Refusal
 from ..runtime.kernels import Array, kernel_for
+
+HALF_WEIGHTS = "nn.half_weights"
+"""Marks a function whose weights were float16 or bfloat16 before they were folded (AMCT's rule `float16-off`)."""
 
 MAX_ELEMENTS = 1 << 24
 """Results of more elements are left to the program, unless they take no more memory than what they are computed from."""
@@ -27,6 +31,16 @@ MAX_ELEMENTS = 1 << 24
 def is_constant(op: Operation, known: Mapping[SSAValue, Array]) -> bool:
     """Whether an operation depends on constants alone; `known` are values that are about to be constants."""
     return all(o in known or nn.constant_of(o) is not None for o in op.operands)
+
+
+def widens_half(op: Operation) -> bool:
+    """Whether an operation makes float32 of float16 or bfloat16: once it is folded, nothing else says that weights were such."""
+    halves = Float16Type | BFloat16Type
+    return (
+        isinstance(op, nn.CastOp)
+        and isinstance(element_of(op.operands[0]), halves)
+        and element_of(op.results[0]) == f32
+    )
 
 
 def evaluated(

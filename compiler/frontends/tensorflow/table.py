@@ -51,7 +51,8 @@ def _handle(data: memoryview, at: int) -> tuple[int, int, int]:
 def _block(data: memoryview, offset: int, size: int) -> Iterator[tuple[bytes, memoryview]]:
     """The keys and values of a block. It ends in the offsets of keys that are stored whole, four bytes each, and their count."""
     if offset + size >= len(data):
-        raise MalformedError(f"a block ends at byte {offset + size}, past the end at {len(data)}")
+        left = max(0, len(data) - offset)
+        raise MalformedError(f"a block should have {size} bytes at byte {min(offset, len(data))}, {left} are there")
     if (kind := data[offset + size]) != _UNCOMPRESSED:
         raise MalformedError(f"a block is compressed (kind {kind}), which is not supported")
     block = data[offset : offset + size]

@@ -10,7 +10,7 @@ from xdsl.passes import ModulePass
 
 from ...collector import collector_aside
 from ...configuration.checks import check_observers
-from ...configuration.layer_settings import LayerSettings, settings_for
+from ...configuration.layer_settings import LayerSettings, recorded_impossible, settings_for
 from ...configuration.record import Record
 from ...configuration.settings import Settings
 from ...dialects.nn import ObserveOp
@@ -176,9 +176,10 @@ def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
     recurrent = {each.layer.name for each in recurrent_layers(module)}
     check_record(record, recurrent)
     quantizable = {layer.name for layer in quantizable_layers(module, profile)}
+    found = {layer_of(site.compute): site for site in sites(module, profile.rows)}
     alone = {
-        layer_of(site.compute)
-        for site in sites(module, profile.rows)
+        name
+        for name, site in found.items()
         if is_quantized(site) or weight_only_broken(site, profile.rows[type(site.compute)]) is None
     }
     alone |= recurrent
@@ -191,3 +192,6 @@ def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
             raise record.error(name, "has no weight that can be quantized alone")
         if name not in quantizable and name not in alone:
             raise record.error(name, "cannot be quantized")
+        layer = layer_at(found[name], profile.rows[type(found[name].compute)])
+        if (reason := recorded_impossible(record.layers[name], layer)) is not None:
+            raise record.error(name, reason)

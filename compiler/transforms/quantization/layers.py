@@ -43,12 +43,20 @@ def layer_at(site: Site, row: Row) -> Layer:
     return Layer(
         name=layer_of(op),
         type=op.origin.op_type.data if isinstance(op.origin, OriginAttr) else op.name,
+        ascend=_ascend_types(op, dimensions),
         weighted=row.weight is not None and not two_inputs,
         channel_wise=row.per_channel and not _is_batch(op),
         low_bits=dimensions == 2,
         symmetric_only=dimensions == 3 or row.symmetric or two_inputs or _is_backprop(op),
         weight_only=has_weight_only_mode(op, row),
     )
+
+
+def _ascend_types(op: NNOp, dimensions: int | None) -> tuple[str, ...]:
+    """The operators of Ascend IR that AMCT's table has for a layer; of two-dimensional convolutions not that of three."""
+    row = row_of(op)
+    other = {3: "Conv2D"}.get(dimensions or 0, "Conv3D")
+    return () if row is None else tuple(name for name in row.ascend if name != other or len(row.ascend) == 1)
 
 
 def _is_batch(op: NNOp) -> bool:

@@ -45,8 +45,9 @@ def row_of(op: NNOp, table: Iterable[LayerRow] = UNIFORM) -> LayerRow | None:
 
 
 def types_of(frameworks: Collection[str]) -> set[str]:
-    """The types of layers that AMCT's table of uniform quantization has for these frameworks."""
-    return {name for row in UNIFORM if row.framework in frameworks for name in (row.op_type, *row.variants)}
+    """The types of layers in AMCT's table of uniform quantization for these frameworks, by their names and Ascend IR's."""
+    rows = [row for row in UNIFORM if row.framework in frameworks]
+    return {name for row in rows for name in (row.op_type, *row.variants, *row.ascend)}
 
 
 def first_broken(site: Site, rules: Sequence[Rule], table: Sequence[LayerRow] = UNIFORM) -> Broken | None:

@@ -11,6 +11,7 @@ from xdsl.ir import BlockArgument, OpResult, SSAValue
 from ...dialects.nn import DequantizeOp, FusedOp, MatMulOp, NNOp, QuantizeOp, constant_of
 from ...dialects.nn.shapes import element_of
 from ...functions import main_function
+from ..evaluation import HALF_WEIGHTS
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ def sites(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> list[Site]:
 
 
 def has_half_precision(module: ModuleOp) -> bool:
-    """Whether the module takes, computes or holds float16 or bfloat16 values."""
+    """Whether the module takes, computes or holds float16 or bfloat16 values, or did before its weights were folded."""
+    if HALF_WEIGHTS in main_function(module).attributes:
+        return True
     results = (
         v for op in module.walk() for v in op.results if isinstance(op, NNOp | FusedOp) or op.name == "nn.constant"
     )

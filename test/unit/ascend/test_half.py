@@ -99,6 +99,30 @@ def test_pooling_and_addition_stay_float(stages):
     assert {r.layer for r in remarks if r.rule == "quantized"} == {"conv", "depthwise", "up", "fc"}
 
 
+@pytest.mark.parametrize("behind", ["Cast", "nothing"])
+def test_weights_that_a_cast_widens_are_of_float16(behind: str, tmp_path: Path) -> None:
+    """Folding the Cast leaves float32 alone in the module, but the model has both types."""
+    w = np.ones((4, 3, 1, 1), np.float32)
+    cast = [helper.make_node("Cast", ["w"], ["w32"], "widen", to=TensorProto.FLOAT)] if behind == "Cast" else []
+    nodes = [
+        *cast,
+        helper.make_node("Conv", ["x", "w32"], ["c"], "conv"),
+        helper.make_node("AveragePool", ["c"], ["y"], "average", kernel_shape=[2, 2]),
+    ]
+    initializer = numpy_helper.from_array(w.astype(np.float16), "w") if cast else numpy_helper.from_array(w, "w32")
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 3, 4, 4]), ("y", None)))
+    model = helper.make_model(helper.make_graph(nodes, "net", [x], [y], [initializer]), ir_version=8)
+    onnx.save(model, tmp_path / "net.onnx")
+    for folds in (False, True):
+        session = new_session()
+        module = frontends.read(tmp_path / "net.onnx", session)
+        if folds:
+            make_pass("fold-constants", "").apply(session, module)
+        make_pass("insert-observers", "").apply(session, module)
+        missed = {r.layer: r.rule for r in session.remarks if r.pass_name == "insert-observers" and r.kind == "missed"}
+        assert missed == ({"average": "float16-off"} if cast else {})
+
+
 def test_dequantized_values_have_the_layers_type(stages):
     _, imported, _, lowered, _ = stages
     types = {

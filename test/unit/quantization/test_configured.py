@@ -77,16 +77,18 @@ def missed(session: Session) -> dict[str, str]:
     return {r.layer: r.rule for r in session.remarks if r.kind == "missed"}
 
 
-def test_settings_of_a_layer_and_a_type(quantize, folder: Path) -> None:
+@pytest.mark.parametrize("kind", ["Conv", "Conv2D"])
+def test_settings_of_a_layer_and_a_type(quantize, folder: Path, kind: str) -> None:
+    """Types are called as the framework calls them, or as Ascend IR does (ATC's configurations)."""
     write(
         folder,
         "simple.cfg",
         """
         activation_offset: false
-        override_layer_types { layer_type: "Conv" calibration_config { arq_quantize { quant_bits: 6 } } }
+        override_layer_types { layer_type: "KIND" calibration_config { arq_quantize { quant_bits: 6 } } }
         override_layer_configs { layer_name: "conv2" calibration_config {
             ifmr_quantize { dst_type: INT16 asymmetric: true } arq_quantize { channel_wise: false } } }
-        """,
+        """.replace("KIND", kind),
     )
     module, _ = quantize("config={}/simple.cfg")
     storage = {name: p.storage.width.data for name, p in inputs(module).items()}
@@ -170,7 +172,9 @@ def test_a_mapping_file_is_read_before_data_runs(quantize, folder: Path) -> None
         quantize("config={}/simple.cfg", data="data={}/none.npz ")
 
 
-@pytest.mark.parametrize("options", ["skip-layer-types=Conv,Gemm", "record={}/record.txt"])
+@pytest.mark.parametrize(
+    "options", ["skip-layer-types=Conv,Gemm", "skip-layer-types=Conv2D,MatMulV2", "record={}/record.txt"]
+)
 def test_that_nothing_is_quantized_is_said(
     quantize, folder: Path, capsys: pytest.CaptureFixture[str], options: str
 ) -> None:
@@ -300,6 +304,14 @@ BAD_RECORDS = {
     "channels": (
         'key: "conv2" value { scale_d: 1 offset_d: 0 scale_w: [1, 1, 1] offset_w: [0, 0, 0] }',
         "layer 'conv2': scale_w has 3 numbers, its weight takes one or 2",
+    ),
+    "columns": (
+        'key: "fc" value { scale_d: 1 offset_d: 0 scale_w: [1, 1] offset_w: [0, 0] }',
+        "layer 'fc': scale_w has 2 numbers, its weight takes one",
+    ),
+    "bits": (
+        'key: "fc" value { scale_d: 1 offset_d: 0 scale_w: 1 offset_w: 0 wts_type: "INT6" }',
+        "layer 'fc': wts_type INT6: only two-dimensional convolutions take",
     ),
     "shift_bit": ('key: "fc" value { shift_bit: 1 }', "layer 'fc': shift_bit is of joint_quant"),
     "balance": ('key: "fc" value { tensor_balance_factor: 1 }', "layer 'fc': tensor_balance_factor has 1 n"),

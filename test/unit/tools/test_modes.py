@@ -203,3 +203,25 @@ def test_auto_calibration(mode: str, framework: str, models: Path, amct_tool, tm
         return
     assert result.status == 0, result.err
     assert_written(tmp_path / "out", framework, mode)
+
+
+def test_quantized_layers_are_not_left_in_float(amct_tool, tmp_path: Path) -> None:
+    """A product that takes all levels, though few are asked for, is quantized: it has a list of its own."""
+    sizes = {"w": (32, 3, 3, 3), "m": (32 * 36, 4)}
+    weights = [numpy_helper.from_array(RNG.normal(size=s).astype(np.float32), name) for name, s in sizes.items()]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
+        helper.make_node("Flatten", ["c"], ["flat"], "flat"),
+        helper.make_node("MatMul", ["flat", "m"], ["y"], "product"),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 3, 8, 8]), ("y", None)))
+    onnx.save(
+        helper.make_model(helper.make_graph(nodes, "net", [x], [y], weights), ir_version=8), tmp_path / "net.onnx"
+    )
+    (tmp_path / "nuq.cfg").write_text(MODES["nuq"][0])
+    given = (tmp_path / "net.onnx", "--config", tmp_path / "nuq.cfg", "-o", tmp_path / "out")
+    assert amct_tool("quantize", *given).status == 0
+    layers = json.loads((tmp_path / "out" / "summary.json").read_text())["layers"]
+    assert [(row["layer"], row["rule"]) for row in layers["otherwise"]] == [("product", "not-in-table")]
+    assert layers["left_in_float"] == []
+    assert {row["layer"] for row in layers["quantized"]} == {"conv", "product"}
