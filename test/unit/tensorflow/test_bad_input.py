@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -183,3 +184,20 @@ def test_damaged_bytes(save: Callable[..., Path], tmp_path: Path) -> None:
             path.write_bytes(damaged)
             said = complaint(path)
             assert not said or said.startswith(str(path)), (place, value)
+
+
+def test_garbage_names_a_byte_of_the_file(tmp_path: Path) -> None:
+    """Lengths that lie lead out of the file; what is named is where they stand."""
+    path = tmp_path / "garbage.pb"
+    rng = np.random.default_rng(1)
+    named: list[int] = []
+    for size in (8, 300, 3000):
+        for first in (b"", b"\x0a", b"\x0a\xff\xff\xff\x7f"):
+            data = first + rng.integers(0, 256, size, np.uint8).tobytes()
+            path.write_bytes(data)
+            said = complaint(path)
+            assert said.startswith(str(path))
+            for place in re.findall(r"\bbyte (\d+)", said):
+                named.append(int(place))
+                assert named[-1] <= len(data)
+    assert len(named) > 5
