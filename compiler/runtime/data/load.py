@@ -68,5 +68,11 @@ def _rows(text: str, form: Form, types: Mapping[str, Tensor]) -> Mapping[str, Ro
     if form.image is not None:
         return image_rows(path, form.image, types)
     if path.suffix == ".py":
-        raise CompileError("is a Python file", where=text, hint=f"name its function: {text}:batches")
+        raise CompileError("is a Python file", where=text, hint=f"name its function: {text}:{_function_in(path)}")
     return {name: ArrayRows(array, text) for name, array in load_arrays(path, types).items()}
+
+
+def _function_in(path: Path) -> str:
+    """The last function that a Python file defines, which is not executed; `batches` where none is seen."""
+    text = path.read_text("utf-8", "replace") if path.is_file() else ""
+    return next(reversed(re.findall(r"^def (\w+)\(", text, re.MULTILINE)), "batches")

@@ -33,7 +33,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class ArrayRows:
-    """The entries of an array, which may be mapped from a file."""
+    """The entries of an array, which may be mapped from a file. One without axes is a whole input, for `WholeRows`."""
 
     array: Array
     source: str
@@ -48,7 +48,7 @@ class ArrayRows:
 
     def read(self, start: int, stop: int) -> Array:
         forget(self.array)
-        return self.array[start:stop]
+        return self.array[start:stop] if self.array.ndim else self.array
 
     def place(self, index: int) -> str:
         return self.source
@@ -69,7 +69,8 @@ class WholeRows:
         return self.rows.dtype
 
     def read(self, start: int, stop: int) -> Array:
-        return self.rows.read(0, self.rows.shape[0])[None][start:stop]
+        count = self.rows.shape[0] if self.rows.shape else 1
+        return self.rows.read(0, count)[None][start:stop]
 
     def place(self, index: int) -> str:
         return self.rows.place(0)

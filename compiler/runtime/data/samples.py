@@ -128,11 +128,16 @@ def input_types(function: FuncOp) -> dict[str, Tensor]:
     return dict(zip(input_names(function), types, strict=True))
 
 
+_BY_FUNCTION = "for whole inputs, write a Python function that yields a dict of them for each run: FILE.py:FUNCTION"
+"""A hint: the form of data that fits every model."""
+
+
 def samples_of(rows: Mapping[str, Rows], types: Mapping[str, Tensor], source: str) -> Samples:
     """Raises CompileError for missing or unknown inputs, and for shapes, types and numbers that do not fit.
 
-    Arrays with first axes of their own that have exactly the inputs' shapes are the data of one run. Integers of another width
-    are converted when they fit, float64 is rounded to the input's type; nothing else is.
+    Arrays with first axes of their own that have the inputs' shapes are the data of one run, if the model knows the first size of
+    one of them, or that it has no axes. Integers of another width are converted when they fit, float64 is rounded to the input's
+    type; nothing else is.
     """
     if missing := [n for n in types if n not in rows]:
         given = ", ".join(rows) or "nothing"
@@ -140,26 +145,35 @@ def samples_of(rows: Mapping[str, Rows], types: Mapping[str, Tensor], source: st
     if unknown := [n for n in rows if n not in types]:
         hint = f"the inputs are {', '.join(types)}"
         raise CompileError(f"the model has no input {', '.join(unknown)}", where=source, hint=hint)
-    if len({each.shape[:1] for each in rows.values()}) > 1 and all(_is_input(rows[n], t) for n, t in types.items()):
+    if len({each.shape[:1] for each in rows.values()}) > 1 and _are_inputs(rows, types):
         rows = {name: WholeRows(each) for name, each in rows.items()}
     for name, type_ in types.items():
         _check(name, rows[name], type_, source)
     counts = {name: each.shape[0] for name, each in rows.items()}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{n}: {c}" for n, c in counts.items())
-        raise CompileError(f"inputs have different numbers of samples ({listed})", where=source)
+        raise CompileError(f"inputs have different numbers of samples ({listed})", where=source, hint=_BY_FUNCTION)
     samples = Samples(rows, types, next(iter(counts.values())), source)
     sizes = {n: b for n, t in types.items() if (b := samples_per_run(rows[n], t)) is not None}
     if len(set(sizes.values())) > 1:
-        raise CompileError(f"inputs take different numbers of samples per run ({sizes})", where=source)
+        listed = ", ".join(f"{n}: {b}" for n, b in sizes.items())
+        raise CompileError(
+            f"inputs take different numbers of samples per run ({listed})", where=source, hint=_BY_FUNCTION
+        )
     if samples.count < samples.batch_size:
         raise CompileError(f"{samples.count} samples, the model takes {samples.batch_size} at a time", where=source)
     return samples
 
 
-def _is_input(rows: Rows, type_: Tensor) -> bool:
-    """Whether an array is an input of known shape, and not samples of it."""
-    return rows.shape == tuple(type_.get_shape())
+def _are_inputs(rows: Mapping[str, Rows], types: Mapping[str, Tensor]) -> bool:
+    """Whether arrays are whole inputs, and not samples of them."""
+    shapes = {name: tuple(type_.get_shape()) for name, type_ in types.items()}
+    fit = all(
+        len(rows[n].shape) == len(shape)
+        and all(d in (DYNAMIC_INDEX, size) for d, size in zip(shape, rows[n].shape, strict=True))
+        for n, shape in shapes.items()
+    )
+    return fit and any(shape[:1] != (DYNAMIC_INDEX,) for shape in shapes.values())
 
 
 def takes_whole_inputs(rows: Rows, type_: Tensor) -> bool:
@@ -178,12 +192,13 @@ def samples_per_run(rows: Rows, type_: Tensor) -> int | None:
 def _check(name: str, rows: Rows, type_: Tensor, where: str) -> None:
     shape, given = type_.get_shape(), rows.shape
     listed = f"input '{name}' has shape {list(given)}, the model takes {type_} per run"
+    counts = f"the first axis counts samples; {_BY_FUNCTION}"
     if not given or len(given) not in (len(shape), len(shape) + 1):
-        raise CompileError(listed, where=where, hint="the first axis counts samples")
+        raise CompileError(listed, where=where, hint=counts)
     wanted = shape if takes_whole_inputs(rows, type_) else shape[1:]
     if any(w not in (DYNAMIC_INDEX, s) for s, w in zip(given[1:], wanted, strict=True)):
         moved = sorted(given[1:]) == sorted(wanted)
-        hint = "the axes come in another order: transpose the data" if moved else "the first axis counts samples"
+        hint = "the axes come in another order: transpose the data" if moved else counts
         raise CompileError(listed, where=where, hint=hint)
     if 0 in given:
         raise CompileError(f"input '{name}' is empty", where=where)

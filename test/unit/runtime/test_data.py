@@ -47,6 +47,31 @@ def test_arrays_of_the_inputs_own_shapes(tmp_path: Path) -> None:
         load_samples(other, f)
 
 
+def test_whole_inputs_of_sizes_that_are_not_known(tmp_path: Path) -> None:
+    """Audio, the state of a recurrent network and a rate: the rate has no axis that could count samples, the state's is 2."""
+    f = function("%x: tensor<?x?xf32>, %state: tensor<2x?x4xf32>, %rate: tensor<i64>")
+    arrays = {"x": np.ones((3, 8), np.float32), "state": np.zeros((2, 3, 4), np.float32), "rate": np.array(16000)}
+    for samples in (load_samples(save(tmp_path / "d.npz", **arrays), f), samples_from(arrays, f.parent_op())):
+        ((batch),) = samples.batches()
+        assert {n: a.shape for n, a in batch.items()} == {n: a.shape for n, a in arrays.items()}
+        assert int(batch["rate"]) == 16000
+        assert samples.digest() == samples.digest()
+    by_function = (
+        "hint: .*for whole inputs, write a Python function that yields a dict of them for each run: FILE.py:FUNCTION"
+    )
+    bad = (
+        {"state": np.zeros((3, 4), np.float32)},
+        {"rate": np.full(2, 16000)},
+        {"state": np.zeros((3, 3, 4), np.float32)},
+    )
+    for i, wrong in enumerate(bad):
+        with pytest.raises(CompileError, match=by_function):
+            load_samples(save(tmp_path / f"{i}.npz", **{**arrays, **wrong}), f)
+    unequal = save(tmp_path / "u.npz", x=np.ones((3, 2), np.float32), y=np.ones((2, 2), np.float32))
+    with pytest.raises(CompileError, match="different numbers of samples"):
+        load_samples(unequal, function("%x: tensor<?x2xf32>, %y: tensor<?x2xf32>"))
+
+
 def test_inputs_without_axes(tmp_path: Path) -> None:
     """One value per sample; each run takes an array of no axes, which is what onnxruntime takes."""
     path = save(tmp_path / "d.npz", x=np.zeros((3, 1, 2), np.float32), rate=np.full(3, 16000))

@@ -119,8 +119,8 @@ def test_files_that_fail(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_a_file_is_executed_only_by_its_function(tmp_path: Path) -> None:
-    path = script(tmp_path, "raise SystemExit")
-    with pytest.raises(CompileError, match=r"is a Python file\n  hint: name its function"):
+    path = script(tmp_path, "def runs():\n    yield 1\nraise SystemExit")
+    with pytest.raises(CompileError, match=r"is a Python file\n  hint: name its function: .*\.py:runs"):
         load_samples(path, function(X))
     with pytest.raises(CompileError, match="there is no such file"):
         load_samples(f"{tmp_path / 'none.py'}:batches", function(X))
