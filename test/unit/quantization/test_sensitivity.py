@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from compiler.dialects import nn
 from compiler.functions import main_function
 from compiler.pipelines import make_pass
 from compiler.runtime.data import from_batches, load_samples
@@ -123,3 +124,35 @@ func.func @main(%x: tensor<1x2xf32> {{nn.name = "x"}}) -> (tensor<1x2xf32> {{nn.
     )
     samples = from_batches([np.full((1, 2), 0.5, np.float32)], main_function(whole))
     assert sensitivities(whole, quantized, samples, session) == {"fc": expected}
+
+
+PRODUCTS = """
+func.func @main(%x: tensor<?x4x6xf32> {nn.name = "x"}) -> (tensor<?x4x6xf32> {nn.name = "y"}) {
+  %p = nn.softmax %x axis -1 : tensor<?x4x6xf32>
+  %1 = nn.matmul %x, %x transpose_b from <onnx, "MatMul", "square"> : (tensor<?x4x6xf32>, tensor<?x4x6xf32>) -> tensor<?x4x4xf32>
+  %y = nn.matmul %1, %p from <onnx, "MatMul", "both"> : (tensor<?x4x4xf32>, tensor<?x4x6xf32>) -> tensor<?x4x6xf32>
+  func.return %y : tensor<?x4x6xf32>
+}
+"""
+
+
+def test_products_of_two_inputs() -> None:
+    """Each gets the inputs that it has in floats, one value on both sides too."""
+    x = RNG.normal(size=(3, 4, 6)).astype(np.float32)
+    whole, session = parsed(PRODUCTS)
+    session.profile = "ascend-a2"
+    quantized = whole.clone()
+    make_pass("quantize", "observer=minmax").apply(session, quantized)
+    result = sensitivities(whole, quantized, from_batches([{"x": x}], main_function(whole)), session)
+    params = [op.qparams.data.scales() for op in quantized.walk() if isinstance(op, nn.DequantizeOp)]
+    e = np.exp(x - x.max(-1, keepdims=True))
+    p = e / e.sum(-1, keepdims=True)
+    values = zip((x, x @ x.swapaxes(1, 2), p), params, strict=True)
+    numbers = [np.clip(np.rint(a / s), -128, 127) * s for a, s in values]
+    square = x @ x.swapaxes(1, 2)
+    expected = {
+        "square": cosine(square, numbers[0] @ numbers[0].swapaxes(1, 2)),
+        "both": cosine(square @ p, numbers[1] @ numbers[2]),
+    }
+    assert result == pytest.approx(expected, rel=1e-6)
+    assert all(value < 1 for value in result.values())
