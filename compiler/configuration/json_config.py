@@ -157,7 +157,7 @@ def _layer(layer: Layer, settings: LayerSettings) -> Json:
     if not settings.weight_compress_only:
         values["activation_quant_params"] = _activation(settings.observer, settings.bits, not settings.symmetric)
     if settings.weight is not None:
-        values["weight_quant_params"] = _weight(settings.weight)
+        values["weight_quant_params"] = _weight(settings.weight, settings.weight_compress_only)
     return values
 
 
@@ -176,7 +176,8 @@ def _activation(observer: str, bits: int, asymmetric: bool) -> Json:
     return {"num_bits": bits, "act_algo": algorithm, **parameters, "asymmetric": asymmetric}
 
 
-def _weight(weight: Weighting) -> Json:
+def _weight(weight: Weighting, alone: bool) -> Json:
+    """A zero point is written only for a weight that is quantized alone: other layers cannot have one."""
     values: Json = {"num_bits": weight.bits}
     if isinstance(weight, Ada):
         values["num_iteration"] = weight.num_iteration
@@ -187,7 +188,7 @@ def _weight(weight: Weighting) -> Json:
         values["num_steps"] = weight.num_steps
         values["num_of_iteration"] = weight.num_of_iteration
     values["channel_wise"] = weight.channel_wise
-    if isinstance(weight, Arq) and weight.asymmetric:
+    if alone and isinstance(weight, Arq) and weight.asymmetric:
         values["asymmetric"] = True
     values["wts_algo"] = next(name for name, kind in _WEIGHTS.items() if isinstance(weight, kind))
     return values

@@ -39,6 +39,18 @@ def test_lists_every_layer_that_can_be_quantized(amct_tool, files) -> None:
     assert "weight_quant_params" not in config["pool"]
 
 
+def test_zero_points_are_of_weights_that_are_quantized_alone(amct_tool, files) -> None:
+    """A convolution has no such mode here: its activations are quantized, and the file is read back."""
+    text = "common_config { weight_compress_only: true arq_quantize { channel_wise: true asymmetric: true } }"
+    net, made = files.text("net.mlir", NET), files.folder / "c.json"
+    assert amct_tool("create-config", net, "--config", files.text("s.cfg", text), "-o", made).status == 0
+    config = json.loads(made.read_text())
+    found = {name: config[name]["weight_quant_params"].get("asymmetric") for name in ("fc", "z conv")}
+    assert found == {"fc": True, "z conv": None}
+    assert amct_tool("create-config", net, "--config", made, "-o", files.folder / "again.json").status == 0
+    assert (files.folder / "again.json").read_text() == made.read_text()
+
+
 def test_options_and_a_simplified_configuration_are_worked_in(amct_tool, files) -> None:
     simple = files.text(
         "simple.cfg",
