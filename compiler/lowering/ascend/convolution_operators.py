@@ -131,7 +131,9 @@ def arranged_filter(build: Builder, op: nn.ConvolutionOp, weight: SSAValue, by_c
     array = _arranged(op, array_of(weight, "weight"), by_channel)
     constant = constant_behind(weight)
     assert constant is not None
-    return build.constant(np.ascontiguousarray(array), f"{constant.key}.filter", constant.location)
+    # one number that is broadcast, the stand-in of a trial, is in every order
+    ordered = np.ascontiguousarray(array) if any(array.strides) else array
+    return build.constant(ordered, f"{constant.key}.filter", constant.location)
 
 
 def _arranged(op: nn.ConvolutionOp, array: Array, by_channel: bool) -> Array:

@@ -12,7 +12,9 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
 from compiler.dialects import nn
+from compiler.lowering.ascend.trial import integer_refusal
 from compiler.pipelines import make_pass
+from compiler.text import parse_module
 from compiler.transforms.quantization.parameters import quantized
 from compiler.universe import new_session
 from compiler.weights import is_finite, open_side_file, release, write_side_file
@@ -106,3 +108,36 @@ def test_quantizing_by_pieces(axis: int | None, offset: int, order: str) -> None
     assert result.dtype == np.int8
     assert result.flags.c_contiguous
     assert np.array_equal(result, np.clip(steps, -128, 127))
+
+
+LARGE = {
+    "in one dimension": ("conv", "1x64x16", "2048x64x128", "1x2048x1", "pads [56, 56]", '<onnx, "Conv", "c">'),
+    "channels last": ("conv", "1x8x8x64", "2048x64x8x8", "1x1x1x2048", "layout nhwc", '<tensorflow, "Conv2D", "c">'),
+    "depthwise": (
+        "conv",
+        "1x64x64x2048",
+        "2048x1x64x64",
+        "1x1x1x2048",
+        "groups 2048 layout nhwc",
+        '<tensorflow, "DepthwiseConv2dNative", "c">',
+    ),
+    "matrix": ("matmul", "1x2048", "4096x2048", "1x4096", "transpose_b", '<onnx, "Gemm", "c">'),
+}
+"""Operation, input, weight of 8 million elements or more, result, attributes, origin."""
+
+
+@pytest.mark.parametrize("form", LARGE)
+def test_asking_the_lowering_takes_no_memory(form: str) -> None:
+    """Whether a layer would compute in integers is asked with a stand-in for its weight, in any order of its axes."""
+    kind, x, weight, result, attributes, origin = LARGE[form]
+    types = f"(tensor<{x}xf32>, tensor<{weight}xf32>) -> tensor<{result}xf32>"
+    text = f"func.func @main(%x: tensor<{x}xf32>, %w: tensor<{weight}xf32>) -> tensor<{result}xf32> {{\n"
+    text += f"  %y = nn.{kind} %x, %w {attributes} from {origin} : {types}\n"
+    text += f"  func.return %y : tensor<{result}xf32>\n}}\n"
+    (op,) = [op for op in parse_module(new_session(), text).walk() if isinstance(op, nn.ConvOp | nn.MatMulOp)]
+    assert integer_refusal(op) is None
+    tracemalloc.start()
+    integer_refusal(op)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < MEGABYTE
