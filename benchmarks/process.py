@@ -43,7 +43,11 @@ class FailedError(Exception):
 
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
-    """Run a command once. Raises FailedError."""
+    """Run a command once. Raises FailedError.
+
+    Python keeps the bytecode of what it has compiled, as it has that of installed packages: peers are.
+    """
+    outer = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     receive, send = os.pipe()
     launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(send), *command]
     done = subprocess.run(
@@ -53,7 +57,7 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
         text=True,
         check=False,
         pass_fds=(send,),
-        env={**os.environ, **(environment or {})},
+        env={**outer, **(environment or {})},
     )
     os.close(send)
     with os.fdopen(receive) as stream:

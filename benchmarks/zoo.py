@@ -13,8 +13,8 @@ weights per channel, with MinMax and Percentile (99.999), in the zoo's environme
 (Wilson). `integers` is the share of convolutions, matrix products and average pools that are quantized; `differing` how many
 numbers of our integer interpreter (`amct run --integers`) differ from onnxruntime's of the same qdq file. SQNR is the least
 of the outputs', of at most 200 samples, for both profiles and both methods. `cpu` is processor time of whole processes, ours
-over that of `quantize_static` with MinMax; ours includes measuring its own accuracy, which takes longer than anything else
-where networks are small.
+over that of `quantize_static` with MinMax; ours includes measuring its own accuracy. Where networks are small loading the
+tool takes longer than anything else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Which layers a fusion pass may touch: the options `skip-types`, `only-quantizable` and `do-fusion`.
 
 Folding is exact and does not ask whether a layer can be quantized; AMCT does, and `only-quantizable=true` gives its rule.
+Configurations and the rules of quantization are loaded where an option asks for them: that takes longer than a small fusion.
 """
 
 from __future__ import annotations
@@ -8,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ...configuration.files import read_settings
-from ...configuration.settings import Settings, TensorQuantize
 from ...dialects.nn import NNOp, OriginAttr
 from ...layer_names import named_among, names_of
 from ...rewriting import Guard, Refusal, layer_of
 from ...session import Session
-from ..quantization.layer_inputs import inputs_of
-from ..quantization.legality import first_broken
-from ..quantization.profiles import Profile, profile_of
-from ..quantization.sites import Site, has_half_precision
 from .computing import COMPUTING
+
+if TYPE_CHECKING:
+    from ...configuration.settings import Settings, TensorQuantize
 
 
 @dataclass(frozen=True)
@@ -42,24 +41,33 @@ class FusionOptions:
 
     def skipped(self, session: Session) -> Mapping[str, Collection[str]]:
         """The layers that no fusion may touch, by the setting that names them."""
-        settings = Settings() if self.config is None else read_settings(Path(self.config))
-        return {"skip_fusion_layers": settings.skip_fusion_layers, "--skip-fusion": sorted(session.skip_fusion)}
+        settings = self._settings()
+        layers = () if settings is None else settings.skip_fusion_layers
+        return {"skip_fusion_layers": layers, "--skip-fusion": sorted(session.skip_fusion)}
 
     def guards(self, module: ModuleOp, session: Session) -> list[Guard]:
         """The options as questions to a match."""
         guards: list[Guard] = []
-        settings = Settings() if self.config is None else read_settings(Path(self.config))
-        if not (self.do_fusion and settings.do_fusion):
+        settings = self._settings()
+        if not self.do_fusion or (settings is not None and not settings.do_fusion):
             guards.append(lambda _: Refusal("do-fusion", "do-fusion is false"))
-        if settings.skip_fusion_layers:
+        if settings is not None and settings.skip_fusion_layers:
             guards.append(_skip_layers(settings.skip_fusion_layers))
-        if settings.tensor_quantize:
+        if settings is not None and settings.tensor_quantize:
             guards.append(_keep_tensors(settings.tensor_quantize))
         if self.skip_types:
             guards.append(_skip_types(self.skip_types))
         if self.only_quantizable:
-            guards.append(_only_quantizable(module, profile_of(session)))
+            guards.append(_only_quantizable(module, session))
         return guards
+
+    def _settings(self) -> Settings | None:
+        """What the configuration says. Raises CompileError, located in it."""
+        if self.config is None:
+            return None
+        from ...configuration.files import read_settings
+
+        return read_settings(Path(self.config))
 
 
 def _skip_layers(layers: Collection[str]) -> Guard:
@@ -72,6 +80,8 @@ def _skip_layers(layers: Collection[str]) -> Guard:
 
 def _keep_tensors(tensors: Sequence[TensorQuantize]) -> Guard:
     """An input that is quantized by itself is not made in the operation that takes it."""
+    from ..quantization.layer_inputs import inputs_of
+    from ..quantization.sites import Site
 
     def refuse(parts: Sequence[Operation]) -> Refusal | None:
         for op in parts:
@@ -109,8 +119,12 @@ def type_names(op: Operation) -> list[str]:
     return [*source, op.name, op.name.removeprefix("nn.")]
 
 
-def _only_quantizable(module: ModuleOp, profile: Profile) -> Guard:
-    half_precision = has_half_precision(module)
+def _only_quantizable(module: ModuleOp, session: Session) -> Guard:
+    from ..quantization.legality import first_broken
+    from ..quantization.profiles import profile_of
+    from ..quantization.sites import Site, has_half_precision
+
+    profile, half_precision = profile_of(session), has_half_precision(module)
 
     def refuse(parts: Sequence[Operation]) -> Refusal | None:
         for op in parts:
