@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -37,3 +39,22 @@ def test_products_run_in_one_thread_unless_the_user_says_how_many(
     with pytest.raises(SystemExit):
         run_tool("tool", run)
     assert seen == [expected]
+
+
+_FOLD = """
+import sys
+from compiler.text import parse_module
+from compiler.transforms.fusion.fuse_bn import FuseBnPass
+from compiler.universe import new_session
+
+session = new_session()
+text = "func.func @main(%x: tensor<1xf32>) -> tensor<1xf32> { func.return %x : tensor<1xf32> }"
+FuseBnPass().apply(session, parse_module(session, text))
+loaded = {name for name in sys.modules if name.startswith("compiler.")}
+print([name for name in loaded if "configuration" in name or "transforms.quantization" in name])
+"""
+
+
+def test_fusion_without_a_configuration_loads_neither_that_nor_quantization() -> None:
+    done = subprocess.run([sys.executable, "-c", _FOLD], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
