@@ -154,13 +154,11 @@ def _chords(name: str) -> Callable[[np.random.Generator, int], Data]:
 
 def pitch(_: Path) -> Network:
     model = package("basic_pitch", "saved_models", "icassp_2022", "nmp.onnx")
-    return Network(model, "notes", _chords("serving_default_input_2:0"), {"output": 1})
+    return Network(model, "notes", _chords("serving_default_input_2:0"))
 
 
 def pitch_of_tensorflow(_: Path) -> Network:
-    return Network(
-        package("basic_pitch", "saved_models", "icassp_2022", "nmp"), "notes", _chords("input_2"), {"output": -1}
-    )
+    return Network(package("basic_pitch", "saved_models", "icassp_2022", "nmp"), "notes", _chords("input_2"))
 
 
 # silero-vad: speech
