@@ -19,7 +19,7 @@ from compiler.pipelines import make_pass, run_passes
 from compiler.runtime.backends import Runner
 from compiler.runtime.data import load_samples
 from compiler.runtime.executor import run
-from compiler.transforms.quantization.calibrate import calibrate
+from compiler.transforms.quantization.calibrate import calibrate_points
 from compiler.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -84,8 +84,7 @@ def observed(model: Path, profile: str, options: str = "", *, fuse: bool = True)
     )
     file = model.with_suffix(".npz")
     np.savez(file, x=data())
-    points = [o for o in module.walk() if isinstance(o, nn.ObserveOp)]
-    calibrate(module, points, load_samples(file, main_function(module)), session, Runner())
+    calibrate_points(module, lambda: load_samples(file, main_function(module)), session, Runner())
     return module
 
 
