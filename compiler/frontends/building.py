@@ -83,7 +83,7 @@ class Sink:
         self.shapes: PartialShapes = PartialShapes()
         self.kept: dict[Operation, Refusal] = {}
         """Operations on constants that stay, and why."""
-        self.half_weights = False
+        self.half_weights: bool = False
         self._made: dict[Constant, SSAValue] = {}
         self._constants: dict[SSAValue, Constant] = {}
         """What values that a conversion may hand on are known to be."""

@@ -59,7 +59,7 @@ class _Folder:
         self.max_elements = max_elements
         self.shapes = PartialShapes()
         self.refined: set[SSAValue] = set()
-        self.half_weights = False
+        self.half_weights: bool = False
 
     def fold_block(self, block: Block) -> None:
         for op in list(block.ops):

@@ -94,4 +94,4 @@ def _why(relu6: _Relu6, below: list[_Quant]) -> str:
     if below:
         return f"{layer_of(below[0])} gives {_at_6(below[0])} for 6, which is not its largest integer"
     other = next((use.operation.name for use in relu6.results[0].uses), "nothing")
-    return f"{other} reads it, which is no AscendQuant"
+    return f"{other} reads it, where only AscendQuant may"

@@ -96,7 +96,7 @@ func.func @split(%x: tensor<2x4xf32>) -> (tensor<2x4xi8>, tensor<2x4xi8>) {
 // CHECK-LABEL: @output
 // CHECK:         ascend.Relu %x
 // CHECK:         ascend.Relu6 %x
-// REMARK:      [fuse-requant missed relu6-saturates] "r": func.return reads it, which is no AscendQuant
+// REMARK:      [fuse-requant missed relu6-saturates] "r": func.return reads it, where only AscendQuant may
 func.func @output(%x: tensor<2x4xf32>) -> (tensor<2x4xi8>, tensor<2x4xf32>) {
   %r = ascend.Relu6 %x : tensor<2x4xf32>
   %a = ascend.AscendQuant %r scale 30.0 offset 0.0 : (tensor<2x4xf32>) -> tensor<2x4xi8>
