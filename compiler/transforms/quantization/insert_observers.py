@@ -192,6 +192,8 @@ def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
             raise record.error(name, "has no weight that can be quantized alone")
         if name not in quantizable and name not in alone:
             raise record.error(name, "cannot be quantized")
+        if name in recurrent:
+            continue
         layer = layer_at(found[name], profile.rows[type(found[name].compute)])
         if (reason := recorded_impossible(record.layers[name], layer)) is not None:
             raise record.error(name, reason)

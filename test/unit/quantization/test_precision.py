@@ -187,8 +187,9 @@ def test_record(folder: Path) -> None:
 def test_records_of_a_flavour_without_the_mode(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     module, session = quantized(folder, WAYS["option"])
     RecordTarget(flavour="onnx").write(module, folder / "record.txt", session)
-    assert "precision" not in (folder / "record.txt").read_text()
-    assert "records for onnx hold no precision mode" in capsys.readouterr().err
+    mark = "# amct-opt's own, not of AMCT's record for onnx"
+    assert f'{mark}\n    fakequant_precision_mode: "FORCE_FP16_QUANT"' in (folder / "record.txt").read_text()
+    assert "the record marks fakequant_precision_mode as amct-opt's own" in capsys.readouterr().err
 
 
 LAYER = 'record {{ key: "{}" value {{ scale_d: {} offset_d: 0 scale_w: 0.02 offset_w: 0 {} }} }}\n'

@@ -62,7 +62,11 @@ def model(tmp_path: Path) -> Path:
 def test_parameters_behind_nodes_are_folded_before_anything_is_matched(model: Path, tmp_path: Path) -> None:
     assert run(["quantize", str(model), "-o", str(tmp_path / "out")]) == 0
     layers = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["layers"]
-    assert sorted(row["rule"] for row in layers["fused"]) == ["compute-activation", "compute-batch-norm"]
+    assert sorted(row["rule"] for row in layers["fused"]) == [
+        "compute-activation",
+        "compute-batch-norm",
+        "relu6-saturates",
+    ]
     assert [(row["layer"], row["module"]) for row in layers["quantized"]] == [
         ("node_conv", "features.0"),
         ("node_y", "features.3"),
