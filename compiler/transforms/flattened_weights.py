@@ -6,6 +6,7 @@ order can be changed for good.
 
 from __future__ import annotations
 
+from math import prod
 from typing import cast
 
 from xdsl.ir import Operation, SSAValue
@@ -66,8 +67,8 @@ def _joins(flat: nn.ReshapeOp | nn.FlattenOp, first: int) -> bool:
     if isinstance(flat, nn.FlattenOp):
         return flat.axis.value.data in (first, first - len(before)) and first == 1
     kept = [a == b for a, b in zip(before[:first], after[:first], strict=True)]
-    # of one unknown size among known ones there is no doubt
-    return all(kept) and sum(d < 0 for d in after[:first]) <= 1
+    # one unknown size among known ones follows from the rest: [?, 8, 32] to [?, 256] keeps it, to [?, 32] does not
+    return all(kept) and sum(d < 0 for d in after[:first]) <= 1 and after[first] == prod(before[first:])
 
 
 def _permuted_rows(weight: SSAValue, axis: int, shape: Shape, perm: Perm) -> list[Operation] | None:

@@ -95,3 +95,20 @@ def test_flattened_weights(equivalence, transpose_b: bool, quantized: bool) -> N
     assert transposes(after) == 0
     x = np.random.default_rng(2).integers(-8, 8, (3, 2, 3, 4)).astype(np.float32)
     equivalence.assert_equivalent(module, after, {"arg0": x})
+
+
+def test_rows_of_tokens_are_not_flattened(equivalence) -> None:
+    """Behind an unknown batch, [-1, 6] of [?, 2, 6] makes more rows: no features are joined, the transpose stays."""
+    weight = np.random.default_rng(1).integers(-8, 8, (6, 5)).astype(np.float32)
+    module = equivalence.parse(f"""
+        func.func @main(%x: tensor<?x6x2xf32>) -> tensor<?x5xf32> {{
+          %w = nn.constant #nn.external<"w", tensor<6x5xf32>, "0x{weight.tobytes().hex()}">
+          %t = nn.transpose %x perm [0, 2, 1] : (tensor<?x6x2xf32>) -> tensor<?x2x6xf32>
+          %f = nn.reshape %t to [-1, 6] : (tensor<?x2x6xf32>) -> tensor<?x6xf32>
+          %y = nn.matmul %f, %w : (tensor<?x6xf32>, tensor<6x5xf32>) -> tensor<?x5xf32>
+          func.return %y : tensor<?x5xf32>
+        }}""")
+    after = equivalence.after(module, "convert-layout=NCHW")
+    assert transposes(after) == 1
+    x = np.random.default_rng(2).integers(-8, 8, (3, 6, 2)).astype(np.float32)
+    equivalence.assert_equivalent(module, after, {"arg0": x})
