@@ -23,13 +23,13 @@ import onnxruntime
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from compiler import frontends
-from compiler.pipelines import make_pass, run_passes
-from compiler.runtime.executor import Executable
-from compiler.runtime.metrics import Differences
-from compiler.targets.onnx import OnnxTarget
-from compiler.tools.tables import print_table
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.runtime.executor import Executable
+from amct_opt.runtime.metrics import Differences
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.tools.tables import print_table
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -24,7 +24,7 @@ import calibration_memory
 import numpy as np
 import process
 
-from compiler.tools.tables import print_table
+from amct_opt.tools.tables import print_table
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -62,7 +62,7 @@ def write_model(path: Path) -> None:
 
 def ours(files: Files, observer: str, images: int) -> process.Cost:
     quantize = f"--quantize=data={files.data} samples={images} observer={OBSERVERS.get(observer, observer)}"
-    command = ["-m", "compiler.tools.amct_opt", str(files.model), "--profile=qdq", "--fuse-all", quantize]
+    command = ["-m", "amct_opt.tools.amct_opt", str(files.model), "--profile=qdq", "--fuse-all", quantize]
     return process.run([sys.executable, *command, "-t", "onnx", "-o", str(files.result(observer)), "--remarks=applied"])
 
 

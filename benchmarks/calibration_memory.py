@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
-from compiler.runtime.observers import OBSERVERS
-from compiler.tools.tables import print_table
+from amct_opt.runtime.observers import OBSERVERS
+from amct_opt.tools.tables import print_table
 
 LIGHT = Path(__file__).resolve().parents[1] / "examples" / "models" / "light.py"
 EXACT = "ifmr{exact=true}"
@@ -40,8 +40,8 @@ HEADERS = ("observer", *_COLUMNS, *_COLUMNS, "grows", "")
 CHILD = """
 import sys, time
 from pathlib import Path
-from compiler.tools import amct_opt
-from compiler.transforms.quantization.calibrate import CalibratePass
+from amct_opt.tools import amct_opt
+from amct_opt.transforms.quantization.calibrate import CalibratePass
 
 def most():
     lines = Path("/proc/self/status").read_text().splitlines()

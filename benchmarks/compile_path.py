@@ -20,13 +20,13 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from compiler.diagnostics import verify
-from compiler.dialects import nn
-from compiler.pipelines import make_pass
-from compiler.text import module_text, parse_module
-from compiler.tools.tables import print_table
-from compiler.transforms.quantization.parameters import activation_params
-from compiler.universe import new_session
+from amct_opt.diagnostics import verify
+from amct_opt.dialects import nn
+from amct_opt.pipelines import make_pass
+from amct_opt.text import module_text, parse_module
+from amct_opt.tools.tables import print_table
+from amct_opt.transforms.quantization.parameters import activation_params
+from amct_opt.universe import new_session
 
 SIZES = (1_000, 10_000, 100_000)
 CHANNELS = 4

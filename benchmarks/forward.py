@@ -24,7 +24,7 @@ import models
 import numpy as np
 import process
 
-from compiler.tools.tables import print_table
+from amct_opt.tools.tables import print_table
 
 ROUNDS = 7
 NETWORKS = ("resnet50", "mobilenet", "transformer")
@@ -58,10 +58,10 @@ def _in_a_process(network: str, threads: int) -> Sequence[str]:
 def measure(model: Path, data: Path, threads: int) -> None:
     import onnxruntime
 
-    from compiler import frontends
-    from compiler.pipelines import make_pass, run_passes
-    from compiler.runtime.executor import Executable
-    from compiler.universe import new_session
+    from amct_opt import frontends
+    from amct_opt.pipelines import make_pass, run_passes
+    from amct_opt.runtime.executor import Executable
+    from amct_opt.universe import new_session
 
     rows = np.load(data, mmap_mode="r")
     feed = {"data": np.ascontiguousarray(rows[models.CALIBRATION :][:1])}

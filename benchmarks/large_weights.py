@@ -19,7 +19,7 @@ import large_model
 import process
 from environments import CACHE
 
-from compiler.tools.tables import print_table
+from amct_opt.tools.tables import print_table
 
 WEIGHT_ONLY = ("--fuse-all", "--quantize=weight-only=true")
 PIPELINES = {
@@ -63,7 +63,7 @@ def _compare(folder: Path, millions: int, rounds: int) -> None:
 
 
 def _tool(model: Path) -> list[str]:
-    return [sys.executable, "-m", "compiler.tools.amct_opt", str(model)]
+    return [sys.executable, "-m", "amct_opt.tools.amct_opt", str(model)]
 
 
 def _placed(folder: Path, options: tuple[str, ...]) -> list[str]:

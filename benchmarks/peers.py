@@ -22,7 +22,7 @@ import models
 import numpy as np
 import process
 
-from compiler.tools.tables import print_table
+from amct_opt.tools.tables import print_table
 
 ROUNDS = {"onnxruntime": 3, "nncf": 3, "ppq": 1}
 NETWORKS = ("resnet50", "mobilenet", "transformer")
@@ -36,7 +36,7 @@ HEADERS = ("model", "of", "wall s", "cpu s", "peak MB", "SQNR dB", "wall, ratio"
 
 def ours(profile: str, model: Path, data: Path, out: Path) -> process.Cost:
     quantize = f"--quantize=data={data} samples={models.CALIBRATION} observer=minmax"
-    command = ["-m", "compiler.tools.amct_opt", str(model), f"--profile={profile}", "--fuse-all", quantize]
+    command = ["-m", "amct_opt.tools.amct_opt", str(model), f"--profile={profile}", "--fuse-all", quantize]
     return process.run([sys.executable, *command, "-t", "onnx", "-o", str(out)])
 
 

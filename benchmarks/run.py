@@ -24,14 +24,14 @@ import onnx
 import onnxruntime
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.functions import main_function
-from compiler.pipelines import make_pass, run_passes
-from compiler.runtime.data import synthetic_samples
-from compiler.runtime.executor import Executable
-from compiler.timing import peak_memory
-from compiler.tools.tables import print_table
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.functions import main_function
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.runtime.data import synthetic_samples
+from amct_opt.runtime.executor import Executable
+from amct_opt.timing import peak_memory
+from amct_opt.tools.tables import print_table
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import process
 
-from compiler.tools.tables import print_table
+from amct_opt.tools.tables import print_table
 
 ROUNDS = 9
 MODULE = """func.func @main(%x: tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32> {
@@ -27,7 +27,7 @@ MODULE = """func.func @main(%x: tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32> {
 """  # noqa: E501
 _HELP = """
 import sys
-from compiler.tools import amct_opt
+from amct_opt.tools import amct_opt
 try:
     amct_opt.run(["--help"])
 except SystemExit:
@@ -39,7 +39,7 @@ def main(rounds: int = ROUNDS) -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "small.mlir"
         model.write_text(MODULE)
-        tool = [sys.executable, "-m", "compiler.tools.amct_opt"]
+        tool = [sys.executable, "-m", "amct_opt.tools.amct_opt"]
         commands = {
             "python": [sys.executable, "-c", "pass"],
             "amct-opt --help": [*tool, "--help"],

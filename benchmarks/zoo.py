@@ -145,7 +145,7 @@ def float_file(task: Task) -> Path:
 def exported(task: Task) -> Path:
     """What `amct-opt --fuse-all -t onnx` makes of the model, in float."""
     file = task.folder / "float.onnx"
-    command = [sys.executable, "-m", "compiler.tools.amct_opt", str(task.model)]
+    command = [sys.executable, "-m", "amct_opt.tools.amct_opt", str(task.model)]
     process.run([*command, "--canonicalize", "--fuse-all", "-t", "onnx", "-o", str(file)])
     return file
 
@@ -157,7 +157,7 @@ def ours(task: Task, profile: str) -> Variant:
         script = task.folder / "calibration.py"
         script.write_text(_RUNS.format(path=data))
         data = f"{script}:runs"
-    command = ["-m", "compiler.tools.amct", "quantize", str(task.model), "--data", data, "-o", str(out)]
+    command = ["-m", "amct_opt.tools.amct", "quantize", str(task.model), "--data", data, "-o", str(out)]
     try:
         cost = process.run([sys.executable, *command, f"--profile={profile}"])
     except process.FailedError as e:
@@ -253,7 +253,7 @@ def differing(task: Task, variant: Variant) -> str:
         command = [
             sys.executable,
             "-m",
-            "compiler.tools.amct",
+            "amct_opt.tools.amct",
             "run",
             str(module),
             "--inputs",

@@ -1,5 +1,7 @@
 """amct-opt as a library: what an embedding compiler calls. Names are imported when first used (docs/embedding.md)."""
 
+__version__ = "0.1.0"
+
 TYPE_CHECKING = False  # type checkers take it for typing's, which would be the first import
 if TYPE_CHECKING:
     from .api import Loaded, execute, load, parse, quantize, run_pipeline, save, to_text

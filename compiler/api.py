@@ -1,4 +1,4 @@
-"""The functions of the public Python API; `compiler` hands them out (docs/embedding.md)."""
+"""The functions of the public Python API; `amct_opt` hands them out (docs/embedding.md)."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
-from compiler.functions import main_function
-from compiler.runtime.executor import Executable
-from compiler.runtime.inputs import load_runs, run_all
-from compiler.runtime.metrics import sqnr
-from compiler.tools import amct_opt
-from compiler.tools.shared import load_module
+from amct_opt.functions import main_function
+from amct_opt.runtime.executor import Executable
+from amct_opt.runtime.inputs import load_runs, run_all
+from amct_opt.runtime.metrics import sqnr
+from amct_opt.tools import amct_opt
+from amct_opt.tools.shared import load_module
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from compiler.tools.amct import parser as amct_parser
-from compiler.tools.amct_opt import parser as amct_opt_parser
-from compiler.universe import new_session
+from amct_opt.tools.amct import parser as amct_parser
+from amct_opt.tools.amct_opt import parser as amct_opt_parser
+from amct_opt.universe import new_session
 
 TARGET = Path(__file__).with_name("commands.md")
 

@@ -24,14 +24,14 @@ import onnx
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from compiler.dialects.ascend import AscendQuantOp, AscendRequantOp
-from compiler.dialects.nn import QuantizeOp
-from compiler.functions import main_function
-from compiler.runtime.executor import Executable
-from compiler.runtime.inputs import load_runs
-from compiler.runtime.metrics import Differences
-from compiler.tools import amct_opt
-from compiler.tools.shared import load_module
+from amct_opt.dialects.ascend import AscendQuantOp, AscendRequantOp
+from amct_opt.dialects.nn import QuantizeOp
+from amct_opt.functions import main_function
+from amct_opt.runtime.executor import Executable
+from amct_opt.runtime.inputs import load_runs
+from amct_opt.runtime.metrics import Differences
+from amct_opt.tools import amct_opt
+from amct_opt.tools.shared import load_module
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -23,13 +23,13 @@ import onnx
 import onnxruntime
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.functions import main_function
-from compiler.runtime.executor import Executable, Rewrite
-from compiler.runtime.inputs import load_runs
-from compiler.runtime.integer_plan import in_integers
-from compiler.runtime.metrics import Differences
-from compiler.tools import amct_opt
-from compiler.tools.shared import load_module
+from amct_opt.functions import main_function
+from amct_opt.runtime.executor import Executable, Rewrite
+from amct_opt.runtime.inputs import load_runs
+from amct_opt.runtime.integer_plan import in_integers
+from amct_opt.runtime.metrics import Differences
+from amct_opt.tools import amct_opt
+from amct_opt.tools.shared import load_module
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -16,14 +16,14 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult
 
-from compiler.dialects import nn
-from compiler.functions import main_function
-from compiler.rewriting import FusionPattern
-from compiler.text import parse_module, print_module
-from compiler.transforms.fusion.fuse_all import FOLDS
-from compiler.transforms.fusion.fusion_pass import FusionPass
-from compiler.transforms.fusion.selection import FusionOptions
-from compiler.universe import PASSES, SUMMARIES, new_session, pass_named
+from amct_opt.dialects import nn
+from amct_opt.functions import main_function
+from amct_opt.rewriting import FusionPattern
+from amct_opt.text import parse_module, print_module
+from amct_opt.transforms.fusion.fuse_all import FOLDS
+from amct_opt.transforms.fusion.fusion_pass import FusionPass
+from amct_opt.transforms.fusion.selection import FusionOptions
+from amct_opt.universe import PASSES, SUMMARIES, new_session, pass_named
 
 TARGET = Path(__file__).with_name("fusions.md")
 TEXTS = Path(__file__).parents[1] / "test" / "lit" / "transforms"

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from compiler.registry import load
-from compiler.universe import PASSES, PIPELINES, SUMMARIES, TARGETS
+from amct_opt.registry import load
+from amct_opt.universe import PASSES, PIPELINES, SUMMARIES, TARGETS
 
 TARGET = Path(__file__).with_name("passes.md")
 
@@ -30,7 +30,7 @@ def page() -> str:
         parts += [f"## `--{name}`", f"*{SUMMARIES[name]}*", *_statement(cls), *_options(cls)]
     for owner in shared:
         parts += [f"## {title(owner)}", *_statement(owner), table(owner)]
-    parts += ["## Pipelines", "Names that stand for several passes, in `-p` and `compiler.run_pipeline`."]
+    parts += ["## Pipelines", "Names that stand for several passes, in `-p` and `amct_opt.run_pipeline`."]
     parts += ["\n".join(f"* `{name}`: `{text}`" for name, text in PIPELINES.items()), "## Targets"]
     for name, cls in ((name, load(reference)) for name, reference in TARGETS.items()):
         parts += [f"### `-t {name}`", *_statement(cls), *_options(cls)]

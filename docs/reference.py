@@ -15,8 +15,8 @@ from xdsl.ir import Attribute, Operation
 from xdsl.irdl import AttrConstraint, IRDLOperation, OptOperandDef, OptPropertyDef, VarOperandDef, VarResultDef
 from xdsl.printer import Printer
 
-from compiler.dialects import nn
-from compiler.dialects.nn.properties import BOOL, DOUBLE, FLAG, INT, INTS, REAL, TEXT, Property, properties_of
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.properties import BOOL, DOUBLE, FLAG, INT, INTS, REAL, TEXT, Property, properties_of
 
 TARGET = Path(__file__).with_name("nn.md")
 

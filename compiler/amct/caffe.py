@@ -1,6 +1,6 @@
-"""AMCT's functions for Caffe: `from compiler.amct import caffe as amct` in place of `import amct_caffe as amct`.
+"""AMCT's functions for Caffe: `from amct_opt.amct import caffe as amct` in place of `import amct_caffe as amct`.
 
-The module stands for pycaffe, too (`from compiler.amct import caffe`): `Net` runs nets without Caffe, and shows its inputs to the
+The module stands for pycaffe, too (`from amct_opt.amct import caffe`): `Net` runs nets without Caffe, and shows its inputs to the
 calibration.
 """
 

@@ -1,4 +1,4 @@
-"""AMCT's functions for ONNX: `from compiler.amct import onnx as amct` in place of `import amct_onnx as amct`.
+"""AMCT's functions for ONNX: `from amct_opt.amct import onnx as amct` in place of `import amct_onnx as amct`.
 
 Scripts run the modified model in a session of `InferenceSession` here, which shows its inputs to the calibration; everything
 else is onnxruntime's, and every other name of onnxruntime can be had from this module, too.

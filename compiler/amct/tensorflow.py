@@ -1,4 +1,4 @@
-"""AMCT's functions for TensorFlow: `from compiler.amct import tensorflow as amct` for `import amct_tensorflow as amct`."""
+"""AMCT's functions for TensorFlow: `from amct_opt.amct import tensorflow as amct` for `import amct_tensorflow as amct`."""
 
 from __future__ import annotations
 

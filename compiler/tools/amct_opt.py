@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from .. import frontends
+from .. import __version__, frontends
 from ..diagnostics import CompileError, Remark, remarks_yaml
 from ..files import refuse_overwriting, replacing
 from ..frontends.mlir import refuse_options
@@ -68,7 +68,7 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         from importlib.metadata import version
 
-        print(f"amct-opt {version('amct-opt')} with xdsl {version('xdsl')}")
+        print(f"amct-opt {__version__} with xdsl {version('xdsl')}")
         sys.exit()
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler.amct import onnx as amct  # import amct_onnx as amct
-from compiler.amct import onnx as ort  # import onnxruntime as ort
+from amct_opt.amct import onnx as amct  # import amct_onnx as amct
+from amct_opt.amct import onnx as ort  # import onnxruntime as ort
 
 DIGITS = Path(__file__).parents[1] / "digits"
 CALIBRATION = np.load(DIGITS / "calib.npz")["image"]

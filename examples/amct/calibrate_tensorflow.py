@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from compiler.amct import tensorflow as amct  # import amct_tensorflow as amct
+from amct_opt.amct import tensorflow as amct  # import amct_tensorflow as amct
 
 DIGITS = Path(__file__).parents[1] / "digits"
 CALIBRATION = np.load(DIGITS / "calib.npz")["image"]

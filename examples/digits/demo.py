@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from compiler.functions import main_function
-from compiler.runtime.executor import Executable
-from compiler.runtime.inputs import load_runs, run_all
-from compiler.tools import amct
-from compiler.tools.shared import load_module
-from compiler.tools.tables import print_table
+from amct_opt.functions import main_function
+from amct_opt.runtime.executor import Executable
+from amct_opt.runtime.inputs import load_runs, run_all
+from amct_opt.tools import amct
+from amct_opt.tools.shared import load_module
+from amct_opt.tools.tables import print_table
 
 HERE = Path(__file__).resolve().parent
 OUT = HERE.parents[1] / "out" / "digits"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import toy
 
-from compiler import (
+from amct_opt import (
     Activation,
     Calibration,
     Executable,

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import settings
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.diagnostics import verify
-from compiler.dialects.nn.shapes import known, tensor_of
-from compiler.dtypes import numpy_dtype
-from compiler.functions import dimension_names, input_names, main_function, output_names
-from compiler.pipelines import make_pass
-from compiler.runtime.executor import run
-from compiler.session import Session
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.diagnostics import verify
+from amct_opt.dialects.nn.shapes import known, tensor_of
+from amct_opt.dtypes import numpy_dtype
+from amct_opt.functions import dimension_names, input_names, main_function, output_names
+from amct_opt.pipelines import make_pass
+from amct_opt.runtime.executor import run
+from amct_opt.session import Session
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

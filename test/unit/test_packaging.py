@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 import sysconfig
-import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+
+import amct_opt
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "compiler").rglob("*.py"))
@@ -33,6 +34,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     code = f"import setuptools.build_meta as b; print(b.build_wheel({str(out)!r}))"
+    (source / "src").mkdir()
+    (source / "src/amct_opt").symlink_to("../compiler")
     call(sys.executable, "-c", code, cwd=source)
     (built,) = out.glob("*.whl")
     return built
@@ -41,7 +44,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     inside = {n for n in names if not n.partition("/")[0].endswith(".dist-info")}
-    assert inside == {str(p.relative_to(ROOT)) for p in SOURCES} | {"compiler/py.typed"}
+    assert inside == {f"amct_opt/{p.relative_to(ROOT / 'compiler')}" for p in SOURCES} | {"amct_opt/py.typed"}
 
 
 MODULE = """\
@@ -67,13 +70,14 @@ def test_it_works_where_there_is_no_checkout(wheel: Path, tmp_path: Path) -> Non
         if "amct_opt" not in each.name and each.suffix != ".pth":
             (dependencies / each.name).symlink_to(each)
     python = [home / "bin" / "python", "-W", "error"]
-    entry = "import sys; from compiler.tools.amct_opt import main; sys.argv[0] = 'amct-opt'; main()"
+    entry = "import sys; from amct_opt.tools.amct_opt import main; sys.argv[0] = 'amct-opt'; main()"
     tool = [*python, "-c", entry]
 
-    where = call(*python, "-c", "import compiler; print(compiler.__path__[0])", cwd=work, PYTHONPATH=str(dependencies))
-    assert Path(where.strip()) == site / "compiler"
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert call(*tool, "--version", cwd=work, PYTHONPATH=str(dependencies)).startswith(f"amct-opt {version} with xdsl ")
+    where = call(*python, "-c", "import amct_opt; print(amct_opt.__path__[0])", cwd=work, PYTHONPATH=str(dependencies))
+    assert Path(where.strip()) == site / "amct_opt"
+    printed = call(*tool, "--version", cwd=work, PYTHONPATH=str(dependencies))
+    assert printed.startswith(f"amct-opt {amct_opt.__version__} with xdsl ")
+    assert wheel.name.startswith(f"amct_opt-{amct_opt.__version__}-")
 
     (work / "net.mlir").write_text(MODULE, "utf-8")
     once = call(
@@ -121,7 +125,7 @@ def visit(name):
     os._exit(0)
 
 
-visit("compiler")
+visit("amct_opt")
 """
 """Prints each module that can be imported where no other module of the package has been, but for the packages that it is in:
 Python imports these first. Processes are forks of one that has imported the dependencies.
@@ -131,6 +135,7 @@ Python imports these first. Processes are forks of one that has imported the dep
 @pytest.mark.slow
 def test_every_module_can_be_imported_first() -> None:
     """No module needs another to be imported before it: no cycles that bite."""
-    modules = [".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for p in SOURCES]
+    inside = [p.relative_to(ROOT / "compiler").with_suffix("") for p in SOURCES]
+    modules = [".".join(("amct_opt", *p.parts)).removesuffix(".__init__") for p in inside]
     result = subprocess.run([sys.executable, "-c", IMPORTS], cwd=ROOT, capture_output=True, text=True, check=True)
     assert sorted(result.stdout.split()) == sorted(modules), result.stderr

@@ -6,7 +6,7 @@
     toy = "toy:register"
 """
 
-from compiler import Session
+from amct_opt import Session
 
 from .dialect import TOY
 from .fold_gain import FoldGainPass

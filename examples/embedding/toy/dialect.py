@@ -4,9 +4,9 @@ import numpy as np
 from xdsl.ir import Dialect
 from xdsl.irdl import irdl_op_definition, prop_def
 
-from compiler import kernel
-from compiler.dialects.nn.base import REAL
-from compiler.dialects.nn.elementwise import UnaryOp
+from amct_opt import kernel
+from amct_opt.dialects.nn.base import REAL
+from amct_opt.dialects.nn.elementwise import UnaryOp
 
 
 @irdl_op_definition

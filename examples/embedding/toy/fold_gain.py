@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from compiler import FusionPattern
-from compiler.dialects.nn import MatMulOp
-from compiler.rewriting import Folded, Remarks, constant, used_once
-from compiler.transforms.fusion.fusion_pass import FusionPass, report_unmatched
+from amct_opt import FusionPattern
+from amct_opt.dialects.nn import MatMulOp
+from amct_opt.rewriting import Folded, Remarks, constant, used_once
+from amct_opt.transforms.fusion.fusion_pass import FusionPass, report_unmatched
 
 from .dialect import GainOp
 

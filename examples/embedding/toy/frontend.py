@@ -8,10 +8,10 @@ from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, FunctionType, IntAt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from compiler import CompileError, Session
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC, tensor
-from compiler.functions import value_attributes
+from amct_opt import CompileError, Session
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC, tensor
+from amct_opt.functions import value_attributes
 
 from .dialect import GainOp, SquashOp
 

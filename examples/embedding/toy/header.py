@@ -5,10 +5,10 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import CompileError, Session, Target
-from compiler.dialects.nn import ConstantOp
-from compiler.files import replacing
-from compiler.rewriting import layer_of
+from amct_opt import CompileError, Session, Target
+from amct_opt.dialects.nn import ConstantOp
+from amct_opt.files import replacing
+from amct_opt.rewriting import layer_of
 
 
 @dataclass(frozen=True)

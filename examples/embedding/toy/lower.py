@@ -8,8 +8,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from compiler.dialects import nn
-from compiler.rewriting import Remarks, rewrite
+from amct_opt.dialects import nn
+from amct_opt.rewriting import Remarks, rewrite
 
 from .dialect import GainOp, SquashOp
 

@@ -5,7 +5,7 @@ from typing import Self
 
 import numpy as np
 
-from compiler import Observer
+from amct_opt import Observer
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """The target profile: what the imaginary device computes in integers. Matrix products only, inputs without zero points."""
 
-from compiler import Profile, Row
-from compiler.dialects.nn import MatMulOp
-from compiler.transforms.quantization.rules.layer_rules import bias_constant, weight_constant
+from amct_opt import Profile, Row
+from amct_opt.dialects.nn import MatMulOp
+from amct_opt.transforms.quantization.rules.layer_rules import bias_constant, weight_constant
 
 PROFILE = Profile(
     name="toy",

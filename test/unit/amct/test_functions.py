@@ -13,11 +13,11 @@ import onnxruntime
 import pytest
 from onnx.external_data_helper import convert_model_to_external_data
 
-import compiler
-from compiler.amct import caffe, steps, tensorflow
-from compiler.amct import onnx as amct
-from compiler.diagnostics import CompileError
-from compiler.tools import amct as amct_command
+import amct_opt
+from amct_opt.amct import caffe, steps, tensorflow
+from amct_opt.amct import onnx as amct
+from amct_opt.diagnostics import CompileError
+from amct_opt.tools import amct as amct_command
 
 from ..scripts import ROOT, script
 
@@ -52,16 +52,16 @@ def net(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def saved(target: str, folder: Path) -> list[Path]:
-    module, session = compiler.parse(NET)
-    return compiler.save(module, folder / TARGETS[target], session, target)
+    module, session = amct_opt.parse(NET)
+    return amct_opt.save(module, folder / TARGETS[target], session, target)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_scripts(target: str, tmp_path: Path) -> None:
     """On the digits network: nearly as accurate as in float."""
-    module, session = compiler.load(DIGITS)
-    files = compiler.save(module, tmp_path / TARGETS[target], session, target)
+    module, session = amct_opt.load(DIGITS)
+    files = amct_opt.save(module, tmp_path / TARGETS[target], session, target)
     name = {"tf-fakequant": "tensorflow"}.get(target, target)
     main = script(f"examples/amct/calibrate_{name}").main
     original, quantized, automatic = main(*map(str, files), str(tmp_path / "out"))
@@ -139,7 +139,7 @@ def test_the_session_is_onnxruntime_s(folder: Folder) -> None:
     assert [i.name for i in session.get_inputs()] == ["x"]
     assert [y.shape for y in session.run(["y"], {"x": X[:3]})] == [(3, 4)]
     assert amct.SessionOptions is onnxruntime.SessionOptions
-    with pytest.raises(AttributeError, match=r"module 'compiler\.amct\.onnx' has no attribute 'quantize_preprocess'"):
+    with pytest.raises(AttributeError, match=r"module 'amct_opt\.amct\.onnx' has no attribute 'quantize_preprocess'"):
         amct.quantize_preprocess()
 
 
@@ -275,7 +275,7 @@ REFUSED: dict[str, tuple[Callable[[Folder, tuple[Path, Path]], object], str]] = 
     "inputs of another shape": (
         lambda f, _: (
             f.create(),
-            steps.Calibration(compiler.load(f.model), "onnx", f.config, f.record).see({"x": X[0]}),
+            steps.Calibration(amct_opt.load(f.model), "onnx", f.config, f.record).see({"x": X[0]}),
         ),
         "calibration, batch 0: error: input 'x' has shape [4]",
     ),

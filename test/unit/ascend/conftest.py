@@ -17,11 +17,11 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from compiler.diagnostics import verify
-from compiler.dialects import nn
-from compiler.lowering.ascend import LowerToAscendPass
-from compiler.runtime.executor import Executable
-from compiler.universe import new_session
+from amct_opt.diagnostics import verify
+from amct_opt.dialects import nn
+from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.runtime.executor import Executable
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -6,8 +6,8 @@ AMCT_UPDATE=1 python -m pytest test/unit/ascend/test_document.py
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, i1
 from xdsl.irdl import OptOperandDef, VarOperandDef, VarResultDef
 
-from compiler.dialects.ascend import OPERATIONS, AscendOp, CubeOp
-from compiler.dialects.nn.attributes import RealsAttr, f32_text, reals_text
+from amct_opt.dialects.ascend import OPERATIONS, AscendOp, CubeOp
+from amct_opt.dialects.nn.attributes import RealsAttr, f32_text, reals_text
 
 
 def default(attribute) -> str:
@@ -66,16 +66,16 @@ def test_document_is_current(generated):
 
 def test_every_operation_can_be_run():
     """An operation without a kernel would fail only when a model uses it."""
-    from compiler.runtime.kernels.ascend import MEANINGS, OWN_KERNELS
+    from amct_opt.runtime.kernels.ascend import MEANINGS, OWN_KERNELS
 
     assert set(OPERATIONS) == set(MEANINGS) | set(OWN_KERNELS)
 
 
 def test_every_nn_operation_is_lowered():
     """But what is carried, points without parameters, constants, and the steps that others are lowered with."""
-    from compiler.dialects import nn
-    from compiler.lowering.ascend.lower import FAMILIES
-    from compiler.lowering.ascend.rules import RULES
+    from amct_opt.dialects import nn
+    from amct_opt.lowering.ascend.lower import FAMILIES
+    from amct_opt.lowering.ascend.rules import RULES
 
     assert FAMILIES
     left = {op for op in nn.OPERATIONS if (op, None) not in RULES}

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.dialects.nn import OriginAttr
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn import OriginAttr
 
 DEPTHWISE = OriginAttr.of("tensorflow", "DepthwiseConv2dNative", "dw")
 MATMUL = OriginAttr.of("onnx", "MatMul", "mm")

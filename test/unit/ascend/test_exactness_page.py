@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from compiler.functions import main_function
-from compiler.runtime.inputs import load_runs
+from amct_opt.functions import main_function
+from amct_opt.runtime.inputs import load_runs
 
 from ..scripts import ROOT, script
 

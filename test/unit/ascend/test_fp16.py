@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from compiler.runtime.executor import Executable
-from compiler.runtime.half import in_half, to_half
+from amct_opt.runtime.executor import Executable
+from amct_opt.runtime.half import in_half, to_half
 
 LAYER = """
 func.func @main(%x: tensor<1x2xf32> {nn.name = "x"}) -> (tensor<1x2xi8>, tensor<1x1xf32>, tensor<1x1xf32>) {

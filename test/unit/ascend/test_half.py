@@ -10,13 +10,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import Float16Type, Float32Type
 
-from compiler import frontends
-from compiler.dialects import ascend
-from compiler.dialects.nn.shapes import element_of
-from compiler.pipelines import make_pass
-from compiler.rewriting import layer_of
-from compiler.runtime.executor import run
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.dialects import ascend
+from amct_opt.dialects.nn.shapes import element_of
+from amct_opt.pipelines import make_pass
+from amct_opt.rewriting import layer_of
+from amct_opt.runtime.executor import run
+from amct_opt.universe import new_session
 
 MIXED = [False, True]
 

@@ -10,13 +10,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler import frontends
-from compiler.diagnostics import verify
-from compiler.lowering.ascend import LegalizeAscendPass, LowerToAscendPass
-from compiler.pipelines import run_passes
-from compiler.runtime.executor import run
-from compiler.targets.onnx_ascend import OnnxAscendTarget
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import verify
+from amct_opt.lowering.ascend import LegalizeAscendPass, LowerToAscendPass
+from amct_opt.pipelines import run_passes
+from amct_opt.runtime.executor import run
+from amct_opt.targets.onnx_ascend import OnnxAscendTarget
+from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(3)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.dialects import nn
+from amct_opt.dialects import nn
 
 SCALE = np.float32(0.03)
 BACKPROP = nn.OriginAttr.of("tensorflow", "Conv2DBackpropInput", "up")

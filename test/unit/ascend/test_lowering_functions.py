@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from compiler import frontends
-from compiler.runtime.executor import run
-from compiler.targets.onnx_ascend import OnnxAscendTarget
-from compiler.targets.tf_ascend import TfAscendTarget
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.runtime.executor import run
+from amct_opt.targets.onnx_ascend import OnnxAscendTarget
+from amct_opt.targets.tf_ascend import TfAscendTarget
+from amct_opt.universe import new_session
 
 X = "tensor<3x4xf32>"
 NUMBERS = np.float32([[0.5, 1.5, 2.5, 1e-3], [1, 2, 3, 1], [7.25, 0.75, 3.5, 4.5]])

@@ -13,17 +13,17 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler import frontends
-from compiler.diagnostics import verify
-from compiler.dialects import ascend
-from compiler.functions import input_names, main_function
-from compiler.pipelines import make_pass
-from compiler.rewriting import layer_of
-from compiler.runtime.executor import run
-from compiler.session import ImportOptions
-from compiler.targets.onnx_ascend import OnnxAscendTarget
-from compiler.targets.onnx_ascend.deployable import deployable
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import verify
+from amct_opt.dialects import ascend
+from amct_opt.functions import input_names, main_function
+from amct_opt.pipelines import make_pass
+from amct_opt.rewriting import layer_of
+from amct_opt.runtime.executor import run
+from amct_opt.session import ImportOptions
+from amct_opt.targets.onnx_ascend import OnnxAscendTarget
+from amct_opt.targets.onnx_ascend.deployable import deployable
+from amct_opt.universe import new_session
 
 from ..scripts import script
 

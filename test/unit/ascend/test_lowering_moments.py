@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler.runtime.executor import run
+from amct_opt.runtime.executor import run
 
 X = "tensor<2x3x4x5xf32>"
 CASES = {
@@ -58,7 +58,7 @@ def test_shapes_at_run_time(equivalence):
 
 def test_batch_norm_channels_last(net, equivalence):
     """A product and a sum that are folded in float64, beside a division in float32."""
-    from compiler.dialects import nn
+    from amct_opt.dialects import nn
 
     rng = np.random.default_rng(0)
     n = net(2, 4, 5, 6)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import i32
 
-from compiler.dialects import ascend, nn
-from compiler.runtime.executor import run
+from amct_opt.dialects import ascend, nn
+from amct_opt.runtime.executor import run
 
 SCALES = np.float32([0.013, 0.5, 0.0071])
 SHIFTS = [1, 9, 16]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import i32
 
-from compiler.dialects import nn
-from compiler.dialects.ascend import AscendQuantOp, CubeOp
-from compiler.transforms.quantization.tables import UNIFORM
+from amct_opt.dialects import nn
+from amct_opt.dialects.ascend import AscendQuantOp, CubeOp
+from amct_opt.transforms.quantization.tables import UNIFORM
 
 RNG = np.random.default_rng(0)
 PLANES, VOLUME, ROWS, BATCHES = (2, 4, 6, 6), (1, 4, 4, 5, 5), (3, 8), (2, 3, 8)

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler import frontends
-from compiler.runtime.executor import run
-from compiler.targets.onnx_ascend import OnnxAscendTarget
-from compiler.tools import amct_opt
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.runtime.executor import run
+from amct_opt.targets.onnx_ascend import OnnxAscendTarget
+from amct_opt.tools import amct_opt
+from amct_opt.universe import new_session
 
 TRANSFORMER = Path(__file__).parents[3] / "examples" / "models" / "transformer.onnx"
 
@@ -102,7 +102,7 @@ def test_scales_of_powers_of_two_are_exact(equivalence):
 
 def test_a_weight_of_a_float_layer_is_the_same_numbers(equivalence, net):
     """Channels last, where the filter is rearranged, and channels second."""
-    from compiler.dialects import nn
+    from amct_opt.dialects import nn
 
     rng = np.random.default_rng(0)
     for layout, shape in (("nchw", (1, 3, 5, 5)), ("nhwc", (1, 5, 5, 3))):

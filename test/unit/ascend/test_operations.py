@@ -10,8 +10,8 @@ from onnx.reference import ReferenceEvaluator
 from xdsl.dialects.builtin import IntegerType, TensorType, f16, f32, i1, i32, i64
 from xdsl.ir import Block
 
-from compiler.dialects import ascend, nn
-from compiler.runtime.kernels import kernel_for
+from amct_opt.dialects import ascend, nn
+from amct_opt.runtime.kernels import kernel_for
 
 TYPES = {"int8": IntegerType(8), "int32": i32, "int64": i64, "float16": f16, "float32": f32, "bool": i1}
 rng = np.random.default_rng(0)

@@ -10,11 +10,11 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from compiler.runtime.ascend_plan import in_float32
-from compiler.runtime.executor import Executable
-from compiler.runtime.program import Program
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.runtime.ascend_plan import in_float32
+from amct_opt.runtime.executor import Executable
+from amct_opt.runtime.program import Program
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,8 +11,8 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerType, TensorType, f32
 from xdsl.ir import Block
 
-from compiler.dialects import ascend, nn
-from compiler.lowering.ascend.fuse_requant.relu6 import saturates_at_6
+from amct_opt.dialects import ascend, nn
+from amct_opt.lowering.ascend.fuse_requant.relu6 import saturates_at_6
 
 i8 = IntegerType(8)
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -5,9 +5,9 @@ import pytest
 from xdsl.dialects.builtin import TensorType, f32, i32
 from xdsl.ir import Block
 
-from compiler.dialects import ascend, nn
-from compiler.dialects.ascend.base import i8, i16
-from compiler.runtime.kernels import kernel_for
+from amct_opt.dialects import ascend, nn
+from amct_opt.dialects.ascend.base import i8, i16
+from amct_opt.runtime.kernels import kernel_for
 
 TYPES = {np.dtype(np.int8): i8, np.dtype(np.int16): i16, np.dtype(np.int32): i32, np.dtype(np.float32): f32}
 

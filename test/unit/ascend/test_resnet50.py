@@ -7,10 +7,10 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler import frontends
-from compiler.diagnostics import verify
-from compiler.pipelines import make_pass
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import verify
+from amct_opt.pipelines import make_pass
+from amct_opt.universe import new_session
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "models"
 
@@ -43,6 +43,6 @@ def test_resnet50_has_no_differing_element(tmp_path, monkeypatch, exact):
 
 
 def main_input(module):
-    from compiler.functions import input_names, main_function
+    from amct_opt.functions import input_names, main_function
 
     return input_names(main_function(module))[0]

@@ -5,9 +5,9 @@ import pytest
 from xdsl.dialects.builtin import TensorType, f16, f32, i32
 from xdsl.ir import Block
 
-from compiler.dialects import ascend
-from compiler.dialects.ascend.base import i8
-from compiler.runtime.kernels import kernel_for
+from amct_opt.dialects import ascend
+from amct_opt.dialects.ascend.base import i8
+from amct_opt.runtime.kernels import kernel_for
 
 
 def run(kind, types, arrays, **properties):

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from compiler.tools import amct_opt
+from amct_opt.tools import amct_opt
 
 MODULE = """
 func.func @main(%x: tensor<1x2xf32> {nn.name = "x"}) -> tensor<1x2xf32> {

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from compiler.lowering.ascend import LowerToAscendPass
-from compiler.lowering.ascend.fuse_requant import FuseRequantPass
-from compiler.pipelines import run_passes
-from compiler.runtime.executor import run
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.lowering.ascend.fuse_requant import FuseRequantPass
+from amct_opt.pipelines import run_passes
+from amct_opt.runtime.executor import run
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -6,9 +6,9 @@ import pytest
 from xdsl.dialects.builtin import TensorType, bf16, f16, f32
 from xdsl.ir import Block
 
-from compiler.dialects import ascend
-from compiler.dialects.ascend.base import i4, i8
-from compiler.runtime.kernels import kernel_for
+from amct_opt.dialects import ascend
+from amct_opt.dialects.ascend.base import i4, i8
+from amct_opt.runtime.kernels import kernel_for
 
 TYPES = {"int8": i8, "int4": i4, "float16": f16, "bfloat16": bf16, "float32": f32}
 

@@ -12,12 +12,12 @@ import pytest
 from google.protobuf import text_format
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.diagnostics import verify
-from compiler.frontends.caffe import read
-from compiler.frontends.caffe.schema import BlobProto, NetParameter
-from compiler.runtime.executor import run
-from compiler.session import ImportOptions, Session
-from compiler.universe import new_session
+from amct_opt.diagnostics import verify
+from amct_opt.frontends.caffe import read
+from amct_opt.frontends.caffe.schema import BlobProto, NetParameter
+from amct_opt.runtime.executor import run
+from amct_opt.session import ImportOptions, Session
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

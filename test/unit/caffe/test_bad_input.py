@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from compiler.diagnostics import CompileError
-from compiler.frontends.caffe import read
+from amct_opt.diagnostics import CompileError
+from amct_opt.frontends.caffe import read
 
 DATA = 'input: "data" input_shape { dim: [1, 4, 6, 6] }\n'
 

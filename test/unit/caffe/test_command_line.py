@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.text import module_text, parse_module
-from compiler.tools import amct_opt
-from compiler.universe import new_session
+from amct_opt.text import module_text, parse_module
+from amct_opt.tools import amct_opt
+from amct_opt.universe import new_session
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.dialects import nn
-from compiler.functions import main_function
+from amct_opt.dialects import nn
+from amct_opt.functions import main_function
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Build = Callable[[Any], object]
@@ -405,7 +405,7 @@ DEPLOYED = ("Quant", "DeQuant", "AntiQuant")
 
 
 def test_every_converter_is_tested() -> None:
-    from compiler.frontends.caffe.ops import CONVERTERS
+    from amct_opt.frontends.caffe.ops import CONVERTERS
 
     built: set[str] = set()
 
@@ -450,7 +450,7 @@ def test_operations(caffe: Any, new_net: Any, build: Build, kinds: list[str]) ->
 
 
 def test_the_documentation_lists_every_layer() -> None:
-    from compiler.frontends.caffe.ops import CONVERTERS
+    from amct_opt.frontends.caffe.ops import CONVERTERS
 
     text = (Path(__file__).parents[3] / "docs" / "caffe.md").read_text("utf-8")
     rows = text.partition("## Layers")[2].partition("**Pooling.**")[0].splitlines()[4:]

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.dialects import nn
-from compiler.functions import main_function
-from compiler.runtime.executor import run
-from compiler.text import parse_module
-from compiler.tools import amct_opt
-from compiler.universe import new_session
+from amct_opt.dialects import nn
+from amct_opt.functions import main_function
+from amct_opt.runtime.executor import run
+from amct_opt.text import parse_module
+from amct_opt.tools import amct_opt
+from amct_opt.universe import new_session
 
 from ..scripts import script
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.diagnostics import CompileError, describe
-from compiler.dialects import nn
-from compiler.functions import input_names, main_function, output_names
-from compiler.runtime.executor import run
+from amct_opt.diagnostics import CompileError, describe
+from amct_opt.dialects import nn
+from amct_opt.functions import input_names, main_function, output_names
+from amct_opt.runtime.executor import run
 
 DATA = 'input: "data" input_shape { dim: 1 dim: 3 dim: 4 dim: 4 }\n'
 RELU = 'layer { name: "r" type: "ReLU" bottom: "data" top: "r" }\n'

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.functions import main_function
-from compiler.pipelines import make_pass
-from compiler.runtime.executor import run
-from compiler.text import module_text, parse_module
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.functions import main_function
+from amct_opt.pipelines import make_pass
+from amct_opt.runtime.executor import run
+from amct_opt.text import module_text, parse_module
 
 DATA = 'input: "data" input_shape { dim: [1, 4, 6, 6] }\n'
 ROI = """layer { name: "roi" type: "ROIPooling" bottom: "data" top: "roi"  # of Fast R-CNN

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.dialects import nn
-from compiler.functions import main_function
-from compiler.runtime.executor import run
-from compiler.tools import amct_opt
+from amct_opt.dialects import nn
+from amct_opt.functions import main_function
+from amct_opt.runtime.executor import run
+from amct_opt.tools import amct_opt
 
 Array = np.ndarray[Any, np.dtype[Any]]
 RNG = np.random.default_rng(3)

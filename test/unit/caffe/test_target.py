@@ -13,17 +13,17 @@ import pytest
 from google.protobuf import text_format
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import nn
-from compiler.frontends.caffe import read
-from compiler.pipelines import make_pass
-from compiler.runtime.executor import run
-from compiler.session import ImportOptions
-from compiler.targets.caffe import CaffeTarget, file
-from compiler.targets.caffe.net import NetLayer, layer_proto
-from compiler.targets.caffe.schema import NetParameter
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import nn
+from amct_opt.frontends.caffe import read
+from amct_opt.pipelines import make_pass
+from amct_opt.runtime.executor import run
+from amct_opt.session import ImportOptions
+from amct_opt.targets.caffe import CaffeTarget, file
+from amct_opt.targets.caffe.net import NetLayer, layer_proto
+from amct_opt.targets.caffe.schema import NetParameter
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 from .test_layers import FLOAT64, OPENCV
 

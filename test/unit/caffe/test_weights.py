@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.frontends.caffe.schema import BlobProto, NetParameter
-from compiler.frontends.caffe.weights import read_weights
-from compiler.functions import main_function
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.frontends.caffe.schema import BlobProto, NetParameter
+from amct_opt.frontends.caffe.weights import read_weights
+from amct_opt.functions import main_function
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -88,7 +88,7 @@ def test_weights_stay_in_the_file(caffe: Any, new_net: Any) -> None:
 
 def test_scalar_and_four_numbers(caffe: Any) -> None:
     """One number fits a parameter of one number; ones may stand in front of four numbers, not of a shape."""
-    from compiler.frontends.caffe.weights import Blob
+    from amct_opt.frontends.caffe.weights import Blob
 
     one = np.ones(1, np.float32)
     assert all(Blob(dims, one).fits(()) and Blob(dims, one).fits((1,)) for dims in ((), (1,), (1, 1, 1, 1)))
@@ -257,7 +257,7 @@ def test_a_net_is_read_without_its_weights_being_copied(
     caffe: Any, new_net: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """protobuf never sees the numbers of a large blob."""
-    import compiler.frontends.caffe.weights as module
+    import amct_opt.frontends.caffe.weights as module
 
     seen: list[int] = []
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.configuration.json_config import json_text, read_json
-from compiler.configuration.layer_settings import Layer, settings_for
-from compiler.configuration.observer_text import observer_text
-from compiler.configuration.settings import Activation, Ada, Arq, Calibration, Nuq, NuqConfig, Settings, TensorQuantize
-from compiler.diagnostics import CompileError
+from amct_opt.configuration.json_config import json_text, read_json
+from amct_opt.configuration.layer_settings import Layer, settings_for
+from amct_opt.configuration.observer_text import observer_text
+from amct_opt.configuration.settings import Activation, Ada, Arq, Calibration, Nuq, NuqConfig, Settings, TensorQuantize
+from amct_opt.diagnostics import CompileError
 
 CONV = Layer("conv1", "Conv", channel_wise=True, low_bits=True)
 FC = Layer("fc", "Gemm")

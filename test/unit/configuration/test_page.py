@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from compiler.configuration.record import NUMBERS, TYPES
-from compiler.configuration.simplified_schema import ENUMS, FIELDS, ONLY_IN
+from amct_opt.configuration.record import NUMBERS, TYPES
+from amct_opt.configuration.simplified_schema import ENUMS, FIELDS, ONLY_IN
 
 PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text("utf-8")
 ROWS = {row.split("|")[1].strip(): row for row in PAGE.splitlines() if row.startswith("| ")}

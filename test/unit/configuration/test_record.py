@@ -13,7 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.configuration.record import (
+from amct_opt.configuration.record import (
     NUMBERS,
     TYPES,
     LayerRecord,
@@ -22,7 +22,7 @@ from compiler.configuration.record import (
     read_record,
     record_text,
 )
-from compiler.diagnostics import CompileError
+from amct_opt.diagnostics import CompileError
 
 SAMPLE = """\
 record {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from compiler.configuration.checks import check_names
-from compiler.configuration.layer_settings import Layer, LayerSettings, settings_for
-from compiler.configuration.settings import Activation, Ada, Arq, Calibration, Nuq, Settings, TensorQuantize
-from compiler.diagnostics import CompileError
+from amct_opt.configuration.checks import check_names
+from amct_opt.configuration.layer_settings import Layer, LayerSettings, settings_for
+from amct_opt.configuration.settings import Activation, Ada, Arq, Calibration, Nuq, Settings, TensorQuantize
+from amct_opt.diagnostics import CompileError
 
 CONV = Layer("conv1", "Conv", channel_wise=True, low_bits=True)
 CONV3D = Layer("conv3", "Conv", channel_wise=True, symmetric_only=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.configuration.settings import (
+from amct_opt.configuration.settings import (
     Activation,
     Ada,
     Arq,
@@ -18,9 +18,9 @@ from compiler.configuration.settings import (
     Settings,
     TensorQuantize,
 )
-from compiler.configuration.simplified import read_simplified
-from compiler.configuration.simplified_text import simplified_text
-from compiler.diagnostics import CompileError
+from amct_opt.configuration.simplified import read_simplified
+from amct_opt.configuration.simplified_text import simplified_text
+from amct_opt.diagnostics import CompileError
 
 
 @pytest.fixture

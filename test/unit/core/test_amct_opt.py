@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.tools.amct_opt import run
-from compiler.universe import DIALECTS, PASSES, SUMMARIES
-from compiler.weights import open_side_file, write_side_file
+from amct_opt.tools.amct_opt import run
+from amct_opt.universe import DIALECTS, PASSES, SUMMARIES
+from amct_opt.weights import open_side_file, write_side_file
 
 BIN = Path(sys.executable).parent
 RELU = """\
@@ -239,16 +239,16 @@ def python(code: str) -> list[str]:
 
 
 def test_start_up_imports_little(tmp_path: Path) -> None:
-    """Reading and printing a module needs no numpy, nor does --help; `import compiler` needs nothing at all."""
+    """Reading and printing a module needs no numpy, nor does --help; `import amct_opt` needs nothing at all."""
     (tmp_path / "net.mlir").write_text(RELU)
     heavy = "print(*[m for m in ('numpy', 'onnx', 'ml_dtypes', 'google.protobuf', 'yaml', 'rich') if m in sys.modules])"
-    opt = f"import sys; from compiler.tools.amct_opt import run; sys.stdout = sys.stderr; run([{str(tmp_path / 'net.mlir')!r}])"
+    opt = f"import sys; from amct_opt.tools.amct_opt import run; sys.stdout = sys.stderr; run([{str(tmp_path / 'net.mlir')!r}])"
     assert python(f"{opt}; sys.stdout = sys.__stdout__; {heavy}") == []
     assert (
-        python(f"import sys; import compiler.tools.amct_opt as m; m.parser(m.new_session()).format_help(); {heavy}")
+        python(f"import sys; import amct_opt.tools.amct_opt as m; m.parser(m.new_session()).format_help(); {heavy}")
         == []
     )
-    assert python("import sys; a = set(sys.modules); import compiler; print(*(set(sys.modules) - a))") == ["compiler"]
+    assert python("import sys; a = set(sys.modules); import amct_opt; print(*(set(sys.modules) - a))") == ["amct_opt"]
 
 
 def command(*argv: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -271,7 +271,7 @@ def test_plain_xdsl_opt_knows_our_dialects_and_passes(net: str, tmp_path: Path) 
 def test_an_internal_error_is_called_one_and_keeps_its_traceback(relu: str, tmp_path: Path) -> None:
     """Without the note that xDSL adds, the whole module."""
     code = (
-        "import compiler.tools.amct_opt as m\n"
+        "import amct_opt.tools.amct_opt as m\n"
         "def broken(*_):\n    e = KeyError('lost'); e.add_note('the whole module'); raise e\n"
         "m.run_passes = broken\nm.main()"
     )
@@ -294,7 +294,7 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_is_quiet() -> None:
-    code = "import compiler.tools.amct_opt as m\ndef stop(*_): raise KeyboardInterrupt\nm.run = stop\nm.main()"
+    code = "import amct_opt.tools.amct_opt as m\ndef stop(*_): raise KeyboardInterrupt\nm.run = stop\nm.main()"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from compiler.diagnostics import CompileError, verify
-from compiler.text import module_text, parse_module
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.text import module_text, parse_module
+from amct_opt.universe import new_session
 
 LIT = Path(__file__).parents[2] / "lit" / "dialects" / "nn"
 

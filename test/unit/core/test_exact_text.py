@@ -12,10 +12,10 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, f32, i8, i32
 from xdsl.ir import Operation
 
-from compiler.dialects import nn
-from compiler.text import module_text, parse_module
-from compiler.universe import new_session
-from compiler.weights import Weight
+from amct_opt.dialects import nn
+from amct_opt.text import module_text, parse_module
+from amct_opt.universe import new_session
+from amct_opt.weights import Weight
 
 SESSION = new_session()
 BITS = {

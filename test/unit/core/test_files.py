@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.files import filling, replacing, replacing_all, same_file
-from compiler.text import write_module
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.files import filling, replacing, replacing_all, same_file
+from amct_opt.text import write_module
 
 
 def names(folder: Path) -> list[str]:

@@ -11,13 +11,13 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from compiler.dialects import nn
-from compiler.lowering.ascend.trial import integer_refusal
-from compiler.pipelines import make_pass
-from compiler.text import parse_module
-from compiler.transforms.quantization.parameters import quantized
-from compiler.universe import new_session
-from compiler.weights import is_finite, open_side_file, release, write_side_file
+from amct_opt.dialects import nn
+from amct_opt.lowering.ascend.trial import integer_refusal
+from amct_opt.pipelines import make_pass
+from amct_opt.text import parse_module
+from amct_opt.transforms.quantization.parameters import quantized
+from amct_opt.universe import new_session
+from amct_opt.weights import is_finite, open_side_file, release, write_side_file
 
 MEGABYTE = 1 << 20
 

@@ -4,11 +4,11 @@ import pytest
 from xdsl.dialects.builtin import FileLineColLoc, FusedLoc, ModuleOp, NameLoc, StringAttr
 from xdsl.ir import Operation
 
-from compiler.diagnostics import describe
-from compiler.dialects import nn
-from compiler.functions import dimension_names, input_names, main_function, output_names
-from compiler.text import module_text, parse_module
-from compiler.universe import new_session
+from amct_opt.diagnostics import describe
+from amct_opt.dialects import nn
+from amct_opt.functions import dimension_names, input_names, main_function, output_names
+from amct_opt.text import module_text, parse_module
+from amct_opt.universe import new_session
 
 NAMES = [
     "conv1",

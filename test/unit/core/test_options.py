@@ -9,13 +9,13 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from compiler.diagnostics import CompileError, Remark
-from compiler.options import build, split
-from compiler.pipelines import InvalidAfterPass, make_pass, parse_pipeline, run_passes
-from compiler.session import Session, session_of
-from compiler.text import parse_module
-from compiler.universe import new_session
-from compiler.weights import WeightError
+from amct_opt.diagnostics import CompileError, Remark
+from amct_opt.options import build, split
+from amct_opt.pipelines import InvalidAfterPass, make_pass, parse_pipeline, run_passes
+from amct_opt.session import Session, session_of
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
+from amct_opt.weights import WeightError
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.rewriting import rewrite
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.rewriting import rewrite
 
 
 class Fails(RewritePattern):

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.timing import Timer
-from compiler.tools import amct_opt
+from amct_opt.timing import Timer
+from amct_opt.tools import amct_opt
 
 DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits"
 MEGABYTE = 1 << 20
@@ -21,7 +21,7 @@ def test_each_phase_has_its_own_peak() -> None:
     """In a process of its own: one that has done much before hands out memory that it holds already."""
     code = f"""
 import numpy as np
-from compiler.timing import Timer
+from amct_opt.timing import Timer
 timer = Timer()
 with timer.phase("outer"):
     with timer.phase("large"):
@@ -53,7 +53,7 @@ def test_the_peak_is_not_that_of_whoever_started_the_process(tmp_path: Path) -> 
     ballast = np.ones(600 * MEGABYTE, np.uint8)
     text = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  func.return %x : tensor<2xf32>\n}"
     (tmp_path / "x.mlir").write_text(text)
-    argv = [sys.executable, "-m", "compiler.tools.amct_opt", str(tmp_path / "x.mlir"), "--timing"]
+    argv = [sys.executable, "-m", "amct_opt.tools.amct_opt", str(tmp_path / "x.mlir"), "--timing"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert ballast.all()
     peaks = [int(line.split()[-1]) for line in done.stderr.splitlines()[1:]]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.dialects import nn
-from compiler.functions import input_names, main_function
+from amct_opt.dialects import nn
+from amct_opt.functions import input_names, main_function
 
 from .upstream import generic, needs_upstream, parse, through_upstream, upstream
 

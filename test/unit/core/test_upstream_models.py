@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-import compiler
-from compiler.dialects.quant import DequantizeCastOp, QuantizeCastOp
+import amct_opt
+from amct_opt.dialects.quant import DequantizeCastOp, QuantizeCastOp
 
 from .upstream import generic, meaning, needs_upstream, parse, upstream
 
@@ -33,15 +33,15 @@ def stages() -> dict[str, ModuleOp]:
     """The digits network as imported, fused, quantized by either profile, and lowered."""
     found: dict[str, ModuleOp] = {}
     for profile in ("ascend", "qdq"):
-        module, session = compiler.load(DIGITS / "digits.onnx")
+        module, session = amct_opt.load(DIGITS / "digits.onnx")
         session.profile = profile
         found["imported"] = module.clone()
-        compiler.run_pipeline(module, "fuse", session)
+        amct_opt.run_pipeline(module, "fuse", session)
         found[f"fused, {profile}"] = module.clone()
-        compiler.quantize(module, session, data=DIGITS / "calib.npz")
+        amct_opt.quantize(module, session, data=DIGITS / "calib.npz")
         found[f"quantized, {profile}"] = module.clone()
         if profile == "ascend":
-            compiler.run_pipeline(module, "deploy", session)
+            amct_opt.run_pipeline(module, "deploy", session)
             found["ascend"] = module
     return found
 
@@ -59,32 +59,32 @@ def test_a_model_comes_back_equal(stage: str, stages: dict[str, ModuleOp]) -> No
 @pytest.mark.parametrize("stage", ["quantized, ascend", "quantized, qdq"])
 def test_a_model_in_the_quant_dialect_comes_back_equal(stage: str, stages: dict[str, ModuleOp]) -> None:
     """Upstream verifies the casts and their types; per-axis scales, also those of more than 16 channels, among them."""
-    module, session = stages[stage].clone(), compiler.new_session()
-    compiler.run_pipeline(module, "nn-to-quant", session)
+    module, session = stages[stage].clone(), amct_opt.new_session()
+    amct_opt.run_pipeline(module, "nn-to-quant", session)
     assert not [op for op in module.walk() if op.name in ("nn.quantize", "nn.dequantize")]
     seen = upstream(generic(module))
     assert re.search(r"!quant.uniform<i8:f32:0, \{([^,]+,){16,}[^,]+\}>", seen)
     again = parse(seen)
-    compiler.run_pipeline(again, "quant-to-nn", session)
+    amct_opt.run_pipeline(again, "quant-to-nn", session)
     assert meaning(again) == meaning(stages[stage])
 
 
 @pytest.mark.parametrize("stage", ["quantized, ascend", "quantized, qdq"])
 def test_there_and_back(stage: str, stages: dict[str, ModuleOp]) -> None:
-    module, session = stages[stage].clone(), compiler.new_session()
-    compiler.run_pipeline(module, ["nn-to-quant", "quant-to-nn"], session)
+    module, session = stages[stage].clone(), amct_opt.new_session()
+    amct_opt.run_pipeline(module, ["nn-to-quant", "quant-to-nn"], session)
     assert meaning(module) == meaning(stages[stage])
 
 
 @needs_upstream
 def test_every_scale_and_every_word() -> None:
     """Scales at the ends of float32, integers of all kinds, two scales on one value, names of any characters."""
-    module, session = compiler.parse(QUANTIZED)
+    module, session = amct_opt.parse(QUANTIZED)
     before = meaning(module)
-    compiler.run_pipeline(module, "nn-to-quant", session)
+    amct_opt.run_pipeline(module, "nn-to-quant", session)
     assert sum(isinstance(op, QuantizeCastOp | DequantizeCastOp) for op in module.walk()) == 6
     again = parse(upstream(generic(module)))
-    compiler.run_pipeline(again, "quant-to-nn", session)
+    amct_opt.run_pipeline(again, "quant-to-nn", session)
     assert meaning(again) == before
 
 
@@ -96,8 +96,8 @@ def test_what_upstream_writes() -> None:
     values = "tensor<1000xf32>", f"tensor<1000x!quant.uniform<i8:f32:0, {{{listed}}}>>"
     ops = f"%0 = quant.qcast %x : {values[0]} to {values[1]}\n %1 = quant.dcast %0 : {values[1]} to {values[0]}"
     seen = upstream(f"func.func @main(%x: {values[0]}) -> {values[0]} {{\n {ops}\n func.return %1 : {values[0]} }}")
-    module, session = compiler.parse(seen)
-    compiler.run_pipeline(module, "quant-to-nn", session)
+    module, session = amct_opt.parse(seen)
+    amct_opt.run_pipeline(module, "quant-to-nn", session)
     (op,) = [op for op in module.walk() if op.name == "nn.quantize"]
     np.testing.assert_array_equal(op.properties["qparams"].data.scales(), scales)  # pyright: ignore
 
@@ -108,13 +108,13 @@ def test_upstream_optimizes_around_our_operations(stages: dict[str, ModuleOp]) -
     module = stages["quantized, ascend"]
     again = parse(upstream(generic(module), "--canonicalize", "--cse"))
     images = {"image": np.load(DIGITS / "calib.npz")["image"][:1]}
-    np.testing.assert_array_equal(compiler.execute(again, images)["logits"], compiler.execute(module, images)["logits"])
+    np.testing.assert_array_equal(amct_opt.execute(again, images)["logits"], amct_opt.execute(module, images)["logits"])
 
 
 @needs_upstream
 def test_upstream_forgets_rounding_where_it_canonicalizes(stages: dict[str, ModuleOp]) -> None:
     """What docs/embedding.md warns of: dcast(qcast(x)) is x there."""
     module = stages["quantized, ascend"].clone()
-    compiler.run_pipeline(module, "nn-to-quant", compiler.new_session())
+    amct_opt.run_pipeline(module, "nn-to-quant", amct_opt.new_session())
     assert "quant.qcast" in upstream(generic(module), "--cse")
     assert "quant.qcast" not in upstream(generic(module), "--canonicalize")

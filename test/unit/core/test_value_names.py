@@ -13,10 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Block
 
-import compiler
-from compiler.dialects import nn
-from compiler.text import module_text
-from compiler.tools import amct
+import amct_opt
+from amct_opt.dialects import nn
+from amct_opt.text import module_text
+from amct_opt.tools import amct
 
 NAMES = [
     *("0", "1", "387", "0387", "1_2", "_1", "__1", "_0_1", "x_1", "x_1_2", "x__1", "x_1_", "_", "__", "1x", "12a_3"),
@@ -43,7 +43,7 @@ def _chain(names: list[str]) -> ModuleOp:
     lines = ["func.func @main(%in: tensor<2xf32>) -> tensor<2xf32> {"]
     values = ["in", *(f"{i}" for i in range(len(names)))]
     lines += [f"  %{b} = nn.relu %{a} : tensor<2xf32>" for a, b in pairwise(values)]
-    module, _ = compiler.parse("\n".join([*lines, f"  func.return %{values[-1]} : tensor<2xf32>", "}"]))
+    module, _ = amct_opt.parse("\n".join([*lines, f"  func.return %{values[-1]} : tensor<2xf32>", "}"]))
     for op, name in zip((o for o in module.walk() if isinstance(o, nn.ReluOp)), names, strict=True):
         op.result.name_hint = nn.name_hint(name)
     return module
@@ -56,9 +56,9 @@ def test_text_of_copies() -> None:
     assert "%v387 =" in text
     assert module_text(module.clone()) == text
     assert module_text(module.clone().clone()) == text
-    assert module_text(compiler.parse(text).module) == text
+    assert module_text(amct_opt.parse(text).module) == text
     generic = module_text(module, generic=True)
-    assert module_text(compiler.parse(generic).module, generic=True) == generic
+    assert module_text(amct_opt.parse(generic).module, generic=True) == generic
 
 
 @pytest.mark.parametrize("written", ["_1", "_387", "__1", "_1_2", "-_1", "x_1", "x_1_2", "x_", "_", "._1", "v1"])
@@ -69,10 +69,10 @@ def test_names_in_text(written: str) -> None:
   %{written}_1 = nn.concat %{written}0#1, %{written}0#0 axis 0 : (tensor<1xf32>, tensor<1xf32>) -> tensor<2xf32>
   func.return %{written}_1 : tensor<2xf32>
 }}"""
-    module, _ = compiler.parse(text)
+    module, _ = amct_opt.parse(text)
     copy = module_text(module.clone())
-    assert copy == module_text(module) == module_text(compiler.parse(copy).module)
-    assert compiler.execute(module, {"arg0": np.array([1, 2], np.float32)})["result0"].tolist() == [2, 1]
+    assert copy == module_text(module) == module_text(amct_opt.parse(copy).module)
+    assert amct_opt.execute(module, {"arg0": np.array([1, 2], np.float32)})["result0"].tolist() == [2, 1]
 
 
 def _network(path: Path, names: list[str], layers: list[str]) -> None:
@@ -124,9 +124,9 @@ def test_commands_on_models_of_any_names(first: int, tmp_path: Path, capsys: pyt
 
     written = onnxruntime.InferenceSession(out / "old_qdq.onnx", providers=["CPUExecutionProvider"])
     assert ([i.name for i in written.get_inputs()], [o.name for o in written.get_outputs()]) == ([names[0]], [names[1]])
-    module, session = compiler.load(out / "old_nn.mlir")
+    module, session = amct_opt.load(out / "old_nn.mlir")
     assert module_text(module.clone()) == module_text(module)
-    compiler.run_pipeline(module, "canonicalize", session)
+    amct_opt.run_pipeline(module, "canonicalize", session)
     x = rng.normal(size=(1, 2, 6, 6)).astype(np.float32)
-    ours, theirs = compiler.execute(module, {names[0]: x})[names[1]], written.run(None, {names[0]: x})[0]
+    ours, theirs = amct_opt.execute(module, {names[0]: x})[names[1]], written.run(None, {names[0]: x})[0]
     np.testing.assert_allclose(ours, np.asarray(theirs), atol=0.2)

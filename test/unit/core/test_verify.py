@@ -5,11 +5,11 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from compiler.diagnostics import CompileError, first_line, verify
-from compiler.dialects import nn
-from compiler.functions import main_function
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError, first_line, verify
+from amct_opt.dialects import nn
+from amct_opt.functions import main_function
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 
 def parse(text: str) -> ModuleOp:

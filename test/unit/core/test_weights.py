@@ -12,12 +12,12 @@ import pytest
 import safetensors.numpy
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import nn
-from compiler.text import module_text, parse_module, write_module
-from compiler.universe import new_session
-from compiler.weights import (
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import nn
+from amct_opt.text import module_text, parse_module, write_module
+from amct_opt.universe import new_session
+from amct_opt.weights import (
     Weight,
     WeightError,
     open_side_file,

@@ -11,11 +11,11 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, SSAValue
 
-from compiler.dialects import nn
-from compiler.dtypes import as_stored
-from compiler.text import module_text, parse_module
-from compiler.universe import new_session
-from compiler.weights import Weight
+from amct_opt.dialects import nn
+from amct_opt.dtypes import as_stored
+from amct_opt.text import module_text, parse_module
+from amct_opt.universe import new_session
+from amct_opt.weights import Weight
 
 CANDIDATES = ("mlir-opt", *(f"mlir-opt-{version}" for version in range(30, 16, -1)), "iree-opt")
 PLACES = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])

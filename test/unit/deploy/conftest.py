@@ -15,15 +15,15 @@ import onnx
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.diagnostics import verify
-from compiler.frontends.tensorflow.schema import GraphDef
-from compiler.lowering.ascend import LowerToAscendPass
-from compiler.runtime.executor import Executable
-from compiler.session import Session
-from compiler.targets.onnx_ascend import OnnxAscendTarget
-from compiler.targets.tf_ascend import TfAscendTarget
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import verify
+from amct_opt.frontends.tensorflow.schema import GraphDef
+from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.runtime.executor import Executable
+from amct_opt.session import Session
+from amct_opt.targets.onnx_ascend import OnnxAscendTarget
+from amct_opt.targets.tf_ascend import TfAscendTarget
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from compiler.dialects import nn
+from amct_opt.dialects import nn
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler import frontends
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import ascend, nn
-from compiler.frontends.caffe.schema import NetParameter
-from compiler.runtime.executor import Executable
-from compiler.session import ImportOptions
-from compiler.targets.caffe import CaffeTarget
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import ascend, nn
+from amct_opt.frontends.caffe.schema import NetParameter
+from amct_opt.runtime.executor import Executable
+from amct_opt.session import ImportOptions
+from amct_opt.targets.caffe import CaffeTarget
+from amct_opt.universe import new_session
 
 from .conftest import assert_equal
 from .nets import Net

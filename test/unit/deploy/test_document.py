@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compiler.dialects.ascend import OPERATIONS
-from compiler.targets.onnx_ascend import CONVERTERS
+from amct_opt.dialects.ascend import OPERATIONS
+from amct_opt.targets.onnx_ascend import CONVERTERS
 
 PAGE = Path(__file__).parents[3] / "docs" / "deploy.md"
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import f16, f32
 
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import ascend
-from compiler.dialects.nn.shapes import element_of
-from compiler.dtypes import numpy_dtype
-from compiler.runtime.executor import run
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import ascend
+from amct_opt.dialects.nn.shapes import element_of
+from amct_opt.dtypes import numpy_dtype
+from amct_opt.runtime.executor import run
 
 from .nets import Net
 

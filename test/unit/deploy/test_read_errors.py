@@ -12,11 +12,11 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import ascend, nn
-from compiler.runtime.executor import Executable
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import ascend, nn
+from amct_opt.runtime.executor import Executable
+from amct_opt.universe import new_session
 
 Change = Callable[[ModelProto], object]
 

@@ -12,18 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import f16
 
-from compiler import frontends
-from compiler.diagnostics import verify
-from compiler.dialects import nn
-from compiler.functions import input_names, main_function
-from compiler.lowering.ascend import LowerToAscendPass
-from compiler.lowering.ascend.fuse_requant import FuseRequantPass
-from compiler.pipelines import run_passes
-from compiler.text import parse_module
-from compiler.transforms.canonicalization import CanonicalizePass
-from compiler.transforms.fusion.fuse_all import FuseAllPass
-from compiler.transforms.quantization.quantize import QuantizePass
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import verify
+from amct_opt.dialects import nn
+from amct_opt.functions import input_names, main_function
+from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.lowering.ascend.fuse_requant import FuseRequantPass
+from amct_opt.pipelines import run_passes
+from amct_opt.text import parse_module
+from amct_opt.transforms.canonicalization import CanonicalizePass
+from amct_opt.transforms.fusion.fuse_all import FuseAllPass
+from amct_opt.transforms.quantization.quantize import QuantizePass
+from amct_opt.universe import new_session
 
 from .nets import Net, residual_network, separable_network
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler import frontends
-from compiler.diagnostics import CompileError, verify
-from compiler.frontends.tensorflow.schema import MESSAGES, GraphDef
-from compiler.frontends.tensorflow.tensors import tensor_proto
-from compiler.targets.tensorflow.graph import attribute, make_node
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.frontends.tensorflow.schema import MESSAGES, GraphDef
+from amct_opt.frontends.tensorflow.tensors import tensor_proto
+from amct_opt.targets.tensorflow.graph import attribute, make_node
+from amct_opt.universe import new_session
 
 Change = Callable[[Any], object]
 

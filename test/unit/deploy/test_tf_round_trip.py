@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import f16
 
-from compiler import frontends
-from compiler.dialects import ascend, nn
-from compiler.dialects.nn.shapes import DYNAMIC
-from compiler.functions import input_names, main_function
-from compiler.pipelines import run_passes
-from compiler.transforms.canonicalization import CanonicalizePass
-from compiler.transforms.fusion.fuse_all import FuseAllPass
-from compiler.transforms.quantization.quantize import QuantizePass
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.dialects import ascend, nn
+from amct_opt.dialects.nn.shapes import DYNAMIC
+from amct_opt.functions import input_names, main_function
+from amct_opt.pipelines import run_passes
+from amct_opt.transforms.canonicalization import CanonicalizePass
+from amct_opt.transforms.fusion.fuse_all import FuseAllPass
+from amct_opt.transforms.quantization.quantize import QuantizePass
+from amct_opt.universe import new_session
 
 from .nets import Net, residual_network
 
@@ -283,7 +283,7 @@ def test_transformer(deploy_tf: Any, capfd: Any) -> None:
 
 def test_lowered_already(deploy_tf: Any) -> None:
     """A module in `ascend` is written as it is where its channels are last."""
-    from compiler.lowering.ascend import LowerToAscendPass
+    from amct_opt.lowering.ascend import LowerToAscendPass
 
     net = tf_net(1, 5, 5, 3)
     y = net.layer(nn.ConvOp, net.x, int8(4, 3, 3, 3), layout="nhwc", op_type="Conv2D")

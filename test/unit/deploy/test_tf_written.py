@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import ascend, nn
-from compiler.dialects.ascend import OPERATIONS
-from compiler.targets.tf_ascend import CONVERTERS
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import ascend, nn
+from amct_opt.dialects.ascend import OPERATIONS
+from amct_opt.targets.tf_ascend import CONVERTERS
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 from .nets import Net
 

@@ -11,14 +11,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.configuration.record import read_record
-from compiler.dialects import ascend
-from compiler.lowering.ascend import LowerToAscendPass
-from compiler.runtime.executor import Executable
-from compiler.text import parse_module
-from compiler.tools import amct
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.configuration.record import read_record
+from amct_opt.dialects import ascend
+from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.runtime.executor import Executable
+from amct_opt.text import parse_module
+from amct_opt.tools import amct
+from amct_opt.universe import new_session
 
 A, B = np.float32(0.037), np.float32(0.011)
 

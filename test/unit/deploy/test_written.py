@@ -10,13 +10,13 @@ import pytest
 from onnx import TensorProto, helper
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import ascend, nn
-from compiler.lowering.ascend import LowerToAscendPass
-from compiler.targets.onnx import file
-from compiler.targets.onnx_ascend import OnnxAscendTarget
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import ascend, nn
+from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.targets.onnx import file
+from amct_opt.targets.onnx_ascend import OnnxAscendTarget
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 from .nets import Net, i8
 

@@ -17,8 +17,8 @@ from xdsl.dialects.builtin import TensorType, f32, i64
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import compatible, tensor_of
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import compatible, tensor_of
 
 Shape = tuple[int, ...]
 sweep = settings(max_examples=60, deadline=None)

@@ -11,10 +11,10 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.utils.exceptions import VerifyException
 
-from compiler.dialects import ascend, nn
-from compiler.dialects.nn.properties import attribute_of, properties_of
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.dialects import ascend, nn
+from amct_opt.dialects.nn.properties import attribute_of, properties_of
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 LIT = Path(__file__).parents[2] / "lit" / "dialects" / "nn"
 OPERATIONS = [op for op in nn.OPERATIONS if issubclass(op, IRDLOperation)]

@@ -82,4 +82,5 @@ def test_page(page: str, shelf: Path, tmp_path: Path) -> None:
     shutil.copytree(shelf, folder, symlinks=True)
     if page.startswith("docs/howto/"):  # pages that change the sources, in a copy
         shutil.copytree(ROOT / "compiler", folder / "compiler", ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "amct_opt").symlink_to("compiler")
     run_page(PAGES[page], folder)

@@ -9,8 +9,8 @@ from importlib import import_module
 
 import pytest
 
-from compiler.configuration.simplified_schema import FIELDS
-from compiler.tools import amct_calibration
+from amct_opt.configuration.simplified_schema import FIELDS
+from amct_opt.tools import amct_calibration
 
 from .pages import PAGES
 
@@ -58,7 +58,7 @@ def test_parameters_of_onnxruntime() -> None:
 @pytest.mark.parametrize("framework", ["onnx", "tensorflow", "caffe"])
 def test_python_functions(framework: str) -> None:
     """Every function is in the table, with the parameters that it has, in their order; those without defaults are all there."""
-    module = import_module(f"compiler.amct.{framework}")
+    module = import_module(f"amct_opt.amct.{framework}")
     listed: dict[str, list[str]] = {}
     for call, modules, *_ in rows("Python functions")[8:]:
         if modules == f"`{framework}`":

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 
-from compiler.transforms.quantization.rules import layer_rules, mask_rules
-from compiler.transforms.quantization.rules.layer_rules import Rule
-from compiler.transforms.quantization.skipped import SKIPPED
+from amct_opt.transforms.quantization.rules import layer_rules, mask_rules
+from amct_opt.transforms.quantization.rules.layer_rules import Rule
+from amct_opt.transforms.quantization.skipped import SKIPPED
 
 from .pages import PAGES
 

@@ -1,4 +1,4 @@
-"""The public Python API: what `compiler` hands out, from a model to files and numbers."""
+"""The public Python API: what `amct_opt` hands out, from a model to files and numbers."""
 
 import inspect
 import subprocess
@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 import pytest
 
-import compiler
-from compiler import CompileError, Executable, Settings
-from compiler.pipelines import make_pass
+import amct_opt
+from amct_opt import CompileError, Executable, Settings
+from amct_opt.pipelines import make_pass
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -30,24 +30,24 @@ W = np.array([[1, -2], [0.5, 3], [-1.5, 0.25]], np.float32)
 
 
 def quantized(**arguments: Any) -> str:
-    module, session = compiler.parse(NET)
-    compiler.quantize(module, session, **arguments)
-    return compiler.to_text(module)
+    module, session = amct_opt.parse(NET)
+    amct_opt.quantize(module, session, **arguments)
+    return amct_opt.to_text(module)
 
 
 def test_importing_it_imports_nothing() -> None:
-    code = "import sys; a = set(sys.modules); import compiler; compiler.__all__; dir(compiler); print(*(set(sys.modules) - a))"
+    code = "import sys; a = set(sys.modules); import amct_opt; amct_opt.__all__; dir(amct_opt); print(*(set(sys.modules) - a))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.split() == ["compiler"]
+    assert printed.split() == ["amct_opt"]
 
 
-@pytest.mark.parametrize("name", compiler.__all__)
+@pytest.mark.parametrize("name", amct_opt.__all__)
 def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
-    found = getattr(compiler, name)
+    found = getattr(amct_opt, name)
     assert (found.__doc__ or "").strip()
-    assert name in dir(compiler)
+    assert name in dir(amct_opt)
     if inspect.isclass(found):
-        own = {n: m for base in found.__mro__ if base.__module__.startswith("compiler") for n, m in vars(base).items()}
+        own = {n: m for base in found.__mro__ if base.__module__.startswith("amct_opt") for n, m in vars(base).items()}
         methods = {
             n: m for n, m in own.items() if not n.startswith("_") and (inspect.isfunction(m) or isinstance(m, property))
         }
@@ -56,27 +56,27 @@ def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
 
 def test_no_other_names() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        _ = compiler.nothing  # pyright: ignore
+        _ = amct_opt.nothing  # pyright: ignore
 
 
 def test_from_a_model_to_files(tmp_path: Path) -> None:
     """The whole path, by functions: import, fuse, quantize, write, lower, run."""
-    module, session = compiler.load(DIGITS / "digits.onnx")
+    module, session = amct_opt.load(DIGITS / "digits.onnx")
     original = module.clone()
     done: list[str] = []
-    compiler.run_pipeline(module, "fuse", session, after=lambda each, _, seconds: done.append(each.name))
+    amct_opt.run_pipeline(module, "fuse", session, after=lambda each, _, seconds: done.append(each.name))
     assert done == ["canonicalize", "fuse-all"]
-    compiler.quantize(module, session, data=DIGITS / "calib.npz")
-    files = compiler.save(module, tmp_path / "q.onnx", session, "onnx", opset=17)
+    amct_opt.quantize(module, session, data=DIGITS / "calib.npz")
+    files = amct_opt.save(module, tmp_path / "q.onnx", session, "onnx", opset=17)
     assert files == [tmp_path / "q.onnx"]
     assert {o.version for o in onnx.load(files[0]).opset_import if not o.domain} == {17}
-    compiler.run_pipeline(module, "deploy", session)
-    assert {f.suffix for f in compiler.save(module, tmp_path / "a.mlir", session)} == {".mlir", ".safetensors"}
+    amct_opt.run_pipeline(module, "deploy", session)
+    assert {f.suffix for f in amct_opt.save(module, tmp_path / "a.mlir", session)} == {".mlir", ".safetensors"}
     images = np.load(DIGITS / "calib.npz")["image"][:1]
-    expected, actual = (compiler.execute(m, {"image": images})["logits"] for m in (original, module))
+    expected, actual = (amct_opt.execute(m, {"image": images})["logits"] for m in (original, module))
     assert np.abs(actual - expected).max() < 0.05 * np.abs(expected).max()
-    again, _ = compiler.load(tmp_path / "a.mlir")
-    np.testing.assert_array_equal(compiler.execute(again, {"image": images})["logits"], actual)
+    again, _ = amct_opt.load(tmp_path / "a.mlir")
+    np.testing.assert_array_equal(amct_opt.execute(again, {"image": images})["logits"], actual)
     applied = {(r.layer, r.rule) for r in session.remarks if r.kind == "applied"}
     assert ("conv1", "quantized") in applied
 
@@ -85,46 +85,46 @@ def test_models_in_memory() -> None:
     path = DIGITS / "digits.onnx"
     proto = onnx.load(path)
     before = proto.SerializeToString()
-    (from_file, _), (from_memory, session) = compiler.load(path), compiler.load(proto)
+    (from_file, _), (from_memory, session) = amct_opt.load(path), amct_opt.load(proto)
     assert proto.SerializeToString() == before
     images = np.load(DIGITS / "calib.npz")["image"][:1]
-    outputs = [compiler.execute(m, {"image": images})["logits"] for m in (from_file, from_memory)]
+    outputs = [amct_opt.execute(m, {"image": images})["logits"] for m in (from_file, from_memory)]
     np.testing.assert_array_equal(*outputs)
     assert session.remarks[-1].rule == "summary"
     proto.graph.initializer[0].data_location = onnx.TensorProto.EXTERNAL
     proto.graph.initializer[0].external_data.add(key="location", value="weights.bin")
     with pytest.raises(CompileError, match="its tensors are in files"):
-        compiler.load(proto)
+        amct_opt.load(proto)
     with pytest.raises(CompileError, match="float is no model"):
-        compiler.load(1.5)
+        amct_opt.load(1.5)
 
 
 def test_import_options() -> None:
-    session = compiler.new_session()
-    session.imports = compiler.ImportOptions(outputs=(onnx.load(DIGITS / "digits.onnx").graph.node[0].output[0],))
-    module, same = compiler.load(onnx.load(DIGITS / "digits.onnx"), session)
+    session = amct_opt.new_session()
+    session.imports = amct_opt.ImportOptions(outputs=(onnx.load(DIGITS / "digits.onnx").graph.node[0].output[0],))
+    module, same = amct_opt.load(onnx.load(DIGITS / "digits.onnx"), session)
     assert same is session
     assert Executable(module).outputs == list(session.imports.outputs)
 
 
 def test_text_and_its_errors() -> None:
-    module, session = compiler.parse(NET, name="net.mlir")
-    assert compiler.to_text(compiler.parse(compiler.to_text(module), session).module) == compiler.to_text(module)
-    assert '"nn.matmul"' in compiler.to_text(module, generic=True)
-    assert "loc(" in compiler.to_text(module, locations=True)
+    module, session = amct_opt.parse(NET, name="net.mlir")
+    assert amct_opt.to_text(amct_opt.parse(amct_opt.to_text(module), session).module) == amct_opt.to_text(module)
+    assert '"nn.matmul"' in amct_opt.to_text(module, generic=True)
+    assert "loc(" in amct_opt.to_text(module, locations=True)
     with pytest.raises(CompileError, match=r"^net.mlir:1:9: error"):
-        compiler.parse("nonsense", name="net.mlir")
+        amct_opt.parse("nonsense", name="net.mlir")
 
 
 def test_a_pipeline_by_hand() -> None:
-    module, session = compiler.parse(NET)
+    module, session = amct_opt.parse(NET)
     seen: list[tuple[str, bool]] = []
     passes = ["cse", make_pass("canonicalize"), "fuse-bn{only_quantizable=true},fuse-mul"]
-    compiler.run_pipeline(module, passes, session, lambda each, m, s: seen.append((each.name, m is module and s >= 0)))
+    amct_opt.run_pipeline(module, passes, session, lambda each, m, s: seen.append((each.name, m is module and s >= 0)))
     assert seen == [(name, True) for name in ("cse", "canonicalize", "fuse-bn", "fuse-mul")]
     for wrong in ("fuze-bn", "deploy{x=1}"):
         with pytest.raises(CompileError, match="no pass is called"):
-            compiler.run_pipeline(module, wrong, session)
+            amct_opt.run_pipeline(module, wrong, session)
 
 
 def test_every_form_of_data_is_the_same(tmp_path: Path) -> None:
@@ -170,24 +170,24 @@ def test_data_that_does_not_fit(data: Any, message: str) -> None:
 
 def test_settings_are_an_object_or_a_file(tmp_path: Path) -> None:
     asked = Settings(
-        common=compiler.Calibration(compiler.Activation("minmax", bits=4), compiler.Arq(bits=8)), batch_num=2
+        common=amct_opt.Calibration(amct_opt.Activation("minmax", bits=4), amct_opt.Arq(bits=8)), batch_num=2
     )
     text = quantized(settings=asked, data=X)
     assert "i4" in text
     (tmp_path / "c.cfg").write_text("skip_layers: 'fc'\n")
-    module, session = compiler.parse(NET)
-    compiler.quantize(module, session, tmp_path / "c.cfg", X)
+    module, session = amct_opt.parse(NET)
+    amct_opt.quantize(module, session, tmp_path / "c.cfg", X)
     assert [(r.layer, r.rule) for r in session.remarks if r.kind == "missed"] == [("fc", "skip-layers")]
     with pytest.raises(CompileError, match="no observer is called 'median'"):
-        quantized(settings=Settings(common=compiler.Calibration(compiler.Activation("median"))), data=X)
+        quantized(settings=Settings(common=amct_opt.Calibration(amct_opt.Activation("median"))), data=X)
 
 
 def test_targets_by_name_and_made(tmp_path: Path) -> None:
-    from compiler.targets.mlir import MlirTarget
+    from amct_opt.targets.mlir import MlirTarget
 
-    module, session = compiler.parse(NET)
-    compiler.save(module, tmp_path / "a.mlir", session, generic=True)
-    compiler.save(module, tmp_path / "b.mlir", session, MlirTarget(generic=True))
+    module, session = amct_opt.parse(NET)
+    amct_opt.save(module, tmp_path / "a.mlir", session, generic=True)
+    amct_opt.save(module, tmp_path / "b.mlir", session, MlirTarget(generic=True))
     assert (tmp_path / "a.mlir").read_text() == (tmp_path / "b.mlir").read_text()
     for target, options, message in (
         ("onnyx", {}, "no target is called 'onnyx'\n  hint: did you mean 'onnx'?"),
@@ -195,16 +195,16 @@ def test_targets_by_name_and_made(tmp_path: Path) -> None:
         (MlirTarget(), {"generic": True}, "options are for the name of a target"),
     ):
         with pytest.raises(CompileError) as e:
-            compiler.save(module, tmp_path / "c.mlir", session, target, **options)
+            amct_opt.save(module, tmp_path / "c.mlir", session, target, **options)
         assert message in str(e.value)
     assert not (tmp_path / "c.mlir").exists()
 
 
 def test_one_executable_run_by_several_threads() -> None:
     """With arrays of different sizes, so that buffers that were shared would be seen."""
-    module, _ = compiler.load(DIGITS / "digits.onnx")
-    session = compiler.new_session()
-    compiler.quantize(module, session, data=DIGITS / "calib.npz")
+    module, _ = amct_opt.load(DIGITS / "digits.onnx")
+    session = amct_opt.new_session()
+    amct_opt.quantize(module, session, data=DIGITS / "calib.npz")
     images = np.load(DIGITS / "calib.npz")["image"]
     executable = Executable(module)
     step = executable.run({"image": images[:1]})["logits"].shape[0]
@@ -220,11 +220,11 @@ def test_sessions_on_threads_of_their_own() -> None:
     """Parsing, passes, calibration and printing, each thread with a session: as one after the other."""
 
     def compiled(observer: str) -> tuple[str, list[str]]:
-        module, session = compiler.load(DIGITS / "digits.onnx")
-        compiler.run_pipeline(module, "fuse", session)
-        settings = Settings(common=compiler.Calibration(compiler.Activation(observer)))
-        compiler.quantize(module, session, settings, {"image": np.load(DIGITS / "calib.npz")["image"][:8]})
-        return compiler.to_text(module), [str(r) for r in session.remarks]
+        module, session = amct_opt.load(DIGITS / "digits.onnx")
+        amct_opt.run_pipeline(module, "fuse", session)
+        settings = Settings(common=amct_opt.Calibration(amct_opt.Activation(observer)))
+        amct_opt.quantize(module, session, settings, {"image": np.load(DIGITS / "calib.npz")["image"][:8]})
+        return amct_opt.to_text(module), [str(r) for r in session.remarks]
 
     observers = ["minmax", "mse", "percentile", "ifmr"]
     expected = list(map(compiled, observers))
@@ -233,15 +233,15 @@ def test_sessions_on_threads_of_their_own() -> None:
 
 
 def test_two_sessions_share_no_state() -> None:
-    module, one = compiler.parse(NET)
-    other = compiler.new_session()
+    module, one = amct_opt.parse(NET)
+    other = amct_opt.new_session()
     one.profile = "qdq"
-    one.register_observer("mine", compiler.Observer)
-    compiler.quantize(module, one, data=X)
+    one.register_observer("mine", amct_opt.Observer)
+    amct_opt.quantize(module, one, data=X)
     assert one.remarks
     assert (other.profile, other.remarks, list(other.observers.added)) == ("ascend", [], [])
     copy = one.clone()
-    copy.register_observer("another", compiler.Observer)
+    copy.register_observer("another", amct_opt.Observer)
     copy.remarks.clear()
     assert list(one.observers.added) == ["mine"]
     assert one.remarks
@@ -261,15 +261,15 @@ def test_models_of_tensorflow_in_memory(kind: str) -> None:
         layer = tf.keras.layers.Dense(2, use_bias=False)
         model = tf.keras.Sequential([tf.keras.Input((3,), name="x"), layer])
         layer.set_weights([W])
-        module, _ = compiler.load(model)
+        module, _ = amct_opt.load(model)
     elif kind == "function":
-        module, _ = compiler.load(function)
-        traced, _ = compiler.load(lambda x: tf.matmul(x, weight), signature=[tf.TensorSpec((None, 3), tf.float32)])
-        np.testing.assert_allclose(next(iter(compiler.execute(traced, {"x": X}).values())), X @ W, rtol=1e-6)
+        module, _ = amct_opt.load(function)
+        traced, _ = amct_opt.load(lambda x: tf.matmul(x, weight), signature=[tf.TensorSpec((None, 3), tf.float32)])
+        np.testing.assert_allclose(next(iter(amct_opt.execute(traced, {"x": X}).values())), X @ W, rtol=1e-6)
     else:
         graph = tf.Graph()
         with graph.as_default():
             tf.identity(tf.matmul(tf.compat.v1.placeholder(tf.float32, (None, 3), "x"), tf.constant(W)), "y")
-        module, _ = compiler.load(graph.as_graph_def())
-    (found,) = compiler.execute(module, {Executable(module).inputs[0]: X}).values()
+        module, _ = amct_opt.load(graph.as_graph_def())
+    (found,) = amct_opt.execute(module, {Executable(module).inputs[0]: X}).values()
     np.testing.assert_allclose(found, X @ W, rtol=1e-5)

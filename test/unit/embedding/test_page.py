@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator
 
-import compiler
+import amct_opt
 
 
 class Annotation(str):
@@ -28,7 +28,7 @@ def sentence(found: object) -> str:
 
 def members(found: type) -> Iterator[str]:
     """Methods and properties that a class of ours defines or inherits from one."""
-    owners = [base for base in found.__mro__ if base.__module__.startswith("compiler.")]
+    owners = [base for base in found.__mro__ if base.__module__.startswith("amct_opt.")]
     named = {name: member for base in reversed(owners) for name, member in vars(base).items()}
     for name, member in named.items():
         if name.startswith("_") or not member.__doc__:
@@ -40,14 +40,14 @@ def members(found: type) -> Iterator[str]:
 
 
 def section() -> Iterator[str]:
-    names = sorted(compiler.__all__, key=str.lower)
+    names = sorted(amct_opt.__all__, key=str.lower)
     yield "### Functions"
     for name in names:
-        if inspect.isfunction(found := getattr(compiler, name)):
+        if inspect.isfunction(found := getattr(amct_opt, name)):
             yield f"{signature(name, found)}\n\n{prose(found)}"
     yield "### Classes"
     for name in names:
-        if inspect.isclass(found := getattr(compiler, name)):
+        if inspect.isclass(found := getattr(amct_opt, name)):
             yield "\n".join([f"`{name}`. {prose(found)}", "", *members(found)]).strip()
 
 

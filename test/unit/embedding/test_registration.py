@@ -12,11 +12,11 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-import compiler
-from compiler import CompileError, Observer, Profile, Session
-from compiler.rewriting import Remarks
-from compiler.runtime.observers.minmax import MinMaxObserver
-from compiler.targets import Target
+import amct_opt
+from amct_opt import CompileError, Observer, Profile, Session
+from amct_opt.rewriting import Remarks
+from amct_opt.runtime.observers.minmax import MinMaxObserver
+from amct_opt.targets import Target
 
 NET = """
 func.func @main(%x: tensor<?x3xf32> {nn.name = "x"}) -> tensor<?x2xf32> {
@@ -68,19 +68,19 @@ class CountTarget(Target):
 
 def read_twice(path: Path, session: Session) -> ModuleOp:
     text = path.read_text()
-    return compiler.parse(text + text.replace("@f", "@g"), session).module
+    return amct_opt.parse(text + text.replace("@f", "@g"), session).module
 
 
 @pytest.fixture
 def session() -> Session:
-    return compiler.new_session()
+    return amct_opt.new_session()
 
 
 def observed(observer: str, session: Session) -> list[float]:
     """The ranges of a calibrated module."""
-    module, _ = compiler.parse(NET, session)
-    settings = compiler.Settings(common=compiler.Calibration(compiler.Activation(observer)))
-    compiler.quantize(module, session, settings, X)
+    module, _ = amct_opt.parse(NET, session)
+    settings = amct_opt.Settings(common=amct_opt.Calibration(amct_opt.Activation(observer)))
+    amct_opt.quantize(module, session, settings, X)
     return [float(op.properties["qparams"].data.scales()) for op in module.walk() if op.name == "nn.quantize"]  # pyright: ignore
 
 
@@ -96,21 +96,21 @@ def test_an_observer(session: Session) -> None:
 def test_an_observer_in_every_place_that_names_one(session: Session, tmp_path: Path) -> None:
     """Options of passes, text, and states of calibration."""
     session.register_observer("doubled", DoubledObserver)
-    module, _ = compiler.parse(NET, session)
+    module, _ = amct_opt.parse(NET, session)
     np.savez(tmp_path / "x.npz", x=X)
-    compiler.run_pipeline(module, 'insert-observers{observer="doubled"}', session)
-    text = compiler.to_text(module)
+    amct_opt.run_pipeline(module, 'insert-observers{observer="doubled"}', session)
+    text = amct_opt.to_text(module)
     assert 'by "doubled"' in text
     state = tmp_path / "s.state"
-    compiler.run_pipeline(module, f'calibrate{{data="{tmp_path / "x.npz"}" save-state="{state}"}}', session)
-    compiler.run_pipeline(module, f'calibrate{{load-state="{state}"}}', session)
-    compiler.run_pipeline(module, "convert-observers", session)
+    amct_opt.run_pipeline(module, f'calibrate{{data="{tmp_path / "x.npz"}" save-state="{state}"}}', session)
+    amct_opt.run_pipeline(module, f'calibrate{{load-state="{state}"}}', session)
+    amct_opt.run_pipeline(module, "convert-observers", session)
     (scale,) = [float(op.properties["qparams"].data.scales()) for op in module.walk() if op.name == "nn.quantize"]  # pyright: ignore
     assert scale == observed("doubled", session)[0]
     for source in (text, text.replace("doubled", "os{system=ls}")):
-        other, stranger = compiler.parse(source)
+        other, stranger = amct_opt.parse(source)
         with pytest.raises(CompileError, match=r"no observer is called '(doubled|os)'"):
-            compiler.run_pipeline(other, f'calibrate{{data="{tmp_path / "x.npz"}"}}', stranger)
+            amct_opt.run_pipeline(other, f'calibrate{{data="{tmp_path / "x.npz"}"}}', stranger)
 
 
 def test_a_profile(session: Session) -> None:
@@ -123,12 +123,12 @@ def test_a_profile(session: Session) -> None:
 
 
 def test_a_profile_without_zero_points(session: Session) -> None:
-    from compiler.dialects.nn import MatMulOp
+    from amct_opt.dialects.nn import MatMulOp
 
-    session.register_profile(Profile("device", {MatMulOp: compiler.Row(1, 2, per_channel=True, symmetric=True)}))
+    session.register_profile(Profile("device", {MatMulOp: amct_opt.Row(1, 2, per_channel=True, symmetric=True)}))
     session.profile = "device"
-    module, _ = compiler.parse(NET, session)
-    compiler.quantize(module, session, data=X)
+    module, _ = amct_opt.parse(NET, session)
+    amct_opt.quantize(module, session, data=X)
     (params,) = [op.properties["qparams"].data for op in module.walk() if op.name == "nn.quantize"]  # pyright: ignore
     assert params.zero_point == (0,)
     assert float(params.scales()) == pytest.approx(max(X.max() / 127, -X.min() / 128), rel=1e-6)
@@ -138,16 +138,16 @@ def test_a_pass_a_target_and_a_frontend(session: Session, tmp_path: Path) -> Non
     session.register_pass(CountPass)
     session.register_target(CountTarget)
     session.register_frontend(".twice", read_twice)
-    module, _ = compiler.parse(NET, session)
-    compiler.run_pipeline(module, 'count,count{kind="func"}', session)
+    module, _ = amct_opt.parse(NET, session)
+    amct_opt.run_pipeline(module, 'count,count{kind="func"}', session)
     assert [r.reason for r in session.remarks] == ["2", "2"]
-    compiler.save(module, tmp_path / "n.txt", session, "count", unit="ops")
+    amct_opt.save(module, tmp_path / "n.txt", session, "count", unit="ops")
     assert (tmp_path / "n.txt").read_text() == "5 ops"
     (tmp_path / "net.twice").write_text("func.func private @f()\n")
-    loaded, _ = compiler.load(tmp_path / "net.twice", session)
+    loaded, _ = amct_opt.load(tmp_path / "net.twice", session)
     assert [op.name for op in loaded.ops] == ["func.func", "func.func"]
     with pytest.raises(CompileError, match="unknown file ending"):
-        compiler.load(tmp_path / "net.twice")
+        amct_opt.load(tmp_path / "net.twice")
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -204,7 +204,7 @@ def plugin(folder: Path, code: str) -> dict[str, str]:
 
 
 def tool(*arguments: str, env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    code = "import sys; from compiler.tools.amct_opt import main; sys.argv[0] = 'amct-opt'; main()"
+    code = "import sys; from amct_opt.tools.amct_opt import main; sys.argv[0] = 'amct-opt'; main()"
     argv = [sys.executable, "-c", code, *arguments]
     return subprocess.run(argv, env=env, cwd=cwd, capture_output=True, text=True, check=False)
 
@@ -245,11 +245,11 @@ def test_text_imports_nothing_by_name(tmp_path: Path) -> None:
         '"evil.op"() {a = #evil.attr<1>} : () -> !evil.type',
     ]
     code = """
-import sys, compiler
+import sys, amct_opt
 for text in sys.argv[1:]:
     try:
-        compiler.parse(text, name="net.mlir")
-    except compiler.CompileError:
+        amct_opt.parse(text, name="net.mlir")
+    except amct_opt.CompileError:
         pass
 print("evil" in sys.modules)
 """

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import compiler
+import amct_opt
 
-PACKAGE = Path(compiler.__path__[0])
+PACKAGE = Path(amct_opt.__path__[0])
 
 
 @pytest.mark.slow
@@ -21,13 +21,13 @@ def test_the_whole_package_is_typed(tmp_path: Path) -> None:
     for each in Path(sysconfig.get_path("purelib")).iterdir():
         if "amct_opt" not in each.name and each.suffix != ".pth":
             (tmp_path / each.name).symlink_to(each)
-    shutil.copytree(PACKAGE, tmp_path / "compiler", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, tmp_path / "amct_opt", ignore=shutil.ignore_patterns("__pycache__"))
     argv = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable]
-    argv += ["--verifytypes", "compiler", "--ignoreexternal", "--outputjson"]
+    argv += ["--verifytypes", "amct_opt", "--ignoreexternal", "--outputjson"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     found = json.loads(done.stdout)["typeCompleteness"]
     public = {s["name"]: s for s in found["symbols"] if s["isExported"]}
-    assert set(public) >= {f"{getattr(compiler, name).__module__}.{name}" for name in compiler.__all__}
+    assert set(public) >= {f"{getattr(amct_opt, name).__module__}.{name}" for name in amct_opt.__all__}
     assert {name: s["diagnostics"] for name, s in public.items() if not s["isTypeKnown"]} == {}
     assert found["completenessScore"] == 1.0

@@ -71,7 +71,7 @@ def test_as_an_installed_plugin(tmp_path: Path) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[amct_opt.plugins]\ntoy = toy:register\n")
     path = os.pathsep.join([str(tmp_path), str(FOLDER)])
-    code = "import sys; from compiler.tools.amct_opt import main; sys.argv[0] = 'amct-opt'; main()"
+    code = "import sys; from amct_opt.tools.amct_opt import main; sys.argv[0] = 'amct-opt'; main()"
     options = [
         "--toy-fold-gain",
         "--toy-lower",

@@ -18,15 +18,15 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler import frontends
-from compiler.diagnostics import CompileError, verify
-from compiler.lowering.ascend import LowerToAscendPass
-from compiler.pipelines import make_pass, run_passes
-from compiler.runtime.executor import Executable
-from compiler.runtime.integer_plan import in_integers
-from compiler.targets.onnx import OnnxTarget
-from compiler.targets.onnx_ascend import OnnxAscendTarget
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.runtime.executor import Executable
+from amct_opt.runtime.integer_plan import in_integers
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.targets.onnx_ascend import OnnxAscendTarget
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Shape = tuple[int, ...]

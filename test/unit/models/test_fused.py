@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from compiler import frontends
-from compiler.dialects import nn
-from compiler.pipelines import make_pass, run_passes
-from compiler.rewriting import layer_of
-from compiler.runtime.executor import run
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.dialects import nn
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.rewriting import layer_of
+from amct_opt.runtime.executor import run
+from amct_opt.universe import new_session
 
 TOLERANCE = 2e-4
 """Absolute, on logits with a standard deviation of 2."""

@@ -23,16 +23,16 @@ import yaml
 from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from compiler import frontends
-from compiler.dialects import nn
-from compiler.functions import body, main_function, return_op, value_attributes
-from compiler.pipelines import make_pass, run_passes
-from compiler.runtime.executor import run
-from compiler.runtime.kernels import kernel_for
-from compiler.runtime.metrics import difference
-from compiler.targets.onnx import OnnxTarget
-from compiler.tools import amct_opt
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.dialects import nn
+from amct_opt.functions import body, main_function, return_op, value_attributes
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.runtime.executor import run
+from amct_opt.runtime.kernels import kernel_for
+from amct_opt.runtime.metrics import difference
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.tools import amct_opt
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -13,11 +13,11 @@ import onnx
 import onnxruntime
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.runtime.executor import Executable
-from compiler.runtime.integer_plan import in_integers
-from compiler.runtime.program import Rewrite
-from compiler.targets.onnx import OnnxTarget
-from compiler.universe import new_session
+from amct_opt.runtime.executor import Executable
+from amct_opt.runtime.integer_plan import in_integers
+from amct_opt.runtime.program import Rewrite
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -13,13 +13,13 @@ from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import SSAValue
 
-import compiler
-from compiler.configuration.settings import Settings
-from compiler.dialects import nn
-from compiler.runtime.executor import Executable
-from compiler.runtime.integer_plan import in_integers
-from compiler.runtime.metrics import difference
-from compiler.universe import new_session
+import amct_opt
+from amct_opt.configuration.settings import Settings
+from amct_opt.dialects import nn
+from amct_opt.runtime.executor import Executable
+from amct_opt.runtime.integer_plan import in_integers
+from amct_opt.runtime.metrics import difference
+from amct_opt.universe import new_session
 
 from ..deploy.nets import i8
 from .nets import Chain, Point, reals
@@ -122,7 +122,7 @@ def test_a_float_layer_behind_float_is_written_as_it_is(tmp_path: Path) -> None:
 def test_the_file_reads_back_as_the_module(tmp_path: Path) -> None:
     net = Chain(*IMAGE)
     module = net.module(net.at(conv(net, net.at(net.x, IN)), OUT))
-    again, _ = compiler.load(written(module, tmp_path))
+    again, _ = amct_opt.load(written(module, tmp_path))
     assert not [op for op in again.walk() if isinstance(op, nn.MaxOp)]
     x = reals(net.rng, IMAGE, IN)
     (before,), (after,) = (list(e.run({e.inputs[0]: x}).values()) for e in (Executable(module), Executable(again)))
@@ -167,10 +167,10 @@ def test_layers_that_are_skipped_at_random(seed: int, profile: str, tmp_path: Pa
     skipped = {f"conv{i}" for i in range(LAYERS) if rng.random() < 0.5}
     session = new_session()
     session.profile = profile
-    module, session = compiler.load(tmp_path / "model.onnx", session)
-    compiler.run_pipeline(module, "fuse-all", session)
-    compiler.quantize(module, session, Settings(skip_layers=tuple(skipped)), data=[{"x": x}])
-    compiler.save(module, tmp_path / "q.onnx", session, "onnx")
+    module, session = amct_opt.load(tmp_path / "model.onnx", session)
+    amct_opt.run_pipeline(module, "fuse-all", session)
+    amct_opt.quantize(module, session, Settings(skip_layers=tuple(skipped)), data=[{"x": x}])
+    amct_opt.save(module, tmp_path / "q.onnx", session, "onnx")
     (theirs,), _ = in_onnxruntime(tmp_path / "q.onnx", [x], tmp_path)
     graph = onnx.load(tmp_path / "optimized.onnx").graph
     integer = {n.name.partition("_")[0] for n in graph.node if n.op_type == "QLinearConv"}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC
 
 from .nets import Chain, Point, channel_scales, reals
 from .peer import both

@@ -9,11 +9,11 @@ import pytest
 from xdsl.dialects.builtin import IntegerType, ModuleOp, f16
 from xdsl.ir import SSAValue
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.runtime.executor import Executable, RunError
-from compiler.runtime.integer_plan import in_integers
-from compiler.runtime.program import Program
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.runtime.executor import Executable, RunError
+from amct_opt.runtime.integer_plan import in_integers
+from amct_opt.runtime.program import Program
 
 from .nets import Chain, Point
 

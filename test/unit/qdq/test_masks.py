@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-import compiler
-from compiler.runtime.metrics import difference
-from compiler.universe import new_session
+import amct_opt
+from amct_opt.runtime.metrics import difference
+from amct_opt.universe import new_session
 
 from .peer import Array, in_onnxruntime
 
@@ -119,12 +119,12 @@ def quantized_sqnr(net: Attention, weights: str, profile: str, observer: str, tm
     keep = (np.arange(TOKENS) < net.rng.integers(4, TOKENS, (8, 1))).astype(np.float32)
     session = new_session()
     session.profile = profile
-    module, session = compiler.load(tmp_path / "float.onnx", session)
+    module, session = amct_opt.load(tmp_path / "float.onnx", session)
     inputs = {"x": x, "keep": keep} if any("keep" in node.input for node in net.nodes) else {"x": x}
     np.savez(tmp_path / "data.npz", **inputs)
     pipeline = f'quantize{{data="{tmp_path / "data.npz"}" observer={observer} backend=numpy}}'
-    compiler.run_pipeline(module, pipeline, session)
-    compiler.save(module, tmp_path / "q.onnx", session, "onnx")
+    amct_opt.run_pipeline(module, pipeline, session)
+    amct_opt.save(module, tmp_path / "q.onnx", session, "onnx")
     first = [array[:1] for array in inputs.values()]
     ((expected,), _), ((actual,), _) = (
         in_onnxruntime(tmp_path / name, first, tmp_path) for name in ("float.onnx", "q.onnx")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import compiler
-from compiler.dialects import nn
-from compiler.universe import new_session
+import amct_opt
+from amct_opt.dialects import nn
+from amct_opt.universe import new_session
 
 from .nets import Chain, Point, reals
 from .peer import both
@@ -191,7 +191,7 @@ def test_products_of_other_ranks(name: str, tmp_path: Path) -> None:
     module, x = net.module(net.add(nn.MatMulOp, net.x, weight)), net.rng.normal(size=x_shape).astype(np.float32)
     session = new_session()
     session.profile = "ppq"
-    compiler.quantize(module, session, data=[{"arg0": x}])
+    amct_opt.quantize(module, session, data=[{"arg0": x}])
     pair = both(module, [x], tmp_path)
     assert pair.kernels["QLinearMatMul"] == 1
     assert pair.differing == 0

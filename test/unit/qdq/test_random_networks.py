@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from xdsl.ir import SSAValue
 
-from compiler.dialects import nn
+from amct_opt.dialects import nn
 
 from .nets import Array, Chain, Point, channel_scales, reals
 from .peer import both

@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from compiler.transforms.quantization.balance_channels.factors import balance_factors
-from compiler.transforms.quantization.shift_accumulators.shift import best_shift, shift_errors
-from compiler.transforms.quantization.weights.non_uniform import levels_of, nearest
+from amct_opt.transforms.quantization.balance_channels.factors import balance_factors
+from amct_opt.transforms.quantization.shift_accumulators.shift import best_shift, shift_errors
+from amct_opt.transforms.quantization.weights.non_uniform import levels_of, nearest
 
 RNG = np.random.default_rng(11)
 

@@ -13,15 +13,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from compiler import frontends
-from compiler.dialects import nn
-from compiler.functions import main_function
-from compiler.pipelines import make_pass, run_passes
-from compiler.runtime.backends import Runner
-from compiler.runtime.data import load_samples
-from compiler.runtime.executor import run
-from compiler.transforms.quantization.calibrate import calibrate_points
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.dialects import nn
+from amct_opt.functions import main_function
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.runtime.backends import Runner
+from amct_opt.runtime.data import load_samples
+from amct_opt.runtime.executor import run
+from amct_opt.transforms.quantization.calibrate import calibrate_points
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -12,12 +12,12 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC
-from compiler.runtime.backends import Work, worthwhile
-from compiler.runtime.backends.estimate import PRODUCTS, numbers, weights
-from compiler.runtime.data.given import samples_from
-from compiler.universe import new_session
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC
+from amct_opt.runtime.backends import Work, worthwhile
+from amct_opt.runtime.backends.estimate import PRODUCTS, numbers, weights
+from amct_opt.runtime.data.given import samples_from
+from amct_opt.universe import new_session
 
 
 class Net:

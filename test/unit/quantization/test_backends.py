@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.pipelines import make_pass, run_passes
-from compiler.runtime import backends
-from compiler.runtime.backends.line import Line
-from compiler.runtime.observers import OBSERVERS
-from compiler.session import Session
-from compiler.text import parse_module
-from compiler.tools import amct
-from compiler.transforms.quantization.calibrate import together
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.runtime import backends
+from amct_opt.runtime.backends.line import Line
+from amct_opt.runtime.observers import OBSERVERS
+from amct_opt.session import Session
+from amct_opt.text import parse_module
+from amct_opt.tools import amct
+from amct_opt.transforms.quantization.calibrate import together
+from amct_opt.universe import new_session
 
 pytest.importorskip("onnxruntime")
 

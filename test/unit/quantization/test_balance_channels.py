@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import nn
-from compiler.pipelines import make_pass
-from compiler.runtime.executor import run
-from compiler.runtime.metrics import sqnr
-from compiler.session import Session
-from compiler.targets.record import RecordTarget
-from compiler.text import parse_module
-from compiler.tools import amct_opt
-from compiler.transforms.quantization.balance_channels import BALANCER
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import nn
+from amct_opt.pipelines import make_pass
+from amct_opt.runtime.executor import run
+from amct_opt.runtime.metrics import sqnr
+from amct_opt.session import Session
+from amct_opt.targets.record import RecordTarget
+from amct_opt.text import parse_module
+from amct_opt.tools import amct_opt
+from amct_opt.transforms.quantization.balance_channels import BALANCER
+from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(7)
 SPREAD = np.array([0.01, 30.0, 1.0, 0.2, 5.0, 0.5], np.float32)

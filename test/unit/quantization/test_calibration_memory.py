@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.functions import main_function
-from compiler.runtime.data import load_samples, samples
-from compiler.runtime.observers import OBSERVERS
-from compiler.text import parse_module
-from compiler.transforms.quantization.calibrate import CalibratePass
-from compiler.transforms.quantization.calibrate.together import MOST
-from compiler.universe import new_session
+from amct_opt.functions import main_function
+from amct_opt.runtime.data import load_samples, samples
+from amct_opt.runtime.observers import OBSERVERS
+from amct_opt.text import parse_module
+from amct_opt.transforms.quantization.calibrate import CalibratePass
+from amct_opt.transforms.quantization.calibrate.together import MOST
+from amct_opt.universe import new_session
 
 SIZE = 4096
 

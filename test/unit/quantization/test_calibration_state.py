@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.metadata import metadata
-from compiler.runtime.observers import OBSERVERS
-from compiler.session import Session
-from compiler.text import module_text, parse_module
-from compiler.transforms.quantization.calibrate import CalibratePass, set_parameters
-from compiler.transforms.quantization.calibrate.observations import begin_pass, observations
-from compiler.transforms.quantization.insert_observers import InsertObserversPass
-from compiler.universe import new_session
-from compiler.weights import open_side_file, write_side_file
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.metadata import metadata
+from amct_opt.runtime.observers import OBSERVERS
+from amct_opt.session import Session
+from amct_opt.text import module_text, parse_module
+from amct_opt.transforms.quantization.calibrate import CalibratePass, set_parameters
+from amct_opt.transforms.quantization.calibrate.observations import begin_pass, observations
+from amct_opt.transforms.quantization.insert_observers import InsertObserversPass
+from amct_opt.universe import new_session
+from amct_opt.weights import open_side_file, write_side_file
 
 EXACT = "ifmr{exact=true}"
 RNG = np.random.default_rng(31)
@@ -290,7 +290,7 @@ def test_damaged_files() -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_forged_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a checksum that fits: numbers that no data leads to are still refused."""
-    from compiler.transforms.quantization.calibrate import state
+    from amct_opt.transforms.quantization.calibrate import state
 
     calibrate("kl", "a.npz", save="a.state")
     file = open_side_file(Path("a.state"))

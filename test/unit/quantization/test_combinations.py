@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.tools import amct_opt
+from amct_opt.tools import amct_opt
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 DATA = f"data={DIGITS / 'calib.npz'} samples=4"

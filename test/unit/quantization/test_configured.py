@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.configuration.json_config import json_text
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import nn
-from compiler.pipelines import make_pass, parse_pipeline
-from compiler.session import Session
-from compiler.text import module_text, parse_module
-from compiler.transforms.quantization.layers import quantizable_layers
-from compiler.transforms.quantization.options import SettingsOptions
-from compiler.transforms.quantization.profiles import ASCEND
-from compiler.universe import new_session
+from amct_opt.configuration.json_config import json_text
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import nn
+from amct_opt.pipelines import make_pass, parse_pipeline
+from amct_opt.session import Session
+from amct_opt.text import module_text, parse_module
+from amct_opt.transforms.quantization.layers import quantizable_layers
+from amct_opt.transforms.quantization.options import SettingsOptions
+from amct_opt.transforms.quantization.profiles import ASCEND
+from amct_opt.universe import new_session
 
 NET = """
 func.func @main(%x: tensor<?x2x4x4xf32> {nn.name = "x"}) -> (tensor<?x3xf32> {nn.name = "y"}) {

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from compiler.diagnostics import CompileError
-from compiler.functions import main_function
-from compiler.runtime.data import from_batches
-from compiler.text import parse_module
-from compiler.transforms.quantization.data_options import DataOptions
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError
+from amct_opt.functions import main_function
+from amct_opt.runtime.data import from_batches
+from amct_opt.text import parse_module
+from amct_opt.transforms.quantization.data_options import DataOptions
+from amct_opt.universe import new_session
 
 TEXT = """
 func.func @main(%x: tensor<?x2xf32> {nn.name = "x"}) -> (tensor<?x2xf32> {nn.name = "y"}) {

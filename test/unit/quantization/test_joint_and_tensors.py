@@ -10,15 +10,15 @@ import onnxruntime
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.configuration.record import read_record
-from compiler.dialects import ascend, nn
-from compiler.pipelines import make_pass, run_passes
-from compiler.runtime.executor import Executable
-from compiler.session import Session
-from compiler.targets.onnx import OnnxTarget
-from compiler.targets.record import RecordTarget
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.configuration.record import read_record
+from amct_opt.dialects import ascend, nn
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.runtime.executor import Executable
+from amct_opt.session import Session
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.targets.record import RecordTarget
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -6,15 +6,15 @@ import itertools
 
 import pytest
 
-from compiler.configuration.layer_settings import settings_for
-from compiler.configuration.settings import Arq, Calibration, Settings
-from compiler.diagnostics import CompileError
-from compiler.transforms.quantization.layers import layer_at
-from compiler.transforms.quantization.legality import non_uniform_broken, row_of, weight_only_broken
-from compiler.transforms.quantization.profiles import ASCEND, QDQ
-from compiler.transforms.quantization.rules.layer_rules import no_weight_only_mode, weight_constant
-from compiler.transforms.quantization.sites import Site, sites
-from compiler.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, Mark
+from amct_opt.configuration.layer_settings import settings_for
+from amct_opt.configuration.settings import Arq, Calibration, Settings
+from amct_opt.diagnostics import CompileError
+from amct_opt.transforms.quantization.layers import layer_at
+from amct_opt.transforms.quantization.legality import non_uniform_broken, row_of, weight_only_broken
+from amct_opt.transforms.quantization.profiles import ASCEND, QDQ
+from amct_opt.transforms.quantization.rules.layer_rules import no_weight_only_mode, weight_constant
+from amct_opt.transforms.quantization.sites import Site, sites
+from amct_opt.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, Mark
 
 CONV = "nn.conv %x, %w{} from <{}> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>"
 CONV_3D = "nn.conv %v, %vw from <{}> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x4x4x4xf32>"

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.configuration.record import read_record
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.pipelines import make_pass
-from compiler.rewriting import layer_of
-from compiler.runtime.affine import symmetric_scales
-from compiler.session import Session
-from compiler.targets.record import RecordTarget
-from compiler.text import parse_module
-from compiler.transforms.quantization.parameters import quantized
-from compiler.transforms.quantization.weights.non_uniform import levels_of, nearest
-from compiler.universe import new_session
+from amct_opt.configuration.record import read_record
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.pipelines import make_pass
+from amct_opt.rewriting import layer_of
+from amct_opt.runtime.affine import symmetric_scales
+from amct_opt.session import Session
+from amct_opt.targets.record import RecordTarget
+from amct_opt.text import parse_module
+from amct_opt.transforms.quantization.parameters import quantized
+from amct_opt.transforms.quantization.weights.non_uniform import levels_of, nearest
+from amct_opt.universe import new_session
 
 WEIGHT = np.random.default_rng(3).normal(size=(8, 4, 3, 3)).astype(np.float32)
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.configuration.compressed import compressed_operators
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.pipelines import make_pass
-from compiler.rewriting import layer_of
-from compiler.session import Session
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.configuration.compressed import compressed_operators
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.pipelines import make_pass
+from amct_opt.rewriting import layer_of
+from amct_opt.session import Session
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(11)
 SIZES = {

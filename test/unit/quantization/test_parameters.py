@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from compiler.runtime.affine import symmetric_scales
-from compiler.transforms.quantization.parameters import (
+from amct_opt.runtime.affine import symmetric_scales
+from amct_opt.transforms.quantization.parameters import (
     activation_params,
     bias_fits,
     quantized,

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import ascend, nn
-from compiler.metadata import metadata
-from compiler.pipelines import make_pass
-from compiler.precision import FORCE_FP16, float16_scales, forces_fp16, shortened
-from compiler.runtime.executor import run
-from compiler.session import Session
-from compiler.targets.record import RecordTarget
-from compiler.text import module_text, parse_module
-from compiler.tools import amct_opt
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import ascend, nn
+from amct_opt.metadata import metadata
+from amct_opt.pipelines import make_pass
+from amct_opt.precision import FORCE_FP16, float16_scales, forces_fp16, shortened
+from amct_opt.runtime.executor import run
+from amct_opt.session import Session
+from amct_opt.targets.record import RecordTarget
+from amct_opt.text import module_text, parse_module
+from amct_opt.tools import amct_opt
+from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(3)
 

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import nn
-from compiler.metadata import metadata
-from compiler.runtime.executor import run
-from compiler.runtime.metrics import sqnr
-from compiler.session import Session
-from compiler.text import module_text, parse_module
-from compiler.transforms.quantization.calibrate import CalibratePass
-from compiler.transforms.quantization.insert_observers import InsertObserversPass
-from compiler.transforms.quantization.quantize import QuantizePass
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import nn
+from amct_opt.metadata import metadata
+from amct_opt.runtime.executor import run
+from amct_opt.runtime.metrics import sqnr
+from amct_opt.session import Session
+from amct_opt.text import module_text, parse_module
+from amct_opt.transforms.quantization.calibrate import CalibratePass
+from amct_opt.transforms.quantization.insert_observers import InsertObserversPass
+from amct_opt.transforms.quantization.quantize import QuantizePass
+from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(0)
 WEIGHT = RNG.normal(size=(4, 3, 3, 3)).astype(np.float32)

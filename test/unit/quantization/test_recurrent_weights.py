@@ -11,13 +11,13 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler import frontends
-from compiler.configuration.record import read_record
-from compiler.dialects import nn
-from compiler.pipelines import make_pass
-from compiler.runtime.executor import Executable
-from compiler.tools import amct, amct_opt
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.configuration.record import read_record
+from amct_opt.dialects import nn
+from amct_opt.pipelines import make_pass
+from amct_opt.runtime.executor import Executable
+from amct_opt.tools import amct, amct_opt
+from amct_opt.universe import new_session
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 INPUT, HIDDEN = 5, 6

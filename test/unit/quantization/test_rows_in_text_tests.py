@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from compiler.dialects import nn
-from compiler.pipelines import make_pass
-from compiler.text import parse_module
-from compiler.transforms.quantization.rules.layer_rules import tensor_only
-from compiler.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow
-from compiler.universe import new_session
+from amct_opt.dialects import nn
+from amct_opt.pipelines import make_pass
+from amct_opt.text import parse_module
+from amct_opt.transforms.quantization.rules.layer_rules import tensor_only
+from amct_opt.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow
+from amct_opt.universe import new_session
 
 FOLDER = Path(__file__).parents[2] / "lit" / "transforms"
 

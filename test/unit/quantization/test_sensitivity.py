@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.dialects import nn
-from compiler.functions import main_function
-from compiler.pipelines import make_pass
-from compiler.runtime.data import from_batches, load_samples
-from compiler.session import Session
-from compiler.text import parse_module
-from compiler.transforms.quantization.sensitivity import sensitivities
-from compiler.universe import new_session
+from amct_opt.dialects import nn
+from amct_opt.functions import main_function
+from amct_opt.pipelines import make_pass
+from amct_opt.runtime.data import from_batches, load_samples
+from amct_opt.session import Session
+from amct_opt.text import parse_module
+from amct_opt.transforms.quantization.sensitivity import sensitivities
+from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(2)
 FIRST = RNG.normal(size=(6, 5)).astype(np.float32)

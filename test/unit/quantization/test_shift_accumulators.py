@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import ascend, nn
-from compiler.pipelines import make_pass
-from compiler.runtime.executor import Executable, run
-from compiler.runtime.metrics import sqnr
-from compiler.session import Session
-from compiler.targets.onnx import OnnxTarget
-from compiler.targets.record import RecordTarget
-from compiler.text import module_text, parse_module
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import ascend, nn
+from amct_opt.pipelines import make_pass
+from amct_opt.runtime.executor import Executable, run
+from amct_opt.runtime.metrics import sqnr
+from amct_opt.session import Session
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.targets.record import RecordTarget
+from amct_opt.text import module_text, parse_module
+from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(5)
 

@@ -10,10 +10,10 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import compiler
-from compiler import frontends
-from compiler.targets.onnx import OnnxTarget
-from compiler.universe import new_session
+import amct_opt
+from amct_opt import frontends
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.universe import new_session
 
 WIDTH = 16
 ROWS = (8, WIDTH)
@@ -80,7 +80,7 @@ def test_statistics_stay_float(steps: list[tuple[str, list[str], str]], tmp_path
     session = new_session()
     session.profile = "qdq"
     module = frontends.read(tmp_path / "float.onnx", session)
-    compiler.quantize(module, session, data=({"x": x} for x in samples(8)))
+    amct_opt.quantize(module, session, data=({"x": x} for x in samples(8)))
     OnnxTarget().write(module, tmp_path / "qdq.onnx", session)
 
     graph = onnx.load(tmp_path / "qdq.onnx").graph

@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp, i8, i32
 
-from compiler import frontends
-from compiler.dialects.ascend import AscendOp
-from compiler.dialects.nn import FusedOp, NNOp
-from compiler.dialects.nn.shapes import element_of
-from compiler.lowering.ascend import LowerToAscendPass
-from compiler.pipelines import run_passes
-from compiler.rewriting import layer_of
-from compiler.runtime.executor import run
-from compiler.support import LayerSupport, layers_of
-from compiler.transforms.fusion.fuse_all import FuseAllPass
-from compiler.transforms.quantization.quantize import QuantizePass
-from compiler.transforms.simplification import SIMPLIFY
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.dialects.ascend import AscendOp
+from amct_opt.dialects.nn import FusedOp, NNOp
+from amct_opt.dialects.nn.shapes import element_of
+from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.pipelines import run_passes
+from amct_opt.rewriting import layer_of
+from amct_opt.runtime.executor import run
+from amct_opt.support import LayerSupport, layers_of
+from amct_opt.transforms.fusion.fuse_all import FuseAllPass
+from amct_opt.transforms.quantization.quantize import QuantizePass
+from amct_opt.transforms.simplification import SIMPLIFY
+from amct_opt.universe import new_session
 
 from .test_aligned_ranges import random_network
 

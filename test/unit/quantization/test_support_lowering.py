@@ -11,14 +11,14 @@ import pytest
 from xdsl.dialects.builtin import i8, i32
 from xdsl.ir import Operation
 
-from compiler.dialects.ascend.base import AscendOp
-from compiler.dialects.nn.shapes import element_of
-from compiler.rewriting import layer_of
-from compiler.transforms.quantization.legality import row_of
-from compiler.transforms.quantization.profiles import ASCEND
-from compiler.transforms.quantization.sites import sites
-from compiler.transforms.quantization.tables import UNIFORM
-from compiler.universe import new_session
+from amct_opt.dialects.ascend.base import AscendOp
+from amct_opt.dialects.nn.shapes import element_of
+from amct_opt.rewriting import layer_of
+from amct_opt.transforms.quantization.legality import row_of
+from amct_opt.transforms.quantization.profiles import ASCEND
+from amct_opt.transforms.quantization.sites import sites
+from amct_opt.transforms.quantization.tables import UNIFORM
+from amct_opt.universe import new_session
 
 TEXTS = sorted((Path(__file__).parents[2] / "lit" / "transforms").glob("support-*.mlir"))
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compiler.pipelines import make_pass, run_passes
-from compiler.runtime.backends import Work
-from compiler.runtime.backends.estimate import numbers
-from compiler.runtime.data import Samples
-from compiler.runtime.data.given import samples_from
-from compiler.text import parse_module
-from compiler.transforms.quantization.calibrate import points_to_calibrate
-from compiler.transforms.quantization.calibrate.observations import observations
-from compiler.transforms.quantization.calibrate.together import LARGEST, MOST, together
-from compiler.universe import new_session
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.runtime.backends import Work
+from amct_opt.runtime.backends.estimate import numbers
+from amct_opt.runtime.data import Samples
+from amct_opt.runtime.data.given import samples_from
+from amct_opt.text import parse_module
+from amct_opt.transforms.quantization.calibrate import points_to_calibrate
+from amct_opt.transforms.quantization.calibrate.observations import observations
+from amct_opt.transforms.quantization.calibrate.together import LARGEST, MOST, together
+from amct_opt.universe import new_session
 
 COUNT = MOST + 5
 DATA = np.random.default_rng(1).integers(-8, 8, (COUNT, 4, 6)).astype(np.float32)

@@ -12,18 +12,18 @@ import onnxruntime
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.dialects import nn
-from compiler.functions import main_function
-from compiler.pipelines import make_pass, run_passes
-from compiler.runtime.backends import Runner
-from compiler.runtime.data import load_samples
-from compiler.runtime.executor import Executable, run
-from compiler.runtime.integer_plan import in_integers
-from compiler.session import Session
-from compiler.targets.onnx import OnnxTarget
-from compiler.transforms.quantization.calibrate import calibrate
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.dialects import nn
+from amct_opt.functions import main_function
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.runtime.backends import Runner
+from amct_opt.runtime.data import load_samples
+from amct_opt.runtime.executor import Executable, run
+from amct_opt.runtime.integer_plan import in_integers
+from amct_opt.session import Session
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.transforms.quantization.calibrate import calibrate
+from amct_opt.universe import new_session
 
 from ..scripts import script
 

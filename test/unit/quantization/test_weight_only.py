@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 
-from compiler.configuration.record import read_record
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import nn
-from compiler.dtypes import numpy_dtype
-from compiler.pipelines import make_pass
-from compiler.rewriting import layer_of
-from compiler.runtime.affine import affine, asymmetric_params
-from compiler.runtime.executor import run
-from compiler.session import Session
-from compiler.targets.record import RecordTarget
-from compiler.text import module_text, parse_module
-from compiler.transforms.quantization.parameters import quantized
-from compiler.universe import new_session
+from amct_opt.configuration.record import read_record
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import nn
+from amct_opt.dtypes import numpy_dtype
+from amct_opt.pipelines import make_pass
+from amct_opt.rewriting import layer_of
+from amct_opt.runtime.affine import affine, asymmetric_params
+from amct_opt.runtime.executor import run
+from amct_opt.session import Session
+from amct_opt.targets.record import RecordTarget
+from amct_opt.text import module_text, parse_module
+from amct_opt.transforms.quantization.parameters import quantized
+from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(7)
 COLUMNS = (RNG.normal(size=(6, 20)) * np.linspace(0.1, 3, 20) + np.linspace(-2, 2, 20)).astype(np.float32)

@@ -12,10 +12,10 @@ from onnx.reference import ReferenceEvaluator
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block
 
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC
-from compiler.dtypes import element_type, numpy_dtype
-from compiler.runtime.kernels import Array, kernel_for
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC
+from amct_opt.dtypes import element_type, numpy_dtype
+from amct_opt.runtime.kernels import Array, kernel_for
 
 
 def run(op: type[nn.NNOp], *arrays: Array, dynamic: bool = False, **properties: Any) -> Array | list[Array]:

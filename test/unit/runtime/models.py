@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 from xdsl.dialects.func import FuncOp
 
-from compiler.functions import main_function
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.functions import main_function
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 
 def function(arguments: str) -> FuncOp:

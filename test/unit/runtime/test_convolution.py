@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.dialects import nn
-from compiler.runtime import convolve as core
-from compiler.runtime.kernels import Array
+from amct_opt.dialects import nn
+from amct_opt.runtime import convolve as core
+from amct_opt.runtime.kernels import Array
 
 
 def naive_conv(x: Array, w: Array, strides, pads, dilations, groups) -> Array:

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.diagnostics import CompileError
-from compiler.runtime.data import load_arrays, load_samples, synthetic_samples
-from compiler.runtime.data.given import samples_from
+from amct_opt.diagnostics import CompileError
+from amct_opt.runtime.data import load_arrays, load_samples, synthetic_samples
+from amct_opt.runtime.data.given import samples_from
 
 from .models import function, save
 

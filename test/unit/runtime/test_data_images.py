@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from compiler.diagnostics import CompileError
-from compiler.runtime.data import Form, ImageForm, image_size, load_samples
+from amct_opt.diagnostics import CompileError
+from amct_opt.runtime.data import Form, ImageForm, image_size, load_samples
 
 from .models import function
 

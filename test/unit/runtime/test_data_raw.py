@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.diagnostics import CompileError
-from compiler.runtime.data import Form, load_samples
-from compiler.runtime.data.raw import DATA_TYPES
+from amct_opt.diagnostics import CompileError
+from amct_opt.runtime.data import Form, load_samples
+from amct_opt.runtime.data.raw import DATA_TYPES
 
 from .models import function
 

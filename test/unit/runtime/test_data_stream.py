@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.diagnostics import CompileError
-from compiler.runtime.data import Form, from_batches, load_samples
+from amct_opt.diagnostics import CompileError
+from amct_opt.runtime.data import Form, from_batches, load_samples
 
 from .models import function
 

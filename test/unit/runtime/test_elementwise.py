@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from compiler.dialects import nn
-from compiler.dtypes import element_type
-from compiler.runtime.erf import erf
-from compiler.runtime.kernels import Array
+from amct_opt.dialects import nn
+from amct_opt.dtypes import element_type
+from amct_opt.runtime.erf import erf
+from amct_opt.runtime.kernels import Array
 
 BF16 = ml_dtypes.bfloat16
 

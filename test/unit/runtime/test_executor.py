@@ -10,16 +10,16 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.functions import main_function
-from compiler.runtime import executor
-from compiler.runtime.executor import Executable, RunError, compile_block
-from compiler.runtime.kernels import Array
-from compiler.runtime.program import Program
-from compiler.runtime.sizes import once_per_shape
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.functions import main_function
+from amct_opt.runtime import executor
+from amct_opt.runtime.executor import Executable, RunError, compile_block
+from amct_opt.runtime.kernels import Array
+from amct_opt.runtime.program import Program
+from amct_opt.runtime.sizes import once_per_shape
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 X = np.array([-1, 2, -3, 4], np.float32)
 

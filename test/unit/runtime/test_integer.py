@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.runtime import integer
-from compiler.runtime.integer import conv_int8, matmul_any, matmul_int8, prepare_conv, prepare_matmul
-from compiler.runtime.kernels import Array
+from amct_opt.runtime import integer
+from amct_opt.runtime.integer import conv_int8, matmul_any, matmul_int8, prepare_conv, prepare_matmul
+from amct_opt.runtime.kernels import Array
 
 # 1024 products of -128 * -128 make 2^24, the last sum that float32 holds for sure; 4608 = 512 channels of 3 x 3
 DEPTHS = (1, 1023, 1024, 1025, 1040, 2049, 4608)

@@ -8,16 +8,16 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from compiler.dialects import nn
-from compiler.runtime import kernels, scratch
-from compiler.runtime.executor import Executable
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.dialects import nn
+from amct_opt.runtime import kernels, scratch
+from amct_opt.runtime.executor import Executable
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 
 def test_every_operation_has_a_kernel() -> None:
     for family in kernels._FAMILIES["nn"]:
-        import_module(f"compiler.runtime.kernels.{family}")
+        import_module(f"amct_opt.runtime.kernels.{family}")
     computed_by_the_plan = {nn.ConstantOp, nn.YieldOp}
     assert set(nn.OPERATIONS) - set(kernels._KERNELS) == computed_by_the_plan
 

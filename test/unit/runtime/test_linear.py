@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from compiler.dialects import nn
+from amct_opt.dialects import nn
 
 SHAPES = [
     ((3, 4), (4, 5)),

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from compiler.runtime.metrics import cosine, difference, sqnr
+from amct_opt.runtime.metrics import cosine, difference, sqnr
 
 
 def test_equal_arrays() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compiler.dialects import nn
-from compiler.runtime.kernels import Array
+from amct_opt.dialects import nn
+from amct_opt.runtime.kernels import Array
 
 # sums of some hundred float32 values of size about 1, then a division: well below 100 roundings
 TOLERANCE = 100 * np.finfo(np.float32).eps

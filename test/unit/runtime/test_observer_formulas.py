@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from compiler.runtime.affine import affine, rounded
-from compiler.runtime.observers import OBSERVERS, make_observer
-from compiler.runtime.observers.histogram import Histogram
-from compiler.runtime.observers.ifmr import IfmrObserver
-from compiler.runtime.observers.mse import Below, squared_errors
+from amct_opt.runtime.affine import affine, rounded
+from amct_opt.runtime.observers import OBSERVERS, make_observer
+from amct_opt.runtime.observers.histogram import Histogram
+from amct_opt.runtime.observers.ifmr import IfmrObserver
+from amct_opt.runtime.observers.mse import Below, squared_errors
 
 NAMES = [*OBSERVERS, "ifmr{exact=true}"]
 RNG = np.random.default_rng(41)

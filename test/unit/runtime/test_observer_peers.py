@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.runtime.affine import affine, rounded
-from compiler.runtime.observers import make_observer
-from compiler.runtime.observers.entropy import best_threshold
+from amct_opt.runtime.affine import affine, rounded
+from amct_opt.runtime.observers import make_observer
+from amct_opt.runtime.observers.entropy import best_threshold
 
 COUNT = 60_000
 

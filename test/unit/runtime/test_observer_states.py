@@ -9,9 +9,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from compiler.runtime.observers import OBSERVERS, Observer, isotone, make_observer
-from compiler.runtime.observers.extremes import largest
-from compiler.runtime.observers.sums import added, mean
+from amct_opt.runtime.observers import OBSERVERS, Observer, isotone, make_observer
+from amct_opt.runtime.observers.extremes import largest
+from amct_opt.runtime.observers.sums import added, mean
 
 NAMES = [*OBSERVERS, "ifmr{exact=true}"]
 EQUAL = [n for n in NAMES if make_observer(n, 8, symmetric=False).merging == "equal"]

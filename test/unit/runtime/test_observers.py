@@ -7,12 +7,12 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from compiler.diagnostics import CompileError
-from compiler.runtime.affine import affine, rounded
-from compiler.runtime.observers import OBSERVERS, make_observer
-from compiler.runtime.observers.entropy import best_threshold
-from compiler.runtime.observers.hfmg import rebinned, step_losses, trimmed
-from compiler.runtime.observers.histogram import Histogram
+from amct_opt.diagnostics import CompileError
+from amct_opt.runtime.affine import affine, rounded
+from amct_opt.runtime.observers import OBSERVERS, make_observer
+from amct_opt.runtime.observers.entropy import best_threshold
+from amct_opt.runtime.observers.hfmg import rebinned, step_losses, trimmed
+from amct_opt.runtime.observers.histogram import Histogram
 
 RNG = np.random.default_rng(5)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import fields
 
-from compiler.runtime.observers import OBSERVERS, make_observer
+from amct_opt.runtime.observers import OBSERVERS, make_observer
 
 
 def row(name: str) -> str:

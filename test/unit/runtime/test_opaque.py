@@ -21,10 +21,10 @@ from xdsl.dialects.builtin import (
     i64,
 )
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.dtypes import element_type
-from compiler.runtime.kernels import kernel_for
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.dtypes import element_type
+from amct_opt.runtime.kernels import kernel_for
 
 
 def types(*arrays):

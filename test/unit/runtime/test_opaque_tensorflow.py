@@ -21,17 +21,17 @@ from xdsl.dialects.builtin import (
     i32,
 )
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC
-from compiler.dtypes import element_type
-from compiler.frontends.tensorflow.opaque import attr_value, mlir_of, result_types
-from compiler.frontends.tensorflow.schema import MESSAGES
-from compiler.functions import main_function
-from compiler.runtime.kernels import kernel_for
-from compiler.text import module_text, parse_module
-from compiler.transforms.constant_folding import FoldConstantsPass
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC
+from amct_opt.dtypes import element_type
+from amct_opt.frontends.tensorflow.opaque import attr_value, mlir_of, result_types
+from amct_opt.frontends.tensorflow.schema import MESSAGES
+from amct_opt.functions import main_function
+from amct_opt.runtime.kernels import kernel_for
+from amct_opt.text import module_text, parse_module
+from amct_opt.transforms.constant_folding import FoldConstantsPass
+from amct_opt.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import window_size
-from compiler.runtime.kernels import Array
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import window_size
+from amct_opt.runtime.kernels import Array
 
 
 def naive_pool(x: Array, g: dict[str, Any], out: list[int]) -> tuple[Array, Array, Array]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import IntegerType, Signedness, TensorType, f16, f32
 
-from compiler.dialects import nn
-from compiler.dtypes import integer_range, numpy_dtype
+from amct_opt.dialects import nn
+from amct_opt.dtypes import integer_range, numpy_dtype
 
 STORAGES = [
     IntegerType(4),

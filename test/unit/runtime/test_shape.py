@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from compiler.dialects import nn
-from compiler.runtime.kernels import Array
+from amct_opt.dialects import nn
+from amct_opt.runtime.kernels import Array
 
 X = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5).astype(np.float32)
 

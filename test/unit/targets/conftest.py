@@ -16,11 +16,11 @@ from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.diagnostics import verify
-from compiler.session import Session
-from compiler.targets.onnx import OnnxTarget
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.diagnostics import verify
+from amct_opt.session import Session
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 from .operations import module_of
 

@@ -17,11 +17,11 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerType, ModuleOp, Signedness, 
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from compiler.diagnostics import verify
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC
-from compiler.dtypes import element_type
-from compiler.functions import value_attributes
+from amct_opt.diagnostics import verify
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC
+from amct_opt.dtypes import element_type
+from amct_opt.functions import value_attributes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Build = Callable[..., Any]

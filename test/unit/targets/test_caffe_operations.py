@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import nn
-from compiler.frontends.caffe import read
-from compiler.runtime.executor import run
-from compiler.session import ImportOptions
-from compiler.targets.caffe import CaffeTarget
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import nn
+from amct_opt.frontends.caffe import read
+from amct_opt.runtime.executor import run
+from amct_opt.session import ImportOptions
+from amct_opt.targets.caffe import CaffeTarget
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 from .operations import CASES, Array, Case, X, const, nhwc, positive, real
 

@@ -10,14 +10,14 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from compiler import frontends
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import nn
-from compiler.functions import value_attributes
-from compiler.lowering.ascend import LowerToAscendPass
-from compiler.runtime.executor import run
-from compiler.targets.onnx_ascend import OnnxAscendTarget
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import nn
+from amct_opt.functions import value_attributes
+from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.runtime.executor import run
+from amct_opt.targets.onnx_ascend import OnnxAscendTarget
+from amct_opt.universe import new_session
 
 from .operations import CASES
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from compiler.diagnostics import CompileError
-from compiler.targets.onnx import OnnxTarget
-from compiler.tools.amct_opt import run
+from amct_opt.diagnostics import CompileError
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.tools.amct_opt import run
 
 
 def unary(line: str, result: str = "tensor<4xf32>", operand: str = "tensor<4xf32>") -> str:

@@ -11,8 +11,8 @@ import pytest
 from onnx import AttributeProto, TensorProto, numpy_helper
 from xdsl.dialects.builtin import TensorType, f32
 
-from compiler.dialects import nn
-from compiler.targets.onnx import OnnxTarget, file
+from amct_opt.dialects import nn
+from amct_opt.targets.onnx import OnnxTarget, file
 
 CONV = """
 module attributes {nn.metadata = {tool = "amct-opt 1", observer = "min-max"}} {

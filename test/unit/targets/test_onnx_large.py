@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from compiler.tools import amct_opt
+from amct_opt.tools import amct_opt
 
 ROWS, COLUMNS = 1 << 15, 1 << 12
 WEIGHTS = 4

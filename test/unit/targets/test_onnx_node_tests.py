@@ -18,10 +18,10 @@ import pytest
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from compiler import frontends
-from compiler.diagnostics import CompileError
-from compiler.targets.onnx import OnnxTarget
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.runtime.executor import run
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.runtime.executor import run
 
 from .operations import CASES, operations_of
 

@@ -12,12 +12,13 @@ import onnxruntime
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-import compiler
-from compiler.metadata import add_metadata
-from compiler.runtime.executor import Executable
-from compiler.session import Session
-from compiler.tools import amct, amct_opt
-from compiler.transforms.quantization import quantize
+import amct_opt
+from amct_opt.metadata import add_metadata
+from amct_opt.runtime.executor import Executable
+from amct_opt.session import Session
+from amct_opt.tools import amct
+from amct_opt.tools import amct_opt as opt
+from amct_opt.transforms.quantization import quantize
 
 CONV = helper.make_node("Conv", ["x", "w"], ["c"], "conv1", pads=[1, 1, 1, 1])
 PER_CHANNEL = {"w": np.random.default_rng(0).normal(size=(4, 2, 3, 3)).astype(np.float32)}
@@ -50,9 +51,9 @@ def opset_of(path: Path) -> tuple[int, int]:
 
 
 def quantized(model: Path, session: Session) -> Any:
-    module, _ = compiler.load(model, session)
-    compiler.run_pipeline(module, "fuse-all", session)
-    compiler.quantize(
+    module, _ = amct_opt.load(model, session)
+    amct_opt.run_pipeline(module, "fuse-all", session)
+    amct_opt.quantize(
         module, session, data={"x": np.random.default_rng(1).normal(size=(2, 2, 8, 8)).astype(np.float32)}
     )
     return module
@@ -78,9 +79,9 @@ def said(session: Session) -> list[tuple[str, str]]:
 )
 def test_opset_of_the_source(source: int, written: int, ir: int, tmp_path: Path) -> None:
     """It is kept; below 13, which brought scales per channel, it is raised with a remark."""
-    session = compiler.Session()
+    session = amct_opt.Session()
     module = quantized(save(tmp_path / "m.onnx", source), session)
-    compiler.save(module, tmp_path / "q.onnx", session, "onnx")
+    amct_opt.save(module, tmp_path / "q.onnx", session, "onnx")
     assert opset_of(tmp_path / "q.onnx") == (written, ir)
     reasons = [reason for _, reason in said(session)]
     assert reasons == ([f"the model is of opset {source}, the oldest that is written is 13"] if source < 13 else [])
@@ -89,31 +90,31 @@ def test_opset_of_the_source(source: int, written: int, ir: int, tmp_path: Path)
 def test_opset_through_text(tmp_path: Path) -> None:
     """Module text remembers it."""
     model, text, out = save(tmp_path / "m.onnx", 19), tmp_path / "m.mlir", tmp_path / "q.onnx"
-    assert amct_opt.run([str(model), "--fuse-all", "-o", str(text)]) == 0
-    assert amct_opt.run([str(text), "--quantize", "-t", "onnx", "-o", str(out)]) == 0
+    assert opt.run([str(model), "--fuse-all", "-o", str(text)]) == 0
+    assert opt.run([str(text), "--quantize", "-t", "onnx", "-o", str(out)]) == 0
     assert opset_of(out) == (19, 9)
 
 
 def test_other_sources(tmp_path: Path) -> None:
-    module, session = compiler.parse(
+    module, session = amct_opt.parse(
         """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
              %y = nn.relu %x : tensor<2xf32>
              func.return %y : tensor<2xf32>
            }"""
     )
-    compiler.save(module, tmp_path / "m.onnx", session, "onnx")
+    amct_opt.save(module, tmp_path / "m.onnx", session, "onnx")
     assert opset_of(tmp_path / "m.onnx") == (17, 8)
 
 
 def test_raised_where_a_form_needs_it(tmp_path: Path) -> None:
     """The first opset that has it, with a remark: dilated average pools came with 19, integers of 4 bits with 21."""
-    session = compiler.Session()
+    session = amct_opt.Session()
     dilated = helper.make_node("AveragePool", ["c"], ["y"], "pool1", kernel_shape=[2, 2], dilations=[2, 2])
-    module, _ = compiler.load(save(tmp_path / "m.onnx", 19, [dilated]), session)
-    compiler.save(module, tmp_path / "f.onnx", session, "onnx")
+    module, _ = amct_opt.load(save(tmp_path / "m.onnx", 19, [dilated]), session)
+    amct_opt.save(module, tmp_path / "f.onnx", session, "onnx")
     assert said(session) == []
     add_metadata(module, opset="14")
-    compiler.save(module, tmp_path / "f.onnx", session, "onnx")
+    amct_opt.save(module, tmp_path / "f.onnx", session, "onnx")
     assert opset_of(tmp_path / "f.onnx") == (19, 9)
     reason = "needs AveragePool with dilations, which opset 14 does not have: the file is written in opset 19"
     assert said(session) == [("pool1", reason)]
@@ -159,11 +160,9 @@ def test_found_before_calibration(tmp_path: Path, capsys: pytest.CaptureFixture[
         "  hint: write a newer opset: --opset 20",
     ]
     file = str(tmp_path / "m_q.onnx")
-    written = error(amct_opt, model, "--fuse-all", "--quantize", "-t", "onnx{opset=17}", "-o", file)
+    written = error(opt, model, "--fuse-all", "--quantize", "-t", "onnx{opset=17}", "-o", file)
     assert written == [first, "  hint: write a newer opset: -t 'onnx{opset=20}'"]
-    assert error(amct_opt, model, "--quantize", "-t", "onnx-ascend", "-o", file)[-1].startswith(
-        "  hint: no opset from 11 "
-    )
+    assert error(opt, model, "--quantize", "-t", "onnx-ascend", "-o", file)[-1].startswith("  hint: no opset from 11 ")
 
     (tmp_path / "data").mkdir()
     np.zeros((1, 2, 8, 8), np.float32).tofile(tmp_path / "data" / "x.bin")
@@ -207,9 +206,9 @@ def test_integers_that_raise_the_opset(tmp_path: Path) -> None:
 @pytest.mark.parametrize("opset", [13, 18, 20, 22, 24, 26])
 def test_integer_kernels_in_every_opset(opset: int, tmp_path: Path) -> None:
     """onnxruntime makes integer kernels of the pairs, whatever the opset."""
-    session = compiler.Session()
+    session = amct_opt.Session()
     session.profile = "qdq"
-    compiler.save(quantized(save(tmp_path / "m.onnx", opset), session), tmp_path / "q.onnx", session, "onnx")
+    amct_opt.save(quantized(save(tmp_path / "m.onnx", opset), session), tmp_path / "q.onnx", session, "onnx")
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "o.onnx")
     onnxruntime.InferenceSession(tmp_path / "q.onnx", options, providers=["CPUExecutionProvider"])
@@ -219,7 +218,7 @@ def test_integer_kernels_in_every_opset(opset: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("opset", "stored"), [(20, np.int8), (21, np.uint8), (24, np.uint8)])
 def test_activations_are_unsigned_from_opset_21_on(opset: int, stored: type, tmp_path: Path) -> None:
     """onnxruntime makes a Gemm between Reshapes of the layer, and moves Q/DQ behind the first: of int8 it refuses that."""
-    rng, session = np.random.default_rng(3), compiler.Session()
+    rng, session = np.random.default_rng(3), amct_opt.Session()
     nodes = [helper.make_node("MatMul", ["x", "w"], ["m"], "fc"), helper.make_node("Add", ["m", "b"], ["y"], "bias")]
     arrays = {"w": rng.normal(size=(8, 6)).astype(np.float32), "b": rng.normal(size=6).astype(np.float32)}
     graph = helper.make_graph(
@@ -231,11 +230,11 @@ def test_activations_are_unsigned_from_opset_21_on(opset: int, stored: type, tmp
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     onnx.save(model, tmp_path / "fc.onnx")
-    module, _ = compiler.load(tmp_path / "fc.onnx", session)
-    compiler.run_pipeline(module, "fuse-all", session)
+    module, _ = amct_opt.load(tmp_path / "fc.onnx", session)
+    amct_opt.run_pipeline(module, "fuse-all", session)
     data = {"x": rng.normal(size=(4, 4, 8)).astype(np.float32)}
-    compiler.quantize(module, session, data=data)
-    compiler.save(module, tmp_path / "q.onnx", session, "onnx")
+    amct_opt.quantize(module, session, data=data)
+    amct_opt.save(module, tmp_path / "q.onnx", session, "onnx")
     assert opset_of(tmp_path / "q.onnx")[0] == opset
     [zero_point] = [t for t in onnx.load(tmp_path / "q.onnx").graph.initializer if t.name.startswith("x.q/zero_point")]
     assert numpy_helper.to_array(zero_point).dtype == stored

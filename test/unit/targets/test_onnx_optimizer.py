@@ -10,9 +10,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler import frontends
-from compiler.targets.onnx import OnnxTarget
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.universe import new_session
 
 IMAGE = (1, 2, 5, 5)
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.configuration.record import read_record
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.options import build
-from compiler.pipelines import make_pass
-from compiler.targets.record import RecordTarget, record_of
-from compiler.text import parse_module
-from compiler.universe import new_session, target_named
+from amct_opt.configuration.record import read_record
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.options import build
+from amct_opt.pipelines import make_pass
+from amct_opt.targets.record import RecordTarget, record_of
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session, target_named
 
 NET = """
 func.func @main(%x: tensor<?x2x4x4xf32> {nn.name = "x"}) -> (tensor<?x2x4x4xf32> {nn.name = "y"}) {

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from compiler.diagnostics import CompileError, verify
-from compiler.targets.tensorflow import TfFakequantTarget
-from compiler.text import parse_module
-from compiler.tools.amct_opt import run
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.targets.tensorflow import TfFakequantTarget
+from amct_opt.text import parse_module
+from amct_opt.tools.amct_opt import run
+from amct_opt.universe import new_session
 
 
 def unary(line: str, result: str = "tensor<4xf32>", operand: str = "tensor<4xf32>") -> str:

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import nn
-from compiler.frontends.tensorflow.schema import GraphDef
-from compiler.runtime.executor import run
-from compiler.session import Session
-from compiler.targets.tensorflow import TfFakequantTarget, file
-from compiler.targets.tensorflow.schema import OPERATORS
-from compiler.text import parse_module
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import nn
+from amct_opt.frontends.tensorflow.schema import GraphDef
+from amct_opt.runtime.executor import run
+from amct_opt.session import Session
+from amct_opt.targets.tensorflow import TfFakequantTarget, file
+from amct_opt.targets.tensorflow.schema import OPERATORS
+from amct_opt.text import parse_module
+from amct_opt.universe import new_session
 
 from .operations import Array, const, module_of, nhwc, real
 
@@ -225,7 +225,7 @@ def test_no_tensorflow_is_needed(tmp_path: Path) -> None:
     """Neither to write nor to know that the target is there."""
     (tmp_path / "net.mlir").write_text(line("%r = nn.neg %a : tensor<2x3xf32>"))
     script = (
-        "import sys; from compiler.tools.amct_opt import run;"
+        "import sys; from amct_opt.tools.amct_opt import run;"
         f"assert run([r'{tmp_path / 'net.mlir'}', '-t', 'tf-fakequant', '-o', r'{tmp_path / 'net.pb'}']) == 0;"
         "assert 'tensorflow' not in sys.modules"
     )

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.dialects import nn
-from compiler.frontends.tensorflow.schema import GraphDef
-from compiler.pipelines import make_pass, run_passes
-from compiler.runtime.executor import run
-from compiler.runtime.kernels import kernel_for
-from compiler.targets.graph import label_of
-from compiler.targets.tensorflow import TfFakequantTarget
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.dialects import nn
+from amct_opt.frontends.tensorflow.schema import GraphDef
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.runtime.executor import run
+from amct_opt.runtime.kernels import kernel_for
+from amct_opt.targets.graph import label_of
+from amct_opt.targets.tensorflow import TfFakequantTarget
+from amct_opt.universe import new_session
 
 from .operations import Array
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import TensorType, f32, i1
 
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC
-from compiler.runtime.executor import run
-from compiler.targets.tensorflow import TfFakequantTarget
-from compiler.universe import new_session
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC
+from amct_opt.runtime.executor import run
+from amct_opt.targets.tensorflow import TfFakequantTarget
+from amct_opt.universe import new_session
 
 from .operations import CASES, Array, Case, X, const, nhwc, operations_of, positive, real, whole
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, TensorType, f16, f32, i8, i32
 
-from compiler import frontends
-from compiler.dialects import nn
-from compiler.dtypes import integer_range
-from compiler.frontends.tensorflow.schema import DATA_TYPES, GraphDef
-from compiler.runtime.executor import run
-from compiler.session import Session
-from compiler.targets.tensorflow import TfFakequantTarget
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.dialects import nn
+from amct_opt.dtypes import integer_range
+from amct_opt.frontends.tensorflow.schema import DATA_TYPES, GraphDef
+from amct_opt.runtime.executor import run
+from amct_opt.session import Session
+from amct_opt.targets.tensorflow import TfFakequantTarget
+from amct_opt.universe import new_session
 
 from .operations import Array, const, module_of, nhwc, real, whole
 

@@ -12,15 +12,15 @@ import onnx
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.dialects import nn
-from compiler.pipelines import make_pass
-from compiler.runtime.executor import run
-from compiler.session import Session
-from compiler.targets.caffe import CaffeTarget
-from compiler.targets.tensorflow import TfFakequantTarget
-from compiler.text import module_text
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.dialects import nn
+from amct_opt.pipelines import make_pass
+from amct_opt.runtime.executor import run
+from amct_opt.session import Session
+from amct_opt.targets.caffe import CaffeTarget
+from amct_opt.targets.tensorflow import TfFakequantTarget
+from amct_opt.text import module_text
+from amct_opt.universe import new_session
 
 from .operations import Array, const, module_of, real
 

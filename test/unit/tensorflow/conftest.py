@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.functions import input_names, main_function, output_names
-from compiler.runtime.executor import run
-from compiler.session import ImportOptions, Session
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.functions import input_names, main_function, output_names
+from amct_opt.runtime.executor import run
+from amct_opt.session import ImportOptions, Session
+from amct_opt.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

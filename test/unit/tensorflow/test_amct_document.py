@@ -22,11 +22,11 @@ import pytest
 import yaml
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.functions import body, main_function
-from compiler.runtime.executor import run
-from compiler.tools import amct_opt
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.functions import body, main_function
+from amct_opt.runtime.executor import run
+from amct_opt.tools import amct_opt
+from amct_opt.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")

@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.runtime.executor import run
-from compiler.tools import amct_opt
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.runtime.executor import run
+from amct_opt.tools import amct_opt
+from amct_opt.universe import new_session
 
 Frozen = Callable[..., Any]
 

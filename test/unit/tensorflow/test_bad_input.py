@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from google.protobuf import text_format
 
-from compiler import frontends
-from compiler.diagnostics import CompileError
-from compiler.frontends.tensorflow.schema import GraphDef
-from compiler.frontends.tensorflow.tensors import tensor_proto
-from compiler.functions import main_function
-from compiler.runtime.executor import run
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError
+from amct_opt.frontends.tensorflow.schema import GraphDef
+from amct_opt.frontends.tensorflow.tensors import tensor_proto
+from amct_opt.functions import main_function
+from amct_opt.runtime.executor import run
+from amct_opt.universe import new_session
 
 X = """node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } }
          attr { key: "shape" value { shape { dim { size: -1 } dim { size: 3 } } } } }
@@ -106,7 +106,7 @@ def test_mistakes(nodes: list[str], message: str, save: Callable[..., Path]) -> 
 def test_an_operator_that_is_not_known_needs_tensorflow(save: Callable[..., Path]) -> None:
     """Only TensorFlow knows what such an operator computes; where it is missing, that is the error."""
     path = save(node("y", "Betainc", "x", "x", "x"))
-    code = "import sys; sys.modules['tensorflow'] = None; from compiler.tools.amct_opt import run; sys.exit(run(sys.argv[1:]))"
+    code = "import sys; sys.modules['tensorflow'] = None; from amct_opt.tools.amct_opt import run; sys.exit(run(sys.argv[1:]))"
     result = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compiler import frontends
-from compiler.diagnostics import CompileError
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError
+from amct_opt.universe import new_session
 
 X = tf.TensorSpec([2, 3, 4, 5], tf.float32)
 

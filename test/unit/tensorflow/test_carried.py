@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compiler import frontends
-from compiler.diagnostics import CompileError
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError
 
 X = np.random.default_rng(0).normal(size=(2, 4, 6, 3)).astype(np.float32)
 SMALL = X[:, :2, :3]

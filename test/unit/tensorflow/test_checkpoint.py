@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compiler.diagnostics import CompileError
-from compiler.dtypes import ELEMENT_TYPES, as_stored, dtype_named
-from compiler.frontends.tensorflow.checkpoint import Checkpoint
-from compiler.frontends.tensorflow.parts import parse_part
-from compiler.frontends.tensorflow.tensors import Array
-from compiler.frontends.wire import varint
+from amct_opt.diagnostics import CompileError
+from amct_opt.dtypes import ELEMENT_TYPES, as_stored, dtype_named
+from amct_opt.frontends.tensorflow.checkpoint import Checkpoint
+from amct_opt.frontends.tensorflow.parts import parse_part
+from amct_opt.frontends.tensorflow.tensors import Array
+from amct_opt.frontends.wire import varint
 
 WHOLE = ""
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.tools import amct, amct_opt
+from amct_opt.tools import amct, amct_opt
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")
@@ -99,7 +99,7 @@ def test_tensorflow_is_not_imported(form: str, models: Path, tmp_path: Path) -> 
     """Not for reading, nor for running, nor for quantizing."""
     code = f"""
 import sys
-from compiler.tools import amct
+from amct_opt.tools import amct
 assert amct.run(["quantize", {str(models / form)!r}, "--data", {str(models / "x.npz")!r}, "-o", {str(tmp_path)!r}]) == 0
 print(sorted({{m.partition(".")[0] for m in sys.modules}} & {{"tensorflow", "keras", "tf_keras", "h5py"}}))
 """
@@ -111,7 +111,7 @@ print(sorted({{m.partition(".")[0] for m in sys.modules}} & {{"tensorflow", "ker
 def test_help_imports_nothing_heavy() -> None:
     heavy = "print(*[m for m in ('numpy', 'tensorflow', 'onnx', 'google.protobuf') if m in sys.modules])"
     for tool in ("amct_opt", "amct"):
-        run = f"import sys\nimport compiler.tools.{tool} as m\ntry:\n    m.run(['--help'])\nexcept SystemExit:\n    pass\n"
+        run = f"import sys\nimport amct_opt.tools.{tool} as m\ntry:\n    m.run(['--help'])\nexcept SystemExit:\n    pass\n"
         code = f"{run}{heavy}"
         result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert result.stdout.splitlines()[-1] == "", tool

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compiler import frontends
-from compiler.lowering.ascend import LowerToAscendPass
-from compiler.pipelines import run_passes
-from compiler.runtime.executor import run
-from compiler.targets.tf_ascend import TfAscendTarget
-from compiler.transforms.canonicalization import CanonicalizePass
-from compiler.transforms.fusion.fuse_all import FuseAllPass
-from compiler.transforms.quantization.quantize import QuantizePass
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.pipelines import run_passes
+from amct_opt.runtime.executor import run
+from amct_opt.targets.tf_ascend import TfAscendTarget
+from amct_opt.transforms.canonicalization import CanonicalizePass
+from amct_opt.transforms.fusion.fuse_all import FuseAllPass
+from amct_opt.transforms.quantization.quantize import QuantizePass
+from amct_opt.universe import new_session
 
 from .test_ascend import WEIGHTS, network, weight
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler import frontends
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.frontends.tensorflow.schema import DATA_TYPES, GraphDef
-from compiler.functions import body, main_function
-from compiler.runtime.executor import run
-from compiler.session import Session
-from compiler.targets.mlir import MlirTarget
-from compiler.text import parse_module, read_text
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.frontends.tensorflow.schema import DATA_TYPES, GraphDef
+from amct_opt.functions import body, main_function
+from amct_opt.runtime.executor import run
+from amct_opt.session import Session
+from amct_opt.targets.mlir import MlirTarget
+from amct_opt.text import parse_module, read_text
+from amct_opt.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")
@@ -265,7 +265,7 @@ def test_bad_functions(functions: list[tuple[str, str, str]], message: str, tmp_
 
 def test_calls_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of forty functions calls the next twice: small as a file, without end as a graph."""
-    monkeypatch.setattr("compiler.frontends.tensorflow.importer._MOST", 1000)
+    monkeypatch.setattr("amct_opt.frontends.tensorflow.importer._MOST", 1000)
     functions = [
         UNARY.format(
             name=f"f{i}",

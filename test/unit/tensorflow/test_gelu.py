@@ -7,11 +7,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from compiler.dialects import nn
-from compiler.frontends.tensorflow import from_keras
-from compiler.functions import input_names, main_function
-from compiler.runtime.executor import run
-from compiler.universe import new_session
+from amct_opt.dialects import nn
+from amct_opt.frontends.tensorflow import from_keras
+from amct_opt.functions import input_names, main_function
+from amct_opt.runtime.executor import run
+from amct_opt.universe import new_session
 
 
 def test_keras_gelu(equivalence: Any) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler import frontends
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC, shape_of
-from compiler.functions import body, input_names, main_function, output_names
-from compiler.runtime.executor import run
-from compiler.session import ImportOptions
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
+from amct_opt.functions import body, input_names, main_function, output_names
+from amct_opt.runtime.executor import run
+from amct_opt.session import ImportOptions
+from amct_opt.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler import frontends
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC, shape_of
-from compiler.frontends.tensorflow import from_function, from_graph, from_keras
-from compiler.functions import input_names, main_function, output_names
-from compiler.runtime.executor import run
-from compiler.session import ImportOptions, Session
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
+from amct_opt.frontends.tensorflow import from_function, from_graph, from_keras
+from amct_opt.functions import input_names, main_function, output_names
+from amct_opt.runtime.executor import run
+from amct_opt.session import ImportOptions, Session
+from amct_opt.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")
@@ -280,7 +280,7 @@ def test_options_without_meaning(option: dict[str, Any], tmp_path: Path, session
 def test_without_tensorflow(tmp_path: Path) -> None:
     """One line that says what to install; nothing is written to stderr beside it."""
     (tmp_path / "model.keras").write_bytes(b"PK")
-    code = "import sys; sys.modules['tensorflow'] = None; from compiler.tools.amct_opt import run; sys.exit(run(sys.argv[1:]))"
+    code = "import sys; sys.modules['tensorflow'] = None; from amct_opt.tools.amct_opt import run; sys.exit(run(sys.argv[1:]))"
     result = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "model.keras")], capture_output=True, text=True, check=False
     )
@@ -294,7 +294,7 @@ def test_quiet(tmp_path: Path) -> None:
     """Nothing of what TensorFlow says reaches the user."""
     keras.Sequential([keras.layers.Input((3,), name="x"), keras.layers.Dense(2, name="fc")]).save(tmp_path / "m.keras")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("TF_", "KERAS_", "CUDA_"))}
-    argv = [sys.executable, "-m", "compiler.tools.amct_opt", str(tmp_path / "m.keras")]
+    argv = [sys.executable, "-m", "amct_opt.tools.amct_opt", str(tmp_path / "m.keras")]
     result = subprocess.run(
         argv, capture_output=True, text=True, check=False, env={**environment, "KERAS_BACKEND": "jax"}
     )

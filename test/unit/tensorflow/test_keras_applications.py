@@ -28,13 +28,13 @@ import yaml
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from compiler import frontends
-from compiler.dialects import nn
-from compiler.pipelines import make_pass, run_passes
-from compiler.runtime.executor import run
-from compiler.runtime.metrics import difference
-from compiler.tools import amct_opt
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.dialects import nn
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.runtime.executor import run
+from amct_opt.runtime.metrics import difference
+from amct_opt.tools import amct_opt
+from amct_opt.universe import new_session
 
 from ..scripts import script
 
@@ -228,8 +228,8 @@ def assert_agrees(module: ModuleOp, network: Network) -> None:
 READ_ALONE = """
 import sys
 from pathlib import Path
-from compiler import frontends
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.universe import new_session
 frontends.read(Path(sys.argv[1]), new_session())
 assert not {"tensorflow", "keras", "tf_keras"} & set(sys.modules)
 """

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compiler.diagnostics import Remark
-from compiler.dialects import nn
-from compiler.pipelines import make_pass
+from amct_opt.diagnostics import Remark
+from amct_opt.dialects import nn
+from amct_opt.pipelines import make_pass
 
 Frozen = Callable[..., Any]
 raw = tf.raw_ops

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.dialects import nn
+from amct_opt.dialects import nn
 
 Agrees = Callable[..., ModuleOp]
 raw = tf.raw_ops

@@ -18,16 +18,16 @@ import onnxruntime
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.frontends.tensorflow import from_function, from_keras
-from compiler.functions import input_names, main_function, output_names
-from compiler.pipelines import make_pass, run_passes
-from compiler.runtime.executor import run
-from compiler.runtime.metrics import difference
-from compiler.tools import amct
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.frontends.tensorflow import from_function, from_keras
+from amct_opt.functions import input_names, main_function, output_names
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.runtime.executor import run
+from amct_opt.runtime.metrics import difference
+from amct_opt.tools import amct
+from amct_opt.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")

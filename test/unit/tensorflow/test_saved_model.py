@@ -14,9 +14,9 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow.core.protobuf import saved_model_pb2
 
-from compiler.diagnostics import CompileError
-from compiler.frontends.tensorflow.source import Signature, TensorInfo, load
-from compiler.frontends.tensorflow.tensors import Array
+from amct_opt.diagnostics import CompileError
+from amct_opt.frontends.tensorflow.source import Signature, TensorInfo, load
+from amct_opt.frontends.tensorflow.tensors import Array
 
 tf1 = tf.compat.v1
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compiler.runtime.executor import run
+from amct_opt.runtime.executor import run
 
 Agrees = Callable[..., Any]
 raw = tf.raw_ops

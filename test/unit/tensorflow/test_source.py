@@ -17,11 +17,11 @@ from google.protobuf import text_format
 from onnx import helper
 from tensorflow.core.framework import graph_pb2
 
-from compiler.diagnostics import CompileError
-from compiler.frontends.tensorflow.schema import DATA_TYPES
-from compiler.frontends.tensorflow.source import Source, load
-from compiler.frontends.tensorflow.tensors import Array, array_of
-from compiler.frontends.wire import LARGE
+from amct_opt.diagnostics import CompileError
+from amct_opt.frontends.tensorflow.schema import DATA_TYPES
+from amct_opt.frontends.tensorflow.source import Source, load
+from amct_opt.frontends.tensorflow.tensors import Array, array_of
+from amct_opt.frontends.wire import LARGE
 
 STRING = DATA_TYPES["DT_STRING"]
 _rng = np.random.default_rng(0)
@@ -136,7 +136,7 @@ def test_producer(frozen: Path) -> None:
 def test_without_tensorflow(frozen: Path, tmp_path: Path) -> None:
     tf.saved_model.save(tf.Module(), str(tmp_path / "model"))
     script = (
-        "import sys; from pathlib import Path; from compiler.frontends.tensorflow.source import load\n"
+        "import sys; from pathlib import Path; from amct_opt.frontends.tensorflow.source import load\n"
         "for path in sys.argv[1:]: assert load(Path(path)).graph.node\n"
         "assert not {'tensorflow', 'keras'} & set(sys.modules)"
     )

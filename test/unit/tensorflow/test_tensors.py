@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compiler.diagnostics import CompileError
-from compiler.dtypes import ELEMENT_TYPES, as_stored, dtype_named
-from compiler.frontends.tensorflow.schema import DATA_TYPES, TensorProto
-from compiler.frontends.tensorflow.tensors import Array, array_of, dtype_of, tensor_proto
+from amct_opt.diagnostics import CompileError
+from amct_opt.dtypes import ELEMENT_TYPES, as_stored, dtype_named
+from amct_opt.frontends.tensorflow.schema import DATA_TYPES, TensorProto
+from amct_opt.frontends.tensorflow.tensors import Array, array_of, dtype_of, tensor_proto
 
 DTYPES = [dtype_named(row.numpy) for row in ELEMENT_TYPES]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.tools import amct
+from amct_opt.tools import amct
 
 MODEL = """
 func.func @main(%x: tensor<{batch}x2xf32> {{nn.name = "x"}}) -> (tensor<{batch}x2xf32> {{nn.name = "y"}}) {{

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.auto_calibration import NAME, fewest
+from amct_opt.auto_calibration import NAME, fewest
 
 RNG = np.random.default_rng(4)
 

@@ -10,9 +10,9 @@ import onnx
 import onnxruntime
 import pytest
 
-from compiler.configuration.record import read_record
-from compiler.frontends.tensorflow.schema import GraphDef
-from compiler.tools import amct_opt
+from amct_opt.configuration.record import read_record
+from amct_opt.frontends.tensorflow.schema import GraphDef
+from amct_opt.tools import amct_opt
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL = DIGITS / "digits.onnx"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.configuration.record import read_record
+from amct_opt.configuration.record import read_record
 
 CLASS = """
 import numpy as np

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler.configuration.record import read_record
+from amct_opt.configuration.record import read_record
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL = DIGITS / "digits.onnx"
@@ -22,7 +22,7 @@ NAMES = {"fake_quant_model.onnx", "deploy_model.onnx", "record.txt", "quant.json
 @pytest.fixture(scope="module")
 def quantized(tmp_path_factory):
     """What `amct quantize` makes of the digits network: a record, a file with QuantizeLinear, the integer module."""
-    from compiler.tools import amct
+    from amct_opt.tools import amct
 
     folder = tmp_path_factory.mktemp("quantized")
     assert amct.run(["quantize", str(MODEL), "--data", str(DIGITS / "calib.npz"), "-o", str(folder)]) == 0

@@ -32,7 +32,7 @@ QUANTIZED = ["conv1", "conv2", "conv3", "pool1", "depthwise1", "conv4", "fc1"]
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The digits network, quantized once for all tests here."""
-    from compiler.tools import amct
+    from amct_opt.tools import amct
 
     folder = tmp_path_factory.mktemp("digits") / "made" / "here"
     assert amct.run(["quantize", str(MODEL), "--data", str(CALIB), "-o", str(folder)]) == 0
@@ -241,7 +241,7 @@ def test_the_arrays_of_the_model_are_not_overwritten(amct_tool, files, tmp_path)
 
 def test_only_layers(tmp_path, capsys):
     """The others stay float and say so; one that the model does not have is an error, and nothing is written."""
-    from compiler.tools import amct
+    from amct_opt.tools import amct
 
     given = ["quantize", str(MODEL), "--data", str(CALIB), "-o"]
     assert amct.run([*given, str(tmp_path / "two"), "--only-layers", "conv2,fc1"]) == 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from compiler.tools import amct_opt
+from amct_opt.tools import amct_opt
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 

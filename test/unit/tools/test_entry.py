@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compiler.tools.entry import run_tool
+from amct_opt.tools.entry import run_tool
 
 THREADS = "OPENBLAS_NUM_THREADS"
 
@@ -43,14 +43,14 @@ def test_products_run_in_one_thread_unless_the_user_says_how_many(
 
 _FOLD = """
 import sys
-from compiler.text import parse_module
-from compiler.transforms.fusion.fuse_bn import FuseBnPass
-from compiler.universe import new_session
+from amct_opt.text import parse_module
+from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
+from amct_opt.universe import new_session
 
 session = new_session()
 text = "func.func @main(%x: tensor<1xf32>) -> tensor<1xf32> { func.return %x : tensor<1xf32> }"
 FuseBnPass().apply(session, parse_module(session, text))
-loaded = {name for name in sys.modules if name.startswith("compiler.")}
+loaded = {name for name in sys.modules if name.startswith("amct_opt.")}
 print([name for name in loaded if "configuration" in name or "transforms.quantization" in name])
 """
 

@@ -8,20 +8,21 @@ from pathlib import Path
 
 import pytest
 
-import compiler
-from compiler.tools import amct, amct_opt
-from compiler.tools.hints import fitting
-from compiler.universe import new_session
+import amct_opt
+from amct_opt.tools import amct
+from amct_opt.tools import amct_opt as opt
+from amct_opt.tools.hints import fitting
+from amct_opt.universe import new_session
 
-OPT = amct_opt.parser(new_session()).options()
+OPT = opt.parser(new_session()).options()
 COMMANDS = amct.parser().commands()
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
 
 def _hints() -> list[str]:
-    """Every text below `compiler` that names an option and is an argument of a call, as hints are; `{...}` stands for a value."""
+    """Every text of the package that names an option and is an argument of a call, as hints are; `{...}` stands for a value."""
     found: set[str] = set()
-    for path in Path(compiler.__file__).parent.rglob("*.py"):
+    for path in Path(amct_opt.__file__).parent.rglob("*.py"):
         if path.parent.name == "tools":
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

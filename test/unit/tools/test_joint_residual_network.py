@@ -11,12 +11,12 @@ import onnxruntime
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from compiler.configuration.record import Record, read_record
-from compiler.dialects import ascend, nn
-from compiler.frontends.mlir import read
-from compiler.runtime.executor import Executable
-from compiler.tools import amct
-from compiler.universe import new_session
+from amct_opt.configuration.record import Record, read_record
+from amct_opt.dialects import ascend, nn
+from amct_opt.frontends.mlir import read
+from amct_opt.runtime.executor import Executable
+from amct_opt.tools import amct
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 CHANNELS = 8

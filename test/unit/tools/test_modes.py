@@ -10,12 +10,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler import frontends
-from compiler.configuration.record import NUMBERS, read_record
-from compiler.runtime.executor import run
-from compiler.session import ImportOptions
-from compiler.tools import amct_opt
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.configuration.record import NUMBERS, read_record
+from amct_opt.runtime.executor import run
+from amct_opt.session import ImportOptions
+from amct_opt.tools import amct_opt
+from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(2, 3, 8, 8)).astype(np.float32)

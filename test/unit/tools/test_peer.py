@@ -12,13 +12,13 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler import peer
-from compiler.runtime.executor import Executable
-from compiler.runtime.integer_plan import in_integers
-from compiler.session import Session
-from compiler.tools import amct
-from compiler.tools.shared import load_module
-from compiler.transforms.quantization.data_options import DataOptions
+from amct_opt import peer
+from amct_opt.runtime.executor import Executable
+from amct_opt.runtime.integer_plan import in_integers
+from amct_opt.session import Session
+from amct_opt.tools import amct
+from amct_opt.tools.shared import load_module
+from amct_opt.transforms.quantization.data_options import DataOptions
 
 
 @pytest.fixture

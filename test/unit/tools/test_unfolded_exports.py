@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from compiler.tools.amct import run
+from amct_opt.tools.amct import run
 
 SCOPES = "pkg.torch.onnx.name_scopes"
 

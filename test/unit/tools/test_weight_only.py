@@ -9,10 +9,10 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from compiler import frontends
-from compiler.dialects import nn
-from compiler.runtime.executor import run
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.dialects import nn
+from amct_opt.runtime.executor import run
+from amct_opt.universe import new_session
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 TRANSFORMER, DIGITS = EXAMPLES / "models" / "transformer.onnx", EXAMPLES / "digits" / "digits.onnx"

@@ -20,10 +20,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from compiler.diagnostics import verify
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC, known, shape_of, static
-from compiler.runtime.executor import RunError, run
+from amct_opt.diagnostics import verify
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC, known, shape_of, static
+from amct_opt.runtime.executor import RunError, run
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 

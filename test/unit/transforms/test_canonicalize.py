@@ -12,10 +12,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC, shape_of
-from compiler.runtime.executor import compile_block, run
-from compiler.text import module_text
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
+from amct_opt.runtime.executor import compile_block, run
+from amct_opt.text import module_text
 
 
 @settings(max_examples=150, deadline=None)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.dialects import nn
+from amct_opt.dialects import nn
 
 
 def transposes(module: ModuleOp) -> int:

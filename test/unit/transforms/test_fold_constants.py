@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from xdsl.dialects.builtin import TensorType, f32, i64
 from xdsl.ir import Block
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC, shape_of
-from compiler.functions import main_function
-from compiler.runtime.executor import Executable, RunError, compile_block
-from compiler.transforms.partial_shapes import Dimension, Linear, PartialShapes
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
+from amct_opt.functions import main_function
+from amct_opt.runtime.executor import Executable, RunError, compile_block
+from amct_opt.transforms.partial_shapes import Dimension, Linear, PartialShapes
 
 
 @settings(max_examples=60, deadline=None)

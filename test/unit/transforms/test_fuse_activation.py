@@ -20,20 +20,20 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from compiler import frontends
-from compiler.diagnostics import verify
-from compiler.dialects import ascend, nn
-from compiler.functions import main_function
-from compiler.pipelines import make_pass, run_passes
-from compiler.rewriting import Remarks, layer_of, rewrite
-from compiler.runtime.comparison import compare
-from compiler.runtime.executor import Executable
-from compiler.runtime.metrics import sqnr
-from compiler.text import module_text, parse_module
-from compiler.transforms.fusion.fuse_activation import FuseActivationPass
-from compiler.transforms.fusion.fuse_activation.activations import KINDS
-from compiler.transforms.fusion.fuse_activation.pattern import Rules
-from compiler.universe import new_session, target_named
+from amct_opt import frontends
+from amct_opt.diagnostics import verify
+from amct_opt.dialects import ascend, nn
+from amct_opt.functions import main_function
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.rewriting import Remarks, layer_of, rewrite
+from amct_opt.runtime.comparison import compare
+from amct_opt.runtime.executor import Executable
+from amct_opt.runtime.metrics import sqnr
+from amct_opt.text import module_text, parse_module
+from amct_opt.transforms.fusion.fuse_activation import FuseActivationPass
+from amct_opt.transforms.fusion.fuse_activation.activations import KINDS
+from amct_opt.transforms.fusion.fuse_activation.pattern import Rules
+from amct_opt.universe import new_session, target_named
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

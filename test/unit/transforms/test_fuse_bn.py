@@ -14,11 +14,11 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from compiler.diagnostics import verify
-from compiler.dialects import nn
-from compiler.runtime.executor import run
-from compiler.transforms.fusion.fuse_bn import FuseBnPass
-from compiler.universe import new_session
+from amct_opt.diagnostics import verify
+from amct_opt.dialects import nn
+from amct_opt.runtime.executor import run
+from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
+from amct_opt.universe import new_session
 
 Array = np.ndarray
 

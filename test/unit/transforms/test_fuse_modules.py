@@ -10,14 +10,14 @@ import onnxruntime
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends, fuse_modules
-from compiler.diagnostics import CompileError, verify
-from compiler.dialects import nn
-from compiler.functions import main_function
-from compiler.layer_names import module_path
-from compiler.runtime.executor import run
-from compiler.session import Session
-from compiler.universe import new_session
+from amct_opt import frontends, fuse_modules
+from amct_opt.diagnostics import CompileError, verify
+from amct_opt.dialects import nn
+from amct_opt.functions import main_function
+from amct_opt.layer_names import module_path
+from amct_opt.runtime.executor import run
+from amct_opt.session import Session
+from amct_opt.universe import new_session
 
 from ..scripts import script
 

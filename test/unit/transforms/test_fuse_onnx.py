@@ -18,12 +18,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import frontends
-from compiler.dialects import nn
-from compiler.functions import main_function, output_names
-from compiler.pipelines import make_pass, run_passes
-from compiler.runtime.executor import run
-from compiler.universe import new_session
+from amct_opt import frontends
+from amct_opt.dialects import nn
+from amct_opt.functions import main_function, output_names
+from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.runtime.executor import run
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE = 2e-3

@@ -15,12 +15,12 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f16, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from compiler.diagnostics import verify
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import element_of, shape_of
-from compiler.pipelines import make_pass
-from compiler.runtime.executor import run
-from compiler.universe import new_session
+from amct_opt.diagnostics import verify
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import element_of, shape_of
+from amct_opt.pipelines import make_pass
+from amct_opt.runtime.executor import run
+from amct_opt.universe import new_session
 
 Array = np.ndarray
 CHANNELS = 3

@@ -31,16 +31,16 @@ from xdsl.pattern_rewriter import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from compiler.diagnostics import verify
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC, shape_of
-from compiler.driver import keep_location
-from compiler.functions import main_function
-from compiler.pipelines import make_pass
-from compiler.runtime.executor import RunError, run
-from compiler.runtime.kernels import kernel_for
-from compiler.text import module_text, print_module
-from compiler.universe import new_session
+from amct_opt.diagnostics import verify
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
+from amct_opt.driver import keep_location
+from amct_opt.functions import main_function
+from amct_opt.pipelines import make_pass
+from amct_opt.runtime.executor import RunError, run
+from amct_opt.runtime.kernels import kernel_for
+from amct_opt.text import module_text, print_module
+from amct_opt.universe import new_session
 
 Array = np.ndarray
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -388,6 +388,6 @@ def test_the_driver_agrees_with_the_walker_of_xdsl(case: Case) -> None:
     ours, theirs = case.module.clone(), case.module.clone()
     make_pass("fuse-all").apply(new_session(), ours)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("compiler.rewriting.apply_patterns", rewrite_by_xdsl)
+        patch.setattr("amct_opt.rewriting.apply_patterns", rewrite_by_xdsl)
         make_pass("fuse-all").apply(new_session(), theirs)
     assert module_text(ours) == module_text(theirs)

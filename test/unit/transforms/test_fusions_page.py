@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from compiler.transforms.fusion.fusion_pass import FusionPass
-from compiler.universe import PASSES, pass_named
+from amct_opt.transforms.fusion.fusion_pass import FusionPass
+from amct_opt.universe import PASSES, pass_named
 
 DOCS = Path(__file__).parents[3] / "docs"
 

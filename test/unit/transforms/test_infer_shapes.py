@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.dialects.nn.shapes import DYNAMIC, shape_of, static
-from compiler.functions import main_function
-from compiler.runtime.executor import Executable
-from compiler.transforms.shape_inference import parse_input_shapes
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of, static
+from amct_opt.functions import main_function
+from amct_opt.runtime.executor import Executable
+from amct_opt.transforms.shape_inference import parse_input_shapes
 
 
 @settings(max_examples=80, deadline=None)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from xdsl.ir import Operation
 
-from compiler.dialects import nn
-from compiler.rewriting import FusionPattern, Remarks, rewrite
-from compiler.universe import new_session
+from amct_opt.dialects import nn
+from amct_opt.rewriting import FusionPattern, Remarks, rewrite
+from amct_opt.universe import new_session
 
 TEXT = """
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {

@@ -11,9 +11,9 @@ import pytest
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.frontends.onnx import read
-from compiler.session import Session
-from compiler.universe import new_session
+from amct_opt.frontends.onnx import read
+from amct_opt.session import Session
+from amct_opt.universe import new_session
 
 Declaration = tuple[str, Sequence[int | str | None]]
 """A name and a float32 shape."""

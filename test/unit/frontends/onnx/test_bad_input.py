@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import ModelProto, SparseTensorProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from compiler.diagnostics import CompileError
-from compiler.frontends.onnx import read
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError
+from amct_opt.frontends.onnx import read
+from amct_opt.universe import new_session
 
 Build = Callable[..., ModelProto]
 Save = Callable[[ModelProto], Path]

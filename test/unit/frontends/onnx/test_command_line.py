@@ -11,11 +11,11 @@ import onnx.backend.test
 import pytest
 from onnx import ModelProto, helper
 
-from compiler.dialects import nn
-from compiler.frontends.onnx import read
-from compiler.text import module_text, parse_module
-from compiler.tools import amct_opt
-from compiler.universe import new_session
+from amct_opt.dialects import nn
+from amct_opt.frontends.onnx import read
+from amct_opt.text import module_text, parse_module
+from amct_opt.tools import amct_opt
+from amct_opt.universe import new_session
 
 Build = Callable[..., ModelProto]
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"

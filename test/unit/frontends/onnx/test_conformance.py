@@ -21,11 +21,11 @@ import onnx.backend.test
 import pytest
 from onnx import ModelProto, numpy_helper
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.frontends.onnx import read
-from compiler.runtime.executor import run
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.frontends.onnx import read
+from amct_opt.runtime.executor import run
+from amct_opt.universe import new_session
 
 Arrays = list[np.ndarray]
 

@@ -12,11 +12,11 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler import api
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.runtime.executor import run
-from compiler.universe import new_session
+from amct_opt import api
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.runtime.executor import run
+from amct_opt.universe import new_session
 
 Build = Callable[..., ModelProto]
 Load = Callable[[ModelProto], ModuleOp]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from onnx import ModelProto, StringStringEntryProto, TensorProto, helper
 
-from compiler.diagnostics import CompileError
-from compiler.dialects import nn
-from compiler.frontends.onnx import read
-from compiler.universe import new_session
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.frontends.onnx import read
+from amct_opt.universe import new_session
 
 WEIGHT = np.arange(200, dtype=np.float32).reshape(2, 100)
 Write = Callable[..., Path]

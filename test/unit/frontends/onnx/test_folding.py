@@ -11,8 +11,8 @@ import pytest
 from onnx import ModelProto, ValueInfoProto, helper
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.dialects import nn
-from compiler.runtime.executor import run
+from amct_opt.dialects import nn
+from amct_opt.runtime.executor import run
 
 Build = Callable[..., ModelProto]
 Load = Callable[[ModelProto], ModuleOp]

@@ -14,8 +14,8 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.dialects import nn
-from compiler.runtime.executor import run
+from amct_opt.dialects import nn
+from amct_opt.runtime.executor import run
 
 ort = pytest.importorskip("onnxruntime")
 

@@ -11,12 +11,12 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation
 
-from compiler.diagnostics import CompileError, describe, verify
-from compiler.dialects import nn
-from compiler.functions import body, dimension_names, input_names, main_function, output_names
-from compiler.runtime.executor import Executable, run
-from compiler.session import Session
-from compiler.text import module_text
+from amct_opt.diagnostics import CompileError, describe, verify
+from amct_opt.dialects import nn
+from amct_opt.functions import body, dimension_names, input_names, main_function, output_names
+from amct_opt.runtime.executor import Executable, run
+from amct_opt.session import Session
+from amct_opt.text import module_text
 
 Build = Callable[..., ModelProto]
 Load = Callable[[ModelProto], ModuleOp]

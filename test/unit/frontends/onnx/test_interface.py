@@ -12,12 +12,12 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, shape_inference
 from onnx.utils import Extractor
 
-from compiler import frontends
-from compiler.diagnostics import CompileError
-from compiler.dialects.nn.shapes import DYNAMIC, shape_of
-from compiler.functions import dimension_names, input_names, main_function, output_names
-from compiler.runtime.executor import run
-from compiler.session import ImportOptions, Session
+from amct_opt import frontends
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
+from amct_opt.functions import dimension_names, input_names, main_function, output_names
+from amct_opt.runtime.executor import run
+from amct_opt.session import ImportOptions, Session
 
 Build = Callable[..., ModelProto]
 Load = Callable[..., Any]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, helper
 
-from compiler import frontends, fuse_modules
-from compiler.frontends.onnx.module_paths import module_paths
-from compiler.layer_names import LayerNames
-from compiler.universe import new_session
+from amct_opt import frontends, fuse_modules
+from amct_opt.frontends.onnx.module_paths import module_paths
+from amct_opt.layer_names import LayerNames
+from amct_opt.universe import new_session
 
 SCOPES, RULES = "pkg.torch.onnx.name_scopes", "pkg.onnxscript.rewriter.rule_name"
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from onnx import ModelProto, helper
 
-from compiler.dialects import nn
-from compiler.frontends.onnx import read
-from compiler.frontends.onnx.wire import without_weights
-from compiler.frontends.wire import LARGE, MalformedError
-from compiler.universe import new_session
+from amct_opt.dialects import nn
+from amct_opt.frontends.onnx import read
+from amct_opt.frontends.onnx.wire import without_weights
+from amct_opt.frontends.wire import LARGE, MalformedError
+from amct_opt.universe import new_session
 
 Build = Callable[..., ModelProto]
 
