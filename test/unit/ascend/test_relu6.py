@@ -8,11 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from xdsl.dialects.builtin import IntegerType, TensorType, f32
 from xdsl.ir import Block
 
 from amct_opt.dialects import ascend, nn
-from amct_opt.lowering.ascend.fuse_requant.relu6 import saturates_at_6
+from amct_opt.dialects.nn.shapes import tensor_of
+from amct_opt.functions import main_function
+from amct_opt.lowering.ascend.fuse_requant.relu6 import saturates_at_6, without_relu6
+from amct_opt.universe import new_session
 
 i8 = IntegerType(8)
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -71,3 +75,33 @@ def test_quantize_is_asked_as_the_ascend_quant_that_it_becomes() -> None:
         assert saturates_at_6(quantize) == saturates_at_6(quant)
         for op in (quantize, quant):
             op.drop_all_references()
+
+
+POOLS = {
+    "padded": "%p = nn.max_pool %r kernel [3, 3] strides [2, 2] pads [1, 1, 2, 2] : (T) -> tensor<2x3x4x4xf32>",
+    "padding alone": "%p = nn.max_pool %r kernel [1, 1] pads [1, 1, 1, 1] : (T) -> tensor<2x3x8x8xf32>",
+    "global": "%p = nn.global_max_pool %r : (T) -> tensor<2x3x1x1xf32>",
+    "chain": """%w = nn.max_pool %r kernel [2, 2] : (T) -> tensor<2x3x5x5xf32>
+               %p = nn.max_pool %w kernel [2, 2] : (tensor<2x3x5x5xf32>) -> tensor<2x3x4x4xf32>""",
+}
+
+
+@pytest.mark.parametrize("pools", POOLS.values(), ids=list(POOLS))
+@pytest.mark.parametrize("zero_point", [-128, 0, 126])
+def test_relu6_is_relu_before_max_pools_exactly(pools: str, zero_point: int, equivalence: Any) -> None:
+    """Numbers on both sides of 0 and 6; 6 is just past the boundary of the largest integer."""
+    pooled = pools.replace("T", "tensor<2x3x6x6xf32>")
+    result = pooled.rpartition("-> ")[2]
+    params = f"<i8, scale = {6 / (127 - zero_point - 0.25)}, zero_point = {zero_point}>"
+    module = equivalence.parse(f"""
+        func.func @main(%x: tensor<2x3x6x6xf32> {{nn.name = "x"}}) -> ({result} {{nn.name = "y"}}) {{
+          %r = nn.relu6 %x : tensor<2x3x6x6xf32>
+          {pooled}
+          %q = nn.quantize %p by {params} : ({result}) -> {result.replace("f32", "i8")}
+          %y = nn.dequantize %q by {params} : ({result.replace("f32", "i8")}) -> {result}
+          func.return %y : {result}
+        }}""")
+    replaced = without_relu6(module, new_session())
+    assert not [op for op in replaced.walk() if isinstance(op, nn.Relu6Op)]
+    x = np.random.default_rng(6).normal(scale=6, size=tensor_of(main_function(module).args[0]).get_shape())
+    equivalence.assert_equivalent(module, replaced, {"x": x.astype(np.float32)})

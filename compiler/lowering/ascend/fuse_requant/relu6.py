@@ -1,7 +1,8 @@
-"""Relu6 in front of AscendQuants that saturate at 6 anyway is Relu, which AscendRequant can take in.
+"""Relu6 in front of AscendQuants that saturate at 6 anyway is Relu, which AscendDequant and AscendRequant can include.
 
 Below 6 the two agree. From 6 on AscendQuant does not fall, so that they agree everywhere exactly when it gives its largest
-integer at 6 already (AMCT: "where equivalent").
+integer at 6 already (AMCT: "where equivalent"). Max pools may stand between: the largest integer of a window is the integer
+of its largest element.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....dialects import ascend, nn
@@ -27,6 +28,8 @@ _Relu6 = ascend.Relu6Op | nn.Relu6Op
 _Quant = ascend.AscendQuantOp | nn.QuantizeOp
 """What becomes AscendQuant, too."""
 
+_MaxPool = nn.MaxPoolOp | nn.GlobalMaxPoolOp | ascend.MaxPoolV3Op | ascend.MaxPoolOp
+
 
 def without_relu6(module: ModuleOp, session: Session) -> ModuleOp:
     """A copy of a quantized `nn` module, without regions, in which Relu6 is Relu where AscendQuant saturates at 6."""
@@ -38,19 +41,35 @@ def without_relu6(module: ModuleOp, session: Session) -> ModuleOp:
 
 
 def replace_relu6(module: ModuleOp, remarks: Remarks) -> None:
-    """Let every AscendQuant that saturates at 6 read Relu; Relu6 stays for what else reads it, with a remark."""
+    """Let every reader that ends in AscendQuants that saturate at 6 read Relu; Relu6 stays for the others, with a remark."""
     for relu6 in [op for op in module.walk() if isinstance(op, _Relu6)]:
-        readers = [use.operation for use in relu6.results[0].uses]
-        quants = [op for op in readers if isinstance(op, _Quant)]
-        saturating = [op for op in quants if saturates_at_6(op)]
+        ends = {use.operation: _behind_pools(use.operation) for use in relu6.results[0].uses}
+        saturating = [op for op, last in ends.items() if last and all(map(_saturates, last))]
         if saturating:
             _read_relu(relu6, saturating)
-        if saturating and len(saturating) == len(readers):
+        if saturating and len(saturating) == len(ends):
             remarks.applied(relu6, RULE, "every AscendQuant behind it saturates at 6: it is Relu")
             relu6.detach()
             relu6.erase()
         else:
-            remarks.missed(relu6, RULE, _why(relu6, [op for op in quants if op not in saturating]))
+            remarks.missed(relu6, RULE, _why([op for last in ends.values() for op in last if not _saturates(op)]))
+
+
+def _behind_pools(op: Operation) -> list[Operation]:
+    """The operation, or what reads the max pool that it is; the same for each max pool behind."""
+    found: list[Operation] = []
+    reached = [op]
+    while reached:
+        op = reached.pop()
+        if isinstance(op, _MaxPool):
+            reached.extend(use.operation for use in op.results[0].uses)
+        else:
+            found.append(op)
+    return found
+
+
+def _saturates(op: Operation) -> bool:
+    return isinstance(op, _Quant) and saturates_at_6(op)
 
 
 def saturates_at_6(op: _Quant) -> bool:
@@ -72,12 +91,12 @@ def _at_6(op: _Quant) -> int:
     return int(np.clip(np.rint(scaled + params.zero_points().reshape(-1)[:1].astype(np.float32)), -128, 127)[0])
 
 
-def _read_relu(relu6: _Relu6, quants: list[_Quant]) -> None:
+def _read_relu(relu6: _Relu6, readers: list[Operation]) -> None:
     kind = ascend.ReluOp if isinstance(relu6, ascend.Relu6Op) else nn.ReluOp
     name = relu6.results[0].name_hint
     relu = kind.make(relu6.operands[0], origin=_as_relu(relu6.origin), location=relu6.location, name=name)
     Rewriter.insert_op(relu, InsertPoint.before(relu6))
-    for op in quants:
+    for op in readers:
         op.operands[0] = relu.results[0]
 
 
@@ -90,8 +109,10 @@ def _as_relu(origin: Attribute | None) -> Attribute | None:
     return nn.OriginAttr.of(framework, kind, origin.layer.data, modules=origin.module_paths)
 
 
-def _why(relu6: _Relu6, below: list[_Quant]) -> str:
-    if below:
-        return f"{layer_of(below[0])} gives {_at_6(below[0])} for 6, which is not its largest integer"
-    other = next((use.operation.name for use in relu6.results[0].uses), "nothing")
-    return f"{other} reads it, where only AscendQuant may"
+def _why(others: list[Operation]) -> str:
+    """Why Relu6 stays: its readers, seen through max pools, that are not AscendQuants saturating at 6."""
+    for op in others:
+        if isinstance(op, _Quant):
+            return f"{layer_of(op)} gives {_at_6(op)} for 6, which is not its largest integer"
+    other = others[0].name if others else "nothing"
+    return f"{other} reads it; only AscendQuant and max pools may"

@@ -96,11 +96,60 @@ func.func @split(%x: tensor<2x4xf32>) -> (tensor<2x4xi8>, tensor<2x4xi8>) {
 // CHECK-LABEL: @output
 // CHECK:         ascend.Relu %x
 // CHECK:         ascend.Relu6 %x
-// REMARK:      [fuse-requant missed relu6-saturates] "r": func.return reads it, where only AscendQuant may
+// REMARK:      [fuse-requant missed relu6-saturates] "r": func.return reads it; only AscendQuant and max pools may
 func.func @output(%x: tensor<2x4xf32>) -> (tensor<2x4xi8>, tensor<2x4xf32>) {
   %r = ascend.Relu6 %x : tensor<2x4xf32>
   %a = ascend.AscendQuant %r scale 30.0 offset 0.0 : (tensor<2x4xf32>) -> tensor<2x4xi8>
   func.return %a, %r : tensor<2x4xi8>, tensor<2x4xf32>
+}
+
+// -----
+
+// A max pool commutes with AscendQuant, and so does a second one: what counts is what reads them.
+// CHECK-LABEL: @through_max_pools
+// CHECK:         ascend.AscendDequant %acc, {{.*}} relu_flag true
+// CHECK-NEXT:    ascend.MaxPoolV3
+// CHECK-NEXT:    ascend.AscendQuant
+// CHECK-NEXT:    ascend.MaxPoolV3
+// CHECK-NEXT:    ascend.AscendQuant
+// REMARK:      [fuse-requant applied relu6-saturates] "r": every AscendQuant behind it saturates at 6: it is Relu
+func.func @through_max_pools(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x2x2xi8>, tensor<1x2x1x1xi8>) {
+  %s = nn.constant dense<0.5> : tensor<1xf32>
+  %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
+  %r = ascend.Relu6 %y : tensor<1x2x4x4xf32>
+  %p = ascend.MaxPoolV3 %r ksize [1, 1, 2, 2] strides [1, 1, 2, 2] data_format "NCHW" : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
+  %a = ascend.AscendQuant %p scale 21.25 offset 0.0 : (tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xi8>
+  %g = ascend.MaxPoolV3 %p ksize [1, 1, 2, 2] strides [1, 1, 2, 2] data_format "NCHW" : (tensor<1x2x2x2xf32>) -> tensor<1x2x1x1xf32>
+  %b = ascend.AscendQuant %g scale 30.0 offset 0.0 : (tensor<1x2x1x1xf32>) -> tensor<1x2x1x1xi8>
+  func.return %a, %b : tensor<1x2x2x2xi8>, tensor<1x2x1x1xi8>
+}
+
+// -----
+
+// One AscendQuant behind the pool is below the boundary: the whole pool keeps Relu6.
+// CHECK-LABEL: @pool_below_the_boundary
+// CHECK:         ascend.Relu6 %x
+// CHECK-NOT:     ascend.Relu %x
+// REMARK:      [fuse-requant missed relu6-saturates] "r": b gives 120 for 6, which is not its largest integer
+func.func @pool_below_the_boundary(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x2x2xi8>, tensor<1x2x2x2xi8>) {
+  %r = ascend.Relu6 %x : tensor<1x2x4x4xf32>
+  %p = ascend.MaxPoolV3 %r ksize [1, 1, 2, 2] strides [1, 1, 2, 2] data_format "NCHW" : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
+  %a = ascend.AscendQuant %p scale 30.0 offset 0.0 : (tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xi8>
+  %b = ascend.AscendQuant %p scale 20.0 offset 0.0 : (tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xi8>
+  func.return %a, %b : tensor<1x2x2x2xi8>, tensor<1x2x2x2xi8>
+}
+
+// -----
+
+// A pool that is a graph output keeps Relu6 too.
+// CHECK-LABEL: @pool_output
+// CHECK:         ascend.Relu6 %x
+// REMARK:      [fuse-requant missed relu6-saturates] "r": func.return reads it; only AscendQuant and max pools may
+func.func @pool_output(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x2x2xf32>, tensor<1x2x2x2xi8>) {
+  %r = ascend.Relu6 %x : tensor<1x2x4x4xf32>
+  %p = ascend.MaxPoolV3 %r ksize [1, 1, 2, 2] strides [1, 1, 2, 2] data_format "NCHW" : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
+  %a = ascend.AscendQuant %p scale 30.0 offset 0.0 : (tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xi8>
+  func.return %p, %a : tensor<1x2x2x2xf32>, tensor<1x2x2x2xi8>
 }
 
 // -----
