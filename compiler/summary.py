@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation
 
 from .diagnostics import Remark
-from .dialects.nn import ConstantOp, DequantizeOp, FusedOp, ObserveOp, OpaqueOp, QuantizeOp, YieldOp, weights_of
+from .dialects.nn import ConstantOp, DequantizeOp, FusedOp, OpaqueOp, is_layer, weights_of
 from .dialects.nn.fused import outside
 from .functions import main_function
 from .peer import Peer
 from .rewriting import layer_of
 from .runtime.metrics import Difference
 
-_NOT_LAYERS = (ConstantOp, QuantizeOp, DequantizeOp, ObserveOp, FusedOp, YieldOp, ReturnOp)
 _QUANTIZING = ("insert-observers", "convert-observers", "adapt-qat")
 _LOWERING = "lower-to-ascend"
 
@@ -97,7 +95,7 @@ def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
     missed = tuple(r for r in quantization if r.kind == "missed" and r.layer not in names)
     otherwise = tuple(r for r in quantization if r.layer in names and (r.kind == "missed" or r.rule == "configuration"))
     spoken_of = {r.layer for r in (*done, *missed)}
-    operations = [op for op in main_function(quantized).body.walk() if not isinstance(op, _NOT_LAYERS)]
+    operations = [op for op in main_function(quantized).body.walk() if is_layer(op)]
     rest = [op for op in operations if layer_of(op) not in spoken_of]
     before = Counter(
         _kind(op) for op in rest if op.operands and isinstance(outside(op.operands[0]).owner, DequantizeOp)

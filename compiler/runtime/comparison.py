@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ..diagnostics import CompileError
-from ..dialects.nn import ConstantOp, ConvolutionOp, DequantizeOp, FusedOp, MatMulOp, ObserveOp, OriginAttr, QuantizeOp
+from ..dialects.nn import ConvolutionOp, MatMulOp, OriginAttr, is_layer
 from ..dtypes import Tensor
 from ..functions import main_function
 from .executor import Executable
@@ -85,9 +85,6 @@ class _Seen:
         self.arrays[value] = array.copy()
 
 
-_NO_LAYERS = (ConstantOp, ObserveOp, QuantizeOp, DequantizeOp, FusedOp)
-"""Operations that stand between layers or around them, also where a file gave them names."""
-
 Pairs = dict[str, tuple[SSAValue, SSAValue]]
 
 
@@ -130,7 +127,7 @@ def _layer_values(module: ModuleOp) -> dict[str, SSAValue]:
     values: dict[str, SSAValue] = {}
     for op in main_function(module).body.walk():
         layer = _layer_of(op)
-        if layer is not None and op.results and not isinstance(op, _NO_LAYERS):
+        if layer is not None and op.results and is_layer(op):
             values[layer] = op.results[0]
     return values
 

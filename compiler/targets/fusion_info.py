@@ -14,7 +14,7 @@ from typing import Any, cast
 from xdsl.dialects.builtin import ArrayAttr, FusedLoc, ModuleOp, NameLoc
 from xdsl.ir import Attribute, Operation
 
-from ..dialects.nn import ConstantOp, DequantizeOp, FusedOp, NNOp, ObserveOp, OriginAttr, QuantizeOp, YieldOp
+from ..dialects.nn import NNOp, OriginAttr, is_layer
 from ..files import replacing
 from ..functions import main_function
 from ..rewriting import layer_of
@@ -24,7 +24,6 @@ from ..transforms.quantization.profiles import profile_of
 from ..transforms.quantization.sites import Site, sites
 from . import Target
 
-_NOT_LAYERS = (ConstantOp, QuantizeOp, DequantizeOp, ObserveOp, FusedOp, YieldOp)
 _QUANTIZING = {"caffe": ("Quant", "DeQuant")}
 """What the layers before and behind a quantized one are called, where that is not AscendQuant and AscendDequant."""
 
@@ -50,7 +49,7 @@ def _layers(module: ModuleOp, session: Session) -> Iterator[dict[str, Any]]:
     quantized = {s.compute: s for s in sites(module, profile_of(session).rows) if _is_quantized(s)}
     named: set[object] = set()
     for op in main_function(module).body.walk():
-        if not isinstance(op, NNOp) or isinstance(op, _NOT_LAYERS):
+        if not isinstance(op, NNOp) or not is_layer(op):
             continue
         if (site := quantized.get(op)) is None:
             yield _layer(op)

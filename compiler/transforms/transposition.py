@@ -134,9 +134,9 @@ def _gather(op: nn.GatherOp, perm: Perm) -> Moved | None:
     return Moved((perm, None), {"axis": perm.index(axis)}, (perm if rank else _without(perm, [axis]),))
 
 
-def _quantization(op: nn.ObserveOp | nn.QuantizeOp | nn.DequantizeOp | nn.ShiftAccumulatorOp, perm: Perm) -> Moved:
-    qparams = op.qparams
-    if qparams is None or qparams.data.axis is None:
+def _quantization(op: nn.PointOp, perm: Perm) -> Moved:
+    qparams = op.properties.get("qparams")
+    if not isinstance(qparams, nn.QParamsAttr) or qparams.data.axis is None:
         return Moved((perm,), {}, (perm,))
     axis = perm.index(axis_of(qparams.data.axis, len(perm)))
     return Moved((perm,), {"qparams": nn.QParamsAttr(replace(qparams.data, axis=axis))}, (perm,))
@@ -173,7 +173,7 @@ RULES: Mapping[type[Operation], Rule] = {
     **dict.fromkeys((nn.ConcatOp, nn.SplitOp, nn.SoftmaxOp, nn.LogSoftmaxOp), _along_axis),
     **{op: _reduce for op in nn.OPERATIONS if issubclass(op, nn.ReduceOp)},
     **dict.fromkeys((nn.ArgMaxOp, nn.ArgMinOp), _arg),
-    **dict.fromkeys((nn.ObserveOp, nn.QuantizeOp, nn.DequantizeOp, nn.ShiftAccumulatorOp), _quantization),
+    **{op: _quantization for op in nn.OPERATIONS if issubclass(op, nn.PointOp)},
     **dict.fromkeys((nn.ReshapeOp, nn.FlattenOp), _reshape),
     nn.PadOp: _pad,
     nn.SliceOp: _slice,

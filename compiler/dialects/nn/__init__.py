@@ -84,13 +84,13 @@ from .elementwise import (
     UnaryOp,
     WhereOp,
 )
-from .fused import FusedOp, YieldOp
+from .fused import FusedOp, YieldOp, is_layer
 from .linear import BiasAddOp, MatMulOp
 from .normalization import BatchNormOp, GroupNormOp, InstanceNormOp, LayerNormOp, LogSoftmaxOp, LRNOp, SoftmaxOp
 from .opaque import QUANTIZING, RANDOM, OpaqueOp
 from .pooling import AveragePoolOp, GlobalAveragePoolOp, GlobalMaxPoolOp, GlobalPoolOp, MaxPoolOp, PoolOp
 from .qparams import QParams, QParamsAttr, weights_of
-from .quantization import DequantizeOp, ObserveOp, QuantizeOp, ShiftAccumulatorOp
+from .quantization import DequantizeOp, ObserveOp, PointOp, QuantizeOp, ShiftAccumulatorOp, before_points
 from .reduction import (
     ArgMaxOp,
     ArgMinOp,
@@ -301,6 +301,7 @@ __all__ = [
     "PadOp",
     "ParamsSource",
     "ParamsSourceAttr",
+    "PointOp",
     "PoolOp",
     "PowOp",
     "Predicate",
@@ -349,9 +350,11 @@ __all__ = [
     "WindowOp",
     "YieldOp",
     "array_of",
+    "before_points",
     "constant_ints",
     "constant_of",
     "ints",
+    "is_layer",
     "name_hint",
     "set_type",
     "weights_of",

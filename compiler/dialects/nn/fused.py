@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import FunctionType, StringAttr
-from xdsl.ir import Block, BlockArgument, OpTraits, Region, SSAValue
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Block, BlockArgument, Operation, OpTraits, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     Operand,
@@ -29,7 +30,8 @@ from ...dtypes import Tensor
 from ...text import parse_text
 from .attributes import OriginAttr
 from .base import ANY_TENSOR, NNOp, Result
-from .quantization import DequantizeOp, ObserveOp, QuantizeOp
+from .constant import ConstantOp
+from .quantization import PointOp, ShiftAccumulatorOp
 
 _TERMINATOR: OpTraits = traits_def(Pure(), IsTerminator())
 
@@ -102,7 +104,7 @@ class FusedOp(IRDLOperation):
         if self.terminator.value.type != self.result.type:
             raise VerifyException(f"yields {self.terminator.value.type}, its result is {self.result.type}")
         for op in block.ops:
-            if isinstance(op, ObserveOp | QuantizeOp | DequantizeOp):
+            if isinstance(op, PointOp) and not isinstance(op, ShiftAccumulatorOp):
                 raise VerifyException(f"holds the quantization point '{op.name}'")
             if not isinstance(op, NNOp | YieldOp):
                 raise VerifyException(f"holds '{op.name}', only nn operations may be fused")
@@ -158,6 +160,11 @@ class FusedOp(IRDLOperation):
         printer.print_attribute(FunctionType.from_lists(self.operand_types, self.result_types))
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
+
+
+def is_layer(op: Operation) -> bool:
+    """Whether an operation computes what a layer computes: constants, quantization points, regions, ends of blocks do not."""
+    return not isinstance(op, ConstantOp | PointOp | FusedOp | YieldOp | ReturnOp)
 
 
 def outside(value: SSAValue) -> SSAValue:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, i32
+from xdsl.ir import OpResult, SSAValue
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -17,8 +18,23 @@ from .qparams import QParamsAttr
 from .shapes import axis_of, element_of, merge_dim, shape_of, tensor, tensor_of
 
 
+class PointOp(NNOp):
+    """Base of what stands on a value between layers: the value with, or rounded to, the quantization parameters of the point."""
+
+    def check_axis(self, qparams: QParamsAttr) -> None:
+        """The axis exists and has one scale per index."""
+        p, shape = qparams.data, shape_of(self.operands[0])
+        if p.axis is None:
+            return
+        axis = axis_of(p.axis, len(shape))
+        if not isinstance(p.scale, Weight):
+            merge_dim(shape[axis], len(p.scale), f"size of axis {axis} and number of scales")
+        if len(p.zero_point) > 1:
+            merge_dim(shape[axis], len(p.zero_point), f"size of axis {axis} and number of zero points")
+
+
 @irdl_op_definition
-class ObserveOp(NNOp):
+class ObserveOp(PointOp):
     """A quantization point: an identity on a value, for those consumers that share one observer specification.
 
     input of any float shape, result as input. `point` is `"layer:operand"` of the (first) consumer, `observer` the algorithm,
@@ -56,23 +72,8 @@ class ObserveOp(NNOp):
         return [tensor_of(self.input)]
 
 
-class QParamsOp(NNOp):
-    """Base of the operations with quantization parameters of their first operand, or for it."""
-
-    def check_axis(self, qparams: QParamsAttr) -> None:
-        """The axis exists and has one scale per index."""
-        p, shape = qparams.data, shape_of(self.operands[0])
-        if p.axis is None:
-            return
-        axis = axis_of(p.axis, len(shape))
-        if not isinstance(p.scale, Weight):
-            merge_dim(shape[axis], len(p.scale), f"size of axis {axis} and number of scales")
-        if len(p.zero_point) > 1:
-            merge_dim(shape[axis], len(p.zero_point), f"size of axis {axis} and number of zero points")
-
-
 @irdl_op_definition
-class QuantizeOp(QParamsOp):
+class QuantizeOp(PointOp):
     """`saturate(round_half_even(x / scale) + zero_point)` (ONNX QuantizeLinear).
 
     input of any float shape, result of the same shape in the storage type of `qparams`.
@@ -98,7 +99,7 @@ class QuantizeOp(QParamsOp):
 
 
 @irdl_op_definition
-class DequantizeOp(QParamsOp):
+class DequantizeOp(PointOp):
     """`(q - zero_point) * scale` (ONNX DequantizeLinear).
 
     input of any shape in the storage type of `qparams`, result of the same shape in float32, or in the declared float type.
@@ -123,7 +124,7 @@ class DequantizeOp(QParamsOp):
 
 
 @irdl_op_definition
-class ShiftAccumulatorOp(QParamsOp):
+class ShiftAccumulatorOp(PointOp):
     """`clip(floor(round_half_even(x / scale) / 2^shift), -2^15, 2^15 - 1) * 2^shift * scale` (AMCT's shift-N).
 
     What is left of a layer's result where its 32-bit sums are shifted right and kept in 16 bits. input of any float shape, result
@@ -156,3 +157,10 @@ class ShiftAccumulatorOp(QParamsOp):
             raise VerifyException(f"{len(self.shift_list)} shifts for {len(params.scale)} scales")
         self.check_axis(self.qparams)
         return [tensor_of(self.input)]
+
+
+def before_points(value: SSAValue) -> SSAValue:
+    """The value that quantization points stand on."""
+    while isinstance(value, OpResult) and isinstance(value.op, PointOp):
+        value = value.op.operands[0]
+    return value

@@ -15,7 +15,6 @@ from xdsl.passes import ModulePass
 
 from ...dialects.nn import (
     ACTIVATIONS,
-    ConstantOp,
     DequantizeOp,
     FusedOp,
     NNOp,
@@ -23,7 +22,9 @@ from ...dialects.nn import (
     QParams,
     QuantizeOp,
     array_of,
+    before_points,
     constant_of,
+    is_layer,
 )
 from ...dialects.nn.shapes import element_of
 from ...dtypes import is_float
@@ -86,8 +87,8 @@ def quant_points(module: ModuleOp, profile: Profile) -> list[QuantPoint]:
 
 def _of_operation(op: Operation, profile: Profile) -> Iterator[QuantPoint]:
     if isinstance(op, ObserveOp | QuantizeOp) and _is_second(op):
-        yield _of_point(layer_of(next(_readers(op), op)), _name(_before_points(op.input)), op)
-    if not isinstance(op, NNOp | FusedOp) or isinstance(op, ConstantOp | ObserveOp | QuantizeOp | DequantizeOp):
+        yield _of_point(layer_of(next(_readers(op), op)), _name(before_points(op.input)), op)
+    if not is_layer(op) and not isinstance(op, FusedOp):
         return
     for operand in op.operands:
         if isinstance(operand, OpResult) and isinstance(operand.op, DequantizeOp) and _is_constant(operand.op):
@@ -111,12 +112,6 @@ def _is_second(op: ObserveOp | QuantizeOp) -> bool:
     """A point beside the first one of its value, or on what comes out of another."""
     behind = op.input.owner
     return point_on(op.input) is not op or isinstance(behind, ObserveOp | DequantizeOp)
-
-
-def _before_points(value: SSAValue) -> SSAValue:
-    while isinstance(value, OpResult) and isinstance(value.op, ObserveOp | QuantizeOp | DequantizeOp):
-        value = value.op.operands[0]
-    return value
 
 
 def _readers(op: ObserveOp | QuantizeOp) -> Iterator[Operation]:

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, OpResult, Region, SSAValue
 
-from ...dialects.nn import DequantizeOp, ObserveOp, QuantizeOp
+from ...dialects.nn import before_points
 from ...dialects.nn.fused import outside
 from ...rewriting import layer_of
 from ...runtime.data import Samples
@@ -116,9 +116,7 @@ def _inputs(site: Site) -> list[SSAValue]:
 
 def _source(value: SSAValue | None) -> SSAValue:
     assert value is not None, "a quantized layer has inputs"
-    while isinstance(value, OpResult) and isinstance(value.op, ObserveOp | QuantizeOp | DequantizeOp):
-        value = value.op.input
-    return value
+    return before_points(value)
 
 
 def _copied(value: SSAValue, values: dict[SSAValue, SSAValue], block: Block) -> SSAValue:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp
-from xdsl.ir import BlockArgument, OpResult, SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
-from ...dialects.nn import DequantizeOp, FusedOp, MatMulOp, NNOp, QuantizeOp, constant_of
+from ...dialects.nn import FusedOp, MatMulOp, NNOp, before_points, constant_of
 from ...dialects.nn.shapes import element_of
 from ...functions import main_function
 from ..evaluation import HALF_WEIGHTS
@@ -47,9 +47,7 @@ class Site:
         if not isinstance(self.compute, MatMulOp):
             return False
         value: SSAValue = self.compute.rhs if (outer := self.operand(1)) is None else outer
-        while isinstance(value, OpResult) and isinstance(value.op, QuantizeOp | DequantizeOp):
-            value = value.op.input
-        return constant_of(value) is None
+        return constant_of(before_points(value)) is None
 
     @property
     def inputs(self) -> tuple[int, ...]:

@@ -18,7 +18,15 @@ from ....configuration.layer_settings import settings_for
 from ....configuration.record import Record
 from ....configuration.settings import Calibration, Settings
 from ....diagnostics import CompileError, op_error
-from ....dialects.nn import ConstantOp, DequantizeOp, MulOp, ObserveOp, OriginAttr, QuantizeOp, array_of, constant_of
+from ....dialects.nn import (
+    ConstantOp,
+    MulOp,
+    ObserveOp,
+    OriginAttr,
+    array_of,
+    before_points,
+    constant_of,
+)
 from ....dialects.nn.shapes import element_of, shape_of
 from ....dtypes import numpy_dtype
 from ....rewriting import Remarks, erase_dead_constants, layer_of
@@ -265,9 +273,7 @@ def _origin(layer: Balanced, source: str) -> OriginAttr:
 
 def balancer_of(site: Site) -> MulOp | None:
     """The product that balances a layer's input, which may be observed or quantized."""
-    value = site.activation
-    while isinstance(value, OpResult) and isinstance(value.op, ObserveOp | QuantizeOp | DequantizeOp):
-        value = value.op.input
+    value = None if site.activation is None else before_points(site.activation)
     if not isinstance(value, OpResult) or not isinstance(op := value.op, MulOp):
         return None
     return op if isinstance(op.origin, OriginAttr) and op.origin.op_type.data == BALANCER else None

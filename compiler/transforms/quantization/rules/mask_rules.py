@@ -27,7 +27,6 @@ _SCORES = (
     nn.WhereOp,
 )
 """What scales, biases, masks and moves scores and masks, and what takes the largest one from them."""
-_POINTS = (nn.ObserveOp, nn.QuantizeOp, nn.DequantizeOp, nn.ShiftAccumulatorOp)
 
 
 @rule("softmax-input")
@@ -46,7 +45,7 @@ def _only_feeds_softmax(value: SSAValue) -> bool:
 def _is_softmax_or_feeds_it(op: Operation) -> bool:
     if isinstance(op, nn.SoftmaxOp | nn.LogSoftmaxOp) or (isinstance(op, nn.ExpOp) and _begins_softmax(op)):
         return True
-    return isinstance(op, _SCORES + _POINTS) and _only_feeds_softmax(op.results[0])
+    return isinstance(op, (*_SCORES, nn.PointOp)) and _only_feeds_softmax(op.results[0])
 
 
 @rule("softmax-part")

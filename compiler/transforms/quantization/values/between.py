@@ -12,14 +12,12 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....configuration.record import Record
 from ....configuration.settings import Settings
-from ....dialects.nn import DequantizeOp, ObserveOp, QuantizeOp, ShiftAccumulatorOp, array_of
+from ....dialects.nn import PointOp, array_of, before_points
 from ....functions import main_function
 from ....rewriting import Remarks
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..profiles import Profile
 from .value_layers import ValueLayer, ValueLayers, quantized_layers
-
-_POINTS = (ObserveOp, QuantizeOp, DequantizeOp, ShiftAccumulatorOp)
 
 NO_INTEGER_OPERANDS = "not all of its operands are computed in integers"
 NO_INTEGER_READER = "nothing that computes in integers reads its result"
@@ -40,7 +38,7 @@ class Between:
 
     def wants_integers(self, value: SSAValue) -> bool:
         """Whether all that read a value take integers, if not at once then behind passive operations and linear activations."""
-        return self._all[_before_points(value)]
+        return self._all[before_points(value)]
 
     def _why_float(self, layer: ValueLayer) -> str | None:
         values = [value for _, value in layer.reads()]
@@ -49,13 +47,13 @@ class Between:
             return None if kept else NO_INTEGER_OPERANDS
         if _has_constant(layer) or not all(map(self._is_quantized, values)):
             return NO_INTEGER_OPERANDS
-        if _is_linear(layer) and len(list(_readers(_before_points(values[0])))) == 1:
+        if _is_linear(layer) and len(list(_readers(before_points(values[0])))) == 1:
             return None  # it is one with what gives its operand
         return None if self._some[layer.result] else NO_INTEGER_READER
 
     def _is_quantized(self, value: SSAValue) -> bool:
         """Whether a value is quantized in any case, so that reading it in integers adds no rounding."""
-        value = _before_points(value)
+        value = before_points(value)
         if not isinstance(value, OpResult):
             return self._some_at_once[value]
         if (layer := self._layers.get(value.op)) is None or value.op in self.in_float:
@@ -95,7 +93,7 @@ def _demand(
             return True
         return passes(layer) and combine(found[result] for result in reader.results)
 
-    values = [*block.args, *(result for op in block.ops if not isinstance(op, _POINTS) for result in op.results)]
+    values = [*block.args, *(result for op in block.ops if not isinstance(op, PointOp) for result in op.results)]
     for value in reversed(values):
         readers = list(_readers(value))
         found[value] = bool(readers) and combine(by(reader, slot) for reader, slot in readers)
@@ -113,13 +111,7 @@ def _has_constant(layer: ValueLayer) -> bool:
 def _readers(value: SSAValue) -> Iterator[tuple[Operation, int]]:
     """What reads a value, at once or through points, with the index of the operand."""
     for use in value.uses:
-        if isinstance(use.operation, _POINTS):
+        if isinstance(use.operation, PointOp):
             yield from _readers(use.operation.results[0])
         else:
             yield use.operation, use.index
-
-
-def _before_points(value: SSAValue) -> SSAValue:
-    while isinstance(value, OpResult) and isinstance(value.op, _POINTS):
-        value = value.op.operands[0]
-    return value

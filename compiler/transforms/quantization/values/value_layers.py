@@ -11,7 +11,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from ....configuration.layer_settings import LayerSettings, settings_for
 from ....configuration.record import Record
 from ....configuration.settings import Settings
-from ....dialects.nn import ConstantOp, DequantizeOp, ObserveOp, QuantizeOp, ShiftAccumulatorOp, array_of
+from ....dialects.nn import DequantizeOp, FusedOp, array_of, is_layer
 from ....dialects.nn.shapes import element_of
 from ....dtypes import is_float
 from ....functions import body, main_function
@@ -107,11 +107,8 @@ def _is_listed(site: Site, record: Record) -> bool:
     return given is not None and given.scale_d is not None
 
 
-NO_LAYERS = (ConstantOp, ObserveOp, QuantizeOp, DequantizeOp, ShiftAccumulatorOp)
-
-
 def _gives_reals(op: Operation) -> bool:
-    return not isinstance(op, NO_LAYERS) and any(is_float(element_of(v)) for v in op.results)
+    return (is_layer(op) or isinstance(op, FusedOp)) and any(is_float(element_of(v)) for v in op.results)
 
 
 def is_quantizable(value: SSAValue) -> bool:

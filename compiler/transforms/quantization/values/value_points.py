@@ -16,7 +16,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....configuration.record import Record
 from ....configuration.settings import Settings
-from ....dialects.nn import FusedOp, NNOp, ObserveOp, array_of
+from ....dialects.nn import FusedOp, NNOp, ObserveOp, array_of, is_layer
 from ....functions import main_function
 from ....rewriting import Remarks, layer_of
 from ...fusion.computing import COMPUTING
@@ -28,7 +28,7 @@ from .aligned_values import align_values
 from .between import layers_in_integers
 from .grids import point_behind, point_on, uses_of
 from .recorded_values import recorded_values
-from .value_layers import NO_LAYERS, ValueLayer, ValueLayers, is_quantizable
+from .value_layers import ValueLayer, ValueLayers, is_quantizable
 
 
 def insert_value_points(
@@ -74,7 +74,7 @@ def insert_value_points(
 def _values(function: FuncOp) -> Iterator[SSAValue]:
     yield from function.body.block.args
     for op in function.body.block.ops:
-        if isinstance(op, NNOp | FusedOp) and not isinstance(op, NO_LAYERS):
+        if is_layer(op) or isinstance(op, FusedOp):
             yield from op.results
 
 
