@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from google.protobuf import text_format
 
 from ..diagnostics import CompileError, first_line
-from ..prototxt import Entry, entries, unknown
+from ..formats.prototxt import Entry, entries, unknown
 from ..text import read_text
 
 _T = TypeVar("_T")

@@ -13,7 +13,7 @@ from google.protobuf import text_encoding
 
 from ..diagnostics import CompileError
 from ..dialects.nn.numbers import f32
-from ..frontends.protobuf import message_classes
+from ..formats.protobuf import message_classes
 from .located import Located, parse
 
 TYPES: Mapping[str, str] = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from ..frontends.protobuf import Fields, message_classes
+from ..formats.protobuf import Fields, message_classes
 from .settings import HFMG, IFMR, Ada, Arq, Nuq, Weighting
 
 FIELDS: Fields = {

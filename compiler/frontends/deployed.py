@@ -8,9 +8,9 @@ import numpy as np
 from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ..deq_scale import Array, averaged
 from ..dialects import ascend, nn
 from ..dialects.nn.shapes import element_of
+from ..formats.deq_scale import Array, averaged
 from .node import SourceNode
 
 _PASSED = (

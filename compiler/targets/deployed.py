@@ -9,12 +9,12 @@ from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ..deq_scale import Array, before_averaging
 from ..diagnostics import op_error
 from ..dialects import ascend, nn
 from ..dialects.ascend.base import FALSE, i8
 from ..dialects.nn import NNOp
 from ..dialects.nn.shapes import element_of
+from ..formats.deq_scale import Array, before_averaging
 from ..session import Session
 from .graph import identity_of, label_of
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
 
 from ...diagnostics import CompileError
-from ...prototxt import Entry
+from ...formats.prototxt import Entry
 from ..naming import Layer, Namer
 from ..ordering import CycleError, in_order
 from .phases import included, is_measure

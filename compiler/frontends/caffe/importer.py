@@ -15,9 +15,9 @@ from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, shape_of, size
 from ...dtypes import Tensor
+from ...formats.prototxt import unknown
 from ...functions import value_attributes
 from ...options import shapes_of
-from ...prototxt import unknown
 from ...session import Session
 from ..building import Binding, Unmapped
 from ..naming import Namer

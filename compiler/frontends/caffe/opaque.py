@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr, Tenso
 
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, Shape
-from ...prototxt import Entry
+from ...formats.prototxt import Entry
 from ..building import Constant
 from .node import Node
 

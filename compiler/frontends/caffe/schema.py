@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..protobuf import message_classes
+from ...formats.protobuf import message_classes
 
 Message = Any
 """A protobuf message, as the tables declare it."""

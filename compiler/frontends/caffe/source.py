@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from ...diagnostics import CompileError, first_line
-from ...prototxt import Entry, entries, unknown
+from ...formats.prototxt import Entry, entries, unknown
 from ...text import read_text
 from .schema import LayerParameter, Message, NetParameter, upgraded
 from .weights import Blob, blob_of, read_weights

@@ -15,8 +15,8 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from ...diagnostics import CompileError
+from ...formats.wire import BYTES, Field, MalformedError, fields, mapped, only, text
 from ..building import Array
-from ..wire import BYTES, Field, MalformedError, fields, mapped, only, text
 from .schema import BlobProto, Message
 
 _LAYERS = {100: (1, 7), 2: (4, 6)}

@@ -12,10 +12,10 @@ from onnx import GraphProto, ModelProto, NodeProto, inliner
 from onnx.external_data_helper import uses_external_data
 
 from ...diagnostics import CompileError
+from ...formats.wire import MalformedError, mapped
 from ...onnx_graphs import all_nodes
 from ...opsets import NEWEST_OPSET
 from ..ordering import CycleError, in_order
-from ..wire import MalformedError, mapped
 from .attributes import GRAPHS
 from .tensors import Array
 from .wire import without_weights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..wire import Field, Places, only, rewritten, text, without
+from ...formats.wire import Field, Places, only, rewritten, text, without
 
 _GRAPH = 7
 """ModelProto.graph"""

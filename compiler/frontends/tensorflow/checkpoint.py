@@ -14,7 +14,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from ...diagnostics import CompileError
-from ..wire import MalformedError, mapped
+from ...formats.wire import MalformedError, mapped
 from .parts import Part, part_key, part_of, span_of
 from .schema import ENUMS, BundleEntryProto, BundleHeaderProto
 from .table import entries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..protobuf import Enums, Fields, message_classes
+from ...formats.protobuf import Enums, Fields, message_classes
 
 _TYPES = (
     "DT_INVALID", "DT_FLOAT", "DT_DOUBLE", "DT_INT32", "DT_UINT8", "DT_INT16", "DT_INT8", "DT_STRING", "DT_COMPLEX64", "DT_INT64",

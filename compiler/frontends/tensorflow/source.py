@@ -11,8 +11,8 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from ...diagnostics import CompileError, first_line
+from ...formats.wire import VARINT, Field, MalformedError, fields, mapped
 from ...text import read_text
-from ..wire import VARINT, Field, MalformedError, fields, mapped
 from .saved_model import file_in, serving_graph, variables
 from .schema import GraphDef, Message, SavedModel
 from .tensors import Array

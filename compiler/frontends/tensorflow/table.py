@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..wire import MalformedError, varint
+from ...formats.wire import MalformedError, read_varint
 
 _MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")
 _FOOTER = 48
@@ -43,8 +43,8 @@ def _index(data: memoryview) -> tuple[int, int]:
 
 def _handle(data: memoryview, at: int) -> tuple[int, int, int]:
     """Offset and size of a block, and where what follows them begins."""
-    offset, at = varint(data, at, len(data))
-    size, at = varint(data, at, len(data))
+    offset, at = read_varint(data, at, len(data))
+    size, at = read_varint(data, at, len(data))
     return offset, size, at
 
 
@@ -60,9 +60,9 @@ def _block(data: memoryview, offset: int, size: int) -> Iterator[tuple[bytes, me
     if end < 0:
         raise MalformedError(f"the block at byte {offset} is too short")
     while at < end:
-        shared, at = varint(block, at, end)
-        unshared, at = varint(block, at, end)
-        length, at = varint(block, at, end)
+        shared, at = read_varint(block, at, end)
+        unshared, at = read_varint(block, at, end)
+        length, at = read_varint(block, at, end)
         if shared > len(key) or at + unshared + length > end:
             raise MalformedError(f"an entry of the block at byte {offset} is cut off")
         key = key[:shared] + bytes(block[at : at + unshared])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..wire import Field, Places, only, rewritten, text, without
+from ...formats.wire import Field, Places, only, rewritten, text, without
 
 _META_GRAPH, _GRAPH = 2, 2
 """SavedModel.meta_graphs, MetaGraphDef.graph_def"""

@@ -18,7 +18,7 @@ from google.protobuf import text_format
 
 from ...diagnostics import CompileError
 from ...files import replacing_all
-from ..protobuf import LIMIT, varint
+from ...formats.wire import MOST_BYTES, varint
 from .net import Array, NetLayer
 from .schema import BlobProto, LayerParameter, NetParameter
 
@@ -35,9 +35,11 @@ def write_net(name: str, layers: Sequence[NetLayer], prototxt: Path, caffemodel:
     net = NetParameter(name=name or None)
     parts = [net.SerializeToString(), *chain.from_iterable(_layer(each) for each in layers)]
     size = sum(len(p) for p in parts)
-    if size > LIMIT:
+    if size > MOST_BYTES:
         hint = "quantized weights take a quarter: --quantize and -t 'caffe{form=deploy}'"
-        raise CompileError(f"would be of {size} bytes, Caffe reads up to {LIMIT}", where=str(caffemodel), hint=hint)
+        raise CompileError(
+            f"would be of {size} bytes, Caffe reads up to {MOST_BYTES}", where=str(caffemodel), hint=hint
+        )
     text = text_format.MessageToString(net, as_utf8=True) + "".join(map(_text, layers))
     with replacing_all(prototxt, caffemodel) as (readable, binary):
         readable.write(text.encode())

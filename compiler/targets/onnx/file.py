@@ -14,8 +14,8 @@ import numpy as np
 from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, helper
 
 from ...files import replacing, replacing_all
+from ...formats.wire import MOST_BYTES, varint
 from ...weights import release
-from ..protobuf import LIMIT, varint
 from .graph import Initializer
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -42,7 +42,7 @@ def write_model(
     Returns the files written; both are complete before either takes its name.
     """
     inline = [_Inline(i) for i in initializers]
-    if not external and _graph_size(graph, inline) + model.ByteSize() + 16 <= LIMIT:
+    if not external and _graph_size(graph, inline) + model.ByteSize() + 16 <= MOST_BYTES:
         with replacing(path) as stream:
             _write(stream, model, graph, inline)
         return [path]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import deq_scale
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import i8
+from ...formats import deq_scale
 from ..deployed import layer_before, layer_behind, quant_name, unaveraged
 from ..onnx.layer import Layer
 from .table import converter

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...diagnostics import CompileError
 from ...files import replacing
+from ...formats.wire import MOST_BYTES, varint
 from ...frontends.tensorflow.schema import MESSAGES, GraphDef
 from ...frontends.tensorflow.tensors import code_of
-from ..protobuf import LIMIT, varint
 from .graph import Array, Const, NodeDef
 
 _PRODUCER = 1087
@@ -33,7 +33,7 @@ def write_graph(nodes: Sequence[NodeDef | Const], path: Path) -> None:
     versions = GraphDef(versions={"producer": _PRODUCER, "min_consumer": _MIN_CONSUMER}).SerializeToString()
     pieces = [_piece(n) for n in nodes]
     size = len(versions) + sum(len(head) + (0 if array is None else array.nbytes) for head, array in pieces)
-    if size > LIMIT:
+    if size > MOST_BYTES:
         hint = "quantize its weights, or write -t onnx, which keeps them beside the model"
         message = f"would take {size / 1e9:.1f} GB, a GraphDef holds its weights and has 2 GB at most"
         raise CompileError(message, where=str(path), hint=hint)

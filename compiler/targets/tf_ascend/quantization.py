@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import SSAValue
 
-from ... import deq_scale
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import i8
 from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import dtype_named, numpy_dtype
+from ...formats import deq_scale
 from ..deployed import layer_before, layer_behind, quant_name, unaveraged
 from ..graph import identity_of
 from ..tensorflow.graph import attribute

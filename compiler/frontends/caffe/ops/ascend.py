@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from ....deq_scale import unpack
 from ....dialects import ascend, nn
 from ....dialects.ascend.base import i8
 from ....dialects.ascend.convolution import full_rank
 from ....dialects.nn.shapes import element_of, known, shape_of, size
+from ....formats.deq_scale import unpack
 from ...deployed import accumulator, check_finite, is_accumulator, quantizer_of, real, scales, shifts, zero_point
 from ..node import ON_INTEGERS, Constant, Converted, Node, Unmapped, converter, enum_name, on_integers
 from ..node import Converter as Convert

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from .....deq_scale import unpack, unpack_requant
 from .....dialects import ascend, nn
 from .....dialects.ascend.base import i8
 from .....dialects.nn.shapes import element_of, shape_of
 from .....dtypes import integer_range
+from .....formats.deq_scale import unpack, unpack_requant
 from ....deployed import accumulator, check_finite, check_offset, constant, parameter, producer, real, scales, shifts
 from ...node import Constant, Converted, Node, converter
 from ...tensors import Array

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from .....deq_scale import Array, unpack
 from .....dialects import ascend, nn
 from .....dialects.ascend.base import i8
 from .....dialects.nn.shapes import element_of, shape_of
+from .....formats.deq_scale import Array, unpack
 from ....deployed import (
     accumulator,
     check_finite,

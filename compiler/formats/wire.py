@@ -1,7 +1,7 @@
-"""Weights stay in the file: a walk over the protobuf encoding that takes them out before protobuf, which copies, sees them.
+"""Protobuf's encoding (https://protobuf.dev/programming-guides/encoding/) around weights, which protobuf itself would copy.
 
-Only the fields on the way to the weights are looked at (https://protobuf.dev/programming-guides/encoding/); everything else goes
-to protobuf as it is. A format says where its weights are.
+A file is walked, and its weights are taken out before protobuf sees them: only the fields on the way to them are looked at. A file is
+written in pieces, of which the bytes of arrays are some. A format says where its weights are.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
 LARGE = 1 << 14
 """Fewer bytes stay in the message: cheap to copy, and at hand for whatever reads small constants."""
+
+MOST_BYTES = 2**31 - 1
+"""The largest file that protobuf can read."""
 
 Places = dict[str, tuple[int, int]]
 """Where the bytes of a weight are in the file, by its name: begin and end."""
@@ -72,7 +75,7 @@ def rewritten(data: memoryview, message: Field, rules: Mapping[int, Rewrite]) ->
     for field in fields(data, message):
         if field.large and (rewrite := rules.get(field.number)) is not None:
             result += data[done : field.begin]
-            result += _delimited(field.number, rewrite(field))
+            result += delimited(field.number, rewrite(field))
             done = field.end
     result += data[done : message.end]
     return bytes(result)
@@ -98,12 +101,12 @@ def fields(data: memoryview, message: Field) -> Iterator[Field]:
     """The fields of a message. Raises MalformedError where it breaks off or is none."""
     at, end = message.value, message.end
     while at < end:
-        tag, value = varint(data, at, end)
+        tag, value = read_varint(data, at, end)
         number, kind = tag >> 3, tag & 7
         if kind == VARINT:
-            _, stop = varint(data, value, end)
+            _, stop = read_varint(data, value, end)
         elif kind == BYTES:
-            length, value = varint(data, value, end)
+            length, value = read_varint(data, value, end)
             stop = value + length
         elif kind in _FIXED_SIZES:
             stop = value + _FIXED_SIZES[kind]
@@ -119,7 +122,7 @@ def fields(data: memoryview, message: Field) -> Iterator[Field]:
         at = stop
 
 
-def varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
+def read_varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
     """A number of seven bits a byte, lowest first, and where it ends."""
     value = 0
     for shift in range(0, 70, 7):
@@ -133,14 +136,20 @@ def varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
     raise MalformedError(f"a number of more than ten bytes before byte {at}")
 
 
-def _delimited(number: int, value: bytes) -> bytes:
-    return _encoded(number << 3 | BYTES) + _encoded(len(value)) + value
-
-
-def _encoded(value: int) -> bytes:
-    result = bytearray()
-    while value >= 0x80:
-        result.append(value & 0x7F | 0x80)
+def varint(value: int) -> bytes:
+    """A number as `read_varint` reads it."""
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
         value >>= 7
-    result.append(value)
-    return bytes(result)
+    return bytes([*data, value])
+
+
+def header(number: int, size: int) -> bytes:
+    """What stands before the `size` bytes of a field's value."""
+    return varint(number << 3 | BYTES) + varint(size)
+
+
+def delimited(number: int, value: bytes) -> bytes:
+    """A field that holds bytes: a text, a message, or numbers in one run."""
+    return header(number, len(value)) + value
