@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from onnx import GraphProto, NodeProto, ValueInfoProto
 
 from ...diagnostics import CompileError, describe
-from ...onnx_graphs import free_names, subgraphs
+from ...formats.onnx.graphs import domain_of, free_names, subgraphs
 from .. import naming
 from ..ordering import CycleError, in_order
-from .source import STANDARD
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Layer(naming.Layer):
 
     @property
     def domain(self) -> str:
-        return STANDARD if self.proto.domain == "ai.onnx" else self.proto.domain
+        return domain_of(self.proto.domain)
 
 
 def named(node: NodeProto, index: int, namer: naming.Namer) -> Layer:

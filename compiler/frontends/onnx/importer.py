@@ -18,8 +18,10 @@ from ... import precision
 from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import compatible, element_of, known, shape_of, tensor_of
+from ...formats.onnx.graphs import STANDARD, all_nodes, free_names
+from ...formats.onnx.schema import schema_of
+from ...formats.onnx.tensors import Array, TensorReader, dimension_names, tensor_type
 from ...functions import value_attributes
-from ...onnx_graphs import all_nodes, free_names
 from ...session import Session
 from .. import naming
 from ..naming import Namer
@@ -30,12 +32,9 @@ from .node import Binding, Constant, Node, Shared, Unmapped
 from .opaque import carry
 from .ops import converter_of
 from .regions import Untyped, carry_region, is_control, reason_of, region_of
-from .schema import schema_of
 from .single import function_body
-from .source import OLDEST_OPSET, STANDARD, Source, checked, load, opsets
+from .source import OLDEST_OPSET, Source, checked, load, opsets
 from .symbols import Symbols
-from .tensors import Array, TensorReader
-from .types import dimension_names, tensor_type
 
 _DEFAULTS_SINCE = 4
 """The IR version since which an initializer that is declared as an input, too, is a default and not just a weight."""
@@ -315,7 +314,7 @@ def check_form(layer: Layer, version: int) -> None:
     if layer.domain != STANDARD or version >= OLDEST_OPSET:
         return
     op_type = layer.proto.op_type
-    old, new = (schema_of(STANDARD, op_type, v) for v in (version, OLDEST_OPSET))
+    old, new = (schema_of(op_type, v) for v in (version, OLDEST_OPSET))
     if old is None or new is None or old.since_version != new.since_version:
         raise CompileError(
             f"{op_type} is in the form of opset {version}; {OLDEST_OPSET} and later are read",

@@ -9,7 +9,7 @@ from typing import Any
 from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
 
 from ...diagnostics import CompileError
-from ...onnx_graphs import free_names
+from ...formats.onnx.graphs import free_names
 from ...options import shapes_of
 from ...session import ImportOptions
 from ..options import overridden, take_only

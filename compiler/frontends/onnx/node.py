@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from onnx import AttributeProto, NodeProto
+from xdsl.ir import Attribute
 
+from ...diagnostics import CompileError
 from ...dialects import nn
+from ...formats.onnx.attributes import Value, mlir_of, value_of
+from ...formats.onnx.graphs import STANDARD
+from ...formats.onnx.schema import schema_defaults
+from ...formats.onnx.tensors import TensorReader
 from ...transforms.partial_shapes import Dimension
 from ..building import Array, Binding, Constant, Converted, Sink, Size, Unmapped
 from ..node import SourceNode
-from .attributes import checked, provenance, value_of
 from .graph import Layer
 from .module_paths import module_paths
-from .schema import schema_defaults
-from .source import STANDARD
 from .symbols import Symbols
-from .tensors import TensorReader
 
 Converter = Callable[["Node"], Converted]
 """From a node to what its outputs stand for, in order. Raises Unmapped where `nn` has no equivalent."""
@@ -59,7 +61,7 @@ class Node(SourceNode):
         self.domain: str = layer.domain
         self.version: int = shared.opsets[layer.domain]
         self.outputs: list[str] = list(layer.proto.output)
-        self.attributes: dict[str, AttributeProto] = checked(layer.proto.attribute, layer.where)
+        self.attributes: dict[str, AttributeProto] = _by_name(layer.proto.attribute, layer.where)
         self.shared = shared
 
     # Attributes
@@ -140,7 +142,7 @@ class Node(SourceNode):
 
     @cached_property
     def origin(self) -> nn.OriginAttr:
-        kept = provenance(self.attributes, schema_defaults(self.domain, self.op_type, self.version))
+        kept = _provenance(self.attributes, schema_defaults(self.op_type, self.version, self.domain))
         return nn.OriginAttr.of("onnx", self.op_type, self.layer.name, kept, module_paths(self.proto))
 
     @property
@@ -152,6 +154,41 @@ class Node(SourceNode):
 
 _KIND_NAMES: Mapping[type[Any], str] = {int: "an integer", float: "a number", str: "a text"}
 _LIST_NAMES: Mapping[int, str] = {AttributeProto.INTS: "integers", AttributeProto.FLOATS: "numbers"}
+
+
+def _by_name(attributes: Iterable[AttributeProto], where: str) -> dict[str, AttributeProto]:
+    """The attributes of a node by name. Raises CompileError for a name given twice and for what only functions may hold."""
+    named: dict[str, AttributeProto] = {}
+    for attribute in attributes:
+        if attribute.name in named:
+            raise CompileError(f"attribute '{attribute.name}' is given twice", where=where)
+        if attribute.ref_attr_name:
+            raise CompileError(
+                f"attribute '{attribute.name}' refers to a function's, outside any function", where=where
+            )
+        named[attribute.name] = attribute
+    return named
+
+
+_LEFT_OUT = frozenset({"kernel_shape", "strides", "pads", "epsilon", "momentum"})
+"""What the operation states itself, or what means nothing at inference."""
+
+
+def _provenance(attributes: Mapping[str, AttributeProto], defaults: Mapping[str, Value]) -> dict[str, Attribute]:
+    """What `origin` keeps of the source's attributes: everything that is not the default, by name.
+
+    Dilations of one are the default too. Geometry and epsilon are left to the operation, tensors to its operands.
+    """
+    kept: dict[str, Attribute] = {}
+    for name in sorted(attributes):
+        value, attribute = value_of(attributes[name]), mlir_of(attributes[name])
+        if value is None or attribute is None or name in _LEFT_OUT or value == defaults.get(name):
+            continue
+        if name == "dilations" and set(value if isinstance(value, list) else ()) == {1}:
+            continue
+        kept[name] = attribute
+    return kept
+
 
 __all__ = [
     "CONVERTERS",

@@ -9,14 +9,14 @@ from xdsl.dialects.builtin import DictionaryAttr
 
 from ...dialects import nn
 from ...dtypes import Tensor
-from .attributes import carried
+from ...formats.onnx.attributes import carried
+from ...formats.onnx.graphs import STANDARD
+from ...formats.onnx.schema import schema_of
+from ...formats.onnx.tensors import is_ranked, is_tensor, tensor_type
 from .module_paths import module_paths
 from .node import Node
 from .regions import Untyped
-from .schema import schema_of
 from .single import inferred_types, runtime_types
-from .source import STANDARD
-from .types import is_ranked, is_tensor, tensor_type
 
 
 def carry(node: Node, declarations: Mapping[str, TypeProto]) -> nn.OpaqueOp:
@@ -54,7 +54,7 @@ def _result(node: Node, index: int, inferred: Mapping[int, TypeProto], declared:
     types = [t for t in (inferred.get(index), declared.get(name)) if t is not None]
     usable = [t for t in types if is_ranked(t) or not is_tensor(t)]
     if not usable:
-        if node.domain == STANDARD and schema_of(STANDARD, node.op_type, node.version) is None:
+        if node.domain == STANDARD and schema_of(node.op_type, node.version) is None:
             raise node.error(f"is not an operator of opset {node.version}, which the model is of")
         error = node.error(
             f"has no equivalent here, and the {'rank' if types else 'type'} of its result {index} is not known",

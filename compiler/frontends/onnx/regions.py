@@ -13,14 +13,12 @@ from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.constant import INLINE_ELEMENTS
 from ...dtypes import Tensor, numpy_dtype
-from ...onnx_graphs import all_nodes, free_names, renamed, take_weights
+from ...formats.onnx.graphs import STANDARD, all_nodes, domain_of, free_names, renamed, take_weights
+from ...formats.onnx.schema import complaint
+from ...formats.onnx.tensors import code_of, is_ranked, tensor_type
 from .graph import Layer
 from .node import Binding, Constant, Shared
-from .schema import complaint
 from .single import IR_VERSION, VALUES_LIMIT, asked_types, declared, inferred_types_of
-from .source import STANDARD
-from .tensors import code_of
-from .types import is_ranked, tensor_type
 
 
 class Untyped(Exception):
@@ -176,7 +174,7 @@ def _check(layer: Layer, shared: Shared) -> None:
 
 def _model(nodes: Sequence[NodeProto], shared: Shared) -> ModelProto:
     model = ModelProto(ir_version=IR_VERSION)
-    domains = {STANDARD} | {STANDARD if n.domain == "ai.onnx" else n.domain for n in all_nodes(nodes)}
+    domains = {STANDARD} | {domain_of(n.domain) for n in all_nodes(nodes)}
     present = {domain: version for domain, version in shared.opsets.items() if domain in domains}
     model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in present.items())
     model.graph.name = "carried"

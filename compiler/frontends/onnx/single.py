@@ -23,11 +23,11 @@ from onnx import (
 from ...dialects.nn import QUANTIZING, RANDOM
 from ...dialects.nn.shapes import element_of, known, shape_of
 from ...dtypes import numpy_dtype
-from .attributes import GRAPHS
+from ...formats.onnx.attributes import GRAPHS
+from ...formats.onnx.graphs import STANDARD
+from ...formats.onnx.schema import complaint, schema_of
+from ...formats.onnx.tensors import ELEMENT_NAMES, code_of
 from .node import Binding, Constant, Node
-from .schema import complaint, schema_of
-from .source import STANDARD
-from .tensors import ELEMENT_NAMES, code_of
 
 VALUES_LIMIT = 1024
 """Constants of up to this many elements are shown to shape inference, which reads shapes, axes and the like from them."""
@@ -52,7 +52,7 @@ def _model(node: Node) -> ModelProto:
 
 def _write_defaults(node: Node, call: NodeProto) -> None:
     """Attributes that have defaults are given: onnx's inference has another default than the definition (STFT's onesided)."""
-    schema = schema_of(node.domain, node.op_type, node.version)
+    schema = schema_of(node.op_type, node.version, node.domain)
     defaults = {} if schema is None else {n: a.default_value for n, a in schema.attributes.items()}
     given = {a.name for a in call.attribute}
     call.attribute.extend(a for name, a in defaults.items() if a.name and name not in given)
@@ -121,7 +121,7 @@ _FUNCTION = "amct_opt", "definition"
 
 def _definition(node: Node, call: NodeProto) -> FunctionProto | None:
     """The function, for this call of it, of the latest opset in which the operator is still the same."""
-    schema: Any = schema_of(node.domain, node.op_type, node.version)
+    schema: Any = schema_of(node.op_type, node.version, node.domain)
     if schema is None or node.domain != STANDARD:
         return None
     plain: list[int] = schema.function_opset_versions
@@ -142,7 +142,7 @@ def _definition(node: Node, call: NodeProto) -> FunctionProto | None:
 
 
 def _since(op_type: str, opset: int) -> int | None:
-    schema = schema_of(STANDARD, op_type, opset)
+    schema = schema_of(op_type, opset)
     return None if schema is None else schema.since_version
 
 

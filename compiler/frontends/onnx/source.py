@@ -12,20 +12,18 @@ from onnx import GraphProto, ModelProto, NodeProto, inliner
 from onnx.external_data_helper import uses_external_data
 
 from ...diagnostics import CompileError
+from ...formats.onnx.attributes import GRAPHS
+from ...formats.onnx.file import without_weights
+from ...formats.onnx.graphs import STANDARD, all_nodes, domain_of
+from ...formats.onnx.schema import NEWEST_OPSET
+from ...formats.onnx.tensors import Array
 from ...formats.wire import MalformedError, mapped
-from ...onnx_graphs import all_nodes
-from ...opsets import NEWEST_OPSET
 from ..ordering import CycleError, in_order
-from .attributes import GRAPHS
-from .tensors import Array
-from .wire import without_weights
 
 OLDEST_OPSET = 7
 """Of an older opset, only those operators are read that are the same in this one."""
 _MEMORY = Path("<memory>", "model")
 """Stands for the place of a model that is in no file; nothing is beside it."""
-STANDARD = ""
-"""The domain of ONNX's own operators, also written `ai.onnx`."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,7 @@ def _texts_of_nodes(nodes: Iterable[NodeProto]) -> Iterator[object]:
 
 def _check_opset(model: ModelProto, where: str) -> None:
     opset = opsets(model).get(STANDARD)
-    if opset is None and any(_domain(n.domain) == STANDARD for n in model.graph.node):
+    if opset is None and any(domain_of(n.domain) == STANDARD for n in model.graph.node):
         raise CompileError("names no opset of the standard operators", where=where)
     if opset is not None and not 1 <= opset <= NEWEST_OPSET:
         raise CompileError(
@@ -146,11 +144,7 @@ def _check_opset(model: ModelProto, where: str) -> None:
 
 def opsets(model: ModelProto) -> dict[str, int]:
     """The opset of each domain that the model imports."""
-    return {_domain(o.domain): o.version for o in model.opset_import}
-
-
-def _domain(domain: str) -> str:
-    return STANDARD if domain == "ai.onnx" else domain
+    return {domain_of(o.domain): o.version for o in model.opset_import}
 
 
 def _inlined(model: ModelProto, where: str) -> ModelProto:
@@ -173,7 +167,7 @@ _MOST_NODES = 1 << 17
 
 def _check_functions(model: ModelProto, where: str) -> None:
     """Raises CompileError for functions that call themselves, which would be inlined for ever, and for too many nodes."""
-    functions = {(_domain(f.domain), f.name, f.overload): f for f in model.functions}
+    functions = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
     index = {key: i for i, key in enumerate(functions)}
     calls = [[k for n in all_nodes(f.node) if (k := _called(n)) in index] for f in functions.values()]
     names = [f"{key[0]}.{key[1]}" for key in functions]
@@ -192,4 +186,4 @@ def _check_functions(model: ModelProto, where: str) -> None:
 
 
 def _called(node: NodeProto) -> _Function:
-    return _domain(node.domain), node.op_type, node.overload
+    return domain_of(node.domain), node.op_type, node.overload

@@ -8,11 +8,11 @@ from math import prod
 from onnx import ModelProto, TensorProto, TypeProto, shape_inference
 from xdsl.ir import SSAValue
 
-from ...onnx_graphs import all_nodes
+from ...formats.onnx.graphs import all_nodes
+from ...formats.onnx.schema import complaint
+from ...formats.onnx.tensors import dimension_names
 from ...transforms.partial_shapes import Dimension
-from .schema import complaint
 from .source import opsets
-from .types import dimension_names
 
 _VALUES_LIMIT = 1024
 """Initializers of up to this many elements are shown to shape inference, which reads shapes, axes and the like from them."""

@@ -33,7 +33,7 @@ def reference(op: nn.OpaqueOp) -> Kernel:
     If one engine fails on some inputs, or gives what contradicts the declared types, the other one runs them.
     Raises CompileError, located, if neither can be started.
     """
-    from ...targets.onnx.carried import model_around
+    from ...formats.onnx.opaque import model_around
 
     kind = op.op_type.data
     try:

@@ -8,13 +8,13 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError
+from ...formats.onnx.file import external_file, write_model
+from ...formats.onnx.schema import NEWEST_OPSET
 from ...functions import main_function
-from ...opsets import NEWEST_OPSET
 from ...session import Session
 from .. import Target
 from ..layout import in_layout
 from . import blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
-from .file import external_file, write_model
 from .graph import Form
 from .integer_activations import with_integer_activations, with_unsigned_activations
 from .layer import CONVERTERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from onnx import GraphProto, NodeProto, ValueInfoProto, helper
@@ -14,10 +14,11 @@ from xdsl.ir import Block, Operation, SSAValue
 from ...diagnostics import CompileError, op_error
 from ...dialects import nn
 from ...dtypes import Tensor, numpy_dtype
+from ...formats.onnx.file import Initializer
+from ...formats.onnx.schema import element_name
 from ...rewriting import Remarks
 from ...weights import WeightError
 from ..graph import Names, flat, identity_of, source
-from .schema import element_name
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -34,13 +35,6 @@ class OpsetError(CompileError):
         self.newer = newer
         located = op_error(op, message, hint)
         super().__init__(located.message, where=located.where, hint=located.hint)
-
-
-class Initializer(NamedTuple):
-    """A constant of the graph, by name."""
-
-    name: str
-    array: Array
 
 
 @dataclass(frozen=True)

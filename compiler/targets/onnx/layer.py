@@ -12,12 +12,12 @@ from xdsl.ir import Operation, SSAValue
 
 from ...diagnostics import CompileError, op_error
 from ...dtypes import Tensor, numpy_dtype
-from ...onnx_graphs import replace_names
+from ...formats.onnx.graphs import replace_names
+from ...formats.onnx.schema import first_opset_taking, rejected_output, result_elements, schema_of, type_mismatch
 from ...weights import WeightError
 from ..converters import Converters, Register
 from ..graph import ELSEWHERE, OTHERWISE, label_of
 from .graph import Array, Graph, OpsetError, element_of, value_info
-from .schema import first_opset_taking, rejected_output, result_elements, schema_of, type_mismatch
 
 Operand = SSAValue | str | None
 """A value of the module, the name of a value already written, or an absent input."""

@@ -15,13 +15,13 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from ...diagnostics import CompileError
 from ...dialects import nn
+from ...formats.onnx.file import INLINE, Initializer, packed
 from ...functions import body, dimension_names, input_names, main_function, output_names, return_op
 from ...metadata import metadata as source_metadata
 from ...rewriting import Remarks
 from ...session import Session
 from ..graph import check_names, flat, source
-from .file import INLINE, packed
-from .graph import Form, Graph, Initializer, OpsetError, value_info
+from .graph import Form, Graph, OpsetError, value_info
 from .layer import Layer, write_operation
 from .opaque import check_meaning
 

@@ -9,10 +9,10 @@ from onnx.defs import OpSchema
 
 from ...diagnostics import CompileError
 from ...dialects import nn
-from ...onnx_graphs import all_nodes, renamed
-from .carried import graph_of_op, node_of
+from ...formats.onnx.graphs import all_nodes, domain_of, renamed
+from ...formats.onnx.opaque import graph_of_op, node_of
+from ...formats.onnx.schema import schema_of
 from .layer import Layer, converter
-from .schema import schema_of
 
 _REDEFINED = frozenset({"GridSample", "RoiAlign", "Split"})
 """Operators where an addition is more than that: modes have other names (20), the default is another computation (16), an
@@ -71,13 +71,12 @@ def _checked_graph(op: nn.OpaqueOp, graph: nn.GraphAttr, layer: Layer) -> ModelP
         raise layer.error(f"cannot be written: {e}") from None
     versions = {o.domain: o.version for o in model.opset_import}
     for node in all_nodes(model.graph.node):
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        _check_version(node, versions.get(domain), layer)
+        _check_version(node, versions.get(domain_of(node.domain)), layer)
     return model
 
 
 def _check_version(node: NodeProto, version: int | None, layer: Layer) -> None:
-    op_type, domain = node.op_type, "" if node.domain == "ai.onnx" else node.domain
+    op_type, domain = node.op_type, domain_of(node.domain)
     if domain:
         known = layer.graph.domains.setdefault(domain, version or 1)
         if known != (version or 1):

@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
+from ....formats.onnx.tensors import Array
 from ..node import Constant, Converted, Node, Unmapped, converter
-from ..tensors import Array
 
 _FILLED_ELEMENTS = 1 << 31
 """The largest tensor of equal elements, which takes no memory."""

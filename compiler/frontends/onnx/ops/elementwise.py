@@ -9,9 +9,9 @@ from xdsl.ir import SSAValue
 from ....dialects import nn
 from ....dialects.nn.shapes import element_of, shape_of
 from ....dtypes import element_type
+from ....formats.onnx.tensors import dtype_of
 from ...shapes import exact
 from ..node import Constant, Converted, Node, converter
-from ..tensors import dtype_of
 
 _UNARY: dict[str, type[nn.UnaryOp]] = {
     "Abs": nn.AbsOp,

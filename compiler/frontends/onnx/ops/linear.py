@@ -7,8 +7,8 @@ from xdsl.ir import SSAValue
 
 from ....dialects import nn
 from ....dialects.nn.shapes import known
+from ....formats.onnx.tensors import Array
 from ..node import Constant, Converted, Node, Unmapped, converter
-from ..tensors import Array
 
 
 @converter("MatMul")

@@ -10,8 +10,8 @@ from xdsl.utils.exceptions import VerifyException
 from ....dialects import nn
 from ....dialects.nn.shapes import axis_of
 from ....dtypes import dtype_named, element_type
+from ....formats.onnx.tensors import dtype_of
 from ..node import Constant, Converted, Node, Unmapped, converter
-from ..tensors import dtype_of
 
 _DOMAINS = ("", "com.microsoft")
 """onnxruntime's own operators allow 16 and 4 bits before ONNX did; otherwise they are the same."""

@@ -9,9 +9,9 @@ from .....dialects.ascend.base import i8
 from .....dialects.nn.shapes import element_of, shape_of
 from .....dtypes import integer_range
 from .....formats.deq_scale import unpack, unpack_requant
+from .....formats.onnx.tensors import Array
 from ....deployed import accumulator, check_finite, check_offset, constant, parameter, producer, real, scales, shifts
 from ...node import Constant, Converted, Node, converter
-from ...tensors import Array
 from .integers import without_added_axis
 
 _TYPES = {"INT8": 2, "INT4": 29}

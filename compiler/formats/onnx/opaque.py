@@ -1,39 +1,30 @@
-"""Carried operators as ONNX: their attributes, and a model around one of them."""
+"""Carried operators as ONNX: the node or the graph, and a model around it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
-import numpy as np
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DenseArrayBase,
-    DenseIntOrFPElementsAttr,
-    FloatAttr,
-    IntegerAttr,
-    StringAttr,
-)
-from xdsl.ir import Attribute, SSAValue
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper
+from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import tensor_of
 from ...dtypes import numpy_dtype
+from .attributes import attribute_proto
+from .graphs import STANDARD, domain_of
 
 IR_VERSION = 10
 """Every onnxruntime that knows opset 21 or later loads this IR version."""
 
 
-def domain_of(op: nn.OpaqueOp) -> str:
-    """The operator's domain, empty for ONNX's own operators."""
-    return "" if op.domain is None or op.domain.data == "ai.onnx" else op.domain.data
+def _domain(op: nn.OpaqueOp) -> str:
+    return STANDARD if op.domain is None else domain_of(op.domain.data)
 
 
 def node_of(op: nn.OpaqueOp, inputs: Sequence[str], outputs: Sequence[str]) -> NodeProto:
     """The operator as a node that reads and defines these names. Raises TypeError for an attribute without a form in ONNX."""
-    node = NodeProto(op_type=op.op_type.data, domain=domain_of(op), input=inputs, output=outputs)
+    node = NodeProto(op_type=op.op_type.data, domain=_domain(op), input=inputs, output=outputs)
     attributes = [] if op.attrs is None else sorted(op.attrs.data.items())
     node.attribute.extend(attribute_proto(name, value) for name, value in attributes)
     return node
@@ -72,36 +63,10 @@ def _single_model(op: nn.OpaqueOp) -> ModelProto:
         [_declared(f"i{i}", v) for i, v in enumerate(op.inputs)],
         [_declared(f"o{i}", v) for i, v in enumerate(op.outputs)],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid(domain_of(op), version)], ir_version=IR_VERSION)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(_domain(op), version)], ir_version=IR_VERSION)
 
 
 def _declared(name: str, value: SSAValue) -> ValueInfoProto:
     dtype = numpy_dtype(tensor_of(value).element_type)
     rank = tensor_of(value).get_num_dims()
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), [None] * rank)
-
-
-def attribute_proto(name: str, value: Attribute) -> AttributeProto:
-    """An ONNX attribute from the form in which `nn.opaque` carries it. Raises TypeError for any other."""
-    kind, content = _content(name, value)
-    return helper.make_attribute(name, content, attr_type=kind)
-
-
-def _content(name: str, value: Attribute) -> tuple[int, Any]:
-    match value:
-        case IntegerAttr():
-            return AttributeProto.INT, value.value.data
-        case FloatAttr():
-            return AttributeProto.FLOAT, value.value.data
-        case StringAttr():
-            return AttributeProto.STRING, value.data
-        case DenseArrayBase():
-            return AttributeProto.INTS, list(nn.ints(cast("DenseArrayBase[Any]", value)))
-        case nn.RealsAttr():
-            return AttributeProto.FLOATS, list(value.data)
-        case ArrayAttr():
-            return AttributeProto.STRINGS, [cast(StringAttr, v).data for v in cast("Sequence[Attribute]", value.data)]
-        case DenseIntOrFPElementsAttr() | nn.ExternalAttr():
-            return AttributeProto.TENSOR, numpy_helper.from_array(np.array(nn.ConstantOp(value).array), name)
-        case _:
-            raise TypeError(f"attribute {name}: {value} has no form in ONNX")

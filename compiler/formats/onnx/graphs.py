@@ -6,6 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 
+STANDARD = ""
+"""The domain of ONNX's own operators."""
+
+
+def domain_of(name: str) -> str:
+    """A domain by the one name that it goes by here: the standard one is also written `ai.onnx`."""
+    return STANDARD if name == "ai.onnx" else name
+
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
     """The graphs in a node's attributes."""
@@ -95,7 +103,7 @@ def _taken_weights(graph: GraphProto, outputs: set[str], larger_than: int) -> It
             del graph.initializer[i]
     for i in reversed(range(len(graph.node))):
         node = graph.node[i]
-        if node.op_type != "Constant" or node.domain not in ("", "ai.onnx") or node.output[0] in outputs:
+        if node.op_type != "Constant" or domain_of(node.domain) != STANDARD or node.output[0] in outputs:
             continue
         tensor = next((a.t for a in node.attribute if a.name == "value"), None)
         if tensor is not None and _size(tensor) > larger_than:

@@ -1,4 +1,4 @@
-"""Writing the file: initializers are streamed from their arrays, inline or beside the model.
+"""The file, whose weights are neither read nor written through messages: they are mapped, and streamed from their arrays.
 
 Protobuf's own serialization would hold the weights three times (array, message, bytes). A message is a sequence of fields in
 any order, so the graph's initializers are written field by field behind the rest.
@@ -8,25 +8,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, NamedTuple
 
-import numpy as np
 from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, helper
 
 from ...files import replacing, replacing_all
-from ...formats.wire import MOST_BYTES, varint
 from ...weights import release
-from .graph import Initializer
+from ..wire import MOST_BYTES, Field, Places, header, only, rewritten, text, without
+from .tensors import Array, packed, stored_size
 
-Array = np.ndarray[Any, np.dtype[Any]]
+_GRAPH = 7
+"""ModelProto.graph"""
+_INITIALIZER = 5
+"""GraphProto.initializer"""
+_NAME, _RAW_DATA = 8, 9
+"""TensorProto.name, TensorProto.raw_data"""
 
 INLINE = 1024
 """Arrays of up to this many bytes stay in the model: runtimes read shapes and axes there."""
 _ALIGNMENT = 4096
 """Where arrays start in the external file, so that they can be mapped."""
 
-_FIELD = {"model.graph": b"\x3a", "graph.initializer": b"\x2a", "tensor.raw_data": b"\x4a"}
-"""Keys of length-delimited fields: number * 8 + 2 (onnx.proto: graph 7, initializer 5, raw_data 9)."""
+
+class Initializer(NamedTuple):
+    """A constant of the graph, by name."""
+
+    name: str
+    array: Array
+
+
+def without_weights(data: memoryview) -> tuple[bytes, Places]:
+    """The model without the bytes of its large initializers, and where these are in `data`.
+
+    Raises MalformedError where `data` breaks off or is no protobuf message.
+    """
+    places: Places = {}
+
+    def graph(field: Field) -> bytes:
+        return rewritten(data, field, {_INITIALIZER: tensor})
+
+    def tensor(field: Field) -> bytes:
+        name, raw = text(data, only(data, field, _NAME)), only(data, field, _RAW_DATA)
+        if raw is None or not name or name in places:
+            return bytes(data[field.value : field.end])
+        places[name] = raw.value, raw.end
+        return without(data, field, raw)
+
+    return rewritten(data, Field.whole(data), {_GRAPH: graph}), places
 
 
 def external_file(path: Path) -> Path:
@@ -66,13 +94,12 @@ class _Inline:
     def __init__(self, initializer: Initializer):
         self.array = initializer.array
         head = _tensor(initializer).SerializeToString()
-        data = _FIELD["tensor.raw_data"] + varint(_stored_size(self.array))
-        length = len(head) + len(data) + _stored_size(self.array)
-        self.head = _FIELD["graph.initializer"] + varint(length) + head + data
+        data = header(_RAW_DATA, stored_size(self.array))
+        self.head = header(_INITIALIZER, len(head) + len(data) + stored_size(self.array)) + head + data
 
     @property
     def size(self) -> int:
-        return len(self.head) + _stored_size(self.array)
+        return len(self.head) + stored_size(self.array)
 
 
 def _graph_size(graph: GraphProto, inline: Sequence[_Inline]) -> int:
@@ -81,7 +108,7 @@ def _graph_size(graph: GraphProto, inline: Sequence[_Inline]) -> int:
 
 def _write(stream: IO[bytes], model: ModelProto, graph: GraphProto, inline: Sequence[_Inline]) -> None:
     stream.write(model.SerializeToString(deterministic=True))
-    stream.write(_FIELD["model.graph"] + varint(_graph_size(graph, inline)))
+    stream.write(header(_GRAPH, _graph_size(graph, inline)))
     stream.write(graph.SerializeToString(deterministic=True))
     for each in inline:
         stream.write(each.head)
@@ -97,7 +124,7 @@ def _tensor(initializer: Initializer) -> TensorProto:
 def _external(initializer: Initializer, offset: int, location: str) -> TensorProto:
     tensor = _tensor(initializer)
     tensor.data_location = TensorProto.EXTERNAL
-    entries = {"location": location, "offset": str(offset), "length": str(_stored_size(initializer.array))}
+    entries = {"location": location, "offset": str(offset), "length": str(stored_size(initializer.array))}
     tensor.external_data.extend(StringStringEntryProto(key=k, value=v) for k, v in entries.items())
     return tensor
 
@@ -107,21 +134,4 @@ def _offsets(large: Sequence[Initializer]) -> Iterator[int]:
     for initializer in large:
         position += -position % _ALIGNMENT
         yield position
-        position += _stored_size(initializer.array)
-
-
-_HALF_BYTE = frozenset({"int4", "uint4"})
-
-
-def _stored_size(array: Array) -> int:
-    """Bytes in the file: as in memory, but two elements per byte for 4-bit types."""
-    return (array.size + 1) // 2 if array.dtype.name in _HALF_BYTE else array.nbytes
-
-
-def packed(array: Array) -> Array:
-    """The bytes of an array as ONNX stores them; a view where the array is contiguous."""
-    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    if array.dtype.name not in _HALF_BYTE:
-        return flat
-    halves = np.append(flat & 0x0F, np.zeros(array.size % 2, np.uint8)).reshape(-1, 2)
-    return halves[:, 0] | halves[:, 1] << 4
+        position += stored_size(initializer.array)

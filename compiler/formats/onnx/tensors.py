@@ -1,4 +1,4 @@
-"""Tensors of a model file as arrays: sizes are checked before anything is read, and large data is viewed, not copied."""
+"""Tensors and types of a model: sizes are checked before anything is read, and large data is viewed, not copied."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, TypeProto, numpy_helper
+from xdsl.dialects.builtin import TensorType
 
 from ...diagnostics import CompileError
-from ...dtypes import dtype_named
+from ...dialects.nn.shapes import DYNAMIC
+from ...dtypes import Tensor, dtype_named, element_type
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -35,7 +37,7 @@ ELEMENT_NAMES: dict[int, str] = {
 """ONNX element types by code, as numpy (or ml_dtypes) calls them; strings, complex numbers, float8 and so on are left out."""
 
 _ELEMENT_CODES = {name: code for code, name in ELEMENT_NAMES.items()}
-_PACKED = frozenset({TensorProto.INT4, TensorProto.UINT4})
+_HALF_BYTE = frozenset({"int4", "uint4"})
 """Two elements per byte, the first in the low half."""
 
 _FIELDS: dict[int, str] = {
@@ -85,15 +87,15 @@ class TensorReader:
         dtype, shape = _checked(tensor, where)
         count = prod(shape)
         if tensor.data_location == TensorProto.EXTERNAL:
-            data = self._external(tensor, _size(tensor.data_type, count, dtype), where)
-            return _decode(data, tensor.data_type, shape, dtype)
+            data = self._external(tensor, _size(count, dtype), where)
+            return _decode(data, shape, dtype)
         return _typed(tensor, count, where).reshape(shape).astype(dtype, copy=False)
 
     def _raw(self, tensor: TensorProto, data: Array, where: str) -> Array:
         dtype, shape = _checked(tensor, where)
-        if data.size != (size := _size(tensor.data_type, prod(shape), dtype)):
+        if data.size != (size := _size(prod(shape), dtype)):
             raise CompileError(f"holds {data.size} bytes, its shape {list(shape)} needs {size}", where=where)
-        return _decode(data, tensor.data_type, shape, dtype)
+        return _decode(data, shape, dtype)
 
     def _external(self, tensor: TensorProto, size: int, where: str) -> Array:
         entries = {e.key: e.value for e in tensor.external_data}
@@ -159,15 +161,15 @@ def _natural(entries: dict[str, str], key: str, default: int, where: str) -> int
     return int(text)
 
 
-def _size(code: int, count: int, dtype: np.dtype[Any]) -> int:
+def _size(count: int, dtype: np.dtype[Any]) -> int:
     """Bytes that `count` elements take in a file."""
-    return (count + 1) // 2 if code in _PACKED else count * dtype.itemsize
+    return (count + 1) // 2 if dtype.name in _HALF_BYTE else count * dtype.itemsize
 
 
-def _decode(data: Array, code: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+def _decode(data: Array, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """The elements in a run of little-endian bytes."""
-    if code in _PACKED:
-        return _unpack(data, prod(shape), signed=code == TensorProto.INT4).astype(dtype).reshape(shape)
+    if dtype.name in _HALF_BYTE:
+        return _unpack(data, prod(shape), signed=dtype.name == "int4").astype(dtype).reshape(shape)
     return np.frombuffer(data, dtype).reshape(shape)
 
 
@@ -181,8 +183,57 @@ def _typed(tensor: TensorProto, count: int, where: str) -> Array:
     code = tensor.data_type
     field = _FIELDS.get(code, "int32_data")
     given = len(getattr(tensor, field))
-    if given != (wanted := (count + 1) // 2 if code in _PACKED else count):
+    if given != (wanted := (count + 1) // 2 if ELEMENT_NAMES[code] in _HALF_BYTE else count):
         raise CompileError(
             f"holds {given} numbers in {field}, its shape {list(tensor.dims)} needs {wanted}", where=where
         )
     return np.asarray(numpy_helper.to_array(tensor))
+
+
+def stored_size(array: Array) -> int:
+    """Bytes that an array takes in a file."""
+    return _size(array.size, array.dtype)
+
+
+def packed(array: Array) -> Array:
+    """The bytes of an array as ONNX stores them; a view where the array is contiguous."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    if array.dtype.name not in _HALF_BYTE:
+        return flat
+    halves = np.append(flat & 0x0F, np.zeros(array.size % 2, np.uint8)).reshape(-1, 2)
+    return halves[:, 0] | halves[:, 1] << 4
+
+
+def tensor_type(type_: TypeProto, what: str, where: str) -> Tensor:
+    """The tensor type that a declaration means. Raises CompileError for what is no tensor, and for one of unknown rank."""
+    kind = type_.WhichOneof("value")
+    if kind is None:
+        raise CompileError(f"{what} is declared without a type", where=where)
+    if kind != "tensor_type":
+        raise CompileError(f"{what} is of a {kind.replace('_', ' ')}, only tensors are read", where=where)
+    tensor = type_.tensor_type
+    element = element_type(dtype_of(tensor.elem_type, f"{where}: {what}"))
+    if not tensor.HasField("shape"):
+        raise CompileError(
+            f"the rank of {what} is unknown",
+            where=where,
+            hint="declare its shape, with named dimensions where sizes vary",
+        )
+    sizes = [d.dim_value if d.HasField("dim_value") else DYNAMIC for d in tensor.shape.dim]
+    return TensorType(element, sizes)
+
+
+def is_tensor(type_: TypeProto) -> bool:
+    """Whether a declaration is of a tensor, and not of a sequence, a map or an optional value."""
+    return type_.WhichOneof("value") == "tensor_type"
+
+
+def is_ranked(type_: TypeProto) -> bool:
+    """Whether a declaration is of a tensor of known element type and rank."""
+    return type_.tensor_type.elem_type != 0 and type_.tensor_type.HasField("shape")
+
+
+def dimension_names(type_: TypeProto) -> list[str]:
+    """The names that a declaration gives to dimensions, empty for those of fixed or unnamed size."""
+    dims = type_.tensor_type.shape.dim
+    return [d.dim_param if not d.HasField("dim_value") else "" for d in dims]

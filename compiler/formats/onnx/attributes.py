@@ -1,12 +1,22 @@
-"""Attributes of ONNX nodes: as Python values for the converters, as MLIR attributes for provenance and opaque operations."""
+"""Attributes of ONNX nodes as Python values, and as MLIR attributes for provenance and opaque operations; these back again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
-from onnx import AttributeProto
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f32, i64
+import numpy as np
+from onnx import AttributeProto, helper, numpy_helper
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    f32,
+    i64,
+)
 from xdsl.ir import Attribute
 
 from ...diagnostics import CompileError
@@ -42,20 +52,6 @@ _TO_MLIR: dict[int, Callable[[Any], Attribute]] = {
 GRAPHS = frozenset({AttributeProto.GRAPH, AttributeProto.GRAPHS})
 
 
-def checked(attributes: Iterable[AttributeProto], where: str) -> dict[str, AttributeProto]:
-    """The attributes of a node by name. Raises CompileError for a name given twice and for what only functions may hold."""
-    named: dict[str, AttributeProto] = {}
-    for attribute in attributes:
-        if attribute.name in named:
-            raise CompileError(f"attribute '{attribute.name}' is given twice", where=where)
-        if attribute.ref_attr_name:
-            raise CompileError(
-                f"attribute '{attribute.name}' refers to a function's, outside any function", where=where
-            )
-        named[attribute.name] = attribute
-    return named
-
-
 def value_of(attribute: AttributeProto) -> Value | None:
     """The number, text or list that an attribute holds; None for tensors, graphs and types."""
     read = _READERS.get(attribute.type)
@@ -66,26 +62,6 @@ def mlir_of(attribute: AttributeProto) -> Attribute | None:
     """An attribute's number, text or list in MLIR; None for tensors, graphs and types."""
     read = _READERS.get(attribute.type)
     return None if read is None else _TO_MLIR[attribute.type](read(attribute))
-
-
-_LEFT_OUT = frozenset({"kernel_shape", "strides", "pads", "epsilon", "momentum"})
-"""What the operation states itself, or what means nothing at inference."""
-
-
-def provenance(attributes: Mapping[str, AttributeProto], defaults: Mapping[str, Value]) -> dict[str, Attribute]:
-    """What `origin` keeps of the source's attributes: everything that is not the default, by name.
-
-    Dilations of one are the default too. Geometry and epsilon are left to the operation, tensors to its operands.
-    """
-    kept: dict[str, Attribute] = {}
-    for name in sorted(attributes):
-        value, attribute = value_of(attributes[name]), mlir_of(attributes[name])
-        if value is None or attribute is None or name in _LEFT_OUT or value == defaults.get(name):
-            continue
-        if name == "dilations" and set(value if isinstance(value, list) else ()) == {1}:
-            continue
-        kept[name] = attribute
-    return kept
 
 
 def carried(attributes: Mapping[str, AttributeProto], tensors: TensorReader, where: str) -> dict[str, Attribute]:
@@ -101,3 +77,29 @@ def carried(attributes: Mapping[str, AttributeProto], tensors: TensorReader, whe
             kind = AttributeProto.AttributeType.Name(attribute.type).lower()
             raise CompileError(f"attribute '{name}' is of kind {kind}, which cannot be carried", where=where)
     return result
+
+
+def attribute_proto(name: str, value: Attribute) -> AttributeProto:
+    """An ONNX attribute from the form in which `nn.opaque` carries it. Raises TypeError for any other."""
+    kind, content = _content(name, value)
+    return helper.make_attribute(name, content, attr_type=kind)
+
+
+def _content(name: str, value: Attribute) -> tuple[int, Any]:
+    match value:
+        case IntegerAttr():
+            return AttributeProto.INT, value.value.data
+        case FloatAttr():
+            return AttributeProto.FLOAT, value.value.data
+        case StringAttr():
+            return AttributeProto.STRING, value.data
+        case DenseArrayBase():
+            return AttributeProto.INTS, list(nn.ints(cast("DenseArrayBase[Any]", value)))
+        case nn.RealsAttr():
+            return AttributeProto.FLOATS, list(value.data)
+        case ArrayAttr():
+            return AttributeProto.STRINGS, [cast(StringAttr, v).data for v in cast("Sequence[Attribute]", value.data)]
+        case DenseIntOrFPElementsAttr() | nn.ExternalAttr():
+            return AttributeProto.TENSOR, numpy_helper.from_array(np.array(nn.ConstantOp(value).array), name)
+        case _:
+            raise TypeError(f"attribute {name}: {value} has no form in ONNX")

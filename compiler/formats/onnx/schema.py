@@ -1,0 +1,133 @@
+"""The definitions of operators that come with onnx: defaults, what breaks them, what an opset has, takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+
+from onnx import IR_VERSION, GraphProto, NodeProto, checker, defs, helper
+
+from .attributes import Value, value_of
+from .graphs import STANDARD, domain_of, subgraphs
+
+NEWEST_OPSET = min(26, defs.onnx_opset_version())
+"""The newest that onnxruntime loads, if the installed onnx knows it."""
+
+
+@cache
+def schema_of(op_type: str, opset: int, domain: str = STANDARD) -> defs.OpSchema | None:
+    """The definition of an operator as of an opset, None where the opset or the domain does not have it."""
+    try:
+        return defs.get_schema(op_type, opset, domain)
+    except defs.SchemaError:
+        return None
+
+
+@cache
+def schema_defaults(op_type: str, opset: int, domain: str) -> Mapping[str, Value]:
+    """The values of attributes that are not given, by name; none for an operator that ONNX does not know."""
+    schema = schema_of(op_type, opset, domain)
+    if schema is None:
+        return {}
+    defaults = {name: value_of(a.default_value) for name, a in schema.attributes.items() if a.default_value.name}
+    return {name: value for name, value in defaults.items() if value is not None}
+
+
+def _without_graphs(node: NodeProto) -> NodeProto:
+    """The node with empty graphs in its attributes: what these capture is defined outside, where the checker does not look."""
+    if not any(True for _ in subgraphs(node)):
+        return node
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    for graph in subgraphs(copy):
+        graph.CopyFrom(GraphProto(name=graph.name or "graph"))
+    return copy
+
+
+_POSITIVE = frozenset(
+    {"strides", "dilations", "kernel_shape", "group", "blocksize", "num_groups", "q_num_heads", "kv_num_heads"}
+)
+"""Attributes that onnx's shape inference divides by, unasked."""
+
+
+def complaint(node: NodeProto, opsets: Mapping[str, int]) -> str | None:
+    """How a node breaks its operator's definition: number of inputs, names and types of attributes. None for a sound one.
+
+    To be asked before onnx infers types, which ends the process at some nodes that are not sound.
+    """
+    domain = domain_of(node.domain)
+    schema = schema_of(node.op_type, opsets.get(domain, 0), domain)
+    if schema is None or schema.deprecated:
+        return None
+    for attribute in node.attribute:
+        value = value_of(attribute)
+        numbers: Iterable[object] = value if isinstance(value, list) else [value]
+        if attribute.name in _POSITIVE and any(isinstance(v, int) and v < 1 for v in numbers):
+            return f"attribute '{attribute.name}' is {value}, it must be positive"
+    context = checker.C.CheckerContext()
+    context.ir_version = IR_VERSION
+    context.opset_imports = dict(opsets)
+    try:
+        checker.check_node(_without_graphs(node), context)
+    except checker.ValidationError as e:
+        return str(e).splitlines()[0]
+    return None
+
+
+def element_name(dtype_name: str) -> str:
+    """What ONNX calls the element type that numpy calls `dtype_name`."""
+    return {"float32": "float", "float64": "double"}.get(dtype_name, dtype_name)
+
+
+def type_mismatch(schema: defs.OpSchema, elements: Sequence[str | None]) -> str | None:
+    """Why inputs of these element types (None: absent, or not known) do not fit a schema; None where they do."""
+    bound: dict[str, str] = {}
+    for i, element in enumerate(elements):
+        if element is None:
+            continue
+        parameter = schema.inputs[min(i, len(schema.inputs) - 1)]
+        if f"tensor({element})" not in parameter.types:
+            return f"takes no {element} as '{parameter.name}'"
+        if parameter.is_homogeneous and bound.setdefault(parameter.type_str, element) != element:
+            return f"takes '{parameter.name}' of {bound[parameter.type_str]} only, not of {element}"
+    return None
+
+
+def result_elements(
+    schema: defs.OpSchema, elements: Sequence[str | None], attributes: Mapping[str, object]
+) -> list[str | None]:
+    """Element types of the outputs where the type variables decide them, else None."""
+    if isinstance(to := attributes.get("to"), int):
+        return [_name_of_code(to)]
+    bound = {schema.inputs[min(i, len(schema.inputs) - 1)].type_str: e for i, e in enumerate(elements) if e}
+    return [bound.get(p.type_str) or _only_type(p) for p in schema.outputs]
+
+
+def _only_type(parameter: defs.OpSchema.FormalParameter) -> str | None:
+    if len(parameter.types) != 1:
+        return None
+    return next(iter(parameter.types)).removeprefix("tensor(").removesuffix(")")
+
+
+def _name_of_code(code: int) -> str:
+    return element_name(helper.tensor_dtype_to_np_dtype(code).name)
+
+
+def rejected_output(schema: defs.OpSchema, element: str | None) -> str | None:
+    """Why a first output of this element type does not fit; None where it does or is not known."""
+    if element is None or not schema.outputs or f"tensor({element})" in schema.outputs[0].types:
+        return None
+    return f"gives no {element}"
+
+
+def first_opset_taking(
+    op_type: str, elements: Sequence[str | None], attributes: Mapping[str, object], opsets: Iterable[int]
+) -> int | None:
+    """The lowest of these opsets that takes these element types, None when none does."""
+    for opset in opsets:
+        schema = schema_of(op_type, opset)
+        if schema is None or type_mismatch(schema, elements) is not None:
+            continue
+        if rejected_output(schema, result_elements(schema, elements, attributes)[0]) is None:
+            return opset
+    return None
