@@ -1,7 +1,7 @@
 """Protobuf's encoding (https://protobuf.dev/programming-guides/encoding/) around weights, which protobuf itself would copy.
 
-When a file is read, its weights are taken out before protobuf sees it: only the fields on the way to them are looked at. When one is
-written, the bytes of arrays stand between what protobuf encodes. A format says where its weights are.
+When a file is read, its weights are taken out before protobuf sees it: only the fields on the way to them are looked at. When one
+is written, the bytes of arrays stand between what protobuf encodes. A format says where its weights are.
 """
 
 from __future__ import annotations
