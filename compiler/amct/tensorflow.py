@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..api import PathLike, load
 from ..diagnostics import CompileError
-from ..frontends.tensorflow.library import tensorflow
+from ..formats.tensorflow.library import tensorflow
 from ..functions import input_names, main_function
 from ..targets.tensorflow import TfFakequantTarget
 from . import steps

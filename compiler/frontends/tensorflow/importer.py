@@ -20,6 +20,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...diagnostics import CompileError
 from ...dtypes import Tensor
+from ...formats.tensorflow.schema import Message
+from ...formats.tensorflow.tensors import array_of
 from ...functions import value_attributes
 from ...session import Session
 from ..building import Binding, Constant, Sink, Unmapped
@@ -31,9 +33,7 @@ from .interface import Interface, Result, is_flag
 from .node import AttrValue, Node
 from .opaque import carry
 from .ops import converter_of
-from .schema import Message
 from .source import Source, load
-from .tensors import array_of
 
 _DEEPEST = 100
 """Calls inside calls; more is a function that calls itself."""

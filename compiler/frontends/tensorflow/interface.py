@@ -12,13 +12,13 @@ from xdsl.dialects.builtin import TensorType
 from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dtypes import Tensor, element_type
+from ...formats.tensorflow.schema import DATA_TYPES
+from ...formats.tensorflow.tensors import dtype_of
 from ...options import shapes_of
 from ...session import ImportOptions
 from ..options import overridden
 from .graph import Graph, NodeDef, Output, consumers, parse_input
-from .schema import DATA_TYPES
 from .source import Signature, Source, TensorInfo
-from .tensors import dtype_of
 
 _PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
 _DEFAULTED = "PlaceholderWithDefault"

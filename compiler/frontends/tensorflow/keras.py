@@ -20,13 +20,13 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError, first_line
+from ...formats.tensorflow.library import tensorflow
+from ...formats.tensorflow.schema import GraphDef
+from ...formats.tensorflow.tensors import Array
 from ...session import Session
 from ..options import take_only
 from .importer import build
-from .library import tensorflow
-from .schema import GraphDef
 from .source import Signature, Source, TensorInfo
-from .tensors import Array
 
 _SIGNATURE = "serving_default"
 _METADATA = 1 << 16

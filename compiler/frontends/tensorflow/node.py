@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import nn
+from ...formats.tensorflow.tensors import dtype_of
 from ..building import Array, Binding, Constant, Converted, Sink, Unmapped
 from ..naming import Layer
 from ..node import SourceNode
-from .attributes import provenance
-from .tensors import dtype_of
 
 AttrValue = Any
 """A protobuf message, as `schema` declares it."""
@@ -121,11 +121,42 @@ class Node(SourceNode):
 
     @cached_property
     def origin(self) -> nn.OriginAttr:
-        return nn.OriginAttr.of("tensorflow", self.op_type, self.layer.name, provenance(self.attributes))
+        return nn.OriginAttr.of("tensorflow", self.op_type, self.layer.name, _provenance(self.attributes))
 
 
 _KINDS = {"b": "true or false", "i": "an integer", "f": "a number", "s": "a text", "list": "a list", "type": "a type"}
 _LAYOUTS = {"NHWC": "nhwc", "NDHWC": "nhwc", "NWC": "nhwc", "NCHW": "nchw", "NCDHW": "nchw", "NCW": "nchw"}
+
+
+def _flag(value: Any) -> Attribute | None:
+    return IntegerAttr(1, i64) if value.b else None
+
+
+def _dilations(value: Any) -> Attribute | None:
+    sizes = list(value.list.i)
+    return DenseArrayBase.from_list(i64, sizes) if set(sizes) - {1} else None
+
+
+def _text(value: Any) -> Attribute | None:
+    return StringAttr(value.s.decode(errors="replace"))
+
+
+_KEPT: Mapping[str, Callable[[Any], Attribute | None]] = {
+    "adj_x": _flag,
+    "adj_y": _flag,
+    "data_format": _text,
+    "dilations": _dilations,
+    "is_training": _flag,
+    "transpose_a": _flag,
+    "transpose_b": _flag,
+}
+
+
+def _provenance(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
+    """The attributes of a node (protobuf messages, by name) that `origin` keeps; dilations have an entry for every axis."""
+    kept = {name: keep(attributes[name]) for name, keep in _KEPT.items() if name in attributes}
+    return {name: value for name, value in kept.items() if value is not None}
+
 
 __all__ = [
     "CONVERTERS",

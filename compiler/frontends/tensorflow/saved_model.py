@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...diagnostics import CompileError
-from .checkpoint import Checkpoint
+from ...formats.tensorflow.checkpoint import Checkpoint, parse_part
+from ...formats.tensorflow.schema import DATA_TYPES, REFERENCE, Message
+from ...formats.tensorflow.tensors import Array
 from .graph import NodeDef, Output, parse_input
-from .parts import parse_part
-from .schema import DATA_TYPES, REFERENCE, Message
-from .tensors import Array
 
 _SERVE = "serve"
 _FILES = ("saved_model.pb", "saved_model.pbtxt")

@@ -11,12 +11,12 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from ...diagnostics import CompileError, first_line
+from ...formats.tensorflow.file import graph_without_weights, saved_model_without_weights
+from ...formats.tensorflow.schema import GraphDef, Message, SavedModel
+from ...formats.tensorflow.tensors import Array
 from ...formats.wire import VARINT, Field, MalformedError, fields, mapped
 from ...text import read_text
 from .saved_model import file_in, serving_graph, variables
-from .schema import GraphDef, Message, SavedModel
-from .tensors import Array
-from .wire import graph_without_weights, saved_model_without_weights
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from . import Array, Kernel
 
 def reference(op: nn.OpaqueOp) -> Kernel:
     """A graph of the one node. Results are held against the declared types, which may leave out the last ones."""
-    from ...frontends.tensorflow.opaque import attr_value
-    from ...frontends.tensorflow.single import runner
+    from ...formats.tensorflow.attributes import attr_value
+    from ...formats.tensorflow.library import runner
 
     try:
         attributes = {} if op.attrs is None else {name: attr_value(a) for name, a in op.attrs.data.items()}

@@ -13,7 +13,9 @@ from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from ...dtypes import dtype_named
-from ...frontends.tensorflow.single import shape_proto
+from ...formats.tensorflow.attributes import attribute
+from ...formats.tensorflow.file import write_graph
+from ...formats.tensorflow.tensors import shape_proto
 from ...functions import body, input_names, main_function, output_names, return_op
 from ...rewriting import Remarks
 from ...session import Session
@@ -21,8 +23,7 @@ from .. import Target
 from ..graph import check_names, flat, source
 from ..layout import in_layout
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, shape
-from .file import write_graph
-from .graph import Form, Graph, attribute, element_of, legal_name, stored_quantized
+from .graph import Form, Graph, element_of, legal_name, stored_quantized
 from .layer import CONVERTERS, Layer, write_operation
 
 FAMILIES = (convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, shape)

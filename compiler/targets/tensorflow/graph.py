@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -14,15 +14,14 @@ from ...diagnostics import op_error
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of as mlir_element_of
 from ...dtypes import has_numpy_dtype, numpy_dtype
-from ...frontends.tensorflow.schema import MESSAGES
-from ...frontends.tensorflow.tensors import code_of
+from ...formats.tensorflow.attributes import make_node
+from ...formats.tensorflow.file import Const
+from ...formats.tensorflow.schema import Message
 from ...rewriting import Remarks
 from ...weights import WeightError
 from ..graph import Names, identity_of, source
 
 Array = np.ndarray[Any, np.dtype[Any]]
-NodeDef = Any
-"""The message."""
 
 SHARED = 1024
 """Arrays of up to this many bytes that converters need (axes, scales) are written once where they are equal."""
@@ -31,13 +30,6 @@ _HALF_BYTES = {"int4": "int8", "uint4": "uint8"}
 """TensorFlow computes nothing in 4 bits: such integers take a byte each."""
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_./>-]")
 _NO_START = "_/>-"
-
-
-class Const(NamedTuple):
-    """A node that holds an array, apart from the messages: its bytes go into the file as they are."""
-
-    name: str
-    array: Array
 
 
 def legal_name(name: str) -> str:
@@ -63,7 +55,7 @@ class Graph:
         self.remarks = remarks
         self.form = form
         self.names: Names = Names()
-        self.nodes: list[NodeDef | Const] = []
+        self.nodes: list[Message | Const] = []
         self.elements: dict[str, str] = {}
         self.on_grid: dict[SSAValue, str] = {}
         """Integers that are not written: the node whose numbers they stand for."""
@@ -119,31 +111,6 @@ class Graph:
         self.elements[name] = held
         self.nodes.append(Const(name, array))
         return name
-
-
-def make_node(op_type: str, inputs: Sequence[str], attributes: Mapping[str, Any], name: str) -> NodeDef:
-    """A NodeDef; attributes are AttrValues."""
-    node = MESSAGES["NodeDef"](name=name, op=op_type, input=inputs)
-    for key, value in attributes.items():
-        node.attr[key].CopyFrom(value)
-    return node
-
-
-def attribute(value: Any) -> Any:
-    """An AttrValue of a number, a text, a list of integers, an element type or a TensorShapeProto."""
-    kinds: dict[type, str] = {bool: "b", int: "i", float: "f"}
-    make = MESSAGES["AttrValue"]
-    match value:
-        case bool() | int() | float():
-            return make(**{kinds[type(value)]: value})
-        case str():
-            return make(s=value.encode())
-        case np.dtype():
-            return make(type=code_of(cast("np.dtype[Any]", value)))
-        case list() | tuple():
-            return make(list=MESSAGES["AttrValue.ListValue"](i=cast("Sequence[int]", value)))
-        case _:
-            return make(shape=value)
 
 
 def array_of(constant: nn.ConstantOp) -> Array:

@@ -12,11 +12,13 @@ from xdsl.ir import Operation, SSAValue
 from ...diagnostics import CompileError, op_error
 from ...dialects import nn
 from ...dtypes import dtype_named
+from ...formats.tensorflow.attributes import attribute, make_node
+from ...formats.tensorflow.operators import OPERATORS
+from ...formats.tensorflow.schema import Message
 from ...weights import WeightError
 from ..converters import Converters, Register
 from ..graph import ELSEWHERE, OTHERWISE, label_of
-from .graph import Array, Graph, NodeDef, attribute, element_of, is_half_byte, legal_name, make_node, quantized_weight
-from .schema import OPERATORS
+from .graph import Array, Graph, element_of, is_half_byte, legal_name, quantized_weight
 
 Operand = SSAValue | str
 """A value of the module, or the name of a tensor already written."""
@@ -33,7 +35,7 @@ class Layer:
 
     def __post_init__(self) -> None:
         self.label: str = label_of(self.op)
-        self._nodes: list[NodeDef] = []
+        self._nodes: list[Message] = []
 
     def node(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
         """A node that bears the layer's name, and its one output. Attributes that are None are left out."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import DictionaryAttr
 
 from ...dialects import nn
-from ...frontends.tensorflow.opaque import attr_value
+from ...formats.tensorflow.attributes import attr_value
 from .graph import element_of
 from .layer import Layer, converter
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ...formats.tensorflow.file import write_graph
 from ...functions import main_function
 from ...rewriting import Remarks
 from ...session import Session
@@ -15,7 +16,6 @@ from .. import Target
 from ..deployed import warn_of_floats, weight_name
 from ..tensorflow import FAMILIES as NN_FAMILIES
 from ..tensorflow import fill
-from ..tensorflow.file import write_graph
 from ..tensorflow.graph import Form, Graph
 from ..tensorflow.layer import CONVERTERS as NN_CONVERTERS
 from . import layers, movement, quantization

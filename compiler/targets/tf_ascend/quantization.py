@@ -14,9 +14,9 @@ from ...dialects.ascend.base import i8
 from ...dialects.nn.shapes import element_of, shape_of
 from ...dtypes import dtype_named, numpy_dtype
 from ...formats import deq_scale
+from ...formats.tensorflow.attributes import attribute
 from ..deployed import layer_before, layer_behind, quant_name, unaveraged
 from ..graph import identity_of
-from ..tensorflow.graph import attribute
 from ..tensorflow.layer import Layer
 from .table import converter
 

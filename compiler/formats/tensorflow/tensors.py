@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...diagnostics import CompileError
+from ...dialects.nn.shapes import Shape, known
 from ...dtypes import as_stored, dtype_named, from_stored
-from .schema import DATA_TYPES, REFERENCE, TensorProto
+from .schema import DATA_TYPES, REFERENCE, Message, TensorProto, TensorShapeProto
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -112,6 +113,14 @@ def tensor_proto(array: Array) -> Any:
     for size in array.shape:
         tensor.tensor_shape.dim.add(size=size)
     return tensor
+
+
+def shape_proto(shape: Shape | None) -> Message:
+    """The TensorShapeProto of sizes that may be unknown, or of an unknown number of them."""
+    message = TensorShapeProto(unknown_rank=shape is None)
+    for size in shape or ():
+        message.dim.add(size=size if known(size) else -1)
+    return message
 
 
 def _listed(tensor: Any, dtype: np.dtype[Any]) -> Array:

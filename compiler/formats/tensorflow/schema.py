@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...formats.protobuf import Enums, Fields, message_classes
+from ..protobuf import Enums, Fields, message_classes
 
 _TYPES = (
     "DT_INVALID", "DT_FLOAT", "DT_DOUBLE", "DT_INT32", "DT_UINT8", "DT_INT16", "DT_INT8", "DT_STRING", "DT_COMPLEX64", "DT_INT64",
@@ -164,6 +164,8 @@ MESSAGES: dict[str, type[Message]] = message_classes("tensorflow", "proto3", FIE
 
 GraphDef: type[Message] = MESSAGES["GraphDef"]
 SavedModel: type[Message] = MESSAGES["SavedModel"]
+NodeDef: type[Message] = MESSAGES["NodeDef"]
 TensorProto: type[Message] = MESSAGES["TensorProto"]
+TensorShapeProto: type[Message] = MESSAGES["TensorShapeProto"]
 BundleHeaderProto: type[Message] = MESSAGES["BundleHeaderProto"]
 BundleEntryProto: type[Message] = MESSAGES["BundleEntryProto"]

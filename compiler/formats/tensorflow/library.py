@@ -1,8 +1,11 @@
-"""One node as a graph of its own, for TensorFlow's shape inference and to run it."""
+"""TensorFlow itself, for the few things that need it: Keras models, shape inference of one node, and running one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,11 +13,10 @@ from xdsl.dialects.builtin import TensorType
 
 from ...diagnostics import CompileError, first_line
 from ...dialects.nn import RANDOM
-from ...dialects.nn.shapes import DYNAMIC, Shape, known
+from ...dialects.nn.shapes import DYNAMIC, Shape
 from ...dtypes import Tensor, numpy_dtype
-from .library import tensorflow
-from .schema import MESSAGES, GraphDef, Message
-from .tensors import Array, code_of, tensor_proto
+from .schema import GraphDef, Message
+from .tensors import Array, code_of, shape_proto, tensor_proto
 
 _NODE = "node"
 _INPUT = "input{}"
@@ -24,6 +26,39 @@ _REFUSED = frozenset(
     | {"PyFuncStateless"}
 )
 """Operators that are said to have no state, but read or write files, or call into the process."""
+
+
+def tensorflow(what: str, where: str) -> Any:
+    """The package, imported quietly and without GPUs unless the program has done so already.
+
+    Raises CompileError, located at `where` and with `what` as that which needs it, when it is not installed.
+    """
+    first = "tensorflow" not in sys.modules
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        with _silence() if first else nullcontext():
+            import tensorflow  # pyright: ignore[reportMissingTypeStubs]
+    except ImportError:
+        hint = "pip install 'amct-opt[tensorflow]'"
+        raise CompileError(f"{what} needs TensorFlow", where=where, hint=hint) from None
+    library: Any = tensorflow
+    if first:
+        library.config.set_visible_devices([], "GPU")
+    return library
+
+
+@contextmanager
+def _silence() -> Generator[None]:
+    """Nothing on stderr: what TensorFlow writes before it reads its log level does not go through Python."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def inferred(
@@ -104,14 +139,6 @@ def _single(op_type: str, attributes: Mapping[str, Message], inputs: Sequence[Ar
     for name, value in attributes.items():
         node.attr[name].MergeFromString(value.SerializeToString())
     return graph
-
-
-def shape_proto(shape: Shape | None) -> Message:
-    """The TensorShapeProto of sizes that may be unknown, or of an unknown number of them."""
-    message = MESSAGES["TensorShapeProto"](unknown_rank=shape is None)
-    for size in shape or ():
-        message.dim.add(size=size if known(size) else -1)
-    return message
 
 
 def _sizes(shape: Any) -> Shape | None:

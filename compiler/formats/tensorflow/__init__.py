@@ -1,0 +1,1 @@
+"""TensorFlow: its messages, tensors, attributes, operators, files and checkpoints, and the package itself."""
