@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
 
 from ...diagnostics import CompileError
+from ...formats.caffe.schema import Message
 from ...formats.prototxt import Entry
 from ..naming import Layer, Namer
 from ..ordering import CycleError, in_order
 from .phases import included, is_measure
-from .schema import Message
 from .source import Source, SourceLayer
 
 Ref = tuple[int, int]

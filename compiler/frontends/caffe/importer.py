@@ -15,6 +15,7 @@ from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, shape_of, size
 from ...dtypes import Tensor
+from ...formats.caffe.schema import NetParameter
 from ...formats.prototxt import unknown
 from ...functions import value_attributes
 from ...options import shapes_of
@@ -28,7 +29,6 @@ from .interface import Port, brings_data, interface_of
 from .node import Conversion, Node, Shared
 from .opaque import carry
 from .ops import CONVERTERS, converter_on_integers
-from .schema import NetParameter
 from .source import Source, load
 
 

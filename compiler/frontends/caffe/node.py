@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f32, i64
+from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import nn
 from ...dialects.nn.shapes import axis_of, known, static
+from ...formats.caffe.file import Blob
+from ...formats.caffe.schema import Message, enum_name
 from ..building import Binding, Constant, Converted, Sink, Unmapped
 from ..naming import Layer
 from ..node import SourceNode
-from .attributes import provenance
 from .phases import TRAIN
-from .schema import Message, enum_name
-from .weights import Blob
 
 Converter = Callable[["Node"], Converted]
 """From a layer to what its tops stand for, in order. Raises Unmapped where `nn` has no equivalent."""
@@ -180,7 +181,50 @@ class Node(SourceNode):
 
     @cached_property
     def origin(self) -> nn.OriginAttr:
-        return nn.OriginAttr.of("caffe", self.op_type, self.layer.name, provenance(self.proto))
+        return nn.OriginAttr.of("caffe", self.op_type, self.layer.name, _provenance(self.proto))
+
+
+_LEFT_OUT = frozenset({"num_output", "bias_term", "eps", "engine", "moving_average_fraction", "force_nd_im2col"})
+_GEOMETRY = ("kernel_", "stride", "pad")
+
+_SCALARS: dict[type, Callable[[Any], Attribute]] = {
+    bool: lambda v: IntegerAttr(int(v), i64),
+    int: lambda v: IntegerAttr(v, i64),
+    float: lambda v: FloatAttr(v, f32),
+    str: StringAttr,
+}
+
+
+def _provenance(layer: Message) -> dict[str, Attribute]:
+    """The fields of a layer's `..._param` messages by name, in MLIR; dilations of one are the default."""
+    kept: dict[str, Attribute] = {}
+    for outer, message in layer.ListFields():
+        if not outer.name.endswith("_param"):
+            continue
+        for inner, value in message.ListFields():
+            attribute = None if _is_left_out(inner.name) else _attribute(message, inner, value)
+            if attribute is not None:
+                kept[inner.name] = attribute
+    return dict(sorted(kept.items()))
+
+
+def _is_left_out(name: str) -> bool:
+    return name in _LEFT_OUT or name.startswith(_GEOMETRY) or name.endswith("filler")
+
+
+def _attribute(message: Message, field: Any, value: Any) -> Attribute | None:
+    if isinstance(value, bytes):
+        return None
+    if hasattr(value, "extend"):
+        numbers = list(value)
+        if not all(isinstance(n, int | float) for n in numbers) or (field.name == "dilation" and set(numbers) == {1}):
+            return None
+        if all(isinstance(n, int) for n in numbers):
+            return DenseArrayBase.from_list(i64, numbers)
+        return nn.RealsAttr(tuple(numbers))
+    if field.message_type is not None or value == field.default_value:
+        return None
+    return StringAttr(enum_name(message, field.name)) if field.enum_type is not None else _SCALARS[type(value)](value)
 
 
 __all__ = [

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr, TensorType, f32, i64
+from xdsl.dialects.builtin import TensorType, f32
 
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, Shape
+from ...formats.caffe.opaque import carried
 from ...formats.prototxt import Entry
 from ..building import Constant
 from .node import Node
@@ -42,16 +42,13 @@ def carry(node: Node, text: Entry, shapes: Mapping[str, Sequence[int]]) -> nn.Op
     blobs = node.blobs or []
     constants = [Constant(f"{node.layer.name}.{i}", b.shaped(b.dims)) for i, b in enumerate(blobs)]
     rest = [e for e in text.entries if e.name not in _STRUCTURE and e.name not in _TRAINING]
-    attributes: dict[str, Any] = {"blobs": IntegerAttr(len(blobs), i64)} if blobs else {}
-    if rest:
-        attributes["text"] = StringAttr("\n".join({(e.line, e.column): e.text for e in rest}.values()))
     return node.emit(
         nn.OpaqueOp,
         [node.sink.value(b) for b in (*node.inputs, *constants) if b is not None],
         result_types=[TensorType(f32, _shape(node, i, shapes)) for i in range(node.tops)],
         framework="caffe",
         op_type=node.op_type,
-        attrs=DictionaryAttr(attributes) if attributes else None,
+        attrs=carried(len(blobs), "\n".join({(e.line, e.column): e.text for e in rest}.values())),
         origin=nn.OriginAttr.of("caffe", node.op_type, node.layer.name),
     )
 

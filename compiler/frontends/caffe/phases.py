@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...diagnostics import CompileError
-from .schema import ENUMS, Message
+from ...formats.caffe.schema import ENUMS, Message
 
 TEST, TRAIN = ENUMS["Phase"]["TEST"], ENUMS["Phase"]["TRAIN"]
 

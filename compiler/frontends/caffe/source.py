@@ -10,10 +10,10 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from ...diagnostics import CompileError, first_line
+from ...formats.caffe.file import Blob, blob_of, read_weights
+from ...formats.caffe.schema import LayerParameter, Message, NetParameter, upgraded
 from ...formats.prototxt import Entry, entries, unknown
 from ...text import read_text
-from .schema import LayerParameter, Message, NetParameter, upgraded
-from .weights import Blob, blob_of, read_weights
 
 
 @dataclass(frozen=True)

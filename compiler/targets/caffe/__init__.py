@@ -15,6 +15,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from ...diagnostics import CompileError, describe
 from ...dialects import nn
 from ...dialects.nn.shapes import known, shape_of
+from ...formats.caffe.file import NetLayer, write_net
 from ...functions import body, input_names, main_function, output_names, return_op
 from ...rewriting import Remarks
 from ...session import Session
@@ -22,9 +23,8 @@ from .. import Target
 from ..graph import check_names, flat, source
 from ..layout import in_layout
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
-from .file import write_net
 from .layer import write_operation
-from .net import Form, Net, NetLayer, layer_proto
+from .net import Form, Net, layer_proto
 
 FAMILIES = (convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape)
 """The modules that register the converters."""

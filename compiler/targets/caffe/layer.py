@@ -11,11 +11,12 @@ from xdsl.ir import Operation, SSAValue
 from ...diagnostics import CompileError, op_error
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of
+from ...formats.caffe.file import NetLayer
 from ...runtime.kernels.quantization import dequantize
 from ...weights import WeightError
 from ..converters import Converters, Register
 from ..graph import ELSEWHERE, OTHERWISE, source
-from .net import Array, Net, NetLayer, layer_proto
+from .net import Array, Net, layer_proto
 
 Bottom = SSAValue | str
 """A value of the module, or the name of a blob already written."""

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects import nn
+from ...formats.caffe.file import NetLayer
+from ...formats.caffe.schema import LayerParameter, Message, fill
 from ...rewriting import Remarks
 from ..graph import Names, flat, label_of, source
-from .schema import LayerParameter, Message, fill
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 Form = Literal["float", "fake-quant", "deploy"]
-
-
-@dataclass(frozen=True)
-class NetLayer:
-    """A layer, its blobs apart."""
-
-    proto: Message
-    blobs: Sequence[Array] = ()
-    """float32, int8, int32 or uint64."""
-    text: str = ""
-    """What the prototxt says of it beside `proto`."""
 
 
 def layer_proto(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
-
 from ...dialects import nn
+from ...formats.caffe.opaque import blobs_and_text
 from .layer import Layer, converter
 
 
@@ -15,14 +14,13 @@ def opaque(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
     """The layer with its text; its last operands are its blobs, as attribute `blobs` says."""
     if op.framework.data != "caffe":
         layer.fail(f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can")
-    attributes = (op.attrs if op.attrs is not None else DictionaryAttr({})).data
-    count, text = attributes.get("blobs"), attributes.get("text")
+    blobs, text = blobs_and_text(op)
     operands = [v for v in op.arguments() if v is not None]
-    bottoms = len(operands) - (count.value.data if isinstance(count, IntegerAttr) else 0)
+    bottoms = len(operands) - blobs
     return layer.carried(
         op.op_type.data,
         operands[:bottoms],
         [layer.array(v, "blob") for v in operands[bottoms:]],
         len(op.outputs),
-        text.data if isinstance(text, StringAttr) else "",
+        text,
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ....dialects import nn
 from ....dialects.nn.shapes import known
+from ....formats.caffe.schema import Message
 from ..node import Converted, Node, Unmapped, converter, enum_name
-from ..schema import Message
 from .window import geometry, per_axis
 
 _POOLS: dict[str, tuple[type[nn.PoolOp], type[nn.GlobalPoolOp]]] = {

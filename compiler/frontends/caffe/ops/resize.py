@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ....dialects import nn
+from ....formats.caffe.schema import Message
 from ..node import Converted, Node, Unmapped, converter
-from ..schema import Message
 
 
 @converter("Interp", bottoms=(1, 2))

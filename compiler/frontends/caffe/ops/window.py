@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....formats.caffe.schema import Message
 from ..node import Node
-from ..schema import Message
 
 
 def per_axis(node: Node, message: Message, name: str, axes: int, default: int | None = None) -> list[int]:

@@ -1,25 +1,33 @@
-"""The weights in a `.caffemodel`: blobs by layer, the large ones views of the mapped file.
+"""The two files of a net. The weights in a `.caffemodel` are views of the mapped file, and are written without a copy of them.
 
-The file is walked for names and blobs only: what else it says of layers, the prototxt says.
+It is read and written for the names and the blobs of layers only: parameters stand in the prototxt, where fork and version do not
+change what they mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from pathlib import Path
-from typing import Any
+from textwrap import indent
+from typing import Any, NamedTuple
 
 import numpy as np
+from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from ...diagnostics import CompileError
-from ...formats.wire import BYTES, Field, MalformedError, fields, mapped, only, text
-from ..building import Array
-from .schema import BlobProto, Message
+from ...files import replacing_all
+from ..wire import BYTES, MOST_BYTES, Field, MalformedError, fields, header, mapped, only, text
+from .schema import BlobProto, LayerParameter, Message, NetParameter
 
-_LAYERS = {100: (1, 7), 2: (4, 6)}
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_LAYER, _BLOBS = 100, 7
+"""NetParameter.layer, LayerParameter.blobs"""
+_LAYERS = {_LAYER: (1, _BLOBS), 2: (4, 6)}
 """Number of NetParameter's `layer` and `layers`; in these of name and blobs."""
 _DATA, _DOUBLE_DATA, _INT8_DATA = 5, 8, 10
 _NUMBERS = {_DATA: np.dtype("<f4"), _DOUBLE_DATA: np.dtype("<f8"), _INT8_DATA: np.dtype("i1")}
@@ -28,6 +36,10 @@ _FIELDS = {"double_data": np.float64, "int32_data": np.int32, "uint64_data": np.
 """Its other fields for weights."""
 _GRADIENTS = (6, 9)
 _LEGACY = ("num", "channels", "height", "width")
+_RAW = {"float32": _DATA, "int8": _INT8_DATA}
+"""The fields that are written as the bytes of an array."""
+_LISTS = {"int32": "int32_data", "uint64": "uint64_data"}
+"""The fields whose numbers are encoded one by one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,3 +153,70 @@ def _packed(data: memoryview, blob: Field) -> Field | None:
                 return None
             found = field
     return found
+
+
+@dataclass(frozen=True)
+class NetLayer:
+    """A layer, its blobs apart."""
+
+    proto: Message
+    blobs: Sequence[Array] = ()
+    """float32, int8, int32 or uint64."""
+    text: str = ""
+    """What the prototxt says of it beside `proto`."""
+
+
+def write_net(name: str, layers: Sequence[NetLayer], prototxt: Path, caffemodel: Path) -> list[Path]:
+    """Both files, or none. Raises CompileError when the weights are more than protobuf reads in one file."""
+    net = NetParameter(name=name or None)
+    parts = [net.SerializeToString(), *chain.from_iterable(_written_layer(each) for each in layers)]
+    size = sum(len(p) for p in parts)
+    if size > MOST_BYTES:
+        hint = "quantized weights take a quarter: --quantize and -t 'caffe{form=deploy}'"
+        raise CompileError(
+            f"would be of {size} bytes, Caffe reads up to {MOST_BYTES}", where=str(caffemodel), hint=hint
+        )
+    text = text_format.MessageToString(net, as_utf8=True) + "".join(map(_text, layers))
+    with replacing_all(prototxt, caffemodel) as (readable, binary):
+        readable.write(text.encode())
+        for part in parts:
+            binary.write(part)
+    return [prototxt, caffemodel]
+
+
+def _text(layer: NetLayer) -> str:
+    inside = text_format.MessageToString(layer.proto, as_utf8=True)
+    inside += f"{layer.text}\n" if layer.text else ""
+    return f"layer {{\n{indent(inside, '  ')}}}\n"
+
+
+def _written_layer(layer: NetLayer) -> list[bytes | memoryview]:
+    """A layer as a field of the net, in pieces: what stands before an array, the array's bytes, and so on."""
+    blobs = [_written_blob(b) for b in layer.blobs]
+    head = LayerParameter(name=layer.proto.name, type=layer.proto.type).SerializeToString()
+    inside: list[bytes | memoryview] = [head]
+    for blob in blobs:
+        inside += [header(_BLOBS, len(blob.head) + len(blob.data)) + blob.head, blob.data]
+    return [header(_LAYER, sum(map(len, inside))), *inside]
+
+
+class _Piece(NamedTuple):
+    head: bytes
+    data: memoryview
+
+
+def _written_blob(array: Array) -> _Piece:
+    """A blob as what stands before its array, and the array's bytes; a view where the array is contiguous."""
+    proto = BlobProto()
+    if array.ndim:
+        proto.shape.dim.extend(array.shape)
+    else:  # OpenCV reads no shape without axes; what blobs had before they had shapes means the same
+        proto.num = proto.channels = proto.height = proto.width = 1
+    if (field := _LISTS.get(array.dtype.name)) is not None:
+        getattr(proto, field).extend(array.reshape(-1).tolist())
+        return _Piece(proto.SerializeToString(), memoryview(b""))
+    stored = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    size = prod(array.shape) * array.dtype.itemsize
+    return _Piece(
+        proto.SerializeToString() + header(_RAW[array.dtype.name], size), stored.reshape(-1).view(np.uint8).data
+    )

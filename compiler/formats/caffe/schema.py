@@ -9,9 +9,10 @@ names are those that AMCT's layers for Caffe and Ascend's converter read; their 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
-from ...formats.protobuf import message_classes
+from ..protobuf import message_classes
 
 Message = Any
 """A protobuf message, as the tables declare it."""
@@ -374,3 +375,25 @@ def enum_name(message: Message, field: str) -> str:
     """The name of an enum field's value."""
     enum = message.DESCRIPTOR.fields_by_name[field].enum_type
     return enum.values_by_number[getattr(message, field)].name
+
+
+def fill(message: Message, values: Mapping[str, object]) -> None:
+    """Sets fields from Python values: messages from dictionaries, repeated fields from lists, enums by name.
+
+    None, and a number that is the field's default, leave it out.
+    """
+    for name, value in values.items():
+        field = message.DESCRIPTOR.fields_by_name[name]
+        if isinstance(value, dict):
+            fill(getattr(message, name), cast("dict[str, object]", value))
+        elif isinstance(value, list | tuple):
+            getattr(message, name).extend(value)
+        elif field.enum_type is not None:
+            setattr(message, name, field.enum_type.values_by_name[value].number)
+        elif value is not None and not _is_default(field, value):
+            setattr(message, name, value)
+
+
+def _is_default(field: Message, value: object) -> bool:
+    """Of `..._h` and `..._w` OpenCV wants both or none."""
+    return field.has_default_value and value == field.default_value and not field.name.endswith(("_h", "_w"))

@@ -1,0 +1,1 @@
+"""Caffe: its messages, the two files of a net, and carried layers."""
