@@ -13,13 +13,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from . import frontends
+from .backends import Name
 from .configuration.files import read_settings
 from .configuration.record import Record, read_record
 from .configuration.settings import Settings
 from .diagnostics import CompileError, verify
 from .pipelines import After, parse_pipeline, run_passes
 from .registry import load as load_reference
-from .runtime.backends import Name
 from .runtime.data import Samples
 from .runtime.data.given import Given, samples_from
 from .runtime.executor import Array, Executable

@@ -11,6 +11,7 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from . import frontends
+from .backends.threads import OrderedBatches, Turn, threads_here
 from .configuration.record import Record
 from .configuration.tensor_names import tensor_parts
 from .diagnostics import CompileError, remarks_yaml, verify
@@ -23,7 +24,6 @@ from .metadata import metadata
 from .peer import Simulation, peer_of
 from .pipelines import run_on_verified, run_passes
 from .rewriting import layer_of
-from .runtime.backends.line import Line, Turn, threads_here
 from .runtime.data import Samples, synthetic_samples
 from .runtime.executor import Array, Executable
 from .runtime.integer_plan import in_integers
@@ -233,7 +233,7 @@ def measure(
                     total[name].add(outputs[name], array)
             session.progress("measure", next(done), samples.runs)
 
-    Line(samples.batches()).work_off(compare, min(threads_here(), samples.runs))
+    OrderedBatches(samples.batches()).run(compare, min(threads_here(), samples.runs))
     return [{name: d.result() for name, d in total.items()} for total in totals]
 
 

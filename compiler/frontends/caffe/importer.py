@@ -21,9 +21,9 @@ from ...functions import value_attributes
 from ...options import shapes_of
 from ...session import Session
 from ..building import Binding, Unmapped
+from ..import_report import ImportReport
 from ..naming import Namer
 from ..options import take_only
-from ..tally import Tally
 from .graph import NetLayer, Ref, graph_of
 from .interface import Port, brings_data, interface_of
 from .node import Conversion, Node, Shared
@@ -49,7 +49,7 @@ def read(path: Path, session: Session) -> ModuleOp:
     module = ModuleOp([importer.function()])
     entries = {"framework": "caffe", "source": path.name, "name": importer.source.name}
     module.attributes["nn.metadata"] = DictionaryAttr({key: StringAttr(text) for key, text in entries.items() if text})
-    importer.tally.report()
+    importer.report.finish()
     return module
 
 
@@ -65,7 +65,7 @@ class _Importer:
         self.interface = interface_of(self.graph, session.imports)
         self.shapes = self._shapes(session.imports.shapes)
         self.shared = Shared(source.weights, "" if source.weights_path is None else str(source.weights_path))
-        self.tally = Tally(session, self.where)
+        self.report = ImportReport(session, self.where)
         self.values: dict[Ref, Binding] = {}
 
     def function(self) -> FuncOp:
@@ -101,18 +101,18 @@ class _Importer:
     def _tell(self) -> None:
         """What of the files has no part in the module."""
         for name, reason in self.graph.left_out:
-            self.tally.removed()
-            self.tally.note("training-only", name, f"left out: {reason}")
+            self.report.removed()
+            self.report.note("training-only", name, f"left out: {reason}")
         names = {each.proto.name for each in self.source.layers}
         for name in self.source.weights:
             if name not in names:
-                self.tally.note(
+                self.report.note(
                     "unused-weights", name, "the prototxt has no layer of this name: its weights are unused"
                 )
         for name in self.source.unknown:
-            self.tally.note("unknown-field", name, f"the net's field '{name}' is not known, and is ignored")
+            self.report.note("unknown-field", name, f"the net's field '{name}' is not known, and is ignored")
         used = self.interface.live | {port.ref[0] for port in self.interface.inputs}
-        self.tally.unused(len(self.graph.layers) - len(used))
+        self.report.unused(len(self.graph.layers) - len(used))
 
     def _layer(self, index: int, layer: NetLayer) -> None:
         proto = layer.proto
@@ -131,7 +131,7 @@ class _Importer:
 
     def _convert(self, node: Node, layer: NetLayer, conversion: Conversion) -> list[Binding]:
         for path, entry in unknown((layer.text,), NetParameter.DESCRIPTOR):
-            self.tally.note("unknown-field", node.layer.name, f"field '{path}' in line {entry.line} is ignored")
+            self.report.note("unknown-field", node.layer.name, f"field '{path}' in line {entry.line} is ignored")
         try:
             convert = converter_on_integers(node) or conversion.convert
             results, emitted = self.shared.sink.attempt(lambda: convert(node))
@@ -140,7 +140,7 @@ class _Importer:
             raise node.misfit(e) from None
         except Unmapped as e:
             return self._carry(node, layer, str(e))
-        self.tally.converted(node.inputs, results, emitted)
+        self.report.converted(node.inputs, results, emitted)
         return results
 
     def _check_ungiven(self, node: Node) -> None:
@@ -152,7 +152,7 @@ class _Importer:
 
     def _carry(self, node: Node, layer: NetLayer, reason: str) -> list[Binding]:
         op = carry(node, layer.text, self.shapes)
-        self.tally.carried(op, f"{reason}; it cannot be run")
+        self.report.carried(op, f"{reason}; it cannot be run")
         return list(op.outputs)
 
 

@@ -24,8 +24,8 @@ from ...formats.onnx.tensors import Array, TensorReader, dimension_names, tensor
 from ...functions import value_attributes
 from ...session import Session
 from .. import naming
+from ..import_report import ImportReport
 from ..naming import Namer
-from ..tally import Tally
 from .graph import Layer, live_layers, outputs_of, sorted_layers, used_names
 from .interface import choose
 from .node import Binding, Constant, Node, Shared, Unmapped
@@ -61,7 +61,7 @@ def _module(source: Source, session: Session) -> ModuleOp:
     importer = _Importer(source, session)
     module = ModuleOp([importer.function()])
     module.attributes["nn.metadata"] = _metadata(source.path, source.model)
-    importer.tally.report(importer.shared.sink.kept)
+    importer.report.finish(importer.shared.sink.kept)
     return module
 
 
@@ -87,7 +87,7 @@ class _Importer:
         self.shared = Shared(opsets(model), tensors, Symbols(model), used_names(model.graph))
         self.namer = Namer(self.where, (n.name for n in all_nodes(model.graph.node)))
         self.session = session
-        self.tally = Tally(session, self.where)
+        self.report = ImportReport(session, self.where)
         self.declarations: dict[str, TypeProto] = {}
 
     def function(self) -> FuncOp:
@@ -98,7 +98,7 @@ class _Importer:
         inputs = [i for i in self.graph.input if i.name not in given]
         for value in self.graph.input if self.ir_version >= _DEFAULTS_SINCE else ():
             if value.name in given:
-                self.tally.note(
+                self.report.note(
                     "default", value.name, "the default of this input is taken, it cannot be given another value"
                 )
         block = Block(arg_types=[tensor_type(i.type, f"input '{i.name}'", self.where) for i in inputs])
@@ -141,7 +141,7 @@ class _Importer:
             if output.type.tensor_type.HasField("shape"):
                 declared = tensor_type(output.type, f"output '{output.name}'", self.where)
                 if not compatible(declared, tensor_of(result)):
-                    self.tally.note(
+                    self.report.note(
                         "declared-type", output.name, f"the model declares {declared} and computes {result.type}"
                     )
 
@@ -159,7 +159,7 @@ class _Importer:
         self.declarations.update({v.name: v.type for v in typed})
         layers = sorted_layers(graph, self.namer, env)
         live = live_layers(layers, [o.name for o in graph.output])
-        self.tally.unused(len(layers) - len(live))
+        self.report.unused(len(layers) - len(live))
         pending, outputs = deque(live), {o.name for o in graph.output}
         postponed: set[str] = set()
         while pending:
@@ -201,7 +201,7 @@ class _Importer:
 
     def _carry_whole(self, region: Sequence[Layer], wanted: Container[str], env: MutableMapping[str, Binding]) -> None:
         op, names = carry_region(region, wanted, env, self.shared, self.declarations)
-        self.tally.carried(op, reason_of(region))
+        self.report.carried(op, reason_of(region))
         for name, result in zip(names, op.results, strict=True):
             self._define(env, name, result)
 
@@ -227,7 +227,7 @@ class _Importer:
         """An If whose condition is known is the branch that it takes."""
         scope: ChainMap[str, Binding] = ChainMap(self._initializers(branch, self.shared.tensors.read), *_maps(env))
         self.import_nodes(branch, scope)
-        self.tally.removed()
+        self.report.removed()
         if missing := [o.name for o in branch.output if o.name not in scope]:
             raise node.error(f"has a branch that does not compute its output '{missing[0]}'")
         return [scope[o.name] for o in branch.output]
@@ -244,7 +244,7 @@ class _Importer:
                 reasons.append(str(e))
                 continue
             found = node.sink.bindings(results, emitted, node.outputs)
-            self.tally.converted(node.inputs, found, emitted)
+            self.report.converted(node.inputs, found, emitted)
             return found
         return self._carry(node, reasons[0])
 
@@ -261,20 +261,20 @@ class _Importer:
             inside.import_nodes(body, scope)
         except (CompileError, Untyped):  # the node is valid, and can be carried, whatever its definition needs
             raise unmapped from None
-        carried = inside.tally.all_carried()
+        carried = inside.report.all_carried()
         if any(isinstance(element_of(r), AnyFloat) for op in carried for r in op.outputs):
             raise unmapped
         for op, reason in carried.items():
-            self.tally.carried(op, reason)
+            self.report.carried(op, reason)
         return [scope[o.name] for o in body.output]
 
     def _carry(self, node: Node, reason: str) -> list[Binding]:
         op = carry(node, self.declarations)
         results = node.sink.bindings(op.outputs, [op], node.outputs)
         if all(isinstance(r, Constant) for r in results):
-            self.tally.folded()
+            self.report.folded()
         else:
-            self.tally.carried(op, reason)
+            self.report.carried(op, reason)
         return results
 
 
@@ -287,7 +287,7 @@ class _Function(_Importer):
         self.shared = replace(outer.shared, opsets=opsets, used=used)
         self.session = outer.session
         self.namer = _Inside(outer.namer, node.layer.name)
-        self.tally = Tally(outer.session, outer.where)
+        self.report = ImportReport(outer.session, outer.where)
         self.declarations: dict[str, TypeProto] = {}
 
     def _define(self, env: MutableMapping[str, Binding], name: str, binding: Binding) -> None:

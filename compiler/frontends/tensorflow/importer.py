@@ -25,9 +25,9 @@ from ...formats.tensorflow.tensors import array_of
 from ...functions import value_attributes
 from ...session import Session
 from ..building import Binding, Constant, Sink, Unmapped
+from ..import_report import ImportReport
 from ..naming import Namer
 from ..options import take_only
-from ..tally import Tally
 from .graph import LOOPS, MERGES, UNROLL, Graph, NodeDef, Output, flat_index
 from .interface import Interface, Result, is_flag
 from .node import AttrValue, Node
@@ -70,7 +70,7 @@ def build(source: Source, session: Session) -> ModuleOp:
     module = ModuleOp([importer.function()])
     entries = {"framework": "tensorflow", "source": source.path.name, "producer": source.producer}
     module.attributes["nn.metadata"] = DictionaryAttr({key: StringAttr(text) for key, text in entries.items() if text})
-    importer.tally.report(importer.sink.kept)
+    importer.report.finish(importer.sink.kept)
     return module
 
 
@@ -113,7 +113,7 @@ class _Importer:
         self.noted: set[str] = set()
         self.namer = Namer(self.where, self.graph.nodes)
         self.sink = Sink()
-        self.tally = Tally(session, self.where)
+        self.report = ImportReport(session, self.where)
         self.constants: dict[tuple[str, str], Constant] = {}
         self.nodes = 0
 
@@ -137,7 +137,7 @@ class _Importer:
             results = scope.values[output.node]
             if not isinstance(results, _Dead) and len(results) > 1:
                 reason = f"of its {len(results)} results the first is an output; --outputs={output.name}:1 names others"
-                self.tally.note("first-result", output.name, reason)
+                self.report.note("first-result", output.name, reason)
 
     def _result(self, scope: _Scope, output: Output, what: str) -> SSAValue:
         value = self._value(scope, output, self.where)
@@ -148,7 +148,7 @@ class _Importer:
     def _run(self, scope: _Scope, outputs: Sequence[Output]) -> None:
         """Import the nodes that outputs depend on."""
         live = scope.graph.live([o.node for o in outputs], scope.values)
-        self.tally.unused(len(scope.graph.nodes) - len(live))
+        self.report.unused(len(scope.graph.nodes) - len(live))
         computed = [node for node in live if node.name not in scope.values]
         self._note_assignments(scope)
         self.nodes += len(computed)
@@ -163,7 +163,7 @@ class _Importer:
         """Of functions, which hold no assignments but those that each call makes; a model's own graph restores variables."""
         for node in scope.graph.nodes.values() if scope.name and scope.name not in self.noted else ():
             if node.op in _ASSIGNMENTS:
-                self.tally.note("assignment", node.name, "left out: variables keep the values that the model has")
+                self.report.note("assignment", node.name, "left out: variables keep the values that the model has")
         self.noted.add(scope.name)
 
     def _value(self, scope: _Scope, output: Output, where: str) -> _Value:
@@ -188,7 +188,7 @@ class _Importer:
         inputs = [self._value(scope, o, scope.where(node)) for o in scope.graph.inputs(node)]
         dead = any(isinstance(v, _Dead) for v in inputs) and node.op not in MERGES
         if dead or any(isinstance(scope.values[p], _Dead) for p in scope.graph.pivots(node)):
-            self.tally.removed()
+            self.report.removed()
             return _DEAD
         if node.op in LOOPS:
             raise _error(scope, node, "is part of a loop: loops are not supported", UNROLL)
@@ -211,23 +211,23 @@ class _Importer:
         except Unmapped as e:
             return self._carry(node, str(e), e.types)
         found = self.sink.bindings(results, emitted, ())
-        self.tally.converted(node.inputs, found, emitted)
+        self.report.converted(node.inputs, found, emitted)
         return found
 
     def _carry(self, node: Node, reason: str, types: Sequence[Tensor] | None = None) -> list[Binding]:
         op = carry(node, types)
         results = self.sink.bindings(op.outputs, [op], ())
         if all(isinstance(r, Constant) for r in results):
-            self.tally.folded()
+            self.report.folded()
         else:
-            self.tally.carried(op, reason)
+            self.report.carried(op, reason)
         return results
 
     # Nodes that are followed, not converted
 
     def constant(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         """A Const is read once, however often a function is called; one that the call gives, each time."""
-        self.tally.folded()
+        self.report.folded()
         key = scope.name, node.name
         if key in self.constants:
             return [self.constants[key]]
@@ -240,7 +240,7 @@ class _Importer:
 
     def variable(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         """A variable, or the handle of one, is its value: nothing is written at inference."""
-        self.tally.folded()
+        self.report.folded()
         key = "", node.name
         if key not in self.constants:
             array = self.source.variables.get(node.name)
@@ -254,26 +254,26 @@ class _Importer:
         """A placeholder that is no input: what a function captures, a training flag, which is false, or one with a default."""
         if node.name in self.source.variables:
             return self.variable(scope, node, inputs)
-        self.tally.removed()
+        self.report.removed()
         if is_flag(node):
-            self.tally.note("training-flag", node.name, "bound to false, as at inference; --inputs makes it an input")
+            self.report.note("training-flag", node.name, "bound to false, as at inference; --inputs makes it an input")
             return [Constant(node.name, np.asarray(False))]
         if not inputs:
             name = self.interface.name_of(node.name)
             hint = f"--inputs takes every placeholder that is to be an input, '{name}' among them"
             raise _error(scope, node, "is no input of the model, but an output depends on it", hint)
-        self.tally.note("default", node.name, "the default of this input is taken; --inputs makes it an input")
+        self.report.note("default", node.name, "the default of this input is taken; --inputs makes it an input")
         return inputs[:1]
 
     def switch(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         """Hands its input on to one side; the other is dead."""
-        self.tally.removed()
+        self.report.removed()
         taken = bool(self._known(scope, node, inputs[1:2]).any())
         return [_DEAD, inputs[0]] if taken else [inputs[0], _DEAD]
 
     def merge(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         """The input that is alive, and its number."""
-        self.tally.removed()
+        self.report.removed()
         alive = [(i, v) for i, v in enumerate(inputs) if not isinstance(v, _Dead)]
         if not alive:
             return _DEAD
@@ -310,7 +310,7 @@ class _Importer:
         self, scope: _Scope, node: NodeDef, name: str, inputs: Sequence[Binding], attributes: Mapping[str, AttrValue]
     ) -> _Results:
         """The body of a function in the place of its call, as far as its results are needed; the others are dead."""
-        self.tally.removed()
+        self.report.removed()
         if (function := self.library.get(name)) is None:
             raise _error(scope, node, f"calls function '{name}', which the model does not hold")
         if scope.depth >= _DEEPEST:

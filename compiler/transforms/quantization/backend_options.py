@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...runtime.backends import Name, Runner
+from ...backends import Name, Runner
 
 
 @dataclass(frozen=True, kw_only=True)

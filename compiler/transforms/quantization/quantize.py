@@ -9,9 +9,9 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ...backends import Runner
 from ...configuration.record import Record
 from ...configuration.settings import Settings
-from ...runtime.backends import Runner
 from ...session import session_of
 from .backend_options import BackendOptions
 from .balance_channels import balance_channels

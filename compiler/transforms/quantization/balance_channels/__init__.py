@@ -14,6 +14,7 @@ from xdsl.ir import BlockArgument, OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ....backends import Runner, Wanted, Work
 from ....configuration.layer_settings import settings_for
 from ....configuration.record import Record
 from ....configuration.settings import Calibration, Settings
@@ -30,7 +31,6 @@ from ....dialects.nn import (
 from ....dialects.nn.shapes import element_of, shape_of
 from ....dtypes import numpy_dtype
 from ....rewriting import Remarks, erase_dead_constants, layer_of
-from ....runtime.backends import Runner, Wanted, Work
 from ....runtime.data import Samples
 from ....session import Session, session_of
 from ..backend_options import BackendOptions

@@ -10,11 +10,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ....backends import Runner
 from ....diagnostics import CompileError
 from ....dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
 from ....files import refuse_overwriting
 from ....metadata import add_metadata, tool_version
-from ....runtime.backends import Runner
 from ....runtime.data import Samples
 from ....session import Session, session_of
 from ..backend_options import BackendOptions

@@ -9,8 +9,8 @@ from threading import Lock
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from ....backends import Runner, Wanted, Work
 from ....rewriting import Array
-from ....runtime.backends import Runner, Wanted, Work
 from ....runtime.data import Samples
 from ....runtime.executor import Watch
 from ....session import Session

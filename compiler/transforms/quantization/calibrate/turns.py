@@ -11,8 +11,8 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ....backends import Runner
 from ....diagnostics import CompileError
-from ....runtime.backends import Runner
 from ....runtime.data import Samples
 from ....session import Session
 from .observations import Observation, begin_pass, passes

@@ -13,7 +13,7 @@ from ..rewriting import Refusal, Remarks
 from ..session import Session
 
 
-class Tally:
+class ImportReport:
     """Counts nodes by their fate. `where` is the file."""
 
     def __init__(self, session: Session, where: str):
@@ -53,7 +53,7 @@ class Tally:
         """A remark on the model itself."""
         self._session.remark(Remark("analysis", "import", rule, name, "func.func", reason, self._where))
 
-    def report(self, kept: Mapping[Operation, Refusal] | None = None) -> None:
+    def finish(self, kept: Mapping[Operation, Refusal] | None = None) -> None:
         """Tell which nodes are carried, why operations on constants were not folded, and how many nodes went which way."""
         remarks = Remarks(self._session, "import")
         carried = {op: reason for op, reason in self._carried.items() if op.parent is not None}

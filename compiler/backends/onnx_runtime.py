@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from xdsl.ir import BlockArgument, SSAValue
 
-from ...diagnostics import CompileError, first_line
-from ...functions import input_names, main_function
-from ...targets.graph import source
-from ..data.rows import Array
-from ..executor import Executable
+from ..diagnostics import CompileError, first_line
+from ..functions import input_names, main_function
+from ..runtime.data.rows import Array
+from ..runtime.executor import Executable
+from ..targets.graph import source
 from .float_graph import Shown, in_order, write_float_graph
-from .line import Line, Turn, threads_here
+from .threads import OrderedBatches, Turn, threads_here
 from .work import Work
 
 _FATAL = 4
@@ -49,7 +49,7 @@ class OnnxRuntime:
 
     def run(self) -> None:
         """Raises CompileError, located in the data, at an operation, or as the watcher does."""
-        Line(self._work.samples.batches()).work_off(self._batch, self._threads)
+        OrderedBatches(self._work.samples.batches()).run(self._batch, self._threads)
         if self._repeated:
             count = f"{len(self._repeated)} of {self._work.samples.runs} batches"
             self._work.session.note(f"{count} were run in numpy again: {self._repeated[0]}")

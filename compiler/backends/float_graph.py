@@ -11,14 +11,14 @@ from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, f32
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, SSAValue
 
-from ...dialects import nn
-from ...dialects.nn.shapes import element_of
-from ...formats.onnx.file import write_model
-from ...functions import body, main_function, return_op, value_attributes
-from ...session import Session
-from ...targets.graph import source
-from ...targets.layout import in_layout
-from ...targets.onnx import FORM, model_of, written_graph
+from ..dialects import nn
+from ..dialects.nn.shapes import element_of
+from ..formats.onnx.file import write_model
+from ..functions import body, main_function, return_op, value_attributes
+from ..session import Session
+from ..targets.graph import source
+from ..targets.layout import in_layout
+from ..targets.onnx import FORM, model_of, written_graph
 from .work import Wanted
 
 _REDUCTIONS = ("ReduceMin", "ReduceMax", "ReduceSum")

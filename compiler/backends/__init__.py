@@ -8,10 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from ...diagnostics import CompileError
-from ...dialects.nn import weights_of
-from ...weights import set_aside
-from . import interpreter
+from ..diagnostics import CompileError
+from ..dialects.nn import weights_of
+from ..runtime.executor import Executable
+from ..weights import set_aside
 from .estimate import numbers, weights
 from .work import Wanted, Work
 
@@ -46,10 +46,10 @@ class Runner:
         Raises CompileError, located in the data, at an operation, or as the watcher does.
         """
         if self.backend == "numpy" or (self.backend == "auto" and not worthwhile(work)):
-            interpreter.run(work)
+            _in_numpy(work)
         elif not _installed():
             work.session.note(f"{_INSTALL} makes this several times faster")
-            interpreter.run(work)
+            _in_numpy(work)
         else:
             self._in_onnxruntime(work)
 
@@ -66,9 +66,17 @@ class Runner:
                     raise CompileError(e.message, where=e.where, hint="backend=numpy runs every module") from None
                 place = f"{e.where}: " if e.where else ""
                 work.session.note(f"running in numpy, as onnxruntime cannot: {place}{e.message}")
-                interpreter.run(work)
+                _in_numpy(work)
                 return
             prepared.run()
+
+
+def _in_numpy(work: Work) -> None:
+    """The interpreter, batch by batch."""
+    executable = Executable(work.module, list(work.wanted))
+    for batch in work.samples.batches():
+        executable.run(batch, work.watch)
+        work.done()
 
 
 def _set_weights_aside(work: Work, folder: Path) -> None:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ...session import Session
-from ..data import Samples
-from ..executor import Watch
+from ..runtime.data import Samples
+from ..runtime.executor import Watch
+from ..session import Session
 
 
 class Wanted(NamedTuple):

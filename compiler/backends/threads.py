@@ -1,4 +1,4 @@
-"""Threads that take batches from one line, and take turns where the order of batches counts."""
+"""Threads that take batches from one iterator, and take turns where the order of batches counts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Overtaken(Exception):
     """A batch before this one has failed: nobody waits for this one."""
 
 
-class Line(Generic[T]):
+class OrderedBatches(Generic[T]):
     """Batches in their order, and which of them has its turn."""
 
     def __init__(self, batches: Iterable[T]):
@@ -37,7 +37,7 @@ class Line(Generic[T]):
         self._turn = 0
         self._failures: dict[int, BaseException] = {}
 
-    def work_off(self, work: Callable[[T, Turn], None], threads: int) -> None:
+    def run(self, work: Callable[[T, Turn], None], threads: int) -> None:
         """Call `work` for each batch, in so many threads. When one fails those before it are finished, none is begun any more,
         and what the first of them raised is raised.
         """
