@@ -19,8 +19,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from amct_opt.targets.caffe.file import write_net
-from amct_opt.targets.caffe.net import NetLayer, layer_proto
+from amct_opt.formats.caffe.file import NetLayer, write_net
+from amct_opt.targets.caffe.net import layer_proto
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

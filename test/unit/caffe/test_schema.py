@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
-from amct_opt.frontends.caffe import schema
-from amct_opt.frontends.wire import Field, MalformedError, fields
+from amct_opt.formats.caffe import schema
+from amct_opt.formats.wire import Field, MalformedError, fields
 
 OURS = {"round_mode", "clip_param", "interp_param", "upsample_param", "quant_param", "dequant_param"} | {
     *("int8_data", "int32_data", "uint64_data")

@@ -15,13 +15,15 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.diagnostics import CompileError, verify
 from amct_opt.dialects import nn
+from amct_opt.formats.caffe import file
+from amct_opt.formats.caffe.file import NetLayer
+from amct_opt.formats.caffe.schema import NetParameter
 from amct_opt.frontends.caffe import read
 from amct_opt.pipelines import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions
-from amct_opt.targets.caffe import CaffeTarget, file
-from amct_opt.targets.caffe.net import NetLayer, layer_proto
-from amct_opt.targets.caffe.schema import NetParameter
+from amct_opt.targets.caffe import CaffeTarget
+from amct_opt.targets.caffe.net import layer_proto
 from amct_opt.text import parse_module
 from amct_opt.universe import new_session
 
@@ -131,7 +133,7 @@ def test_text(caffe: Any, new_net: Any) -> None:
 
 def test_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layers = [NetLayer(layer_proto("a", "InnerProduct", ["x"], ["a"]), [f(100)])]
-    monkeypatch.setattr(file, "LIMIT", 400)
+    monkeypatch.setattr(file, "MOST_BYTES", 400)
     with pytest.raises(CompileError, match=r"would be of \d+ bytes, Caffe reads up to 400") as e:
         file.write_net("", layers, tmp_path / "a.prototxt", tmp_path / "a.caffemodel")
     assert e.value.where == str(tmp_path / "a.caffemodel")

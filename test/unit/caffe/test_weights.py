@@ -9,8 +9,8 @@ import pytest
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
-from amct_opt.frontends.caffe.schema import BlobProto, NetParameter
-from amct_opt.frontends.caffe.weights import read_weights
+from amct_opt.formats.caffe.file import read_weights
+from amct_opt.formats.caffe.schema import BlobProto, NetParameter
 from amct_opt.functions import main_function
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -88,7 +88,7 @@ def test_weights_stay_in_the_file(caffe: Any, new_net: Any) -> None:
 
 def test_scalar_and_four_numbers(caffe: Any) -> None:
     """One number fits a parameter of one number; ones may stand in front of four numbers, not of a shape."""
-    from amct_opt.frontends.caffe.weights import Blob
+    from amct_opt.formats.caffe.file import Blob
 
     one = np.ones(1, np.float32)
     assert all(Blob(dims, one).fits(()) and Blob(dims, one).fits((1,)) for dims in ((), (1,), (1, 1, 1, 1)))
@@ -257,7 +257,7 @@ def test_a_net_is_read_without_its_weights_being_copied(
     caffe: Any, new_net: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """protobuf never sees the numbers of a large blob."""
-    import amct_opt.frontends.caffe.weights as module
+    import amct_opt.formats.caffe.file as module
 
     seen: list[int] = []
 

@@ -13,7 +13,7 @@ import pytest
 from amct_opt import frontends
 from amct_opt.diagnostics import CompileError, verify
 from amct_opt.dialects import ascend, nn
-from amct_opt.frontends.caffe.schema import NetParameter
+from amct_opt.formats.caffe.schema import NetParameter
 from amct_opt.runtime.executor import Executable
 from amct_opt.session import ImportOptions
 from amct_opt.targets.caffe import CaffeTarget

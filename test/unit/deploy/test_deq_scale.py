@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amct_opt.deq_scale import (
+from amct_opt.formats.deq_scale import (
     averaged,
     before_averaging,
     pack,

@@ -12,8 +12,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend, nn
+from amct_opt.formats.onnx import file
 from amct_opt.lowering.ascend import LowerToAscendPass
-from amct_opt.targets.onnx import file
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
 from amct_opt.text import parse_module
 from amct_opt.universe import new_session
@@ -220,7 +220,7 @@ def test_large_arrays_beside_the_model(deploy: Any, monkeypatch: pytest.MonkeyPa
     net = Net(2, 40)
     weight = np.random.default_rng(0).integers(-128, 128, (40, 64)).astype(np.int8)
     module = net.module(net.layer(nn.MatMulOp, net.x, weight, axis=1, name="fc", op_type="Gemm"))
-    monkeypatch.setattr(file, "LIMIT", 2000)
+    monkeypatch.setattr(file, "MOST_BYTES", 2000)
     x = np.random.default_rng(1).normal(size=(2, 40)).astype(np.float32)
     deploy.assert_equal(module, {"arg0": x})
     model = onnx.load(deploy.path, load_external_data=False)

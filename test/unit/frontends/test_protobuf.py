@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from amct_opt.frontends.protobuf import message_classes
+from amct_opt.formats.protobuf import message_classes
 
 FIELDS = {
     "Net": {"name": (1, "string"), "layer": (2, "repeated Layer"), "blobs": (3, "map<string, Layer.Blob>")},

@@ -14,10 +14,10 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from amct_opt import frontends
+from amct_opt.backends import Runner
 from amct_opt.dialects import nn
 from amct_opt.functions import main_function
 from amct_opt.pipelines import make_pass, run_passes
-from amct_opt.runtime.backends import Runner
 from amct_opt.runtime.data import load_samples
 from amct_opt.runtime.executor import run
 from amct_opt.transforms.quantization.calibrate import calibrate_points

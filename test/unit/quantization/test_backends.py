@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt import frontends
+from amct_opt import backends, frontends
+from amct_opt.backends.threads import OrderedBatches
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.pipelines import make_pass, run_passes
-from amct_opt.runtime import backends
-from amct_opt.runtime.backends.line import Line
 from amct_opt.runtime.observers import OBSERVERS
 from amct_opt.session import Session
 from amct_opt.text import parse_module
@@ -297,7 +296,7 @@ def test_a_line_keeps_turns() -> None:
         with turn:  # pyright: ignore
             seen.append(batch)
 
-    Line(range(20)).work_off(work, 4)
+    OrderedBatches(range(20)).run(work, 4)
     assert seen == list(range(20))
 
 
@@ -319,7 +318,9 @@ def test_the_first_failure_of_a_line_is_raised() -> None:
             pass
 
     with pytest.raises(ValueError, match="2"):
-        Line(batches()).work_off(work, 3)
+        OrderedBatches(batches()).run(work, 3)
     assert len(begun) < 6
     with pytest.raises(ValueError, match="unreadable"):
-        Line(batches()).work_off(lambda batch, turn: (turn.__enter__() and None) or turn.__exit__(None, None, None), 1)
+        OrderedBatches(batches()).run(
+            lambda batch, turn: (turn.__enter__() and None) or turn.__exit__(None, None, None), 1
+        )

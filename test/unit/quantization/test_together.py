@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from amct_opt.backends import Work
+from amct_opt.backends.estimate import numbers
 from amct_opt.pipelines import make_pass, run_passes
-from amct_opt.runtime.backends import Work
-from amct_opt.runtime.backends.estimate import numbers
 from amct_opt.runtime.data import Samples
 from amct_opt.runtime.data.given import samples_from
 from amct_opt.text import parse_module

@@ -13,10 +13,10 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
+from amct_opt.backends import Runner
 from amct_opt.dialects import nn
 from amct_opt.functions import main_function
 from amct_opt.pipelines import make_pass, run_passes
-from amct_opt.runtime.backends import Runner
 from amct_opt.runtime.data import load_samples
 from amct_opt.runtime.executor import Executable, run
 from amct_opt.runtime.integer_plan import in_integers

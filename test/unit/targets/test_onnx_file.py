@@ -12,7 +12,8 @@ from onnx import AttributeProto, TensorProto, numpy_helper
 from xdsl.dialects.builtin import TensorType, f32
 
 from amct_opt.dialects import nn
-from amct_opt.targets.onnx import OnnxTarget, file
+from amct_opt.formats.onnx import file
+from amct_opt.targets.onnx import OnnxTarget
 
 CONV = """
 module attributes {nn.metadata = {tool = "amct-opt 1", observer = "min-max"}} {
@@ -310,7 +311,7 @@ def test_external_data_above_the_limit(export: Any, weighty: Any, monkeypatch: p
     inline = export.run(x)
     size = export.path.stat().st_size
 
-    monkeypatch.setattr(file, "LIMIT", size - 1)
+    monkeypatch.setattr(file, "MOST_BYTES", size - 1)
     target = OnnxTarget(opset=21)
     written = target.write(weighty, export.path, export.session)
     assert written == target.files(export.path) == [export.path, export.folder / "model.onnx.data"]
@@ -331,7 +332,7 @@ def test_external_data_above_the_limit(export: Any, weighty: Any, monkeypatch: p
 def test_external_data_just_below_the_limit(export: Any, weighty: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The size that is compared with the limit is that of the file, up to 16 bytes."""
     export.write(weighty, opset=21)
-    monkeypatch.setattr(file, "LIMIT", export.path.stat().st_size + 16)
+    monkeypatch.setattr(file, "MOST_BYTES", export.path.stat().st_size + 16)
     export.write(weighty, opset=21)
     assert [p.name for p in export.folder.iterdir()] == ["model.onnx"]
 

@@ -16,11 +16,12 @@ from xdsl.dialects.builtin import ModuleOp
 from amct_opt import frontends
 from amct_opt.diagnostics import CompileError, verify
 from amct_opt.dialects import nn
-from amct_opt.frontends.tensorflow.schema import GraphDef
+from amct_opt.formats.tensorflow import file
+from amct_opt.formats.tensorflow.operators import OPERATORS
+from amct_opt.formats.tensorflow.schema import GraphDef
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
-from amct_opt.targets.tensorflow import TfFakequantTarget, file
-from amct_opt.targets.tensorflow.schema import OPERATORS
+from amct_opt.targets.tensorflow import TfFakequantTarget
 from amct_opt.text import parse_module
 from amct_opt.universe import new_session
 
@@ -209,9 +210,9 @@ def test_all_in_one_file_or_nothing(written: Any, monkeypatch: pytest.MonkeyPatc
     """A GraphDef has its weights inside; one that would be too large for protobuf is an error, and the file stays as it was."""
     written(weighted())
     before = written.path.read_bytes()
-    monkeypatch.setattr(file, "LIMIT", len(before))
+    monkeypatch.setattr(file, "MOST_BYTES", len(before))
     written(weighted())
-    monkeypatch.setattr(file, "LIMIT", len(before) - 1)
+    monkeypatch.setattr(file, "MOST_BYTES", len(before) - 1)
     written.path.write_bytes(b"what was there before")
     with pytest.raises(CompileError, match="a GraphDef holds its weights") as caught:
         written(weighted())

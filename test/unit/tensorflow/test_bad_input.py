@@ -15,8 +15,8 @@ from google.protobuf import text_format
 
 from amct_opt import frontends
 from amct_opt.diagnostics import CompileError
-from amct_opt.frontends.tensorflow.schema import GraphDef
-from amct_opt.frontends.tensorflow.tensors import tensor_proto
+from amct_opt.formats.tensorflow.schema import GraphDef
+from amct_opt.formats.tensorflow.tensors import tensor_proto
 from amct_opt.functions import main_function
 from amct_opt.runtime.executor import run
 from amct_opt.universe import new_session

@@ -13,10 +13,9 @@ import tensorflow as tf
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.dtypes import ELEMENT_TYPES, as_stored, dtype_named
-from amct_opt.frontends.tensorflow.checkpoint import Checkpoint
-from amct_opt.frontends.tensorflow.parts import parse_part
-from amct_opt.frontends.tensorflow.tensors import Array
-from amct_opt.frontends.wire import varint
+from amct_opt.formats.tensorflow.checkpoint import Checkpoint, parse_part
+from amct_opt.formats.tensorflow.tensors import Array
+from amct_opt.formats.wire import read_varint
 
 WHOLE = ""
 
@@ -178,7 +177,7 @@ def test_compressed(prefix: Path) -> None:
         view, at = memoryview(data), len(data) - 48
         numbers = []
         for _ in range(4):
-            number, at = varint(view, at, len(data))
+            number, at = read_varint(view, at, len(data))
             numbers.append(number)
         end = numbers[2] + numbers[3]
         return data[:end] + b"\x01" + data[end + 1 :]

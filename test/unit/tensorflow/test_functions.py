@@ -13,7 +13,7 @@ import pytest
 from amct_opt import frontends
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
-from amct_opt.frontends.tensorflow.schema import DATA_TYPES, GraphDef
+from amct_opt.formats.tensorflow.schema import DATA_TYPES, GraphDef
 from amct_opt.functions import body, main_function
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session

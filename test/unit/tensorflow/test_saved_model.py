@@ -15,8 +15,8 @@ from google.protobuf import text_format
 from tensorflow.core.protobuf import saved_model_pb2
 
 from amct_opt.diagnostics import CompileError
+from amct_opt.formats.tensorflow.tensors import Array
 from amct_opt.frontends.tensorflow.source import Signature, TensorInfo, load
-from amct_opt.frontends.tensorflow.tensors import Array
 
 tf1 = tf.compat.v1
 

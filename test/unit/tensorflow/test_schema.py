@@ -19,7 +19,7 @@ from tensorflow.core.framework import (
 )
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, saver_pb2, tensor_bundle_pb2
 
-from amct_opt.frontends.tensorflow.schema import DATA_TYPES, FIELDS, MESSAGES, SavedModel
+from amct_opt.formats.tensorflow.schema import DATA_TYPES, FIELDS, MESSAGES, SavedModel
 
 MODULES = (
     attr_value_pb2, function_pb2, graph_pb2, node_def_pb2, op_def_pb2, tensor_pb2, tensor_shape_pb2, tensor_slice_pb2,

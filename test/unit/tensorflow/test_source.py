@@ -18,10 +18,10 @@ from onnx import helper
 from tensorflow.core.framework import graph_pb2
 
 from amct_opt.diagnostics import CompileError
-from amct_opt.frontends.tensorflow.schema import DATA_TYPES
+from amct_opt.formats.tensorflow.schema import DATA_TYPES
+from amct_opt.formats.tensorflow.tensors import Array, array_of
+from amct_opt.formats.wire import LARGE
 from amct_opt.frontends.tensorflow.source import Source, load
-from amct_opt.frontends.tensorflow.tensors import Array, array_of
-from amct_opt.frontends.wire import LARGE
 
 STRING = DATA_TYPES["DT_STRING"]
 _rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 
 from amct_opt.configuration.record import read_record
-from amct_opt.frontends.tensorflow.schema import GraphDef
+from amct_opt.formats.tensorflow.schema import GraphDef
 from amct_opt.tools import amct_opt
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"

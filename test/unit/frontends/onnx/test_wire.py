@@ -10,9 +10,9 @@ import pytest
 from onnx import ModelProto, helper
 
 from amct_opt.dialects import nn
+from amct_opt.formats.onnx.file import without_weights
+from amct_opt.formats.wire import LARGE, MalformedError
 from amct_opt.frontends.onnx import read
-from amct_opt.frontends.onnx.wire import without_weights
-from amct_opt.frontends.wire import LARGE, MalformedError
 from amct_opt.universe import new_session
 
 Build = Callable[..., ModelProto]
