@@ -18,6 +18,6 @@ def carried(blobs: int, text: str) -> DictionaryAttr | None:
 
 def blobs_and_text(op: nn.OpaqueOp) -> tuple[int, str]:
     """How many of the operands are blobs, and the text, empty where there is none."""
-    attributes = {} if op.attrs is None else op.attrs.data
+    attributes = (DictionaryAttr({}) if op.attrs is None else op.attrs).data
     blobs, text = attributes.get("blobs"), attributes.get("text")
     return blobs.value.data if isinstance(blobs, IntegerAttr) else 0, text.data if isinstance(text, StringAttr) else ""
