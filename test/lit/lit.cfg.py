@@ -16,8 +16,10 @@ config.test_source_root = str(Path(__file__).parent)  # noqa: F821
 config.test_exec_root = os.environ.get("AMCT_LIT_OUTPUT", str(Path(__file__).parent / "Output"))  # noqa: F821
 
 # amct-opt, amct, filecheck and xdsl-opt of the environment that lit itself runs in, before any other on PATH
-tools = str(Path(sys.executable).parent)
-config.environment["PATH"] = os.pathsep.join([tools, os.environ.get("PATH", "")])  # noqa: F821
+sys.path.insert(0, str(Path(config.test_source_root).parent))  # noqa: F821
+from forks import tools  # noqa: E402
+
+config.environment["PATH"] = os.pathsep.join([str(tools()), os.environ.get("PATH", "")])  # noqa: F821
 config.environment["OPENBLAS_NUM_THREADS"] = "1"  # noqa: F821
 
 # `%s` in these is replaced afterwards, by lit.
