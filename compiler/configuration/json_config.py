@@ -14,6 +14,18 @@ from .layer_settings import Layer, LayerSettings, settings_for
 from .observer_text import PARAMETERS, default_parameters, observer_text, parameters_of
 from .settings import IFMR, Activation, Ada, Arq, Calibration, Nuq, Settings, TensorQuantize, Weighting
 
+_SETTINGS = (
+    "version",
+    "batch_num",
+    "activation_offset",
+    "joint_quant",
+    "weight_offset",
+    "do_fusion",
+    "fakequant_precision_mode",
+    "skip_fusion_layers",
+    "tensor_quantize",
+)
+"""What stands beside layers, whether a file has it or not."""
 _WEIGHTS: dict[str, type[Weighting]] = {"arq_quantize": Arq, "ada_quantize": Ada, "nuq_quantize": Nuq}
 
 
@@ -142,7 +154,7 @@ def json_text(settings: Settings, layers: Iterable[Layer]) -> str:
     if settings.tensor_quantize:
         values["tensor_quantize"] = [_tensor(t, settings) for t in settings.tensor_quantize]
     for layer in sorted(layers, key=lambda each: each.name):
-        if layer.name in values:
+        if layer.name in _SETTINGS:
             raise CompileError(f"layer '{layer.name}' is called as a setting of a JSON configuration is")
         values[layer.name] = _layer(layer, settings_for(settings, layer))
     return json.dumps(values, indent=4, separators=(",", ":"), ensure_ascii=False) + "\n"

@@ -216,8 +216,8 @@ def _class(flavour: str | None) -> type[Any]:
     return message_classes(f"amct.record.{flavour or 'any'}", "proto2", table, {})["ScaleOffsetRecord"]
 
 
-def read_record(path: Path, flavour: str | None = None, *, joint_quant: bool = False) -> Record:
-    """The record in a file, of any flavour or of this one. `shift_bit` has a place only with `joint_quant`.
+def read_record(path: Path, flavour: str | None = None, *, joint_quant: bool = True) -> Record:
+    """The record in a file, of any flavour or of this one. Without `joint_quant` it must not have `shift_bit`.
 
     Raises CompileError, located at the line, that names the layer, for what breaks the rules of AMCT's parser.
     """

@@ -140,8 +140,10 @@ class Settings:
     """How many batches of the data calibrate; None for all of them (AMCT: 1)."""
     activation_offset: bool = True
     joint_quant: bool = False
-    shift: bool = False
-    """Sums are kept in 16 bits, shifted (shift-N): with `joint_quant` only. AMCT's files have no such setting."""
+    shift: bool | None = None
+    """Sums are kept in 16 bits, shifted (shift-N): with `joint_quant` only. None, as AMCT's files have no such setting: where
+    `joint_quant` is on and the profile quantizes the inputs of layers.
+    """
     weight_offset: bool = False
     """Whether weights that are quantized alone are asymmetric, where nothing nearer says so."""
     skip_layers: tuple[str, ...] = ()

@@ -94,7 +94,8 @@ def _net(function: FuncOp, form: Form, remarks: Remarks) -> Net:
         _input(net, function, argument, name)
     for value, name, count in zip(results, outputs, map(Counter(results).get, results), strict=True):
         if count == 1 and not net.consumers.get(value) and not isinstance(value, BlockArgument):
-            net.declare(value, name)
+            owner = value.owner
+            net.declare(source(owner.input) if isinstance(owner, nn.ShiftAccumulatorOp) else value, name)
     for op in flat(block):
         write_operation(op, net)
     _outputs(net, function, results, outputs)

@@ -1,8 +1,8 @@
 """The quantized forms: what AMCT calls the fake-quant model, and the deploy model.
 
 Both have a Quant layer in front of what computes in integers, and a DeQuant layer behind it. In the fake-quant model they stand
-between floats: Quant rounds to integers and back, weights are those that integers stand for, DeQuant changes nothing (it would
-cut accumulators to 16 bits where a shift were set). In the deploy model the numbers between them are integers.
+between floats: Quant rounds to integers and back, weights are those that integers stand for, DeQuant changes nothing but where it
+has shifts: there it cuts accumulators to 16 bits. In the deploy model the numbers between them are integers.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import numpy as np
 from xdsl.dialects.builtin import i8
 from xdsl.ir import Operation, OpResult
 
+from ...deq_scale import pack
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from ...lowering.ascend.quantized import Activation, bias_of, dequantization_scale, dequantize_of, weight_of
 from ...lowering.ascend.rules import NotLowered, require
+from ...transforms.quantization.shift_accumulators import shift_of
 from ..graph import source
 from .layer import Layer, Written, constant_array, converter
 from .net import Array, Net
@@ -34,6 +36,8 @@ class Integers:
     """float32 `[1]` or `[channels]`: what an accumulator is multiplied with."""
     weight: Array | None = None
     bias: Array | None = None
+    shifts: tuple[int, ...] = (0,)
+    """How far accumulators are shifted right: one number, or one for each scale."""
 
 
 def integers_of(op: Operation) -> Integers | None:
@@ -63,7 +67,8 @@ def integers_of(op: Operation) -> Integers | None:
     integers = None if bias is None else nn.array_of(bias.integers)
     stored = nn.array_of(weight.value)
     assert stored is not None
-    return Integers(quantize, scales.reshape(-1), stored.astype(np.int8, copy=False), integers)
+    shifts = (0,) if (shift := shift_of(op)) is None else shift.shift_list
+    return Integers(quantize, scales.reshape(-1), stored.astype(np.int8, copy=False), integers, shifts)
 
 
 def _channel_axis(op: nn.ConvolutionOp | nn.MatMulOp) -> int | None:
@@ -125,12 +130,24 @@ def dequantized(layer: Layer, blob: str, integers: Integers) -> str:
     low half, a shift in the next byte, a weight offset in the next.
     """
     name, scales = f"{layer.label}.dequant", integers.scales.astype(np.float32)
+    if scales.size == 1:
+        scales = np.resize(scales, len(integers.shifts))
     if layer.net.form == "deploy":
-        return layer.named(name, "DeQuant", blob, [scales.view(np.uint32).astype(np.uint64)])
-    nothing = np.zeros_like(scales)
-    return layer.named(
-        name, "DeQuant", blob, [scales, nothing, nothing], dequant_param={"channel_wise": scales.size > 1}
-    )
+        return layer.named(name, "DeQuant", blob, [pack(scales, integers.shifts)])
+    shifts = np.broadcast_to(np.array(integers.shifts, np.float32), scales.shape)
+    blobs = [scales, shifts, np.zeros_like(scales)]
+    return layer.named(name, "DeQuant", blob, blobs, dequant_param={"channel_wise": scales.size > 1})
+
+
+@converter(nn.ShiftAccumulatorOp)
+def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: Layer) -> Written:
+    """Part of the DeQuant layer that writes its input."""
+    if layer.net.form == "float":
+        layer.fail("shifts the sums of integers, and Caffe's layers have none", HINT)
+    shifted = source(op.input)
+    if not (isinstance(shifted, OpResult) and _in_integers(shifted.op)):
+        layer.note("float", "computes in float: no sum of integers is shifted")
+    return layer.net.blob(op.input)
 
 
 @converter(nn.QuantizeOp)

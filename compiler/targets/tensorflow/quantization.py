@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from xdsl.dialects.builtin import i16
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
@@ -31,8 +32,7 @@ def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
             return layer.graph.on_grid[op.result]
         layer.note("plain", f"is written in plain operators: {reason}")
     scales, points = p.broadcastable(len(shape_of(op.input)))
-    quotient = layer.helper("RealDiv", layer.cast(x, "float64"), layer.constant(scales.astype(np.float64), "scale"))
-    y = layer.helper("Round", layer.cast(quotient, "float32"))
+    y = layer.helper("Round", _quotient(layer, x, scales))
     # float32 holds every integer of up to 16 bits and its neighbours, but not the ends of int32
     y = layer.cast(y, "float32" if p.storage.width.data <= 16 else "float64")
     if np.any(points):
@@ -51,6 +51,27 @@ def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
     if (grid := layer.graph.on_grid.get(source(op.input))) is not None:
         return layer.cast(grid, element_of(op.result))
     return _reals(layer, layer.value(op.input), op.qparams.data, op)
+
+
+@converter(nn.ShiftAccumulatorOp)
+def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: Layer) -> str:
+    """Its definition, in float32: all steps but the first and the last are exact."""
+    scales, _ = op.qparams.data.broadcastable(len(shape_of(op.input)))
+    powers = np.exp2(np.array(op.shift_list, np.float32))
+    powers = powers.reshape(scales.shape) if powers.size > 1 else powers[0]
+    y = layer.helper("Round", _quotient(layer, layer.cast(op.input, "float32"), scales))
+    y = layer.helper("Floor", layer.helper("Mul", y, layer.constant(np.asarray(1 / powers, np.float32), "power")))
+    low, high = integer_range(i16)
+    y = layer.helper("Maximum", y, layer.scalar(low, y, "low"))
+    y = layer.helper("Minimum", y, layer.scalar(high, y, "high"))
+    y = layer.helper("Mul", y, layer.constant(np.asarray(powers * scales, np.float32), "step"))
+    return layer.cast(y, element_of(op.result))
+
+
+def _quotient(layer: Layer, x: str, scales: Array) -> str:
+    """A float32 tensor divided by scales, rounded to float32 once."""
+    quotient = layer.helper("RealDiv", layer.cast(x, "float64"), layer.constant(scales.astype(np.float64), "scale"))
+    return layer.cast(quotient, "float32")
 
 
 def write_weight(op: nn.DequantizeOp, graph: Graph, perm: tuple[int, ...] = ()) -> str:

@@ -50,8 +50,8 @@ class SettingsOptions:
     """Scales of activations, and those of accumulators in Ascend's dialect, keep as many bits as float16's have."""
     joint_quant: bool | None = None
     """Values that an addition joins share their parameters (AMCT); in place of the configuration's."""
-    shift: bool = False
-    """Sums keep 16 bits, shifted by what data or the record says; with `joint_quant`."""
+    shift: bool | None = None
+    """Sums keep 16 bits, shifted by what data or the record says. Needs `joint_quant`, which shifts them unless this is false."""
     skip_layers: tuple[str, ...] = ()
     """Layers that stay float."""
     skip_layer_types: tuple[str, ...] = ()
@@ -113,8 +113,14 @@ class SettingsOptions:
         return read_settings(Path(self.config))
 
     def records(self, settings: Settings) -> Record | None:
-        """Raises CompileError for a bad record, located at its line."""
-        return None if self.record is None else read_record(Path(self.record), joint_quant=settings.joint_quant)
+        """Raises CompileError for a bad record, located at its line: one with shifts, too, where joint_quant is off.
+
+        Without a configuration the shifts of a record say that it is on.
+        """
+        if self.record is None:
+            return None
+        unsaid = self.config is None and self.joint_quant is None
+        return read_record(Path(self.record), joint_quant=settings.joint_quant or unsaid)
 
 
 def _tensor(text: str, activation: Activation) -> TensorQuantize:

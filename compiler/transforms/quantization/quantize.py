@@ -21,6 +21,7 @@ from .data_options import DataOptions
 from .insert_observers import insert_observers
 from .options import SettingsOptions
 from .point_options import PointOptions
+from .profiles import Profile, profile_of
 from .shift_accumulators import shift_accumulators
 
 
@@ -60,6 +61,15 @@ def quantize(
         calibrate_points(module, samples, session, runner)
     with session.phase("convert-observers"):
         convert_observers(module, settings, record, session)
-    if settings.shift or (record is not None and any(any(layer.shift_bit) for layer in record.layers.values())):
+    if _shifts(settings, record, profile_of(session)):
         with session.phase("shift-accumulators"):
             shift_accumulators(module, settings, record, samples, session)
+
+
+def _shifts(settings: Settings, record: Record | None, profile: Profile) -> bool:
+    """Whether sums are shifted: as settings say, else if the record shifts one or, without a record, with joint_quant (AMCT)."""
+    if settings.shift is not None:
+        return settings.shift
+    if record is not None:
+        return any(any(layer.shift_bit) for layer in record.layers.values())
+    return settings.joint_quant and profile.points == "layers"

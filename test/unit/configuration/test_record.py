@@ -102,9 +102,9 @@ FIELDS = {
 
 @pytest.mark.parametrize(("text", "expected"), FIELDS.values(), ids=FIELDS)
 def test_fields(read, text: str, expected: LayerRecord) -> None:
-    record = read(entry(text), joint_quant=True)
+    record = read(entry(text))
     assert record.layers == {"conv1": expected}
-    assert read(record_text(record), joint_quant=True) == record
+    assert read(record_text(record)) == record
 
 
 ERRORS = {
@@ -146,7 +146,7 @@ ERRORS = {
 @pytest.mark.parametrize(("text", "message"), ERRORS.values(), ids=ERRORS)
 def test_errors(read, text: str, message: str) -> None:
     with pytest.raises(CompileError) as error:
-        read("\n" + entry(text), joint_quant=True)
+        read("\n" + entry(text))
     assert message in str(error.value)
     assert error.value.where.endswith("record.txt:2")
 
@@ -171,7 +171,8 @@ def test_bad_files(read, text: str, line: int, message: str) -> None:
 
 def test_shifts_need_joint_quantization(read) -> None:
     with pytest.raises(CompileError, match="layer 'conv1': shift_bit is of joint_quant, which is off"):
-        read(entry("shift_bit: 0"))
+        read(entry("shift_bit: 0"), joint_quant=False)
+    assert read(entry("shift_bit: 3")).layers["conv1"].shift_bit == (3,)
 
 
 def test_nothing(read) -> None:

@@ -24,14 +24,14 @@ CONFIGURATIONS = {
 
 JOINT, HALF, ALONE = "joint-quant=true", "fakequant-precision-mode=FORCE_FP16_QUANT", "weight-only=true"
 MODES = {
-    "everything": f"config=all.cfg shift=true only-layers=conv1,conv2,conv3,fc1 {JOINT}",
-    "few levels, shared, balanced": f"config=levels.cfg {JOINT}",
-    "few levels, shifted": f"config=levels.cfg {JOINT} shift=true",
+    "everything": f"config=all.cfg only-layers=conv1,conv2,conv3,fc1 {JOINT}",
+    "few levels, shared, balanced": f"config=levels.cfg {JOINT} shift=false",
+    "few levels, shifted": f"config=levels.cfg {JOINT}",
     "half, tensors": f"{HALF} tensor-quantize=add1:0 dmq=0.5",
     "half, shared": f"{HALF} {JOINT} activation-offset=false",
     "alone, balanced": f"{ALONE} dmq=0.5",
     "alone, half, tensors": f"{ALONE} {HALF} tensor-quantize=add1:0",
-    "16 bits, shifted": f"bits=16 {JOINT} shift=true",
+    "16 bits, shifted": f"bits=16 {JOINT}",
     "4 bits, balanced": "bits=4 weight-bits=4 dmq=0.8",
 }
 ON_VALUES = {
@@ -64,7 +64,8 @@ def test_mode(profile: str, options: str) -> None:
     assert made("twice", "once.mlir", f"--quantize={DATA} {options}") == once
 
     balance = [f"--balance-channels={DATA} {options}"] if "dmq" in options or "config" in options else []
-    shift = [f"--shift-accumulators={DATA} {options}"] if "shift" in options else []
+    shifts = "shift=true" in options or (JOINT in options and profile == "ascend" and "shift" not in options)
+    shift = [f"--shift-accumulators={DATA} {options}"] if shifts else []
     steps = (f"--insert-observers={options}", f"--calibrate={DATA}", f"--convert-observers={options}")
     assert made("steps", DIGITS / "digits.onnx", fuse, *balance, *steps, *shift) == once
 

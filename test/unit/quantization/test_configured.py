@@ -313,7 +313,6 @@ BAD_RECORDS = {
         'key: "fc" value { scale_d: 1 offset_d: 0 scale_w: 1 offset_w: 0 wts_type: "INT6" }',
         "layer 'fc': wts_type INT6: only two-dimensional convolutions take",
     ),
-    "shift_bit": ('key: "fc" value { shift_bit: 1 }', "layer 'fc': shift_bit is of joint_quant"),
     "balance": ('key: "fc" value { tensor_balance_factor: 1 }', "layer 'fc': tensor_balance_factor has 1 n"),
     "tensor": ('key: "fc" value { is_tensor_quantize: true }', "layer 'fc': has no scale_d"),
     "no tensor": (
@@ -330,6 +329,14 @@ def test_bad_records(quantize, folder: Path, text: str, message: str) -> None:
         quantize("record={}/record.txt", data="")
     assert message in str(error.value)
     assert "record.txt" in error.value.where
+
+
+@pytest.mark.parametrize("off", ["joint-quant=false", "config={}/off.cfg"])
+def test_shifts_of_a_record_where_joint_quant_is_off(quantize, folder: Path, off: str) -> None:
+    write(folder, "off.cfg", "activation_offset: true")
+    write(folder, "record.txt", 'record { key: "fc" value { shift_bit: 1 } }')
+    with pytest.raises(CompileError, match="layer 'fc': shift_bit is of joint_quant, which is off"):
+        quantize(f"record={{}}/record.txt {off}", data="")
 
 
 def test_a_bias_beyond_int32(quantize, folder: Path) -> None:

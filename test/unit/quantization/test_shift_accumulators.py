@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from amct_opt import frontends
 from amct_opt.diagnostics import CompileError, verify
 from amct_opt.dialects import ascend, nn
 from amct_opt.pipelines import make_pass
@@ -17,6 +18,7 @@ from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.targets.record import RecordTarget
+from amct_opt.targets.tensorflow import TfFakequantTarget
 from amct_opt.text import module_text, parse_module
 from amct_opt.universe import new_session
 
@@ -83,6 +85,18 @@ def test_onnx_computes_the_same_bits(
     x = (RNG.normal(size=(5, 3, 200)) * 10 ** RNG.uniform(0, 4, (5, 1, 1))).astype({"f32": "f4", "f16": "f2"}[type_])
     found = onnxruntime.InferenceSession(tmp_path / "y.onnx", providers=["CPUExecutionProvider"]).run(None, {"x": x})
     np.testing.assert_array_equal(found[0], run(module, {"x": x})["y"])
+
+
+@pytest.mark.parametrize("scales", [(0.0123,), (0.0123, 0.4, 0.07)])
+@pytest.mark.parametrize("shifts", [(2,), (1, 2, 9)])
+def test_tensorflow_computes_the_same_bits(scales: Sequence[float], shifts: Sequence[int], tmp_path: Path) -> None:
+    if len(shifts) > len(scales):
+        scales = scales * len(shifts)
+    module, session = parsed(operation(scales, shifts))
+    TfFakequantTarget().write(module, tmp_path / "y.pb", session)
+    x = (RNG.normal(size=(5, 3, 200)) * 10 ** RNG.uniform(0, 4, (5, 1, 1))).astype(np.float32)
+    (found,) = run(frontends.read(tmp_path / "y.pb", new_session()), {"x": x}).values()
+    np.testing.assert_array_equal(found, run(module, {"x": x})["y"])
 
 
 KERNEL = (RNG.normal(size=(3, 2, 2, 2)) * np.array([0.1, 1, 9]).reshape(3, 1, 1, 1)).astype(np.float32)
@@ -205,18 +219,33 @@ func.func @main(%x: tensor<1x2xf32> {nn.name = "x"}) -> (tensor<1x2xf32> {nn.nam
 
 
 @pytest.mark.parametrize(
-    "way", ["data={data} joint-quant=true shift=true", "data={data} shift=true config={folder}/simple.cfg"]
+    "way",
+    [
+        "data={data} joint-quant=true",
+        "data={data} config={folder}/simple.cfg",
+        "data={data} shift=true config={folder}/off.cfg joint-quant=true",
+    ],
 )
 def test_the_whole_of_quantization(way: str, data: Path, tmp_path: Path) -> None:
-    """`--quantize` shifts as its last step; a record needs no option but joint_quant."""
+    """With joint_quant `--quantize` shifts as its last step (AMCT); a record needs no option."""
     (tmp_path / "simple.cfg").write_text("joint_quant: true common_config { hfmg_quantize { } }")
+    (tmp_path / "off.cfg").write_text("joint_quant: false")
     module, session = parsed(NET)
     make_pass("quantize", way.format(data=data, folder=tmp_path)).apply(session, module)
     assert len(shifts_in(module)) == 2
     RecordTarget().write(module, tmp_path / "record.txt", session)
     again, session = parsed(NET)
-    make_pass("quantize", f"record={tmp_path}/record.txt joint-quant=true").apply(session, again)
+    make_pass("quantize", f"record={tmp_path}/record.txt").apply(session, again)
     assert shifts_in(again) == shifts_in(module)
+
+
+@pytest.mark.parametrize(("profile", "options"), [("ascend", "shift=false"), ("qdq", ""), ("ppq", "")])
+def test_whole_sums(profile: str, options: str, data: Path) -> None:
+    """Where they are asked for, and in profiles that are not AMCT's."""
+    module, session = parsed(NET)
+    session.profile = profile
+    make_pass("quantize", f"data={data} joint-quant=true {options}").apply(session, module)
+    assert shifts_in(module) == []
 
 
 def test_shifts_belong_to_joint_quant(data: Path) -> None:

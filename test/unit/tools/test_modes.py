@@ -23,6 +23,11 @@ X = RNG.normal(size=(2, 3, 8, 8)).astype(np.float32)
 INPUTS = {"onnx": X, "tensorflow": X, "caffe": X}
 MODELS = {"onnx": "net.onnx", "tensorflow": "net.pb", "caffe": "net.prototxt"}
 DEPLOYED = {"onnx": "P_deploy_model.onnx", "tensorflow": "P_quantized.pb", "caffe": "P_deploy_model.prototxt"}
+FAKE = {
+    "onnx": "P_fake_quant_model.onnx",
+    "tensorflow": "P_fake_quant_model.pb",
+    "caffe": "P_fake_quant_model.prototxt",
+}
 FILES = {
     "onnx": {"P_deploy_model.onnx", "P_fake_quant_model.onnx"},
     "tensorflow": {"P_quantized.pb", "P_fake_quant_model.pb"},
@@ -39,7 +44,7 @@ MODES = {
     "weight-only": (ALONE, {"weight_compress_only"}),
     "weight-only-4": (ALONE.replace("asymmetric", "quant_bits: 4 asymmetric"), {"weight_compress_only", "wts_type"}),
     "dmq": ("common_config { dmq_balancer { migration_strength: 0.5 } }", {"tensor_balance_factor"}),
-    "joint": ("joint_quant: true", set[str]()),
+    "joint": ("joint_quant: true", {"shift_bit"}),
     "fp16": ("fakequant_precision_mode: FORCE_FP16_QUANT", {"fakequant_precision_mode"}),
     "4-bit": ("common_config { arq_quantize { quant_bits: 4 } }", {"wts_type"}),
     "6-bit": ("common_config { arq_quantize { quant_bits: 6 } }", {"wts_type"}),
@@ -107,12 +112,13 @@ def model_of(models: Path, framework: str) -> list[object]:
     return ["--model", models / MODELS[framework], *weights]
 
 
-def deployed(folder: Path, framework: str) -> np.ndarray:
-    """What the deployable file computes."""
+def computed(file: Path, framework: str) -> np.ndarray:
+    """What a file computes, the deployable one or that for accuracy."""
     session = new_session()
     if framework == "caffe":
-        session.imports = ImportOptions(weights=folder / "P_deploy_weights.caffemodel")
-    (y,) = run(frontends.read(folder / DEPLOYED[framework], session), {"x": INPUTS[framework]}).values()
+        weights = file.name.replace("_model.prototxt", "_weights.caffemodel")
+        session.imports = ImportOptions(weights=file.with_name(weights))
+    (y,) = run(frontends.read(file, session), {"x": INPUTS[framework]}).values()
     return y
 
 
@@ -160,10 +166,13 @@ def test_calibration_and_convert(mode: str, framework: str, models: Path, amct_t
     assert_written(tmp_path / "again", framework, mode)
     texts = [(tmp_path / folder / "P_record.txt").read_text() for folder in ("out", "again")]
     assert texts[0] == texts[1]
-    once, again = (deployed(tmp_path / folder, framework) for folder in ("out", "again"))
-    np.testing.assert_array_equal(once, again)
+    for file in (DEPLOYED[framework], FAKE[framework]):
+        once, again = (computed(tmp_path / folder / file, framework) for folder in ("out", "again"))
+        np.testing.assert_array_equal(once, again)
     (y,) = run(frontends.read(models / "net.onnx", new_session()), {"x": X}).values()
-    assert 0 < np.abs(once - y).max() < (0.3 if "4" in mode or "nuq" in mode else 0.06) * np.abs(y).max()
+    deployed = computed(tmp_path / "out" / DEPLOYED[framework], framework)
+    assert 0 < np.abs(deployed - y).max() < (0.3 if "4" in mode or "nuq" in mode else 0.06) * np.abs(y).max()
+    assert np.abs(deployed - once).max() < 0.02 * np.abs(y).max()
 
 
 @pytest.mark.parametrize("framework", MODELS)

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from ....dialects import ascend, nn
@@ -22,6 +23,8 @@ from ..node import Converter as Convert
 from .convolution import sizes_of
 from .pooling import rounds_up
 from .window import per_axis
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 MOVES = frozenset({"Concat", "Flatten", "Permute", "Reshape", "Silence", "Slice", "Split", "AntiQuant"})
 """Layers that hand integers on as they are."""
@@ -68,12 +71,12 @@ def anti_quant(node: Node) -> Converted:
 
 @converter("DeQuant")
 def dequant(node: Node) -> Converted:
-    """One blob of 64-bit integers: scales, and shifts above them."""
+    """One blob of 64-bit integers: scales, and shifts above them; in the fake-quant form three blobs of floats."""
     blobs = node.blobs or []
     if not _deployed(node):
-        if len(blobs) != 3 or any(blob.numbers.any() for blob in blobs[1:]):
-            raise Unmapped("of the fake-quant form, it needs scales, shifts and weight offsets, the last two 0")
-        return node.value(0)
+        if len(blobs) != 3 or blobs[2].numbers.any():
+            raise Unmapped("of the fake-quant form, it needs scales, shifts and weight offsets, the last 0")
+        return _shifted(node, *(blob.numbers.reshape(-1) for blob in blobs[:2]))
     x = accumulator(node)
     if len(blobs) != 1 or blobs[0].numbers.dtype != np.uint64:
         raise node.error(f"has {len(blobs)} blobs, it needs one of 64-bit integers")
@@ -99,6 +102,16 @@ def _rounded(node: Node, reciprocal: float, zero_point: int) -> Converted:
     qparams = nn.QParamsAttr.of(i8, scale, zero_point, None, f"{node.layer.name}.scale")
     integers = node.emit(nn.QuantizeOp, real(node), qparams=qparams, source="user").result
     return node.emit(nn.DequantizeOp, integers, qparams=qparams).result
+
+
+def _shifted(node: Node, scale: Array, shift: Array) -> Converted:
+    """Floats as sums of 16 bits leave them, or as they are where no shift is set."""
+    if (bits := shifts(node, shift)) is None:
+        return node.value(0)
+    if not (np.all((scale > 0) & np.isfinite(scale)) and scale.size == shift.size):
+        raise node.error("needs positive and finite scales, as many as shifts")
+    qparams = nn.QParamsAttr.of(i32, scale, 0, 1 if scale.size > 1 else None, f"{node.layer.name}.scale")
+    return node.emit(nn.ShiftAccumulatorOp, real(node), qparams=qparams, shifts=bits).result
 
 
 def _parameters(node: Node) -> tuple[float, float]:

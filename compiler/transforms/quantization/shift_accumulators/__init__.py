@@ -85,7 +85,7 @@ def shift_accumulators(
     All of the data runs through the quantized model once, and squared errors of all of it count. Raises CompileError where
     joint_quant is off, and, located in the record's file or at a layer, for shifts that do not fit and for NaN or Inf.
     """
-    if not settings.joint_quant:
+    if record is None and not settings.joint_quant:
         raise CompileError("shifts are of joint_quant, which is off", where=settings.where)
     remarks = Remarks(session, ShiftAccumulatorsPass.name)
     rows = profile_of(session).rows
