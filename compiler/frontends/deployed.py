@@ -13,10 +13,8 @@ from ..dialects.nn.shapes import element_of
 from ..formats.deq_scale import Array, averaged
 from .node import SourceNode
 
-_PASSED = (
-    *(nn.FlattenOp, nn.GatherOp, nn.MaxPoolOp, nn.PadOp, nn.ReshapeOp, nn.SliceOp, nn.SplitOp, nn.SqueezeOp),
-    *(nn.TransposeOp, nn.UnsqueezeOp, nn.ConcatOp),
-)
+_OF_ONE_SCALE = (nn.ConcatOp, nn.PadOp)
+"""Not passive, but on integers all that they join or fill in has the scale of the first operand."""
 
 
 def producer(value: object) -> Operation | None:
@@ -27,7 +25,7 @@ def producer(value: object) -> Operation | None:
 def quantizer_of(value: SSAValue) -> ascend.AscendQuantOp | ascend.AscendRequantOp | None:
     """The AscendQuant or AscendRequant that gave these integers, past what only moves them."""
     op = producer(value)
-    while isinstance(op, _PASSED):
+    while isinstance(op, nn.NNOp) and (op.is_passive or isinstance(op, _OF_ONE_SCALE)):
         op = producer(op.operands[0])
     return op if isinstance(op, ascend.AscendQuantOp | ascend.AscendRequantOp) else None
 

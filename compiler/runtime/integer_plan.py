@@ -22,21 +22,6 @@ from .kernels.quantized import Result
 from .kernels.shape import padding
 from .program import Program, Row, live
 
-_PASSIVE = (
-    nn.FlattenOp,
-    nn.GlobalMaxPoolOp,
-    nn.MaxPoolOp,
-    nn.PadOp,
-    nn.ReshapeOp,
-    nn.ResizeOp,
-    nn.SliceOp,
-    nn.SplitOp,
-    nn.SqueezeOp,
-    nn.TransposeOp,
-    nn.UnsqueezeOp,
-)
-"""Operations that take integers as they take reals, and give nothing but elements of operand 0, and zeros."""
-
 
 def in_integers(program: Program) -> Program:
     """`Executable(module, rewrite=in_integers)`: quantized operations of `nn` in integers, as onnxruntime computes its QDQ file.
@@ -68,7 +53,7 @@ class _Rewriter:
             self.values.held[row.results[0]] = Integers(row.operands[0], op.qparams.data)
         if isinstance(op, nn.QuantizeOp) and (chain := self._chain(row)) is not None:
             return [_by(chain, row)]
-        return [row, *self._moved(row)] if isinstance(op, _PASSIVE) else [row]
+        return [row, *self._moved(row)] if _moves_integers(op) else [row]
 
     def _with_integer_sums(self, row: Row) -> Row:
         """A matrix product whose result stays float."""
@@ -78,7 +63,7 @@ class _Rewriter:
     def _moved(self, row: Row) -> list[Row]:
         """The row on integers, where its operand is given as such."""
         source = self.values.held.get(row.operands[0])
-        if source is None or source.params.axis is not None or _fills_in_reals(row.op):
+        if source is None or source.params.axis is not None:
             return []
         moved = tuple(range(self.slots, self.slots + len(row.results)))
         self.slots += len(moved)
@@ -103,8 +88,6 @@ def _by(chain: Chain, row: Row) -> Row:
     return Row(row.op, chain.operands, row.results, chain.kernel)
 
 
-def _fills_in_reals(op: Operation) -> bool:
-    """Whether an operation interpolates, or pads with what may not be on the grid."""
-    if isinstance(op, nn.ResizeOp):
-        return op.mode.data is not nn.ResizeMode.NEAREST
-    return isinstance(op, nn.PadOp) and op.mode.data is nn.PadMode.CONSTANT and op.value.value.data != 0
+def _moves_integers(op: Operation) -> bool:
+    """Whether an operation does with integers what it does with reals. A pad fills in their zero point where reals get 0."""
+    return isinstance(op, nn.NNOp) and (op.is_passive or (isinstance(op, nn.PadOp) and op.value.value.data == 0))

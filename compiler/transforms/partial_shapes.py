@@ -80,20 +80,6 @@ class Linear(NamedTuple):
     offset: int = 0
 
 
-_MOVES: dict[type[Operation], int] = {
-    nn.ConcatOp: 0,
-    nn.SplitOp: 1,
-    nn.SliceOp: 1,
-    nn.GatherOp: 1,
-    nn.ReshapeOp: 1,
-    nn.ExpandOp: 1,
-    nn.TransposeOp: 1,
-    nn.FlattenOp: 1,
-    nn.SqueezeOp: 1,
-    nn.UnsqueezeOp: 1,
-}
-"""Operations that only move elements, and how many operands (0: all) hold the elements; the others say where to."""
-
 _ARITHMETIC = (nn.AddOp, nn.SubOp, nn.MulOp, nn.DivOp, nn.MinOp, nn.MaxOp)
 _PRODUCTS = (nn.MulOp, nn.ReduceProdOp)
 
@@ -148,8 +134,8 @@ class PartialShapes:
         operands = cast("list[Array]", arrays)
         if isinstance(op, nn.CastOp):
             return [operands[0].astype(np.int64)]
-        if (data := _MOVES.get(type(op))) is not None:
-            if data and any(_is_tag(a).any() for a in operands[data:]):
+        if isinstance(op, nn.MovingOp) and op.only_moves:
+            if any(_is_tag(a).any() for a in operands[len(op.moved) :]):
                 return None
             return _run(op, operands)
         if isinstance(op, _ARITHMETIC):

@@ -171,9 +171,9 @@ _BY_ELEMENT: tuple[type[Operation], ...] = (
 RULES: Mapping[type[Operation], Rule] = {
     **dict.fromkeys(_BY_ELEMENT, _elementwise),
     **dict.fromkeys((nn.ConcatOp, nn.SplitOp, nn.SoftmaxOp, nn.LogSoftmaxOp), _along_axis),
-    **{op: _reduce for op in nn.OPERATIONS if issubclass(op, nn.ReduceOp)},
-    **dict.fromkeys((nn.ArgMaxOp, nn.ArgMinOp), _arg),
-    **{op: _quantization for op in nn.OPERATIONS if issubclass(op, nn.PointOp)},
+    **dict.fromkeys(nn.kinds(nn.ReduceOp), _reduce),
+    **dict.fromkeys(nn.kinds(nn.ArgOp), _arg),
+    **dict.fromkeys(nn.kinds(nn.PointOp), _quantization),
     **dict.fromkeys((nn.ReshapeOp, nn.FlattenOp), _reshape),
     nn.PadOp: _pad,
     nn.SliceOp: _slice,

@@ -6,6 +6,8 @@ and properties, and its verifier holds the declared types against them.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from xdsl.ir import Dialect, Operation
 
 from .arrays import External, ExternalAttr
@@ -35,7 +37,7 @@ from .attributes import (
     ResizeModeAttr,
     ShapeAttr,
 )
-from .base import NNOp, ints, name_hint, set_type
+from .base import MovingOp, NNOp, ints, name_hint, set_type
 from .constant import ConstantOp, array_of, constant_ints, constant_of
 from .convolution import ConvolutionOp, ConvOp, ConvTransposeOp
 from .elementwise import (
@@ -111,6 +113,7 @@ from .shape import (
     GatherOp,
     PadOp,
     ReshapeOp,
+    ReshapingOp,
     ResizeOp,
     ShapeOp,
     SliceOp,
@@ -122,6 +125,8 @@ from .shape import (
     UnsqueezeOp,
 )
 from .window import LayoutOp, WindowOp
+
+_Op = TypeVar("_Op", bound=Operation)
 
 OPERATIONS: tuple[type[Operation], ...] = (
     ConstantOp,
@@ -216,6 +221,12 @@ OPERATIONS: tuple[type[Operation], ...] = (
 
 NN = Dialect("nn", [*OPERATIONS], [*NN_ATTRIBUTES])
 
+
+def kinds(family: type[_Op]) -> tuple[type[_Op], ...]:
+    """The operations of a family, for tables by class: `kinds(UnaryOp)`."""
+    return tuple(op for op in OPERATIONS if issubclass(op, family))
+
+
 __all__ = [
     "ACTIVATIONS",
     "NN",
@@ -285,6 +296,7 @@ __all__ = [
     "MaxPoolOp",
     "MinOp",
     "MishOp",
+    "MovingOp",
     "MulOp",
     "NNOp",
     "Nearest",
@@ -321,6 +333,7 @@ __all__ = [
     "Relu6Op",
     "ReluOp",
     "ReshapeOp",
+    "ReshapingOp",
     "ResizeMode",
     "ResizeModeAttr",
     "ResizeOp",
@@ -355,6 +368,7 @@ __all__ = [
     "constant_of",
     "ints",
     "is_layer",
+    "kinds",
     "name_hint",
     "set_type",
     "weights_of",

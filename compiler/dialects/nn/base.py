@@ -104,6 +104,14 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
                 which = f"result #{i}" if len(self.results) > 1 else "result"
                 raise VerifyException(f"{which} is declared {result.type}, operands and properties give {inferred}")
 
+    @property
+    def is_passive(self) -> bool:
+        """Whether the results hold nothing but elements of operand 0, picked by their places or by their order (a max pool).
+
+        A monotone function of single elements, such as quantization by one scale, gives the same before and behind it.
+        """
+        return False
+
     @classmethod
     def make(
         cls,
@@ -207,6 +215,24 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
             printer.print_attribute(FunctionType.from_lists(self.operand_types, self.result_types))
 
 
+class MovingOp(NNOp):
+    """Base of what moves elements: where they come to stand does not depend on them."""
+
+    @property
+    def moved(self) -> Sequence[SSAValue]:
+        """The operands whose elements are moved; the others say where to."""
+        return self.operands[:1]
+
+    @property
+    def only_moves(self) -> bool:
+        """Whether the results hold nothing but moved elements: none that are filled in, or computed of several."""
+        return True
+
+    @property
+    def is_passive(self) -> bool:
+        return self.only_moves and len(self.moved) == 1
+
+
 _PLACEHOLDER = TensorType(f32, ())
 
 
@@ -256,6 +282,7 @@ __all__ = [
     "Flag",
     "Int",
     "Ints",
+    "MovingOp",
     "NNOp",
     "Real",
     "Result",

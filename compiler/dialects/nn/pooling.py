@@ -52,6 +52,10 @@ class MaxPoolOp(PoolOp):
 
     name = "nn.max_pool"
 
+    @property
+    def is_passive(self) -> bool:
+        return True
+
 
 @irdl_op_definition
 class AveragePoolOp(PoolOp):
@@ -98,3 +102,7 @@ class GlobalMaxPoolOp(GlobalPoolOp):
     """The largest element over all spatial axes, kept as size 1 (ONNX GlobalMaxPool). Shapes as global_average_pool."""
 
     name = "nn.global_max_pool"
+
+    @property
+    def is_passive(self) -> bool:
+        return True

@@ -56,12 +56,20 @@ class ReduceMaxOp(ReduceOp):
 
     name = "nn.reduce_max"
 
+    @property
+    def is_passive(self) -> bool:
+        return True
+
 
 @irdl_op_definition
 class ReduceMinOp(ReduceOp):
     """The smallest element over axes (ONNX ReduceMin). Shapes as reduce_mean."""
 
     name = "nn.reduce_min"
+
+    @property
+    def is_passive(self) -> bool:
+        return True
 
 
 @irdl_op_definition

@@ -48,6 +48,7 @@ from .base import (
     Flag,
     Int,
     Ints,
+    MovingOp,
     NNOp,
     Real,
     Result,
@@ -81,7 +82,7 @@ from .window import LayoutOp
 
 
 @irdl_op_definition
-class ConcatOp(NNOp):
+class ConcatOp(MovingOp):
     """Joins tensors along one axis (ONNX Concat). inputs agree in all other sizes."""
 
     name = "nn.concat"
@@ -89,6 +90,10 @@ class ConcatOp(NNOp):
     inputs: VarOperand = var_operand_def(ANY_TENSOR)
     axis: Int = prop_def(INT)
     result: Result = result_def(ANY_TENSOR)
+
+    @property
+    def moved(self) -> Sequence[SSAValue]:
+        return self.inputs
 
     def infer(self) -> Sequence[Tensor]:
         if not self.inputs:
@@ -109,7 +114,7 @@ class ConcatOp(NNOp):
 
 
 @irdl_op_definition
-class SplitOp(NNOp):
+class SplitOp(MovingOp):
     """Cuts a tensor along one axis into parts of the given sizes (ONNX Split, TensorFlow SplitV), one result each."""
 
     name = "nn.split"
@@ -135,7 +140,7 @@ class SplitOp(NNOp):
 
 
 @irdl_op_definition
-class SliceOp(NNOp):
+class SliceOp(MovingOp):
     """Takes ranges of some axes, with steps of either sign (ONNX Slice with constant ranges).
 
     Starts and ends count from the end when negative and are clamped, as in Python; with a negative step an end below `-size`
@@ -175,7 +180,7 @@ class SliceOp(NNOp):
 
 
 @irdl_op_definition
-class GatherOp(NNOp):
+class GatherOp(MovingOp):
     """Picks slices of `axis` by index, negative ones from the end (ONNX Gather).
 
     input `[..., A, ...]`, indices of any integer shape, result: the indices' shape in place of the axis. The first `batch_dims`
@@ -205,8 +210,15 @@ class GatherOp(NNOp):
         return [tensor(element_of(self.input), (*batch, *x[n:axis], *indices[n:], *x[axis + 1 :]))]
 
 
+class ReshapingOp(MovingOp):
+    """Base of what gives the same elements in the same order, in another shape."""
+
+    input: Operand = operand_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
+
+
 @irdl_op_definition
-class ReshapeOp(NNOp):
+class ReshapeOp(ReshapingOp):
     """The same elements in another shape (ONNX Reshape).
 
     The shape is the property `to`, or a run-time operand. One entry may be -1 (what is left); 0 copies the input's size
@@ -219,7 +231,6 @@ class ReshapeOp(NNOp):
     shape: OptOperand = opt_operand_def(ANY_TENSOR)
     to: Ints | None = opt_prop_def(INTS)
     allow_zero: Flag | None = opt_prop_def(FLAG)
-    result: Result = result_def(ANY_TENSOR)
 
     def target(self) -> tuple[int, ...] | None:
         """The shape asked for, when it is known at compile time."""
@@ -286,7 +297,7 @@ def reshaped(x: Shape, target: Sequence[int], allow_zero: bool = False) -> Shape
 
 
 @irdl_op_definition
-class ExpandOp(NNOp):
+class ExpandOp(MovingOp):
     """Broadcasts to a shape, in both directions (ONNX Expand). The shape is the property `to`, or a run-time operand."""
 
     name = "nn.expand"
@@ -311,7 +322,7 @@ class ExpandOp(NNOp):
 
 
 @irdl_op_definition
-class TransposeOp(NNOp):
+class TransposeOp(MovingOp):
     """Reorders axes: result axis i is input axis `perm[i]` (ONNX Transpose)."""
 
     name = "nn.transpose"
@@ -328,14 +339,12 @@ class TransposeOp(NNOp):
 
 
 @irdl_op_definition
-class FlattenOp(NNOp):
+class FlattenOp(ReshapingOp):
     """Two axes: the product of the sizes before `axis`, and of those from it on (ONNX Flatten)."""
 
     name = "nn.flatten"
 
-    input: Operand = operand_def(ANY_TENSOR)
     axis: Int = prop_def(INT, default_value=integer(1))
-    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -347,14 +356,12 @@ class FlattenOp(NNOp):
 
 
 @irdl_op_definition
-class SqueezeOp(NNOp):
+class SqueezeOp(ReshapingOp):
     """Drops axes of size 1; `axes` absent means all of them (ONNX Squeeze)."""
 
     name = "nn.squeeze"
 
-    input: Operand = operand_def(ANY_TENSOR)
     axes: Ints | None = opt_prop_def(INTS)
-    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -370,14 +377,12 @@ class SqueezeOp(NNOp):
 
 
 @irdl_op_definition
-class UnsqueezeOp(NNOp):
+class UnsqueezeOp(ReshapingOp):
     """Inserts axes of size 1; `axes` count in the result (ONNX Unsqueeze)."""
 
     name = "nn.unsqueeze"
 
-    input: Operand = operand_def(ANY_TENSOR)
     axes: Ints = prop_def(INTS)
-    result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -388,7 +393,7 @@ class UnsqueezeOp(NNOp):
 
 
 @irdl_op_definition
-class PadOp(NNOp):
+class PadOp(MovingOp):
     """Adds elements around a tensor, or takes them away where negative (ONNX Pad with constant pads).
 
     `pads` lists all begins, then all ends, for every axis; `value` is what `mode constant` fills in.
@@ -402,6 +407,10 @@ class PadOp(NNOp):
     value: Double = prop_def(DOUBLE, default_value=double(0.0))
     result: Result = result_def(ANY_TENSOR)
 
+    @property
+    def only_moves(self) -> bool:
+        return self.mode.data is not PadMode.CONSTANT or not any(p > 0 for p in ints(self.pads))
+
     def infer(self) -> Sequence[Tensor]:
         x, pads = shape_of(self.input), ints(self.pads)
         if len(pads) != 2 * len(x):
@@ -413,7 +422,7 @@ class PadOp(NNOp):
 
 
 @irdl_op_definition
-class ResizeOp(NNOp):
+class ResizeOp(MovingOp):
     """Samples a tensor at another size (ONNX Resize without antialiasing; TensorFlow ResizeBilinear, ResizeNearestNeighbor).
 
     Either `sizes` (of all axes, 0 where an axis keeps its size) or `scales` (`output = floor(input * scale)`). `coordinates`
@@ -434,6 +443,10 @@ class ResizeOp(NNOp):
     exclude_outside: Flag | None = opt_prop_def(FLAG)
     cubic_steps: Int | None = opt_prop_def(INT)
     result: Result = result_def(ANY_TENSOR)
+
+    @property
+    def only_moves(self) -> bool:
+        return self.mode.data is ResizeMode.NEAREST
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -456,7 +469,7 @@ class ResizeOp(NNOp):
 
 
 @irdl_op_definition
-class DepthToSpaceOp(LayoutOp):
+class DepthToSpaceOp(LayoutOp, MovingOp):
     """Moves channels into space: `[N, C, H, W]` to `[N, C/b^2, H*b, W*b]` (ONNX DepthToSpace)."""
 
     name = "nn.depth_to_space"
@@ -476,7 +489,7 @@ class DepthToSpaceOp(LayoutOp):
 
 
 @irdl_op_definition
-class SpaceToDepthOp(LayoutOp):
+class SpaceToDepthOp(LayoutOp, MovingOp):
     """Moves space into channels: `[N, C, H, W]` to `[N, C*b^2, H/b, W/b]` (ONNX SpaceToDepth)."""
 
     name = "nn.space_to_depth"
@@ -504,7 +517,7 @@ def _image(op: DepthToSpaceOp | SpaceToDepthOp) -> tuple[int, int, int, int]:
     return x[0], x[op.channel_axis(4)], h, w
 
 
-class BlockOp(LayoutOp):
+class BlockOp(LayoutOp, MovingOp):
     """Moves blocks of space into or out of the batch; `block` and `pads` concern the first spatial axes."""
 
     input: Operand = operand_def(ANY_TENSOR)
@@ -531,6 +544,10 @@ class SpaceToBatchOp(BlockOp):
     name = "nn.space_to_batch"
 
     pads: Ints = prop_def(INTS)
+
+    @property
+    def only_moves(self) -> bool:
+        return not any(ints(self.pads))
 
     def infer(self) -> Sequence[Tensor]:
         pads = ints(self.pads)

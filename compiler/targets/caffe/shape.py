@@ -92,10 +92,7 @@ def squeeze(op: nn.SqueezeOp | nn.UnsqueezeOp, layer: Layer) -> Written:
     return _reshape(op, layer, lambda axis: all(axis < m for m in moved))
 
 
-_Reshaping = nn.ReshapeOp | nn.SqueezeOp | nn.UnsqueezeOp | nn.FlattenOp
-
-
-def _reshape(op: _Reshaping, layer: Layer, copied: Callable[[int], bool]) -> str:
+def _reshape(op: nn.ReshapingOp, layer: Layer, copied: Callable[[int], bool]) -> str:
     """Reshape wants 0 for a size that is the input's at the same place, -1 for one that follows from the others."""
     before, after = shape_of(op.input), shape_of(op.result)
     if before == after and static(after):

@@ -11,26 +11,12 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
 from ..graph import readers, source
 from .layer import Layer, Operand
-
-_MOVING = (
-    nn.FlattenOp,
-    nn.GlobalMaxPoolOp,
-    nn.MaxPoolOp,
-    nn.PadOp,
-    nn.ReshapeOp,
-    nn.SliceOp,
-    nn.SplitOp,
-    nn.SqueezeOp,
-    nn.TransposeOp,
-    nn.UnsqueezeOp,
-)
-"""What may stand between a DequantizeLinear and the layer when the optimizer is done moving it, or merging the padding."""
 
 
 def weighted_input(op: nn.NNOp, layer: Layer) -> Operand:
@@ -77,7 +63,7 @@ def _is_integer(value: SSAValue, op: nn.NNOp) -> bool:
 
 def _is_dequantized(value: SSAValue) -> bool:
     value = source(value)
-    while isinstance(value, OpResult) and isinstance(value.op, _MOVING):
+    while isinstance(value, OpResult) and _is_passed(value.op):
         value = source(value.op.operands[0])
     return isinstance(value.owner, nn.DequantizeOp)
 
@@ -85,6 +71,9 @@ def _is_dequantized(value: SSAValue) -> bool:
 def _is_quantized(value: SSAValue) -> bool:
     """Whether a reader quantizes it, perhaps behind operations that move elements."""
     readers = [use.operation for use in value.uses]
-    return any(
-        isinstance(r, nn.QuantizeOp) or (isinstance(r, _MOVING) and _is_quantized(r.results[0])) for r in readers
-    )
+    return any(isinstance(r, nn.QuantizeOp) or (_is_passed(r) and _is_quantized(r.results[0])) for r in readers)
+
+
+def _is_passed(op: Operation) -> bool:
+    """Whether the optimizer may move a DequantizeLinear behind an operation, or merge it (a Pad) into the layer."""
+    return isinstance(op, nn.NNOp) and (op.is_passive or isinstance(op, nn.PadOp))

@@ -167,10 +167,10 @@ converter: Register[Layer, Written] = Register(CONVERTERS)
 
 
 _TAKE_HALF_BYTES = (
-    nn.QuantizeOp, nn.DequantizeOp, nn.ConcatOp, nn.SplitOp, nn.SliceOp, nn.GatherOp, nn.ReshapeOp, nn.ExpandOp, nn.TransposeOp,
-    nn.FlattenOp, nn.SqueezeOp, nn.UnsqueezeOp, nn.PadOp, nn.WhereOp, nn.CompareOp, nn.MaxPoolOp, nn.ReluOp, nn.MinOp, nn.MaxOp,
-)  # fmt: skip
-"""What gives the same of 4-bit integers where these are held in bytes."""
+    *(nn.QuantizeOp, nn.DequantizeOp, nn.ConcatOp, nn.PadOp),
+    *(nn.WhereOp, nn.CompareOp, nn.ReluOp, nn.MinOp, nn.MaxOp),
+)
+"""What gives the same of 4-bit integers where these are held in bytes, beside all that is passive."""
 
 
 def write_operation(op: Operation, graph: Graph) -> None:
@@ -178,7 +178,8 @@ def write_operation(op: Operation, graph: Graph) -> None:
     layer = Layer(graph, op)
     if (convert := graph.form.converters.get(type(op))) is None:
         raise layer.error("has no form in TensorFlow", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
-    if not isinstance(op, _TAKE_HALF_BYTES) and any(map(is_half_byte, (*op.operands, *op.results))):
+    takes_half_bytes = isinstance(op, _TAKE_HALF_BYTES) or (isinstance(op, nn.NNOp) and op.is_passive)
+    if not takes_half_bytes and any(map(is_half_byte, (*op.operands, *op.results))):
         raise layer.error("computes with 4-bit integers, which TensorFlow does not")
     try:
         results = convert(op, layer)

@@ -25,22 +25,22 @@ class Axis(NamedTuple):
 Size = int | Axis | None
 """A size, an axis whose size it is, or None for any other size that is not known."""
 
-Reshaping = nn.ReshapeOp | nn.FlattenOp | nn.SqueezeOp | nn.UnsqueezeOp | nn.TransposeOp
-_RESHAPING = (nn.ReshapeOp, nn.FlattenOp, nn.SqueezeOp, nn.UnsqueezeOp)
+Renaming = nn.ReshapingOp | nn.TransposeOp
+"""What only renames axes, a transpose where it moves axes of size 1 only."""
 
 
-@rule(*_RESHAPING)
-def remove_reshape(op: Reshaping, rewriter: PatternRewriter, remarks: Remarks) -> None:
+@rule(*nn.kinds(nn.ReshapingOp))
+def remove_reshape(op: nn.ReshapingOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """A reshape to the shape that is there already."""
     if op.result.type == op.input.type and _is_unchanged(_follow(op, _sizes(op.input)), op.input):
         give_back(op, op.input, rewriter, remarks, "identity", f"the result of {op.name} is its operand")
 
 
-@rule(*_RESHAPING, nn.TransposeOp)
-def merge_reshapes(op: Reshaping, rewriter: PatternRewriter, remarks: Remarks) -> None:
+@rule(*nn.kinds(nn.ReshapingOp), nn.TransposeOp)
+def merge_reshapes(op: Renaming, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """Two in a row, where the sizes of the result can be written down; a transpose takes part if it moves axes of size 1 only."""
     inner = op.input.owner
-    if not isinstance(inner, Reshaping) or (isinstance(inner, nn.TransposeOp) and isinstance(op, nn.TransposeOp)):
+    if not isinstance(inner, Renaming) or (isinstance(inner, nn.TransposeOp) and isinstance(op, nn.TransposeOp)):
         return
     source = inner.input
     between = _follow(inner, _sizes(source))
@@ -77,7 +77,7 @@ def _target(sizes: Sequence[Size]) -> tuple[int, ...] | None:
     return target if target.count(-1) <= 1 else None
 
 
-def _follow(op: Reshaping, sizes: list[Size]) -> list[Size] | None:
+def _follow(op: Renaming, sizes: list[Size]) -> list[Size] | None:
     """The sizes after `op`; None when it does more than rename axes. What the declared type knows is taken over."""
     after = _after(op, sizes)
     if after is None:
@@ -86,7 +86,7 @@ def _follow(op: Reshaping, sizes: list[Size]) -> list[Size] | None:
     return [d if known(d) else s for s, d in zip(after, declared, strict=True)]
 
 
-def _after(op: Reshaping, sizes: list[Size]) -> list[Size] | None:
+def _after(op: Renaming, sizes: list[Size]) -> list[Size] | None:
     match op:
         case nn.TransposeOp():
             perm = nn.ints(op.perm)
@@ -105,6 +105,8 @@ def _after(op: Reshaping, sizes: list[Size]) -> list[Size] | None:
             return [_product(sizes[:axis]), _product(sizes[axis:])]
         case nn.ReshapeOp():
             return _reshaped(op, sizes)
+        case _:
+            return None
 
 
 def _product(sizes: Sequence[Size]) -> Size:

@@ -5,33 +5,9 @@ from __future__ import annotations
 from xdsl.ir import OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialects.nn import (
-    DequantizeOp,
-    FlattenOp,
-    GlobalMaxPoolOp,
-    MaxPoolOp,
-    NNOp,
-    QuantizeOp,
-    ReshapeOp,
-    SliceOp,
-    SqueezeOp,
-    TransposeOp,
-    UnsqueezeOp,
-)
+from ...dialects.nn import DequantizeOp, NNOp, QuantizeOp
 from .pairs import quantized_pair
 from .sites import Site
-
-_PASSIVE = (
-    FlattenOp,
-    GlobalMaxPoolOp,
-    MaxPoolOp,
-    ReshapeOp,
-    SliceOp,
-    SqueezeOp,
-    TransposeOp,
-    UnsqueezeOp,
-)
-"""These commute with quantization by one scale: it is the same for every element, and monotone."""
 
 
 def quantize_at(site: Site) -> None:
@@ -54,9 +30,9 @@ def quantize_at(site: Site) -> None:
 
 
 def _chain(value: SSAValue | None) -> list[NNOp]:
-    """The passive operations behind a value, the last one first."""
+    """The passive operations behind a value, the last one first; other parts of a Split may have other readers."""
     chain: list[NNOp] = []
-    while isinstance(value, OpResult) and isinstance(op := value.op, _PASSIVE):
+    while isinstance(value, OpResult) and isinstance(op := value.op, NNOp) and op.is_passive and len(op.results) == 1:
         chain.append(op)
         value = op.operands[0]
     return chain

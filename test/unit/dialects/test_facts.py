@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from xdsl.dialects.func import ReturnOp
+
+from amct_opt.dialects import nn
 from amct_opt.runtime.comparison import match_layers
+from amct_opt.runtime.executor import run
 from amct_opt.summary import describe_layers
 from amct_opt.targets.fusion_info import FusionInfoTarget
 from amct_opt.text import parse_module
 from amct_opt.transforms.quantization.print_quant_points import quant_points
 from amct_opt.transforms.quantization.profiles import ASCEND
 from amct_opt.universe import new_session
+
+from ..targets.operations import CASES, Array, Case, module_of
 
 SHIFTED = """
 func.func @main(%x: tensor<1x2x4x4xf32> {nn.name = "x"}) -> (tensor<1x2x4x4xf32> {nn.name = "y"}) {
@@ -34,3 +43,50 @@ def test_what_stands_between_layers_is_not_a_layer(tmp_path: Path) -> None:
     assert [op["name"] for op in graph["op"]] == ["conv"]
     assert match_layers(module, module)[0].keys() == {"conv"}
     assert [point.layer for point in quant_points(module, ASCEND)] == ["x", "conv"]
+
+
+def computed(case: Case, arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
+    """The operation that gives the results of a case, and the results for these arrays."""
+    module = module_of(case.build, arrays, case.dynamic)
+    op = next(op for op in module.walk() if isinstance(op, ReturnOp)).operands[0].owner
+    return op, list(run(module, {f"x{i}": a for i, a in enumerate(arrays)}).values())
+
+
+REALS = {name: case for name, case in CASES.items() if case.arrays[0].dtype.kind == "f" and case.arrays[0].size}
+
+
+def commutes(case: Case, function: Callable[[Array], Array]) -> bool:
+    """Whether a function of single elements gives the same before as behind an operation: applied to all that it moves, or to
+    operand 0 otherwise.
+    """
+    op, results = computed(case, case.arrays)
+    count = len(case.arrays) if isinstance(op, nn.ConcatOp) else 1
+    _, others = computed(case, [*map(function, case.arrays[:count]), *case.arrays[count:]])
+    return all(np.array_equal(function(a), b) for a, b in zip(results, others, strict=True))
+
+
+def coarser(x: Array) -> Array:
+    """Monotone, and steps by halves, as a quantization is: 0 is not kept."""
+    return np.floor(x * 2).astype(x.dtype) + x.dtype.type(100)
+
+
+SAME_IN_THIS_CASE = {"clip-nothing", *(f"reduce_{kind}-none" for kind in ("mean", "sum", "prod"))}
+"""Operations that have nothing to do in the case: no bounds, no axes."""
+
+
+def test_what_is_passive_picks_elements() -> None:
+    """It gives nothing but elements of operand 0, before as behind a monotone function; all other operations do not."""
+    for name, case in REALS.items():
+        op, results = computed(case, case.arrays)
+        picks = all(np.isin(r, case.arrays[0]).all() for r in results) and commutes(case, coarser)
+        assert op.is_passive == (picks and name not in SAME_IN_THIS_CASE), name
+
+
+def test_what_only_moves_does_not_look_at_elements() -> None:
+    """It commutes with every function of single elements, falling ones among them, where what picks by order does not."""
+    for name, case in REALS.items():
+        op, _ = computed(case, case.arrays)
+        if isinstance(op, nn.MovingOp):
+            assert op.only_moves == commutes(case, lambda x: 50 - x), name
+        elif op.is_passive and not name.endswith("-none"):
+            assert not commutes(case, lambda x: 50 - x), name

@@ -34,7 +34,7 @@ _ARITHMETIC: Mapping[type[Operation], Callable[..., Any]] = {
     nn.ReciprocalOp: np.reciprocal,
 }
 
-_SAME_NUMBERS = (nn.CastOp, nn.ReshapeOp, nn.SqueezeOp, nn.UnsqueezeOp)
+_SAME_NUMBERS = (nn.CastOp, nn.ReshapingOp)
 """Operations that give the numbers they get, in their order."""
 
 
@@ -47,7 +47,7 @@ def is_expression(value: SSAValue, depth: int = MAX_DEPTH) -> bool:
         return True
     if depth == 0 or not static(shape_of(value)) or not is_float(element_of(value)):
         return False
-    if type(op) in _SAME_NUMBERS:
+    if isinstance(op, _SAME_NUMBERS):
         return is_expression(op.operands[0], depth - 1)
     return type(op) in _ARITHMETIC and all(is_expression(operand, depth - 1) for operand in op.operands)
 

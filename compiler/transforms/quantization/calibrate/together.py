@@ -42,7 +42,7 @@ _SAMPLE_BY_SAMPLE = (
 )
 """Operations that work on each sample by itself where the first axes of operands and result count samples."""
 _ALONG_AN_AXIS = (nn.LayerNormOp, SoftmaxLikeOp, nn.ConcatOp, nn.SplitOp, nn.GatherOp, ArgOp)
-_REARRANGING = (nn.ReshapeOp, nn.FlattenOp, nn.SqueezeOp, nn.UnsqueezeOp, nn.TransposeOp)
+_REARRANGING = (nn.ReshapingOp, nn.TransposeOp)
 
 
 def together(module: ModuleOp, observed: Sequence[Observation], samples: Samples) -> Samples:

@@ -8,24 +8,7 @@ from ....dialects import nn
 from ..sites import Site
 from .layer_rules import rule
 
-_SCORES = (
-    nn.AddOp,
-    nn.CastOp,
-    nn.DivOp,
-    nn.ExpandOp,
-    nn.FlattenOp,
-    nn.MaxOp,
-    nn.MinOp,
-    nn.MulOp,
-    nn.ReduceMaxOp,
-    nn.ReshapeOp,
-    nn.SliceOp,
-    nn.SqueezeOp,
-    nn.SubOp,
-    nn.TransposeOp,
-    nn.UnsqueezeOp,
-    nn.WhereOp,
-)
+_SCORES = (nn.MovingOp, nn.BinaryOp, nn.CastOp, nn.WhereOp, nn.ReduceMaxOp)
 """What scales, biases, masks and moves scores and masks, and what takes the largest one from them."""
 
 
@@ -45,7 +28,7 @@ def _only_feeds_softmax(value: SSAValue) -> bool:
 def _is_softmax_or_feeds_it(op: Operation) -> bool:
     if isinstance(op, nn.SoftmaxOp | nn.LogSoftmaxOp) or (isinstance(op, nn.ExpOp) and _begins_softmax(op)):
         return True
-    return isinstance(op, (*_SCORES, nn.PointOp)) and _only_feeds_softmax(op.results[0])
+    return isinstance(op, (*_SCORES, nn.PointOp)) and all(map(_only_feeds_softmax, op.results))
 
 
 @rule("softmax-part")
