@@ -14,9 +14,9 @@ import numpy as np
 from xdsl.dialects.builtin import i8
 from xdsl.ir import Operation, OpResult
 
-from ...deq_scale import pack
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
+from ...formats.deq_scale import pack
 from ...lowering.ascend.quantized import Activation, bias_of, dequantization_scale, dequantize_of, weight_of
 from ...lowering.ascend.rules import NotLowered, require
 from ...transforms.quantization.shift_accumulators import shift_of
