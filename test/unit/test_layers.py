@@ -1,0 +1,104 @@
+"""Who may import whom in the package: what lies beneath does not know what stands on it."""
+
+import ast
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "compiler"
+
+LAYERS: Mapping[str, str] = {
+    "dialects": "",
+    "formats": "dialects",
+    "runtime": "dialects formats",
+    "configuration": "dialects formats runtime",
+    "transforms": "dialects runtime configuration backends lowering",
+    "lowering": "dialects runtime transforms",
+    "frontends": "dialects formats runtime transforms",
+    "targets": "dialects formats runtime configuration transforms lowering",
+    "backends": "dialects formats runtime transforms targets",
+}
+"""The folders that a folder may import. Modules of no folder, and those of other folders, count as part of what imports them."""
+
+FRAMEWORKS: Mapping[str, str] = {"targets.onnx_ascend": "targets.onnx", "targets.tf_ascend": "targets.tensorflow"}
+"""Folders of one framework that extend another: all other folders of frontends, formats and targets know their own only."""
+
+ALL_NAMES = "universe"
+"""The module that names what there is in all layers; nothing of it is imported before it is asked for by name."""
+
+EXCEPTIONS = {
+    (
+        "dialects.nn.base",
+        "transforms.canonicalization",
+    ),  # as in xDSL, an operation names the patterns that canonicalize it
+}
+
+
+@cache
+def modules() -> dict[str, Path]:
+    paths = {p.relative_to(PACKAGE).with_suffix(""): p for p in PACKAGE.rglob("*.py")}
+    return {".".join(name.parts).removesuffix("__init__").removesuffix("."): path for name, path in paths.items()}
+
+
+@cache
+def imported(module: str) -> frozenset[str]:
+    """The modules of the package that a module imports, in functions, too; of what is in no layer, not those for types alone."""
+    path = modules()[module]
+    package = path.relative_to(PACKAGE).parent.parts
+    tree = ast.parse(path.read_text("utf-8"))
+    types = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    left_out = set() if layer_of(module) in LAYERS else {n for block in types for n in block.body}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level and node not in left_out:
+            place = ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])])
+            names = [f"{place}.{alias.name}".lstrip(".") for alias in node.names]
+            found.update(name if name in modules() else place for name in names)
+    return frozenset(found - {"", module, ALL_NAMES})
+
+
+def layer_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def framework_of(module: str) -> str:
+    """The folder of a framework, as in `targets.onnx`; empty for what all frameworks share."""
+    folder = ".".join(module.split(".")[:2])
+    has_frameworks = layer_of(module) in ("frontends", "formats", "targets") and "." in module
+    return folder if has_frameworks and (PACKAGE / folder.replace(".", "/")).is_dir() else ""
+
+
+def reached(module: str) -> set[str]:
+    """The modules of layers that a module imports, by itself or by modules of no layer."""
+    found, todo = {module}, [module]
+    while todo:
+        new = imported(todo.pop()) - found
+        found |= new
+        todo += [name for name in new if layer_of(name) not in LAYERS]
+    return {name for name in found if layer_of(name) in LAYERS}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_imports_what_is_beneath_it(layer: str) -> None:
+    allowed = {layer, *LAYERS[layer].split()}
+    wrong = {
+        (module, name)
+        for module in modules()
+        if layer_of(module) == layer
+        for name in reached(module)
+        if layer_of(name) not in allowed
+    }
+    assert wrong <= EXCEPTIONS, "\n".join(f"{module} imports {name}" for module, name in sorted(wrong - EXCEPTIONS))
+
+
+def test_a_framework_knows_its_own_only() -> None:
+    wrong = [
+        f"{module} imports {name}"
+        for module in modules()
+        if (own := framework_of(module))
+        for name in sorted(imported(module))
+        if layer_of(name) == layer_of(own) and framework_of(name) not in ("", own, FRAMEWORKS.get(own))
+    ]
+    assert not wrong, "\n".join(wrong)
