@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -34,16 +35,16 @@ def tools() -> Path:
     for name in TOOLS:
         (folder / name).write_text(f"#!{Path(sys.executable).resolve()} -IS\n{client}", "utf-8")
         (folder / name).chmod(0o755)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(str(folder / "socket"))
-    listener.listen(os.cpu_count() or 1)
-    server = subprocess.Popen(
-        [sys.executable, __file__, str(listener.fileno())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        pass_fds=[listener.fileno()],
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(folder / "socket"))
+        listener.listen(os.cpu_count() or 1)
+        server = subprocess.Popen(
+            [sys.executable, __file__, str(listener.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[listener.fileno()],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )
     atexit.register(server.communicate)  # the end of its standard input ends it
     return folder
 
@@ -79,13 +80,14 @@ def answer(connection: socket.socket, mains: dict[str, Callable[[], int | None]]
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = [name, *arguments]
     try:
         status = mains[name]()
     except SystemExit as e:
         status = e.code
     except BaseException:
-        sys.excepthook(*sys.exc_info())
+        traceback.print_exc()
         status = 1
     sys.stdout.flush()
     sys.stderr.flush()

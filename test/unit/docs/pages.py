@@ -23,11 +23,13 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).parents[3]
+from ..scripts import ROOT, script
+
 PAGES = {str(p.relative_to(ROOT)): p for p in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
 """By path from the repository's root."""
 
@@ -73,11 +75,14 @@ def run_page(path: Path, folder: Path) -> None:
 
 
 def execute(arguments: list[str], folder: Path, text: str | None = None) -> str:
-    """What a command prints to both streams. Raises AssertionError where it fails."""
-    tools = str(Path(sys.executable).parent)
+    """What a command prints to both streams. Raises AssertionError where it fails.
+
+    The tools are forks that have imported the package; in a folder with sources of its own they start from nothing.
+    """
+    tools = [] if (folder / "compiler").exists() else [str(_tools())]
     environment = {
         **os.environ,
-        "PATH": os.pathsep.join([tools, os.environ["PATH"]]),
+        "PATH": os.pathsep.join([*tools, str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "OPENBLAS_NUM_THREADS": "1",
@@ -88,6 +93,9 @@ def execute(arguments: list[str], folder: Path, text: str | None = None) -> str:
     )
     assert done.returncode == 0, f"exit status {done.returncode} of\n{text or arguments}\n{done.stdout}"
     return done.stdout
+
+
+_tools = cache(script("test/forks").tools)
 
 
 def _install(project: Path) -> None:

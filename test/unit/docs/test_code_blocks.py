@@ -81,6 +81,8 @@ def test_page(page: str, shelf: Path, tmp_path: Path) -> None:
     folder = tmp_path / "page"
     shutil.copytree(shelf, folder, symlinks=True)
     if page.startswith("docs/howto/"):  # pages that change the sources, in a copy
-        shutil.copytree(ROOT / "compiler", folder / "compiler", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "compiler", folder / "compiler"
+        )  # with its bytecode: no command compiles all of it again
         (folder / "amct_opt").symlink_to("compiler")
     run_page(PAGES[page], folder)
