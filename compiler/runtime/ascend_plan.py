@@ -17,7 +17,6 @@ from ..dialects.ascend.base import i8
 from ..dialects.nn.shapes import element_of
 from .bounds import Bounds, bounded, bounds_of
 from .kernels.ascend_cube import MATRIX_KERNELS, has_constant_weights
-from .kernels.ascend_float import MEANINGS
 from .kernels.ascend_integer import quant, quant_in_float32, requant_in_float32
 from .kernels.ascend_moments import normalization
 from .program import Program, Row, live
@@ -71,4 +70,4 @@ def _scales(op: Operation) -> bool:
 
 
 def _bounds_of(op: Operation) -> Bounds | None:
-    return bounds_of(MEANINGS[type(op)](op).op) if isinstance(op, _ACTIVATIONS) else None
+    return bounds_of(op.meaning().op) if isinstance(op, _ACTIVATIONS) else None

@@ -76,6 +76,7 @@ from .indexing import (
 )
 from .linear import BatchMatMulV2Op, BiasAddOp, FullyConnectionOp, MatMulV2Op, MatrixOp
 from .logic import (
+    ComparisonOp,
     EqualOp,
     GreaterEqualOp,
     GreaterOp,
@@ -289,6 +290,7 @@ __all__ = [
     "CeilOp",
     "ClipByValueOp",
     "ClipByValueV2Op",
+    "ComparisonOp",
     "ConcatV2Op",
     "Conv2DBackpropInputOp",
     "Conv2DOp",

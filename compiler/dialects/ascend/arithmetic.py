@@ -10,10 +10,11 @@ from xdsl.irdl import Operand, VarOperand, irdl_op_definition, operand_def, prop
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
+from .. import nn
 from ..nn.attributes import RealsAttr
 from ..nn.base import ANY_TENSOR, INT, REAL, Int, Real, Result, integer, real
 from ..nn.shapes import broadcast, merge_shape, same_element, shape_of, size, tensor, tensor_of
-from .base import ALL, FB, FBD, REAL_NUMBER, AscendOp, ElementTypes, check_range, i16
+from .base import ALL, FB, FBD, REAL_NUMBER, AscendOp, Counterpart, ElementTypes, check_range, i16
 from .elementwise import UnaryOp
 
 
@@ -22,6 +23,8 @@ class SeluOp(UnaryOp):
     """`1.0507 * x` where positive, `1.0507 * 1.6733 * (exp(x) - 1)` elsewhere."""
 
     name = "ascend.Selu"
+
+    MEANS: ClassVar[Counterpart] = nn.SeluOp
 
 
 @irdl_op_definition
@@ -147,6 +150,7 @@ class SelectOp(AscendOp):
 
     name = "ascend.Select"
 
+    MEANS: ClassVar[Counterpart] = nn.WhereOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"condition": (i1,), "x1": REAL_NUMBER, "x2": REAL_NUMBER}
     DEVIATION: ClassVar[str] = "operands may broadcast, as those of SelectV2 do"
 

@@ -7,8 +7,9 @@ departs from them.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -26,12 +27,17 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
 from ..nn.base import Bool, Ints, NNOp, ints
 from ..nn.shapes import DYNAMIC, Shape, element_of, known, same_pads, shape_of, window_size
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
 
 i4: IntegerType = IntegerType(4)
 ui8: IntegerType = IntegerType(8, Signedness.UNSIGNED)
@@ -87,6 +93,23 @@ def data_type_number(element: Attribute) -> int:
     raise VerifyException(f"Ascend IR has no number for {element}")
 
 
+@dataclass(frozen=True)
+class Meaning:
+    """What an operation computes, said in `nn`: an operation on stand-ins, and which arrays it takes of those of the `ascend`
+    operation; by default the first ones."""
+
+    op: NNOp
+    arrange: Callable[[Sequence[Array]], Sequence[Array]] | None = None
+
+
+Counterpart = type[NNOp] | None
+
+
+def stand_ins(types: Sequence[Attribute]) -> list[SSAValue]:
+    """Values of these types: an operation that only carries a meaning must not use those of the module."""
+    return list(Block(arg_types=types).args)
+
+
 class AscendOp(NNOp):
     """Base of the `ascend` operations: pure, with `origin`, checked element types and inferred result types."""
 
@@ -94,6 +117,27 @@ class AscendOp(NNOp):
     """The element types that each operand takes."""
     DEVIATION: ClassVar[str] = ""
     """Where the operation departs from the Ascend IR header, empty where it does not."""
+    MEANS: ClassVar[Counterpart] = None
+    """The `nn` operation with the same operands and results, without properties: the kernel, what files hold and the rule of the
+    lowering follow from it."""
+
+    def meaning(self) -> Meaning:
+        """What it computes, of floats and of integers that are only moved: the kernel and what files hold follow from it.
+
+        Raises TypeError where `nn` has no counterpart.
+        """
+        if self.MEANS is None:
+            raise TypeError(f"{self.name} has no counterpart in nn")
+        return self.as_nn(self.MEANS)
+
+    @classmethod
+    def has_meaning(cls) -> bool:
+        """Whether such operations have a counterpart in `nn`."""
+        return cls.MEANS is not None or cls.meaning is not AscendOp.meaning
+
+    def as_nn(self, kind: type[NNOp], operands: int | None = None, **properties: Any) -> Meaning:
+        """An `nn` operation on the operands, or on the first few where the others have become properties."""
+        return Meaning(kind.make(*stand_ins(self.operand_types[:operands]), **properties))
 
     def infer(self) -> Sequence[Tensor]:
         for name, types in self.TYPES.items():
@@ -144,6 +188,10 @@ class FormatOp(AscendOp):
     @property
     def channels_last(self) -> bool:
         return self.format.endswith("C")
+
+    @property
+    def nn_layout(self) -> str:
+        return "nhwc" if self.channels_last else "nchw"
 
     @property
     def space(self) -> Shape:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
@@ -12,18 +12,25 @@ from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, Result, Text, integer
+from .. import nn
+from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, NNOp, Result, Text, integer
 from ..nn.shapes import DYNAMIC, Shape, element_of, known, merge_dim, shape_of, tensor
 from .base import (
     FLOAT32_DEVIATION,
     FormatOp,
+    Meaning,
     check_choice,
     check_range,
     i8,
     int_list,
+    stand_ins,
     window_sizes,
 )
 from .cube import CubeOp, OffsetOp
+
+if TYPE_CHECKING:
+    from .base import Array
+
 
 HEIGHT_LIMIT, WIDTH_LIMIT = 100000, 4096
 KERNEL_LIMIT, STRIDE_LIMIT, PAD_LIMIT, DILATION_LIMIT = 255, 63, 255, 255
@@ -117,6 +124,26 @@ class ConvolutionOp(CubeOp, FormatOp):
     def output_sizes(self, sizes: Sequence[int]) -> Shape:
         return window_sizes(sizes, self.filter_sizes.kernel, self.stride_list, self.dilation_list, self.pad_list)
 
+    @property
+    def operand_order(self) -> tuple[int, ...]:
+        """Where x, filter and, if there is one, bias are among the operands."""
+        operands = list(self.operands)
+        return tuple(operands.index(v) for v in (self.x_value, self.filter_value, self.bias_value) if v is not None)
+
+    def nn_filter(self, filter: Array) -> Array:
+        """A filter in the order of `nn`'s weights: where channels are last, the first two axes are the last, reversed."""
+        return filter.transpose(-1, -2, *range(filter.ndim - 2)) if self.channels_last else filter
+
+    def as_convolution(self, kind: type[NNOp], weight: tuple[int, int], groups: int, **properties: Any) -> Meaning:
+        """A convolution of `nn`; `weight` holds the first two sizes of its weight."""
+        x, weight_index, *rest = self.operand_order
+        weight_type = tensor(element_of(self.filter_value), (*weight, *self.filter_sizes.kernel))
+        types = [self.x_value.type, weight_type, *(self.operands[i].type for i in rest)]
+        pads = (*(b for b, _ in self.pad_list), *(e for _, e in self.pad_list))
+        geometry = {"strides": self.stride_list, "pads": pads, "dilations": self.dilation_list, "groups": groups}
+        meaning = kind.make(*stand_ins(types), layout=self.nn_layout, **geometry, **properties)
+        return Meaning(meaning, lambda a: (a[x], self.nn_filter(a[weight_index]), *(a[i] for i in rest)))
+
 
 class XFirstOp(ConvolutionOp, OffsetOp):
     """A convolution of x by filter, with a bias."""
@@ -164,6 +191,9 @@ class GroupedOp(XFirstOp):
         self.check_groups("output", sizes.out)
         self.check_bias(sizes.out)
         return [tensor(row.y[0], self.arrange(x[0], sizes.out, self.output_sizes(self.spatial(x))))]
+
+    def meaning(self) -> Meaning:
+        return self.as_convolution(nn.ConvOp, self.filter_sizes[:2], self.group_count)
 
 
 @irdl_op_definition
@@ -229,6 +259,13 @@ class DepthwiseConv2DOp(XFirstOp):
         merge_dim(x[self.channel_axis], sizes.channels, "channels of x and of filter")
         self.check_bias(sizes.out)
         return [tensor(row.y[0], self.arrange(x[0], sizes.out, self.output_sizes(self.spatial(x))))]
+
+    def nn_filter(self, filter: Array) -> Array:
+        """`[kh, kw, C, M]` becomes `[C*M, 1, kh, kw]`: output channel c*M + m."""
+        return filter.transpose(2, 3, 0, 1).reshape(-1, 1, *filter.shape[:2])
+
+    def meaning(self) -> Meaning:
+        return self.as_convolution(nn.ConvOp, (self.filter_sizes.out, 1), self.filter_sizes.channels)
 
 
 def full_rank(data_format: str, spatial: Sequence[int], neutral: int = 1) -> Ints:

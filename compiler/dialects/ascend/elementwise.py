@@ -10,10 +10,27 @@ from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
+from .. import nn
 from ..nn.base import ANY_TENSOR, INT, REAL, Int, Real, Result, real
-from ..nn.constant import constant_of
-from ..nn.shapes import broadcast, merge_dim, same_element, shape_of, tensor, tensor_of
-from .base import ALL, DATA_TYPES, FB, FBD, REAL_NUMBER, SIGNED, AscendOp, ElementTypes, i8, i16, ui8, ui16
+from ..nn.constant import array_of, constant_of
+from ..nn.shapes import broadcast, element_of, merge_dim, same_element, shape_of, tensor, tensor_of
+from .base import (
+    ALL,
+    DATA_TYPES,
+    FB,
+    FBD,
+    REAL_NUMBER,
+    SIGNED,
+    AscendOp,
+    Counterpart,
+    ElementTypes,
+    Meaning,
+    i8,
+    i16,
+    stand_ins,
+    ui8,
+    ui16,
+)
 
 RELU_TYPES: ElementTypes = (*FBD, *SIGNED, ui8, ui16)
 RELU6_TYPES: ElementTypes = (f16, f32, i32, bf16)
@@ -41,6 +58,7 @@ class ReluOp(UnaryOp):
 
     name = "ascend.Relu"
 
+    MEANS: ClassVar[Counterpart] = nn.ReluOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": RELU_TYPES}
 
 
@@ -50,6 +68,7 @@ class Relu6Op(UnaryOp):
 
     name = "ascend.Relu6"
 
+    MEANS: ClassVar[Counterpart] = nn.Relu6Op
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": RELU6_TYPES}
 
 
@@ -60,6 +79,9 @@ class LeakyReluOp(UnaryOp):
     name = "ascend.LeakyRelu"
 
     negative_slope: Real = prop_def(REAL, default_value=real(0.0))
+
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.LeakyReluOp, alpha=self.negative_slope)
 
 
 @irdl_op_definition
@@ -77,12 +99,19 @@ class EluOp(UnaryOp):
             raise VerifyException("input_scale must be 1")
         return super().derive()
 
+    def meaning(self) -> Meaning:
+        if self.scale.value.data == 1.0:
+            return self.as_nn(nn.EluOp, alpha=self.alpha)
+        return self.as_nn(nn.SeluOp, alpha=self.alpha, gamma=self.scale)
+
 
 @irdl_op_definition
 class SigmoidOp(UnaryOp):
     """`1 / (1 + exp(-x))`."""
 
     name = "ascend.Sigmoid"
+
+    MEANS: ClassVar[Counterpart] = nn.SigmoidOp
 
 
 @irdl_op_definition
@@ -91,6 +120,8 @@ class TanhOp(UnaryOp):
 
     name = "ascend.Tanh"
 
+    MEANS: ClassVar[Counterpart] = nn.TanhOp
+
 
 @irdl_op_definition
 class HardSwishOp(UnaryOp):
@@ -98,6 +129,7 @@ class HardSwishOp(UnaryOp):
 
     name = "ascend.HardSwish"
 
+    MEANS: ClassVar[Counterpart] = nn.HardSwishOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
 
@@ -117,6 +149,9 @@ class HardSigmoidOp(AscendOp):
     def derive(self) -> Sequence[Tensor]:
         return [tensor_of(self.input_x)]
 
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.HardSigmoidOp, alpha=self.alpha, beta=self.beta)
+
 
 @irdl_op_definition
 class GeluOp(UnaryOp):
@@ -124,6 +159,7 @@ class GeluOp(UnaryOp):
 
     name = "ascend.Gelu"
 
+    MEANS: ClassVar[Counterpart] = nn.GeluOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
 
@@ -133,6 +169,8 @@ class SoftplusOp(UnaryOp):
 
     name = "ascend.Softplus"
 
+    MEANS: ClassVar[Counterpart] = nn.SoftplusOp
+
 
 @irdl_op_definition
 class MishOp(UnaryOp):
@@ -140,6 +178,7 @@ class MishOp(UnaryOp):
 
     name = "ascend.Mish"
 
+    MEANS: ClassVar[Counterpart] = nn.MishOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
 
@@ -149,12 +188,16 @@ class ErfOp(UnaryOp):
 
     name = "ascend.Erf"
 
+    MEANS: ClassVar[Counterpart] = nn.ErfOp
+
 
 @irdl_op_definition
 class ExpOp(UnaryOp):
     """`e ^ x`: base -1 stands for e, scale must be 1 and shift 0."""
 
     name = "ascend.Exp"
+
+    MEANS: ClassVar[Counterpart] = nn.ExpOp
 
     base: Real = prop_def(REAL, default_value=real(-1.0))
     scale: Real = prop_def(REAL, default_value=real(1.0))
@@ -172,12 +215,16 @@ class SqrtOp(UnaryOp):
 
     name = "ascend.Sqrt"
 
+    MEANS: ClassVar[Counterpart] = nn.SqrtOp
+
 
 @irdl_op_definition
 class RsqrtOp(UnaryOp):
     """`1 / sqrt(x)`."""
 
     name = "ascend.Rsqrt"
+
+    MEANS: ClassVar[Counterpart] = nn.RsqrtOp
 
 
 @irdl_op_definition
@@ -186,6 +233,8 @@ class ReciprocalOp(UnaryOp):
 
     name = "ascend.Reciprocal"
 
+    MEANS: ClassVar[Counterpart] = nn.ReciprocalOp
+
 
 @irdl_op_definition
 class NegOp(UnaryOp):
@@ -193,6 +242,7 @@ class NegOp(UnaryOp):
 
     name = "ascend.Neg"
 
+    MEANS: ClassVar[Counterpart] = nn.NegOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": NEG_TYPES}
 
 
@@ -202,6 +252,7 @@ class AbsOp(UnaryOp):
 
     name = "ascend.Abs"
 
+    MEANS: ClassVar[Counterpart] = nn.AbsOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ABS_TYPES}
 
 
@@ -227,6 +278,13 @@ class PReluOp(AscendOp):
             merge_dim(x[1], weight[0], "channels and weight length")
         same_element(self.x, self.weight)
         return [tensor_of(self.x)]
+
+    def meaning(self) -> Meaning:
+        """The weight as a slope that broadcasts to x."""
+        rank, (count,) = len(shape_of(self.x)), shape_of(self.weight)
+        shape = (count, *(1,) * max(rank - 2, 0))
+        meaning = nn.PReluOp.make(*stand_ins([self.x.type, tensor(element_of(self.weight), shape)]))
+        return Meaning(meaning, lambda arrays: (arrays[0], arrays[1].reshape(-1, *shape[1:])))
 
 
 @irdl_op_definition
@@ -255,6 +313,10 @@ class ClipByValueOp(AscendOp):
                 raise VerifyException(f"{name} must be a constant")
         return [tensor_of(self.x)]
 
+    def meaning(self) -> Meaning:
+        low, high = (bound.item() for v in self.operands[1:] if (bound := array_of(v)) is not None)
+        return self.as_nn(nn.ClipOp, 1, min=low, max=high)
+
 
 class BinaryOp(AscendOp):
     """x1 and x2 of one element type; shapes broadcast as in numpy."""
@@ -275,6 +337,7 @@ class AddOp(BinaryOp):
 
     name = "ascend.Add"
 
+    MEANS: ClassVar[Counterpart] = nn.AddOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (*NUMERIC, i1), "x2": (*NUMERIC, i1)}
 
 
@@ -284,6 +347,8 @@ class SubOp(BinaryOp):
 
     name = "ascend.Sub"
 
+    MEANS: ClassVar[Counterpart] = nn.SubOp
+
 
 @irdl_op_definition
 class MulOp(BinaryOp):
@@ -291,6 +356,7 @@ class MulOp(BinaryOp):
 
     name = "ascend.Mul"
 
+    MEANS: ClassVar[Counterpart] = nn.MulOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (*NUMERIC, i1), "x2": (*NUMERIC, i1)}
 
 
@@ -300,6 +366,8 @@ class RealDivOp(BinaryOp):
 
     name = "ascend.RealDiv"
 
+    MEANS: ClassVar[Counterpart] = nn.DivOp
+
 
 @irdl_op_definition
 class MaximumOp(BinaryOp):
@@ -307,6 +375,7 @@ class MaximumOp(BinaryOp):
 
     name = "ascend.Maximum"
 
+    MEANS: ClassVar[Counterpart] = nn.MaxOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": EXTREMUM_TYPES, "x2": EXTREMUM_TYPES}
 
 
@@ -316,6 +385,7 @@ class MinimumOp(BinaryOp):
 
     name = "ascend.Minimum"
 
+    MEANS: ClassVar[Counterpart] = nn.MinOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": EXTREMUM_TYPES, "x2": EXTREMUM_TYPES}
 
 
@@ -324,6 +394,8 @@ class PowOp(BinaryOp):
     """`x1 ^ x2`, broadcasting."""
 
     name = "ascend.Pow"
+
+    MEANS: ClassVar[Counterpart] = nn.PowOp
 
 
 @irdl_op_definition
@@ -342,3 +414,6 @@ class CastOp(AscendOp):
         if (element := DATA_TYPES.get(self.dst_type.value.data)) is None:
             raise VerifyException(f"dst_type {self.dst_type.value.data} names no element type")
         return [tensor(element, shape_of(self.x))]
+
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.CastOp, result_types=self.result_types)

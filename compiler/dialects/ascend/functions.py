@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.irdl import irdl_op_definition, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
+from .. import nn
 from ..nn.base import REAL, Real, real
+from .base import Counterpart
 from .elementwise import UnaryOp
 
 
@@ -17,6 +20,8 @@ class LogOp(UnaryOp):
     """Natural logarithm: base -1 stands for e, scale must be 1 and shift 0."""
 
     name = "ascend.Log"
+
+    MEANS: ClassVar[Counterpart] = nn.LogOp
 
     base: Real = prop_def(REAL, default_value=real(-1.0))
     scale: Real = prop_def(REAL, default_value=real(1.0))
@@ -34,12 +39,16 @@ class SinOp(UnaryOp):
 
     name = "ascend.Sin"
 
+    MEANS: ClassVar[Counterpart] = nn.SinOp
+
 
 @irdl_op_definition
 class CosOp(UnaryOp):
     """Cosine of radians."""
 
     name = "ascend.Cos"
+
+    MEANS: ClassVar[Counterpart] = nn.CosOp
 
 
 @irdl_op_definition
@@ -48,12 +57,16 @@ class FloorOp(UnaryOp):
 
     name = "ascend.Floor"
 
+    MEANS: ClassVar[Counterpart] = nn.FloorOp
+
 
 @irdl_op_definition
 class CeilOp(UnaryOp):
     """The smallest integer not below x."""
 
     name = "ascend.Ceil"
+
+    MEANS: ClassVar[Counterpart] = nn.CeilOp
 
 
 @irdl_op_definition
@@ -62,9 +75,13 @@ class RintOp(UnaryOp):
 
     name = "ascend.Rint"
 
+    MEANS: ClassVar[Counterpart] = nn.RoundOp
+
 
 @irdl_op_definition
 class SoftsignOp(UnaryOp):
     """`x / (1 + |x|)`."""
 
     name = "ascend.Softsign"
+
+    MEANS: ClassVar[Counterpart] = nn.SoftsignOp

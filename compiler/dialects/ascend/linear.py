@@ -10,9 +10,10 @@ from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
+from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, TEXT, Bool, Int, Result, Text, integer
-from ..nn.shapes import Shape, broadcast, merge_dim, same_element, shape_of, size, tensor, tensor_of
-from .base import FALSE, REAL_NUMBER, AscendOp, ElementTypes, check_choice, check_range
+from ..nn.shapes import Shape, broadcast, element_of, merge_dim, same_element, shape_of, size, tensor, tensor_of
+from .base import FALSE, REAL_NUMBER, AscendOp, ElementTypes, Meaning, check_choice, check_range, stand_ins
 from .cube import OffsetOp
 
 
@@ -44,6 +45,10 @@ class MatrixOp(OffsetOp):
                 raise VerifyException("bias must be of rank 1")
             merge_dim(shape_of(self.bias)[0], b[-1], "bias length and output columns")
         return [tensor(row.y[0], (*broadcast(a[:-2], b[:-2]), a[-2], b[-1]))]
+
+    def meaning(self) -> Meaning:
+        a, b = self.transposes
+        return self.as_nn(nn.MatMulOp, transpose_a=a, transpose_b=b)
 
 
 def _swapped(shape: Shape, flag: bool) -> Shape:
@@ -137,6 +142,13 @@ class FullyConnectionOp(OffsetOp):
             merge_dim(shape_of(self.b)[0], outputs, "length of b and num_output")
         return [tensor(row.y[0], (*x[: self.first_axis], outputs))]
 
+    def meaning(self) -> Meaning:
+        """x with the axes that are summed over as one; dynamic sizes are those of the arrays."""
+        axis, columns = self.first_axis, shape_of(self.w)[0 if self.is_transposed else 1]
+        x = tensor(element_of(self.x), (*shape_of(self.x)[:axis], columns))
+        meaning = nn.MatMulOp.make(*stand_ins([x, *self.operand_types[1:]]), transpose_b=not self.is_transposed)
+        return Meaning(meaning, lambda arrays: (arrays[0].reshape(*arrays[0].shape[:axis], -1), *arrays[1:]))
+
 
 @irdl_op_definition
 class BiasAddOp(AscendOp):
@@ -163,3 +175,6 @@ class BiasAddOp(AscendOp):
         merge_dim(x[self.channel_axis], bias[0], "channels and bias length")
         same_element(self.x, self.bias)
         return [tensor_of(self.x)]
+
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.BiasAddOp, layout="nhwc" if self.data_format.data == "NHWC" else "nchw")

@@ -9,9 +9,10 @@ from xdsl.dialects.builtin import i1, i32, i64
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, result_def
 
 from ...dtypes import Tensor
+from .. import nn
 from ..nn.base import ANY_TENSOR, Result
 from ..nn.shapes import broadcast, same_element, shape_of, tensor
-from .base import FBD, REAL_NUMBER, AscendOp, ElementTypes, i8, i16, ui8
+from .base import FBD, REAL_NUMBER, AscendOp, Counterpart, ElementTypes, Meaning, i8, i16, ui8
 from .elementwise import UnaryOp
 
 EQUAL_TYPES: ElementTypes = (*FBD, i8, i16, i32, i64, ui8, i1)
@@ -29,28 +30,38 @@ class TruthOp(AscendOp):
         return [tensor(i1, broadcast(shape_of(self.x1), shape_of(self.x2)))]
 
 
-class OrderOp(TruthOp):
+class ComparisonOp(TruthOp):
+    """A predicate of `nn`, by default on equality, which any type has."""
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": EQUAL_TYPES, "x2": EQUAL_TYPES}
+    PREDICATE: ClassVar[nn.Predicate]
+
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.CompareOp, predicate=self.PREDICATE)
+
+
+class OrderOp(ComparisonOp):
     """Which of two numbers is larger."""
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": REAL_NUMBER, "x2": REAL_NUMBER}
 
 
 @irdl_op_definition
-class EqualOp(TruthOp):
+class EqualOp(ComparisonOp):
     """`x1 == x2`."""
 
     name = "ascend.Equal"
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": EQUAL_TYPES, "x2": EQUAL_TYPES}
+    PREDICATE: ClassVar[nn.Predicate] = nn.Predicate.EQ
 
 
 @irdl_op_definition
-class NotEqualOp(TruthOp):
+class NotEqualOp(ComparisonOp):
     """`x1 != x2`."""
 
     name = "ascend.NotEqual"
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": EQUAL_TYPES, "x2": EQUAL_TYPES}
+    PREDICATE: ClassVar[nn.Predicate] = nn.Predicate.NE
 
 
 @irdl_op_definition
@@ -59,12 +70,16 @@ class LessOp(OrderOp):
 
     name = "ascend.Less"
 
+    PREDICATE: ClassVar[nn.Predicate] = nn.Predicate.LT
+
 
 @irdl_op_definition
 class LessEqualOp(OrderOp):
     """`x1 <= x2`."""
 
     name = "ascend.LessEqual"
+
+    PREDICATE: ClassVar[nn.Predicate] = nn.Predicate.LE
 
 
 @irdl_op_definition
@@ -73,12 +88,16 @@ class GreaterOp(OrderOp):
 
     name = "ascend.Greater"
 
+    PREDICATE: ClassVar[nn.Predicate] = nn.Predicate.GT
+
 
 @irdl_op_definition
 class GreaterEqualOp(OrderOp):
     """`x1 >= x2`."""
 
     name = "ascend.GreaterEqual"
+
+    PREDICATE: ClassVar[nn.Predicate] = nn.Predicate.GE
 
 
 @irdl_op_definition
@@ -87,6 +106,7 @@ class LogicalAndOp(TruthOp):
 
     name = "ascend.LogicalAnd"
 
+    MEANS: ClassVar[Counterpart] = nn.AndOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (i1,), "x2": (i1,)}
 
 
@@ -96,6 +116,7 @@ class LogicalOrOp(TruthOp):
 
     name = "ascend.LogicalOr"
 
+    MEANS: ClassVar[Counterpart] = nn.OrOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (i1,), "x2": (i1,)}
 
 
@@ -105,4 +126,5 @@ class LogicalNotOp(UnaryOp):
 
     name = "ascend.LogicalNot"
 
+    MEANS: ClassVar[Counterpart] = nn.NotOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i1,)}

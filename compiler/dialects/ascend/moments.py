@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -11,9 +12,10 @@ from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, Bool, Int, Real, Result, Text, integer, real
+from .. import nn
+from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, Bool, Int, NNOp, Real, Result, Text, integer, real
 from ..nn.shapes import axis_of, known, merge_dim, merge_shape, same_element, shape_of, tensor, tensor_of
-from .base import FB, TRUE, AscendOp, ElementTypes, F, FormatOp, check_choice
+from .base import FB, TRUE, AscendOp, ElementTypes, F, FormatOp, check_choice, stand_ins
 
 
 class MomentsOp(AscendOp):
@@ -39,6 +41,10 @@ class MomentsOp(AscendOp):
             if (rank := len(shape_of(value))) != 1:
                 raise VerifyException(f"{name} must be of rank 1, not {rank}")
             merge_dim(channels, shape_of(value)[0], f"channels and {name} length")
+
+    @abstractmethod
+    def normalization(self) -> NNOp:
+        """What gives y alone, in `nn`."""
 
 
 @irdl_op_definition
@@ -67,6 +73,9 @@ class LayerNormOp(MomentsOp):
             merge_shape(x[first:], shape_of(value), f"sizes of x from axis {first} on and of {name}")
         return self.with_moments((*x[: self.first_axis], *(1,) * (len(x) - self.first_axis)))
 
+    def normalization(self) -> NNOp:
+        return nn.LayerNormOp.make(*stand_ins(self.operand_types), axis=self.first_axis, epsilon=self.epsilon)
+
 
 @irdl_op_definition
 class InstanceNormOp(MomentsOp, FormatOp):
@@ -94,6 +103,9 @@ class InstanceNormOp(MomentsOp, FormatOp):
         x = self.check_rank("x", self.x)
         self.check_channels(x[self.channel_axis])
         return self.with_moments(self.arrange(x[0], x[self.channel_axis], (1,) * len(self.space)))
+
+    def normalization(self) -> NNOp:
+        return nn.InstanceNormOp.make(*stand_ins(self.operand_types), epsilon=self.epsilon, layout=self.nn_layout)
 
 
 @irdl_op_definition
@@ -127,3 +139,7 @@ class GroupNormOp(MomentsOp, FormatOp):
         if groups < 1 or (known(channels) and channels % groups):
             raise VerifyException(f"{channels} channels are not divisible into {groups} groups")
         return self.with_moments((x[0], groups))
+
+    def normalization(self) -> NNOp:
+        groups, operands = self.num_groups.value.data, stand_ins(self.operand_types)
+        return nn.GroupNormOp.make(*operands, num_groups=groups, epsilon=self.eps, layout=self.nn_layout)

@@ -10,9 +10,10 @@ from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
+from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, REAL, TEXT, Bool, Int, Ints, Real, Result, Text, integer, ints, real
 from ..nn.shapes import axes_of, merge_dim, shape_of, tensor_of
-from .base import FALSE, FBD, AscendOp, ElementTypes, F, check_choice, int_list
+from .base import FALSE, FBD, AscendOp, ElementTypes, F, Meaning, check_choice, int_list
 
 
 @irdl_op_definition
@@ -51,6 +52,9 @@ class BNInferOp(AscendOp):
             merge_dim(x[1], shape[0], f"channels and {name} length")
         return [tensor_of(self.x)]
 
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.BatchNormOp, epsilon=self.epsilon)
+
 
 @irdl_op_definition
 class LRNOp(AscendOp):
@@ -78,6 +82,11 @@ class LRNOp(AscendOp):
             raise VerifyException(f"depth_radius must not be negative, but is {self.depth_radius.value.data}")
         check_choice("norm_region", self.norm_region, ("ACROSS_CHANNELS",))
         return [tensor_of(self.x)]
+
+    def meaning(self) -> Meaning:
+        """`nn` divides alpha by the number of channels."""
+        size = 2 * self.depth_radius.value.data + 1
+        return self.as_nn(nn.LRNOp, size=size, alpha=self.alpha.value.data * size, beta=self.beta, bias=self.bias)
 
 
 class SoftmaxLikeOp(AscendOp):
@@ -115,6 +124,9 @@ class SoftmaxV2Op(SoftmaxLikeOp):
             raise VerifyException("half_to_float must be false: y is of the type of x")
         return super().derive()
 
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.SoftmaxOp, axis=self.softmax_axis)
+
 
 @irdl_op_definition
 class LogSoftmaxV2Op(SoftmaxLikeOp):
@@ -126,3 +138,6 @@ class LogSoftmaxV2Op(SoftmaxLikeOp):
 
     logits: Operand = operand_def(ANY_TENSOR)
     logsoftmax: Result = result_def(ANY_TENSOR)
+
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.LogSoftmaxOp, axis=self.softmax_axis)

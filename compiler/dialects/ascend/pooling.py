@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import StringAttr, f16, f32, f64, i32
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, TEXT, Bool, Int, Ints, Result, Text, integer, ints
+from .. import nn
+from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, TEXT, Bool, Int, Ints, NNOp, Result, Text, integer, ints
 from ..nn.shapes import Shape, element_of, known, same_size, shape_of, static, tensor
 from .base import (
     FALSE,
@@ -20,6 +21,7 @@ from .base import (
     TRUE,
     ElementTypes,
     FormatOp,
+    Meaning,
     check_choice,
     check_range,
     i8,
@@ -119,6 +121,20 @@ class WindowOp(FormatOp):
         check_range("window size", kernel, 1, WINDOW_LIMIT)
         if prod(kernel) > WINDOW_LIMIT:
             raise VerifyException(f"a window of {prod(kernel)} elements, at most {WINDOW_LIMIT} are possible")
+
+    def as_pool(self, kind: type[NNOp], global_kind: type[NNOp], **properties: Any) -> Meaning:
+        """A pool of `nn`."""
+        if self.is_global:
+            return self.as_nn(global_kind, 1, layout=self.nn_layout)
+        if self.is_same:
+            padding: dict[str, Any] = {"auto_pad": "same_upper"}
+        else:
+            padding = {"pads": (*(b for b, _ in self.given_pads), *(e for _, e in self.given_pads))}
+        window = {"kernel": self.window_shape, "strides": self.stride_list, "ceil_mode": self.rounds_up}
+        return self.as_nn(kind, 1, layout=self.nn_layout, **window, **padding, **properties)
+
+    def meaning(self) -> Meaning:
+        return self.as_pool(nn.MaxPoolOp, nn.GlobalMaxPoolOp)
 
 
 class PoolOp(WindowOp):
@@ -225,6 +241,9 @@ class AveragingOp(WindowOp):
         counts = [_axis_count(s, k, st, p, self.counts_padding, self.rounds_up) for s, k, st, p in rows]
         found = [c for c in counts if c is not None]
         return prod(found) if len(found) == len(counts) else None
+
+    def meaning(self) -> Meaning:
+        return self.as_pool(nn.AveragePoolOp, nn.GlobalAveragePoolOp, count_include_pad=self.counts_padding)
 
 
 @irdl_op_definition
@@ -357,6 +376,9 @@ class PoolingOp(AveragingOp):
         if element_of(self.x) == i8 and not self.is_average:
             raise VerifyException("int8 x is for mode 1, the mean")
         return super().derive()
+
+    def meaning(self) -> Meaning:
+        return AveragingOp.meaning(self) if self.is_average else WindowOp.meaning(self)
 
 
 def _pair(what: str, attribute: Ints) -> Shape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute, SSAValue
@@ -22,8 +22,9 @@ from xdsl.irdl import (
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
-from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, TEXT, Bool, Int, Ints, Result, Results, Text, integer, ints
-from ..nn.constant import constant_ints
+from .. import nn
+from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, TEXT, Bool, Int, Ints, NNOp, Result, Results, Text, integer, ints
+from ..nn.constant import array_of, constant_ints
 from ..nn.shape import reshaped
 from ..nn.shapes import (
     DYNAMIC,
@@ -41,7 +42,22 @@ from ..nn.shapes import (
     tensor,
     text,
 )
-from .base import ALL, FALSE, INDEX, REAL_NUMBER, TRUE, AscendOp, ElementTypes, check_choice, int_list
+from .base import (
+    ALL,
+    FALSE,
+    INDEX,
+    REAL_NUMBER,
+    TRUE,
+    AscendOp,
+    ElementTypes,
+    Meaning,
+    check_choice,
+    int_list,
+    stand_ins,
+)
+
+if TYPE_CHECKING:
+    from .base import Array
 
 
 def index_list(what: str, value: SSAValue) -> tuple[int, ...]:
@@ -89,6 +105,10 @@ class ReshapeOp(AscendOp):
             raise VerifyException(f"shape must be of rank 1, not {len(entries)}")
         return declared if entries[0] in (DYNAMIC, len(declared)) else (DYNAMIC,) * entries[0]
 
+    def meaning(self) -> Meaning:
+        """Without ONNX's 0 for "as it was"."""
+        return self.as_nn(nn.ReshapeOp, allow_zero=True)
+
 
 @irdl_op_definition
 class TransposeOp(AscendOp):
@@ -110,6 +130,9 @@ class TransposeOp(AscendOp):
             raise VerifyException(f"perm {list(perm)} is no permutation of {len(x)} axes")
         return [tensor(element_of(self.x), [x[p] for p in perm])]
 
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.TransposeOp, 1, perm=index_list("perm", self.perm))
+
 
 @irdl_op_definition
 class FlattenOp(AscendOp):
@@ -129,6 +152,9 @@ class FlattenOp(AscendOp):
             raise VerifyException(f"axis {axis} is out of range for rank {len(x)}")
         axis = axis + len(x) if axis < 0 else axis
         return [tensor(element_of(self.x), (size(x[:axis]), size(x[axis:])))]
+
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.FlattenOp, axis=self.axis)
 
 
 @irdl_op_definition
@@ -154,6 +180,9 @@ class SqueezeOp(AscendOp):
                 raise VerifyException(f"axis {axis} is of size {x[axis]}, not 1")
         return [tensor(element_of(self.x), [d for i, d in enumerate(x) if i not in axes])]
 
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.SqueezeOp, axes=ints(self.axis) or None)
+
 
 @irdl_op_definition
 class UnsqueezeOp(AscendOp):
@@ -172,6 +201,9 @@ class UnsqueezeOp(AscendOp):
         axes = axes_of(ints(self.axes), len(x) + len(ints(self.axes)))
         rest = iter(x)
         return [tensor(element_of(self.x), [1 if i in axes else next(rest) for i in range(len(x) + len(axes))])]
+
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.UnsqueezeOp, axes=self.axes)
 
 
 @irdl_op_definition
@@ -203,6 +235,10 @@ class ConcatV2Op(AscendOp):
                     joined[i] = joined[i] + d if known(joined[i]) and known(d) else DYNAMIC
         return [tensor(same_element(*self.x), joined)]
 
+    def meaning(self) -> Meaning:
+        axis = one_index("concat_dim", self.concat_dim)
+        return Meaning(nn.ConcatOp.make(stand_ins([v.type for v in self.x]), axis=axis), lambda arrays: arrays[:-1])
+
 
 @irdl_op_definition
 class SplitVOp(AscendOp):
@@ -232,6 +268,10 @@ class SplitVOp(AscendOp):
             raise VerifyException(f"size_splits {list(sizes)} must not be negative")
         merge_dim(x[axis], sum(sizes), "size of the axis and sum of the parts")
         return [tensor(element_of(self.x), (*x[:axis], s, *x[axis + 1 :])) for s in sizes]
+
+    def meaning(self) -> Meaning:
+        sizes, axis = index_list("size_splits", self.size_splits), one_index("split_dim", self.split_dim)
+        return self.as_nn(nn.SplitOp, 1, sizes=sizes, axis=axis)
 
 
 @irdl_op_definition
@@ -280,6 +320,11 @@ class StridedSliceV2Op(AscendOp):
         ]
         return [tensor(element_of(self.x), shape)]
 
+    def meaning(self) -> Meaning:
+        names = ("begin", "end", "axes", "strides")
+        lists = (index_list(n, v) for n, v in zip(names, self.operands[1:], strict=True))
+        return self.as_nn(nn.SliceOp, 1, **dict(zip(("starts", "ends", "axes", "steps"), lists, strict=True)))
+
 
 @irdl_op_definition
 class GatherV2Op(AscendOp):
@@ -311,6 +356,20 @@ class GatherV2Op(AscendOp):
             raise VerifyException(f"batch_dims {n} must not exceed axis {axis} and the {len(indices)} axes of indices")
         batch = merge_shape(x[:n], indices[:n], "batches of x and indices")
         return [tensor(element_of(self.x), (*batch, *x[n:axis], *indices[n:], *x[axis + 1 :]))]
+
+    def meaning(self) -> Meaning:
+        negative = bool(self.negative_index_support.value.data)
+
+        def arrange(arrays: Sequence[Array]) -> Sequence[Array]:
+            x, indices, _ = arrays
+            if not negative and indices.size and indices.min() < 0:
+                raise ValueError(f"index {indices.min()} is negative, and negative_index_support is not set")
+            return x, indices
+
+        meaning = nn.GatherOp.make(
+            *stand_ins(self.operand_types[:2]), axis=self.gather_axis, batch_dims=self.batch_dims
+        )
+        return Meaning(meaning, arrange)
 
 
 @irdl_op_definition
@@ -351,11 +410,17 @@ class PadV3Op(AscendOp):
         shape = [d + b + e if known(d) else DYNAMIC for d, (b, e) in zip(shape_of(self.x), self.pairs, strict=True)]
         return [tensor(element_of(self.x), shape)]
 
+    def meaning(self) -> Meaning:
+        value = array_of(self.constant_values)
+        pads = (*(b for b, _ in self.pairs), *(e for _, e in self.pairs))
+        return self.as_nn(nn.PadOp, 1, pads=pads, mode=self.mode.data, value=0.0 if value is None else value.item())
+
 
 class ReduceOp(AscendOp):
     """Reduces the axes `axes` of x, which `keep_dims` keeps as size 1."""
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "axes": INDEX}
+    REDUCES: ClassVar[type[NNOp]]
 
     x: Operand = operand_def(ANY_TENSOR)
     axes: Operand = operand_def(ANY_TENSOR)
@@ -378,12 +443,17 @@ class ReduceOp(AscendOp):
         kept = [1 if i in axes else d for i, d in enumerate(x) if self.keeps_axes or i not in axes]
         return [tensor(element_of(self.x), kept)]
 
+    def meaning(self) -> Meaning:
+        return self.as_nn(self.REDUCES, 1, axes=self.axis_list, keepdims=self.keeps_axes)
+
 
 @irdl_op_definition
 class ReduceMeanOp(ReduceOp):
     """The mean over axes."""
 
     name = "ascend.ReduceMean"
+
+    REDUCES: ClassVar[type[NNOp]] = nn.ReduceMeanOp
 
 
 @irdl_op_definition
@@ -392,12 +462,16 @@ class ReduceSumOp(ReduceOp):
 
     name = "ascend.ReduceSum"
 
+    REDUCES: ClassVar[type[NNOp]] = nn.ReduceSumOp
+
 
 @irdl_op_definition
 class ReduceMaxOp(ReduceOp):
     """The largest element over axes."""
 
     name = "ascend.ReduceMax"
+
+    REDUCES: ClassVar[type[NNOp]] = nn.ReduceMaxOp
 
 
 @irdl_op_definition
@@ -406,9 +480,13 @@ class ReduceMinOp(ReduceOp):
 
     name = "ascend.ReduceMin"
 
+    REDUCES: ClassVar[type[NNOp]] = nn.ReduceMinOp
+
 
 @irdl_op_definition
 class ReduceProdOp(ReduceOp):
     """The product over axes."""
 
     name = "ascend.ReduceProd"
+
+    REDUCES: ClassVar[type[NNOp]] = nn.ReduceProdOp

@@ -11,11 +11,24 @@ from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
+from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, Bool, Int, Real, Result, Text, integer, real
 from ..nn.constant import array_of, constant_ints
 from ..nn.numbers import f32 as nearest_f32
 from ..nn.shapes import DYNAMIC, Shape, element_of, known, shape_of, tensor, text
-from .base import ALL, DATA_TYPES, FALSE, FBD, INDEX, REAL_NUMBER, AscendOp, ElementTypes, FormatOp, check_choice
+from .base import (
+    ALL,
+    DATA_TYPES,
+    FALSE,
+    FBD,
+    INDEX,
+    REAL_NUMBER,
+    AscendOp,
+    ElementTypes,
+    FormatOp,
+    Meaning,
+    check_choice,
+)
 
 FORMAT_DEVIATION = "has data_format, as tensors have no format here"
 
@@ -37,6 +50,7 @@ class ResizeImageOp(ImageOp):
     """The spatial axes at the sizes `size`, `[h, w]` (TensorFlow)."""
 
     DEVIATION: ClassVar[str] = FORMAT_DEVIATION
+    MODE: ClassVar[str]
 
     x: Operand = operand_def(ANY_TENSOR)
     size: Operand = operand_def(ANY_TENSOR)
@@ -59,6 +73,13 @@ class ResizeImageOp(ImageOp):
             raise VerifyException("align_corners and half_pixel_centers exclude each other")
         return tuple(s or d for d, s in zip(x, self.sizes, strict=True))
 
+    def meaning(self) -> Meaning:
+        """TensorFlow's three ways to place elements; its nearest one is the next lower, that of aligned corners is rounded."""
+        aligned, centred = bool(self.align_corners.value.data), bool(self.half_pixel_centers.value.data)
+        coordinates = "align_corners" if aligned else "half_pixel" if centred else "asymmetric"
+        nearest = "round_prefer_ceil" if aligned or centred else "floor"
+        return self.as_nn(nn.ResizeOp, 1, sizes=self.sizes, mode=self.MODE, coordinates=coordinates, nearest=nearest)
+
 
 @irdl_op_definition
 class ResizeBilinearV2Op(ResizeImageOp):
@@ -66,6 +87,7 @@ class ResizeBilinearV2Op(ResizeImageOp):
 
     name = "ascend.ResizeBilinearV2"
 
+    MODE: ClassVar[str] = "linear"
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FBD, "size": (i32,)}
 
     dtype: Int = prop_def(INT, default_value=integer(0))
@@ -84,6 +106,7 @@ class ResizeNearestNeighborV2Op(ResizeImageOp):
 
     name = "ascend.ResizeNearestNeighborV2"
 
+    MODE: ClassVar[str] = "nearest"
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "size": (i32,)}
 
     def derive(self) -> Sequence[Tensor]:
@@ -146,6 +169,20 @@ class ResizeOp(AscendOp):
         rows = zip(x, scales, strict=True)
         return [tensor(element_of(self.x), [int(nearest_f32(d * s)) if known(d) else DYNAMIC for d, s in rows])]
 
+    def meaning(self) -> Meaning:
+        scales, sizes = self.entries
+        return self.as_nn(
+            nn.ResizeOp,
+            1,
+            scales=scales or None,
+            sizes=sizes or None,
+            mode=self.mode.data,
+            coordinates=self.coordinate_transformation_mode.data,
+            nearest=self.nearest_mode.data,
+            cubic_coeff=self.cubic_coeff_a,
+            exclude_outside=bool(self.exclude_outside.value.data),
+        )
+
 
 class BlockSizeOp(ImageOp):
     """Blocks of `block_size` times `block_size`."""
@@ -179,6 +216,10 @@ class DepthToSpaceOp(BlockSizeOp):
         larger = [d * block if known(d) else DYNAMIC for d in sizes]
         return [tensor(element_of(self.x), self.arrange(batch, rest, larger))]
 
+    def meaning(self) -> Meaning:
+        mode = self.mode.data.lower()
+        return self.as_nn(nn.DepthToSpaceOp, block=self.block_size, mode=mode, layout=self.nn_layout)
+
 
 @irdl_op_definition
 class SpaceToDepthOp(BlockSizeOp):
@@ -193,6 +234,9 @@ class SpaceToDepthOp(BlockSizeOp):
         more = channels * block * block if known(channels) else DYNAMIC
         smaller = [d // block if known(d) else DYNAMIC for d in sizes]
         return [tensor(element_of(self.x), self.arrange(batch, more, smaller))]
+
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.SpaceToDepthOp, block=self.block_size, layout=self.nn_layout)
 
 
 class BatchBlockOp(AscendOp):
@@ -215,6 +259,11 @@ class BatchBlockOp(AscendOp):
                 f"block_shape must be positive, {name} not negative, a begin and an end per block axis"
             )
         return block, tuple(zip(borders[::2], borders[1::2], strict=True))
+
+    def block_lists(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The blocks, and the borders as `nn` has them: all begins, then all ends."""
+        block, pairs = self.blocks()
+        return block, (*(b for b, _ in pairs), *(e for _, e in pairs))
 
 
 @irdl_op_definition
@@ -241,6 +290,10 @@ class SpaceToBatchNDOp(BatchBlockOp):
         shape[0] = shape[0] * prod(block) if known(shape[0]) else DYNAMIC
         return [tensor(element_of(self.x), shape)]
 
+    def meaning(self) -> Meaning:
+        block, pads = self.block_lists()
+        return self.as_nn(nn.SpaceToBatchOp, 1, block=block, layout="nhwc", pads=pads)
+
 
 @irdl_op_definition
 class BatchToSpaceNDOp(BatchBlockOp):
@@ -266,3 +319,7 @@ class BatchToSpaceNDOp(BatchBlockOp):
                 raise VerifyException(f"crops take more of axis {axis} away than there is")
         shape[0] = shape[0] // prod(block) if known(shape[0]) else DYNAMIC
         return [tensor(element_of(self.x), shape)]
+
+    def meaning(self) -> Meaning:
+        block, crops = self.block_lists()
+        return self.as_nn(nn.BatchToSpaceOp, 1, block=block, layout="nhwc", crops=crops)

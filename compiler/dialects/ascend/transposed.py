@@ -11,10 +11,11 @@ from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
+from .. import nn
 from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, Text, integer, ints
 from ..nn.constant import constant_ints
 from ..nn.shapes import DYNAMIC, Shape, known, merge_dim, shape_of, tensor
-from .base import FLOAT32_DEVIATION, INDEX, ElementTypes, check_range, i8, int_list
+from .base import FLOAT32_DEVIATION, INDEX, ElementTypes, Meaning, check_range, i8, int_list
 from .convolution import ConvolutionOp, Filter, XFirstOp
 from .cube import FLOAT32_ROW, INT8_ROW, OffsetOp, Row
 
@@ -72,6 +73,11 @@ class TransposedOp(ConvolutionOp):
 
     def check_result(self, shape: Shape) -> None:
         """Raises VerifyException where what is said of the result's shape is not the one that the geometry gives."""
+
+    def meaning(self) -> Meaning:
+        sizes, groups = self.filter_sizes, self.group_count
+        weight = (sizes.channels, sizes.out // groups)
+        return self.as_convolution(nn.ConvTransposeOp, weight, groups, output_padding=self.output_padding_list)
 
 
 def check_input_size(value: SSAValue, shape: Shape) -> None:

@@ -22,48 +22,10 @@ SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 FLOAT = 0
 """The number of float32 among Ascend's types."""
 
-lowers_each(
-    {
-        nn.ReluOp: ascend.ReluOp,
-        nn.Relu6Op: ascend.Relu6Op,
-        nn.SigmoidOp: ascend.SigmoidOp,
-        nn.TanhOp: ascend.TanhOp,
-        nn.HardSwishOp: ascend.HardSwishOp,
-        nn.SoftplusOp: ascend.SoftplusOp,
-        nn.MishOp: ascend.MishOp,
-        nn.SoftsignOp: ascend.SoftsignOp,
-        nn.ErfOp: ascend.ErfOp,
-        nn.ExpOp: ascend.ExpOp,
-        nn.LogOp: ascend.LogOp,
-        nn.SinOp: ascend.SinOp,
-        nn.CosOp: ascend.CosOp,
-        nn.FloorOp: ascend.FloorOp,
-        nn.CeilOp: ascend.CeilOp,
-        nn.RoundOp: ascend.RintOp,
-        nn.SqrtOp: ascend.SqrtOp,
-        nn.RsqrtOp: ascend.RsqrtOp,
-        nn.ReciprocalOp: ascend.ReciprocalOp,
-        nn.NegOp: ascend.NegOp,
-        nn.AbsOp: ascend.AbsOp,
-        nn.AddOp: ascend.AddOp,
-        nn.SubOp: ascend.SubOp,
-        nn.MulOp: ascend.MulOp,
-        nn.MaxOp: ascend.MaximumOp,
-        nn.MinOp: ascend.MinimumOp,
-        nn.PowOp: ascend.PowOp,
-        nn.AndOp: ascend.LogicalAndOp,
-        nn.OrOp: ascend.LogicalOrOp,
-        nn.NotOp: ascend.LogicalNotOp,
-    }
-)
+lowers_each({op.MEANS: op for op in ascend.OPERATIONS if op.MEANS is not None})
 
-_COMPARISONS: Mapping[Predicate, type[ascend.TruthOp]] = {
-    Predicate.EQ: ascend.EqualOp,
-    Predicate.NE: ascend.NotEqualOp,
-    Predicate.LT: ascend.LessOp,
-    Predicate.LE: ascend.LessEqualOp,
-    Predicate.GT: ascend.GreaterOp,
-    Predicate.GE: ascend.GreaterEqualOp,
+_COMPARISONS: Mapping[Predicate, type[ascend.ComparisonOp]] = {
+    op.PREDICATE: op for op in ascend.OPERATIONS if issubclass(op, ascend.ComparisonOp)
 }
 
 
@@ -93,11 +55,6 @@ def selu(build: Builder, op: nn.SeluOp) -> Sequence[SSAValue]:
     usual = op.alpha.value.data == SELU_ALPHA and op.gamma.value.data == SELU_GAMMA
     require(usual, "selu-constants", "Selu has the constants of its definition only")
     return [build.add(ascend.SeluOp, op.input).y]
-
-
-@lowers(nn.WhereOp)
-def where(build: Builder, op: nn.WhereOp) -> Sequence[SSAValue]:
-    return [build.add(ascend.SelectOp, op.condition, op.on_true, op.on_false).y]
 
 
 @lowers(nn.HardSigmoidOp)

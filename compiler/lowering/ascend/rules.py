@@ -132,7 +132,7 @@ def lowers(
 
 
 def lowers_each(table: Mapping[type[NNOp], type[AscendOp]]) -> None:
-    """Registers operations with the same operands in the same order, and no properties."""
+    """Registers operations with the same operands in the same order, and no properties; rules that ask for more come after."""
 
     def rule_for(kind: type[AscendOp]) -> Rule:
         return lambda build, op: build.add(kind, *op.operands).results

@@ -7,13 +7,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...dialects.ascend import AscendOp
+from ...dialects.ascend import OPERATIONS, AscendOp
 from ...dialects.ascend.base import i8
 from ...dialects.nn.shapes import element_of
-from . import Array, Kernel, kernel
+from . import Array, Kernel, bare_kernel_for, kernel
 from .ascend_array import ARRAY_KERNELS
 from .ascend_cube import INTEGER_KERNELS
-from .ascend_float import MEANINGS, float_kernel
 from .ascend_integer import STEP_KERNELS
 from .ascend_moments import MOMENTS_KERNELS
 from .ascend_weights import WEIGHT_KERNELS
@@ -32,11 +31,21 @@ def of_its_own(op: AscendOp) -> Kernel:
     return OWN_KERNELS[type(op)](op)
 
 
-@kernel(*MEANINGS)
+@kernel(*(op for op in OPERATIONS if op.has_meaning()))
 def by_element(op: AscendOp) -> Kernel:
     """In integers where an operation has an integer form and its data is int8."""
     integer = INTEGER_KERNELS.get(type(op))
     if integer is None or not any(element_of(operand) == i8 for operand in op.operands):
-        return float_kernel(op)
+        return _by_meaning(op)
     run = integer(op)
     return lambda *arrays: cast(Array, run(*arrays)).astype(np.int32, copy=False)
+
+
+def _by_meaning(op: AscendOp) -> Kernel:
+    """The kernel of what an operation means in `nn`: one definition of each function serves both dialects."""
+    meaning = op.meaning()
+    run = cast(Kernel, bare_kernel_for(meaning.op))
+    if (arrange := meaning.arrange) is not None:
+        return lambda *arrays: run(*arrange(arrays))
+    count = len(meaning.op.operands)
+    return run if count == len(op.operands) else lambda *arrays: run(*arrays[:count])

@@ -10,11 +10,11 @@ import numpy as np
 
 from ...dialects import ascend, nn
 from ...dialects.ascend import AscendOp
+from ...dialects.ascend.base import stand_ins
 from ...dialects.nn.shapes import element_of
 from ...dtypes import numpy_dtype
 from ..precision import wide
 from . import Array, Kernel, bare_kernel_for
-from .ascend_float import stand_ins
 
 
 def _by_number(combine: np.ufunc) -> Callable[[ascend.ByNumberOp], Kernel]:

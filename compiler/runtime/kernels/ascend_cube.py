@@ -43,25 +43,14 @@ def convolution(op: ascend.GroupedOp) -> Kernel:
     """A convolution of integers, x in the format of the operation; constant weights are packed once."""
     geometry, pads = _geometry(op)
     geometry["groups"] = op.group_count
-    return _in_format(op, _convolution(op, _filter_order(op), geometry, pads))
-
-
-def _filter_order(op: FormatOp) -> Callable[[Array], Array]:
-    """From the filter's axis order to channels first: where channels are last, the first two axes are the last, reversed."""
-    if op.channels_last:
-        return lambda weight: np.moveaxis(weight, (-1, -2), (0, 1))
-    return lambda weight: weight
+    return _in_format(op, _convolution(op, op.nn_filter, geometry, pads))
 
 
 def depthwise(op: ascend.DepthwiseConv2DOp) -> Kernel:
-    """Filter `[kh, kw, C, M]` becomes `[C*M, 1, kh, kw]`: output channel c*M + m."""
+    """A group for each channel of x."""
     geometry, pads = _geometry(op)
     geometry["groups"] = op.filter_sizes.channels
-
-    def arrange(weight: Array) -> Array:
-        return weight.transpose(2, 3, 0, 1).reshape(-1, 1, *weight.shape[:2])
-
-    return _in_format(op, _convolution(op, arrange, geometry, pads))
+    return _in_format(op, _convolution(op, op.nn_filter, geometry, pads))
 
 
 def _convolution(
@@ -104,12 +93,6 @@ def _weights(op: CubeOp) -> tuple[SSAValue, SSAValue | None]:
     return op.w, op.b
 
 
-def operand_order(op: ascend.ConvolutionOp) -> tuple[int, ...]:
-    """Where x, filter and, if there is one, bias are among the operands."""
-    operands = list(op.operands)
-    return tuple(operands.index(v) for v in (op.x_value, op.filter_value, op.bias_value) if v is not None)
-
-
 def transposed_convolution(op: ascend.TransposedOp) -> Kernel:
     """A convolution, with the turned kernel, of the input spread out by the strides.
 
@@ -123,7 +106,7 @@ def transposed_convolution(op: ascend.TransposedOp) -> Kernel:
     pads = (*(reach - b for reach, (b, _), _ in rows), *(reach - e + more for reach, (_, e), more in rows))
     geometry = {"zero_point": zero_point, "strides": ones, "dilations": op.dilation_list, "groups": groups}
 
-    order = _filter_order(op)
+    order = op.nn_filter
 
     def arrange(weight: Array) -> Array:
         channels, per_group, *kernel = order(weight).shape
@@ -135,7 +118,7 @@ def transposed_convolution(op: ascend.TransposedOp) -> Kernel:
     def spread(x: Array, *rest: Array) -> Array:
         return convolve(_spread(x, strides, pads, zero_point), *rest)
 
-    in_format, order_of = _in_format(op, spread), operand_order(op)
+    in_format, order_of = _in_format(op, spread), op.operand_order
     return lambda *arrays: in_format(*(arrays[i] for i in order_of))
 
 

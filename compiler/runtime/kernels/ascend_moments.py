@@ -7,16 +7,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...dialects import ascend, nn
+from ...dialects import ascend
 from ...dialects.nn.shapes import shape_of
 from ..precision import mean, wide
 from . import Array, Kernel, bare_kernel_for
-from .ascend_float import stand_ins
 
 
 def normalization(op: ascend.MomentsOp) -> Callable[..., Array]:
     """The first result of an operation alone, by an `nn` kernel."""
-    return cast(Callable[..., Array], bare_kernel_for(_MEANINGS[type(op)](op)))
+    return cast(Callable[..., Array], bare_kernel_for(op.normalization()))
 
 
 def _with_moments(op: ascend.MomentsOp, group: Callable[[Array], Array], axes: Sequence[int]) -> Kernel:
@@ -50,26 +49,6 @@ def _group_norm(op: ascend.GroupNormOp) -> Kernel:
 
     return _with_moments(op, grouped, (2,))
 
-
-def _layer_meaning(op: ascend.LayerNormOp) -> nn.NNOp:
-    return nn.LayerNormOp.make(*stand_ins(op.operand_types), axis=op.first_axis, epsilon=op.epsilon)
-
-
-def _instance_meaning(op: ascend.InstanceNormOp) -> nn.NNOp:
-    layout = "nhwc" if op.channels_last else "nchw"
-    return nn.InstanceNormOp.make(*stand_ins(op.operand_types), epsilon=op.epsilon, layout=layout)
-
-
-def _group_meaning(op: ascend.GroupNormOp) -> nn.NNOp:
-    layout, groups = "nhwc" if op.channels_last else "nchw", op.num_groups.value.data
-    return nn.GroupNormOp.make(*stand_ins(op.operand_types), num_groups=groups, epsilon=op.eps, layout=layout)
-
-
-_MEANINGS: dict[type[ascend.MomentsOp], Callable[[Any], nn.NNOp]] = {
-    ascend.LayerNormOp: _layer_meaning,
-    ascend.InstanceNormOp: _instance_meaning,
-    ascend.GroupNormOp: _group_meaning,
-}
 
 MOMENTS_KERNELS: dict[type[ascend.AscendOp], Callable[[Any], Kernel]] = {
     ascend.LayerNormOp: _layer_norm,

@@ -9,11 +9,9 @@ from xdsl.dialects.builtin import i64
 from ...dialects import ascend, nn
 from ...dialects.ascend.shape import one_index
 from ...dialects.nn.shapes import element_of
-from ...runtime.kernels.ascend_float import MEANINGS
-from ..onnx.layer import CONVERTERS as NN_CONVERTERS
 from ..onnx.layer import Layer
 from ..onnx.shape import with_list
-from .table import converter, name_beside
+from .table import converter, name_beside, written_as
 
 
 @converter(ascend.ReshapeOp)
@@ -47,7 +45,4 @@ def concat(op: ascend.ConcatV2Op, layer: Layer) -> str:
 @converter(ascend.GatherV2Op)
 def gather(op: ascend.GatherV2Op, layer: Layer) -> str | Sequence[str | None]:
     """Gather, of batches GatherND, as `nn` writes them."""
-    meaning = MEANINGS[ascend.GatherV2Op](op).op
-    for stand_in, operand in zip(meaning.operands, op.operands, strict=False):
-        layer.graph.bind(stand_in, layer.value(operand))
-    return NN_CONVERTERS[nn.GatherOp](meaning, layer)
+    return written_as(op.meaning().op, op, layer)

@@ -7,10 +7,10 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from ...dialects.ascend import AscendOp, AveragingOp, CubeOp
+from ...dialects.ascend import OPERATIONS, AscendOp, AveragingOp, CubeOp
 from ...dialects.ascend.base import FormatOp, i8
+from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
-from ...runtime.kernels.ascend_float import MEANINGS
 from ..converters import Converters, Register
 from ..deployed import is_integer, part_of_another
 from ..onnx.layer import CONVERTERS as NN_CONVERTERS
@@ -24,16 +24,21 @@ def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str | None]:
     """As `nn` writes what the interpreter computes for the operation."""
     if isinstance(op, FormatOp):
         require_channels_second(op, layer)
-    meaning = MEANINGS[type(op)](op)
+    meaning = op.meaning()
     sums = isinstance(op, CubeOp | AveragingOp) and is_integer(op)
     if meaning.arrange is not None or sums:
         raise layer.error(f"is {op.name.removeprefix('ascend.')}, which these files do not have")
-    for stand_in, operand in zip(meaning.op.operands, op.operands, strict=False):
+    return written_as(meaning.op, op, layer)
+
+
+def written_as(meaning: NNOp, op: AscendOp, layer: Layer) -> str | Sequence[str | None]:
+    """The results of an `nn` operation on stand-ins, which are the operation's first operands."""
+    for stand_in, operand in zip(meaning.operands, op.operands, strict=False):
         layer.graph.bind(stand_in, layer.value(operand))
-    return NN_CONVERTERS[type(meaning.op)](meaning.op, layer)
+    return NN_CONVERTERS[type(meaning)](meaning, layer)
 
 
-CONVERTERS: Converters[Layer, Written] = dict.fromkeys(MEANINGS, by_meaning)
+CONVERTERS: Converters[Layer, Written] = {op: by_meaning for op in OPERATIONS if op.has_meaning()}
 converter: Register[Layer, Written] = Register(CONVERTERS)
 
 

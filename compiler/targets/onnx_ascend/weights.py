@@ -8,9 +8,8 @@ from xdsl.dialects.builtin import f16, f32
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import ascend, nn
-from ...dialects.ascend.base import data_type_number, i8
+from ...dialects.ascend.base import data_type_number, i8, stand_ins
 from ...dialects.nn.shapes import element_of, shape_of, tensor
-from ...runtime.kernels.ascend_float import stand_ins
 from ..onnx.layer import Layer, Operand
 from .table import converter
 

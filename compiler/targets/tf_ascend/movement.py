@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from ...dialects import ascend
 from ...dialects.ascend.shape import one_index
-from ...runtime.kernels.ascend_float import MEANINGS
 from ..deployed import part_of_another
-from ..tensorflow.layer import CONVERTERS as NN_CONVERTERS
 from ..tensorflow.layer import Layer
-from .table import by_meaning, converter
+from .table import by_meaning, converter, written_as
 
 
 @converter(ascend.ConcatV2Op)
@@ -32,7 +30,4 @@ def gather(op: ascend.GatherV2Op, layer: Layer) -> str | Sequence[str]:
     if not op.negative_index_support.value.data:
         batches = op.batch_dims.value.data or None
         return layer.node("GatherV2", op.x, op.indices, layer.int(op.gather_axis, "axis"), batch_dims=batches)
-    meaning = MEANINGS[ascend.GatherV2Op](op).op
-    for stand_in, operand in zip(meaning.operands, op.operands, strict=False):
-        layer.graph.bind(stand_in, layer.value(operand))
-    return NN_CONVERTERS[type(meaning)](meaning, layer)
+    return written_as(op.meaning().op, op, layer)

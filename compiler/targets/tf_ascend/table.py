@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import i8
 from xdsl.ir import SSAValue
 
-from ...dialects.ascend import AscendOp, AveragingOp, BNInferOp, CastOp, CubeOp, LRNOp
+from ...dialects.ascend import OPERATIONS, AscendOp, AveragingOp, BNInferOp, CastOp, CubeOp, LRNOp
 from ...dialects.ascend.base import FormatOp
+from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of, shape_of
-from ...runtime.kernels.ascend_float import MEANINGS
 from ..converters import Converters, Register
 from ..deployed import is_integer
 from ..tensorflow.layer import CONVERTERS as NN_CONVERTERS
@@ -24,16 +24,21 @@ def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
         raise layer.error(
             "takes the integers of AscendQuant as numbers, which are without their zero point in these files"
         )
-    meaning = MEANINGS[type(op)](op)
+    meaning = op.meaning()
     if meaning.arrange is not None or (isinstance(op, CubeOp | AveragingOp) and is_integer(op)):
         hint = "leave --lower-to-ascend to the target"
         raise layer.error(f"is {op.name.removeprefix('ascend.')}, which these files do not have", hint)
-    for stand_in, operand in zip(meaning.op.operands, op.operands, strict=False):
+    return written_as(meaning.op, op, layer)
+
+
+def written_as(meaning: NNOp, op: AscendOp, layer: Layer) -> str | Sequence[str]:
+    """The results of an `nn` operation on stand-ins, which are the operation's first operands."""
+    for stand_in, operand in zip(meaning.operands, op.operands, strict=False):
         layer.graph.bind(stand_in, layer.value(operand))
-    return NN_CONVERTERS[type(meaning.op)](meaning.op, layer)
+    return NN_CONVERTERS[type(meaning)](meaning, layer)
 
 
-CONVERTERS: Converters[Layer, Written] = dict.fromkeys(MEANINGS, by_meaning)
+CONVERTERS: Converters[Layer, Written] = {op: by_meaning for op in OPERATIONS if op.has_meaning()}
 converter: Register[Layer, Written] = Register(CONVERTERS)
 
 

@@ -66,9 +66,9 @@ def test_document_is_current(generated):
 
 def test_every_operation_can_be_run():
     """An operation without a kernel would fail only when a model uses it."""
-    from amct_opt.runtime.kernels.ascend import MEANINGS, OWN_KERNELS
+    from amct_opt.runtime.kernels.ascend import OWN_KERNELS
 
-    assert set(OPERATIONS) == set(MEANINGS) | set(OWN_KERNELS)
+    assert all(op.has_meaning() != (op in OWN_KERNELS) for op in OPERATIONS)
 
 
 def test_every_nn_operation_is_lowered():

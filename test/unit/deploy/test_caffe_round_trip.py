@@ -124,14 +124,14 @@ def test_the_fake_quant_form(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
 
 
-@pytest.mark.parametrize("blobs", [1, 3], ids=["another number of blobs", "shifts"])
+@pytest.mark.parametrize("blobs", [1, 3], ids=["another number of blobs", "offsets of the weight"])
 def test_dequant_of_the_fake_quant_form_that_changes_numbers_is_carried(blobs: int, tmp_path: Path) -> None:
     net = caffe_net(1, 3, 4, 4)
     module = net.module(net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1), op_type="Convolution"))
     files = CaffeTarget(form="fake-quant").write(module, tmp_path / "net.prototxt", new_session())
     weights = NetParameter.FromString(files[1].read_bytes())
     layer = next(each for each in weights.layer if each.name == "conv.dequant")
-    layer.blobs[1].data[:] = [1.0]
+    layer.blobs[2].data[:] = [1.0]
     del layer.blobs[blobs:]
     files[1].write_bytes(weights.SerializeToString())
     with pytest.raises(CompileError, match="DeQuant has no equivalent here"):
