@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -29,24 +29,48 @@ from .transforms.quantization.layers import checked, quantizable_layers
 from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import QuantizePass
 from .transforms.quantization.sensitivity import sensitivities
+from .transforms.quantization.weights.non_uniform_layers import with_named_levels
 from .transforms.simplification import SIMPLIFY
-
-NAME = "accuracy_based_auto_calibration"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A quantization that was tried: the layers that were left in floats for it, and what the evaluator says."""
+    """A quantization that was tried: the layers that it concerns, and what the evaluator says.
 
-    disabled: tuple[str, ...]
+    They are those that were left in floats or, of `auto_nuq`, those whose weights have few levels.
+    """
+
+    layers: tuple[str, ...]
     metric: Any
     ok: bool
     loss: Any
 
 
+class Accepted(NamedTuple):
+    """A trial that the evaluator accepted, how it was quantized, and its module."""
+
+    trial: Trial
+    quantize: QuantizePass
+    module: ModuleOp
+
+
+class Strategy(NamedTuple):
+    """A way to search: the name of its files, what it calls a trial's layers, and the search.
+
+    The search takes a `Search` whose float model is accepted, and leaves its result in `accepted`.
+    """
+
+    name: str
+    layers: str
+    run: Callable[[Search], None]
+
+
 @dataclass(frozen=True)
 class AutoCalibrated:
-    """The float model's metric, the layers' sensitivity, the worst first, all trials, and the one that was chosen."""
+    """The float model's metric, the layers in the order in which they are tried, all trials, and the one that was chosen.
+
+    `ranking` has sensitivities, the worst first or, of `auto_nuq`, the sizes of weights, the heaviest first.
+    """
 
     original: Any
     ranking: Mapping[str, float]
@@ -63,29 +87,34 @@ def auto_calibrate_file(
     config: str | None = None,
     batch_num: int | None = None,
     load: Callable[[Path], Any] = load_evaluator,
+    strategy: Strategy | None = None,
 ) -> AutoCalibrated:
     """Quantize `model` with the fewest layers in floats, of those that suffer most, that the evaluator's `metric_eval` accepts.
 
     Writes AMCT's files for the model, and beside them the configuration, the ranking and the record of the search; all or none.
-    `load` gives the evaluator of the file `evaluator`, in which errors of its methods are located.
-    Raises CompileError, located, for anything that cannot be done, also where no layer can be quantized as wanted.
+    `strategy` is another way to search (`auto_nuq.FEW_LEVELS`); `load` gives the evaluator of the file `evaluator`, in which
+    errors of its methods are located. Raises CompileError, located, for anything that cannot be done, also where no layer can be
+    quantized as wanted.
     """
     files = files_of(model, save_path)
-    about = {part: files.folder / f"{NAME}_{part}.json" for part in ("final_config", "ranking_information", "record")}
+    strategy = strategy or LEAST_IN_FLOAT
+    parts = ("final_config", "ranking_information", "record")
+    about = {part: files.folder / f"{strategy.name}_{part}.json" for part in parts}
     module = frontends.read(model, session)
     verify(module)
     read = {*frontends.files_of(model, session.imports), *source_files(module), evaluator}
     refuse_overwriting([*files.paths(), *about.values()], read if config is None else read | {Path(config)})
     run_passes(module, SIMPLIFY, session)
-    search = _Search.of(module, evaluator, load(evaluator), session, config, batch_num)
+    search = Search.of(module, evaluator, load(evaluator), session, config, batch_num)
     check_wanted(search.options(()), module, session, files, model)
-    chosen, final = search.run()
+    chosen, quantize, final = search.run(strategy)
     profile = profile_of(session)
-    settings = checked(search.options(chosen.disabled).settings(), module, profile)
+    settings = with_named_levels(checked(quantize.settings(), module, profile), module, profile, session)
+    trials = [{strategy.layers if key == "layers" else key: v for key, v in asdict(t).items()} for t in search.trials]
     texts = {
         "final_config": json_text(settings, quantizable_layers(module, profile, settings)),
         "ranking_information": _json(search.ranking),
-        "record": _json({"original": search.original, "trials": [asdict(t) for t in search.trials]}),
+        "record": _json({"original": search.original, "trials": trials}),
     }
     with made(files.folder), replacing_all(*about.values()) as streams:
         for stream, text in zip(streams, texts.values(), strict=True):
@@ -104,7 +133,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass
-class _Search:
+class Search:
     """One model, one evaluator, and what is known so far."""
 
     module: ModuleOp
@@ -117,43 +146,39 @@ class _Search:
     original: Any = None
     ranking: dict[str, float] = field(default_factory=dict[str, float])
     trials: list[Trial] = field(default_factory=list[Trial])
-    accepted: tuple[Trial, ModuleOp] | None = None
-    """The last trial that was, and its module."""
+    accepted: Accepted | None = None
+    """The last trial that was."""
 
     @staticmethod
     def of(
         module: ModuleOp, path: Path, evaluator: Any, session: Session, config: str | None, batch_num: int | None
-    ) -> _Search:
+    ) -> Search:
         for method in ("evaluate", "metric_eval"):
             if not callable(getattr(evaluator, method, None)):
                 raise CompileError(f"its evaluator has no method {method}", where=str(path))
         runs = batch_num or QuantizePass(config=config).settings().batch_num or BATCH_NUM
         samples = calibration_runs(evaluator, path, module, runs)
-        return _Search(module, evaluator, path, session, config, samples, runs)
+        return Search(module, evaluator, path, session, config, samples, runs)
 
-    def run(self) -> tuple[Trial, ModuleOp]:
-        """The chosen trial and its module. Raises CompileError where the float model, or every quantization, is refused."""
+    def run(self, strategy: Strategy) -> Accepted:
+        """What was chosen. Raises CompileError where the float model, or every quantization, is refused."""
         self.original = self._metric(self.module)
         if not self._judged(self.original)[0]:
             raise CompileError("metric_eval refuses the original model's own metric", where=str(self.path))
-        whole = self.quantize(())
-        self._accepts((), whole)
-        if self.accepted is not None:
-            return self.accepted
-        fused = self.module.clone()
-        session = self.session.clone()
-        fuse(self.options(()), fused, session)
-        self.ranking = sensitivities(fused, whole, self.samples, self.session)
-        worst_first = tuple(self.ranking)
-        fewest(len(worst_first), lambda n: self._accepts(worst_first[:n], self.quantize(worst_first[:n])))
+        strategy.run(self)
         if self.accepted is None:
             raise CompileError("metric_eval refuses every quantization: nothing is written", where=str(self.path))
         return self.accepted
 
-    def quantize(self, disabled: tuple[str, ...]) -> ModuleOp:
+    def fused(self, quantize: QuantizePass) -> ModuleOp:
+        """A copy of the module with its fusions."""
+        module = self.module.clone()
+        fuse(quantize, module, self.session.clone())
+        return module
+
+    def quantized(self, quantize: QuantizePass) -> ModuleOp:
         """A quantized copy of the module, calibrated from scratch."""
         module, session = self.module.clone(), self.session.clone()
-        quantize = self.options(disabled)
         fuse(quantize, module, session)
         self.session.skip_fusion = session.skip_fusion
         run_passes(module, [quantize], session)
@@ -165,12 +190,14 @@ class _Search:
             self.samples, config=self.config, observer=observer, skip_layers=disabled, batch_num=self.runs
         )
 
-    def _accepts(self, disabled: tuple[str, ...], module: ModuleOp) -> bool:
+    def accepts(self, layers: tuple[str, ...], quantize: QuantizePass, module: ModuleOp | None = None) -> bool:
+        """Whether the evaluator accepts a quantization, whose module may be there already; the trial is kept."""
+        module = self.quantized(quantize) if module is None else module
         metric = self._metric(module)
-        trial = Trial(disabled, metric, *self._judged(metric))
+        trial = Trial(layers, metric, *self._judged(metric))
         self.trials.append(trial)
         if trial.ok:
-            self.accepted = trial, module
+            self.accepted = Accepted(trial, quantize, module)
         return trial.ok
 
     def _metric(self, module: ModuleOp) -> Any:
@@ -185,6 +212,20 @@ class _Search:
                 return bool(ok), loss
             case _:
                 raise CompileError("metric_eval gives no pair of a truth value and a loss", where=str(self.path))
+
+
+def _least_in_float(search: Search) -> None:
+    """Quantize everything or, where that is refused, leave the fewest of the layers in floats that suffer most."""
+    everything = search.options(())
+    whole = search.quantized(everything)
+    if search.accepts((), everything, whole):
+        return
+    search.ranking = sensitivities(search.fused(everything), whole, search.samples, search.session)
+    worst_first = tuple(search.ranking)
+    fewest(len(worst_first), lambda n: search.accepts(worst_first[:n], search.options(worst_first[:n])))
+
+
+LEAST_IN_FLOAT = Strategy("accuracy_based_auto_calibration", "disabled", _least_in_float)
 
 
 def fewest(count: int, accepts: Callable[[int], bool]) -> int | None:

@@ -6,6 +6,7 @@ calibration.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,23 +17,27 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..api import Loaded, PathLike, load
-from ..calibration import Shapes, other_batch, read_for
+from ..auto_nuq import FEW_LEVELS
+from ..calibration import BATCH_NUM, Shapes, other_batch, read_for
 from ..diagnostics import CompileError
 from ..files import made, refuse_overwriting
 from ..functions import main_function
 from ..runtime.data import input_types
 from ..runtime.executor import Array, Executable
 from ..targets.caffe import CaffeTarget
+from ..transforms.quantization.options import SettingsOptions
 from . import steps
-from .steps import AutoCalibrationEvaluatorBase, Inputs
+from .steps import AutoCalibrationEvaluatorBase, AutoNuqEvaluatorBase, Inputs
 
 __all__ = [
     "TEST",
     "AutoCalibrationEvaluatorBase",
+    "AutoNuqEvaluatorBase",
     "Blob",
     "Graph",
     "Net",
     "accuracy_based_auto_calibration",
+    "auto_nuq",
     "convert_model",
     "create_quant_config",
     "init",
@@ -154,6 +159,32 @@ def accuracy_based_auto_calibration(
     session = steps.session_for(weights_file)
     frame = _Frame(Path(model_file), Path(weights_file))
     return steps.auto_calibrate(model_file, evaluator, frame, config_file, record_file, save_dir, session)
+
+
+def auto_nuq(
+    model_file: PathLike,
+    weights_file: PathLike,
+    nuq_evaluator: Any,
+    config_file: PathLike,
+    scale_offset_record_file: PathLike,
+    save_dir: PathLike,
+) -> tuple[Path, ...]:
+    """Quantize a net with few levels in as many of the heaviest weights as the evaluator accepts, and write AMCT's files.
+
+    `nuq_evaluator` has `eval_model(model_file, weights_file, batch_num) -> metric`, which must run a `Net`, and
+    `is_satisfied(original, metric) -> bool`; or the methods of `accuracy_based_auto_calibration`'s. The candidates are the layers
+    that the configuration has with `nuq_quantize`, else all that may have few levels. `save_dir` is a folder and the prefix of
+    the files. Returns them. Raises CompileError, located, for what the evaluator raises, and if it does not accept the net with
+    all levels.
+    """
+    evaluator = nuq_evaluator
+    if not hasattr(evaluator, "metric_eval"):
+        runs = SettingsOptions(config=os.fspath(config_file)).settings().batch_num or BATCH_NUM
+        evaluator = steps.NuqEvaluator(evaluator, runs)
+    session = steps.session_for(weights_file)
+    frame = _Frame(Path(model_file), Path(weights_file))
+    record = scale_offset_record_file
+    return steps.auto_calibrate(model_file, evaluator, frame, config_file, record, save_dir, session, FEW_LEVELS)
 
 
 class _Frame:

@@ -15,7 +15,7 @@ from weakref import finalize
 from xdsl.dialects.builtin import ModuleOp
 
 from ..api import Loaded, PathLike
-from ..auto_calibration import auto_calibrate_file
+from ..auto_calibration import LEAST_IN_FLOAT, Strategy, auto_calibrate_file
 from ..calibration import BATCH_NUM, quantize_runs
 from ..configuration.checks import check_observers
 from ..configuration.json_config import json_text
@@ -34,6 +34,7 @@ from ..transforms.quantization.backend_options import AUTOMATIC
 from ..transforms.quantization.layers import checked, quantizable_layers
 from ..transforms.quantization.options import SettingsOptions
 from ..transforms.quantization.profiles import profile_of
+from ..transforms.quantization.weights.non_uniform_layers import with_named_levels
 from ..transforms.simplification import SIMPLIFY
 from ..universe import new_session
 
@@ -73,7 +74,7 @@ def create_config(
     profile = profile_of(session)
     run_passes(module, SIMPLIFY, session)
     check_observers(settings, session.observers)
-    settings = checked(settings, module, profile)
+    settings = with_named_levels(checked(settings, module, profile), module, profile, session)
     text = json_text(settings, quantizable_layers(module, profile, settings))
     with made(path.parent), replacing(path) as stream:
         stream.write(text.encode())
@@ -232,10 +233,12 @@ def auto_calibrate(
     record_file: PathLike,
     save_dir: PathLike,
     session: Session,
+    strategy: Strategy = LEAST_IN_FLOAT,
 ) -> tuple[Path, ...]:
     """Search for the fewest layers in float that `evaluator.metric_eval` accepts, and write AMCT's files.
 
-    Raises CompileError, located in the evaluator's file, for a method that it does not have and for what its methods raise.
+    `strategy` is another way to search. Raises CompileError, located in the evaluator's file, for a method that it does not have
+    and for what its methods raise.
     """
     for method in ("calibration", "evaluate", "metric_eval"):
         if not callable(getattr(evaluator, method, None)):
@@ -249,13 +252,15 @@ def auto_calibrate(
             session,
             os.fspath(_json(config_file)),
             load=lambda _: adapter,
+            strategy=strategy,
         )
     return _with_record(found.files, record_file)
 
 
 def _file_of(evaluator: Any) -> Path:
     """The file that defines an evaluator, as far as it has one."""
-    kind = cast("type[object]", type(evaluator))
+    given = evaluator.given if isinstance(evaluator, NuqEvaluator) else evaluator
+    kind = cast("type[object]", type(given))
     try:
         return Path(inspect.getfile(kind))
     except (OSError, TypeError):
@@ -276,3 +281,42 @@ class AutoCalibrationEvaluatorBase:
     def metric_eval(self, original_metric: Any, new_metric: Any) -> tuple[bool, Any]:
         """Whether the quantized model's metric is good enough, and the loss."""
         raise NotImplementedError
+
+
+class AutoNuqEvaluatorBase:
+    """What evaluators of `auto_nuq` inherit from in AMCT's scripts. `eval_model` and `is_satisfied` are theirs to write.
+
+    An attribute `evaluate_batch_num` says how many batches measure; without it as many as calibrate.
+    """
+
+    def __init__(self, *_: Any):
+        """AMCT's scripts give the object itself once more."""
+
+    def eval_model(self, model_file: str, weights_file: str, batch_num: int) -> Any:
+        """Run a model on so many batches. Its metric."""
+        raise NotImplementedError
+
+    def is_satisfied(self, original_metric: Any, new_metric: Any) -> bool:
+        """Whether the quantized model's metric is good enough."""
+        raise NotImplementedError
+
+
+class NuqEvaluator(AutoCalibrationEvaluatorBase):
+    """An evaluator of `auto_nuq` as one of `accuracy_based_auto_calibration`."""
+
+    def __init__(self, given: Any, batch_num: int):
+        """Raises CompileError, located in the evaluator's file, for a method that it does not have."""
+        self.given = given
+        self._batch_num = batch_num
+        for method in ("eval_model", "is_satisfied"):
+            if not callable(getattr(given, method, None)):
+                raise CompileError(f"the evaluator has no method {method}", where=str(_file_of(given)))
+
+    def calibration(self, *model: Any) -> Any:
+        self.given.eval_model(*model, self._batch_num)
+
+    def evaluate(self, *model: Any) -> Any:
+        return self.given.eval_model(*model, getattr(self.given, "evaluate_batch_num", self._batch_num))
+
+    def metric_eval(self, original_metric: Any, new_metric: Any) -> tuple[bool, Any]:
+        return self.given.is_satisfied(original_metric, new_metric), None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..diagnostics import CompileError
 from .record import OWN_WEIGHT_TYPES, LayerRecord
-from .settings import Arq, Calibration, Settings, Weighting
+from .settings import Arq, Calibration, Nuq, Settings, Weighting
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,37 @@ def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
     )
 
 
+def uniform(settings: Settings) -> Settings:
+    """Settings in which no weight has few levels: ARQ takes the place of NUQ."""
+
+    def arq(calibration: Calibration) -> Calibration:
+        weight = calibration.weight
+        return replace(calibration, weight=Arq(weight.channel_wise)) if isinstance(weight, Nuq) else calibration
+
+    return replace(
+        settings,
+        common=None if settings.common is None else arq(settings.common),
+        by_type={name: arq(each) for name, each in settings.by_type.items()},
+        by_layer={name: arq(each) for name, each in settings.by_layer.items()},
+        nuq_config=None,
+        enable_auto_nuq=False,
+    )
+
+
+def with_levels(settings: Settings, layers: Iterable[Layer], levels: Mapping[str, Nuq]) -> Settings:
+    """Settings in which the weights of these layers have so few levels, by settings of their own, and no others."""
+    plain = uniform(settings)
+    own = {each.name: replace(_chosen(plain, each), weight=levels[each.name]) for each in layers if each.name in levels}
+    return replace(plain, by_layer={**plain.by_layer, **own})
+
+
+def _chosen(settings: Settings, layer: Layer) -> Calibration:
+    return next((c for c in _levels(settings, layer) if c is not None), Calibration())
+
+
 def weight_only(settings: Settings, layer: Layer) -> bool:
     """Whether a layer's weight alone is asked for, and it can have that."""
-    chosen = next((c for c in _levels(settings, layer) if c is not None), Calibration())
-    return chosen.weight_compress_only and layer.weight_only
+    return _chosen(settings, layer).weight_compress_only and layer.weight_only
 
 
 _Levels = Sequence[Calibration | None]

@@ -17,7 +17,15 @@ AMCT's accuracy_based_auto_calibration. The evaluator is a Python file with an o
 
 First everything is quantized. Where that is not good enough, layers are ranked by the cosine between what they compute in
 floats and quantized, and the fewest of the worst stay in floats. Written are the files of `amct calibration`, and beside them
-  accuracy_based_auto_calibration_final_config.json, _ranking_information.json and _record.json"""
+  accuracy_based_auto_calibration_final_config.json, _ranking_information.json and _record.json
+
+--auto_nuq is AMCT's auto_nuq instead: no layer stays in floats, and as many of the heaviest layers as the metric allows get
+weights of few levels (NUQ). Candidates are the layers to which the configuration gives few levels, else all that may have
+them. The files beside are auto_nuq_final_config.json, _ranking_information.json (numbers in weights) and _record.json"""
+
+_IN_FLOAT = ("float", "sensitivity, the worst first", "0.5 + 0.5 cosine")
+_FEW_LEVELS = ("few levels", "weights, the heaviest first", "numbers")
+"""What the layers of trials are in, the title of their ranking, and what ranks them."""
 
 
 def add_parser(commands: Any) -> None:
@@ -35,12 +43,14 @@ def add_parser(commands: Any) -> None:
     add("--batch_num", type=positive, help="runs that calibrate; the configuration's or 1 when not given")
     add("--strategy", choices=["BinarySearch"], default="BinarySearch", help="how layers are searched")
     add("--sensitivity", choices=["CosineSimilarity"], default="CosineSimilarity", help="how layers are ranked")
+    add("--auto_nuq", action="store_true", help="search for layers whose weights have few levels")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
-    from ..auto_calibration import auto_calibrate_file
+    from ..auto_calibration import LEAST_IN_FLOAT, auto_calibrate_file
+    from ..auto_nuq import FEW_LEVELS
     from ..universe import new_session
 
     session = new_session()
@@ -48,14 +58,20 @@ def run(args: argparse.Namespace) -> None:
     session.imports = amct_imports(args)
     with progress_bar() as session.on_progress:
         found = auto_calibrate_file(
-            args.model, args.save_path, args.evaluator, session, args.calibration_config, args.batch_num
+            args.model,
+            args.save_path,
+            args.evaluator,
+            session,
+            args.calibration_config,
+            args.batch_num,
+            strategy=FEW_LEVELS if args.auto_nuq else LEAST_IN_FLOAT,
         )
-    rows = [(str(len(t.disabled)), str(t.metric), "yes" if t.ok else "no", str(t.loss)) for t in found.trials]
-    print_table(f"trials (original: {found.original})", ("layers in float", "metric", "ok", "loss"), rows)
-    worst = [
-        (name, f"{value:.6f}", "float" if name in found.chosen.disabled else "")
-        for name, value in found.ranking.items()
+    chosen, ranking, measure = _FEW_LEVELS if args.auto_nuq else _IN_FLOAT
+    rows = [(str(len(t.layers)), str(t.metric), "yes" if t.ok else "no", str(t.loss)) for t in found.trials]
+    print_table(f"trials (original: {found.original})", (f"layers in {chosen}", "metric", "ok", "loss"), rows)
+    ranked = [
+        (name, f"{value:.6g}", chosen if name in found.chosen.layers else "") for name, value in found.ranking.items()
     ]
-    if worst:
-        print_table("sensitivity, the worst first", ("layer", "0.5 + 0.5 cosine", ""), worst)
+    if ranked:
+        print_table(ranking, ("layer", measure, ""), ranked)
     print_table("written", (), [("wrote", str(file)) for file in found.files])

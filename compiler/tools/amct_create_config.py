@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> None:
     from ..transforms.quantization.layers import checked, quantizable_layers
     from ..transforms.quantization.options import SettingsOptions
     from ..transforms.quantization.profiles import profile_of
+    from ..transforms.quantization.weights.non_uniform_layers import with_named_levels
     from ..transforms.simplification import SIMPLIFY
 
     imports = import_options(args, args.input_names)
@@ -89,8 +90,10 @@ def run(args: argparse.Namespace) -> None:
     check_observers(settings, session.observers)
     settings = checked(settings, module, profile)
     layers = quantizable_layers(module, profile, settings)
-    is_json = args.output.suffix.lower() == ".json"
-    text = json_text(settings, layers) if is_json else simplified_text(settings)
+    if args.output.suffix.lower() == ".json":
+        text = json_text(with_named_levels(settings, module, profile, session), layers)
+    else:
+        text = simplified_text(settings)
     with replacing(args.output) as stream:
         stream.write(text.encode())
     print(f"{args.output}: {len(layers)} layers")

@@ -259,10 +259,6 @@ REFUSED: dict[str, tuple[Callable[[Folder, tuple[Path, Path]], object], str]] = 
     ),
     "no batch": (lambda f, _: f.create(batch_num=0), "batch_num must be at least 1, not 0"),
     "unknown layer": (lambda f, _: f.create(skip_layers=["fc9"]), "fc9"),
-    "what JSON does not hold": (
-        lambda f, _: f.create(config_defination=f.text("auto.cfg", "enable_auto_nuq: true")),
-        "a JSON configuration holds no nuq_config, enable_auto_nuq",
-    ),
     "no onnx": (
         lambda f, _: amct.quantize_model(f.config, f.model, f.path / "modified", f.record),
         "modified: error: modified_onnx_file must end in .onnx",

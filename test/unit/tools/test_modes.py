@@ -59,7 +59,7 @@ REFUSED = {
     ("weight-only-4", "caffe"): _NO_LAYER,
     **{("int16", framework): _NO_INT16 for framework in MODELS},
 }
-AUTO = [mode for mode in MODES if mode not in ("plain", "joint", "auto-nuq", "weight-only-4", "4-bit")]
+AUTO = [mode for mode in MODES if mode not in ("plain", "joint", "weight-only-4", "4-bit")]
 """The modes that are searched: the others differ from these in settings alone, not in files."""
 
 EVALUATOR = """

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from xdsl.dialects.builtin import ModuleOp
+
 from ....configuration.compressed import compressed_operators
+from ....configuration.layer_settings import settings_for, with_levels
 from ....configuration.settings import Nuq, NuqConfig, Settings
 from ....dialects.nn import array_of
 from ....rewriting import layer_of
 from ....session import Session
+from ..layers import layer_at, quantizable_layers
 from ..legality import non_uniform_broken
 from ..profiles import Profile
-from ..sites import Site
+from ..sites import Site, sites
 
 HEAVY = 0.8
 """The part of all weights that the heaviest layers hold together."""
@@ -38,6 +42,40 @@ def layers_of_few_levels(
     if settings.nuq_config is not None:
         chosen.update((name, settings.nuq_config.nuq_quantize) for name in _listed(settings.nuq_config, sites, session))
     return chosen
+
+
+def with_named_levels(settings: Settings, module: ModuleOp, profile: Profile, session: Session) -> Settings:
+    """The same settings, in which every layer whose weight gets few levels says so itself."""
+    layers = quantizable_layers(module, profile, settings)
+    return with_levels(settings, layers, levels_by_layer(settings, module, profile, session))
+
+
+def levels_by_layer(settings: Settings, module: ModuleOp, profile: Profile, session: Session) -> dict[str, Nuq]:
+    """The layers of a module that is not quantized whose weights get few levels, however settings choose them."""
+    allowed = {layer_of(site.compute): site for site in _allowed(settings, module, profile)}
+    held = {
+        name: settings_for(settings, layer_at(site, profile.rows[type(site.compute)])) for name, site in allowed.items()
+    }
+    asked = {name: each.weight for name, each in held.items() if isinstance(each.weight, Nuq)}
+    return {**layers_of_few_levels(settings, list(allowed.values()), profile, session), **asked}
+
+
+def weights_by_layer(settings: Settings, module: ModuleOp, profile: Profile) -> dict[str, int]:
+    """How many numbers the weights hold that may have few levels, by the layers that settings quantize, the heaviest first."""
+    sizes = {layer_of(site.compute): _size(site, profile) for site in _allowed(settings, module, profile)}
+    return dict(sorted(sizes.items(), key=lambda each: -each[1]))
+
+
+def _allowed(settings: Settings, module: ModuleOp, profile: Profile) -> list[Site]:
+    """The layers with weights that settings quantize, as far as these may have few levels."""
+    layers = quantizable_layers(module, profile, settings)
+    quantized = {layer.name for layer in layers if settings_for(settings, layer).quantize and layer.weighted}
+    return [
+        site
+        for site in sites(module, profile.rows)
+        if layer_of(site.compute) in quantized
+        and non_uniform_broken(site, profile.rows[type(site.compute)].rules) is None
+    ]
 
 
 def _listed(config: NuqConfig, sites: Sequence[Site], session: Session) -> Iterator[str]:
