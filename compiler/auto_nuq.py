@@ -40,7 +40,7 @@ def _most_of_few_levels(search: Search) -> None:
     heaviest_first = tuple(name for name in sizes if name in (wanted or sizes))
     if not heaviest_first:
         raise CompileError("holds no layer whose weights may have few levels", where=settings.where or str(search.path))
-    search.ranking = {name: float(sizes[name]) for name in heaviest_first}
+    search.ranking = {name: sizes[name] for name in heaviest_first}
     layers = quantizable_layers(module, profile, plain)
 
     def accepts(heavy: tuple[str, ...]) -> bool:

@@ -70,7 +70,12 @@ def run(args: argparse.Namespace) -> None:
     rows = [(str(len(t.layers)), str(t.metric), "yes" if t.ok else "no", str(t.loss)) for t in found.trials]
     print_table(f"trials (original: {found.original})", (f"layers in {chosen}", "metric", "ok", "loss"), rows)
     ranked = [
-        (name, f"{value:.6g}", chosen if name in found.chosen.layers else "") for name, value in found.ranking.items()
+        (
+            name,
+            f"{value:.6f}" if isinstance(value, float) else str(value),
+            chosen if name in found.chosen.layers else "",
+        )
+        for name, value in found.ranking.items()
     ]
     if ranked:
         print_table(ranking, ("layer", measure, ""), ranked)
