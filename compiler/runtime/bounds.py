@@ -6,7 +6,6 @@ Every step of a quantization is monotone, so bounding its integers instead of wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from xdsl.ir import Operation
 
@@ -17,17 +16,10 @@ Bounds = tuple[float, float]
 
 UNBOUNDED: Bounds = (float("-inf"), float("inf"))
 
-_BOUNDS: dict[type[Operation], Callable[[Any], Bounds]] = {
-    nn.ReluOp: lambda _: (0.0, float("inf")),
-    nn.Relu6Op: lambda _: (0.0, 6.0),
-    nn.ClipOp: lambda op: op.bounds,
-}
-
 
 def bounds_of(op: Operation) -> Bounds | None:
     """Those of a linear activation of `nn`."""
-    find = _BOUNDS.get(type(op))
-    return None if find is None else find(op)
+    return op.bounds if isinstance(op, nn.BoundOp) else None
 
 
 def bounded(

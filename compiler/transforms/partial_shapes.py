@@ -34,10 +34,6 @@ class Dimension(NamedTuple):
     axis: int
 
 
-_KEEPING = (nn.UnaryOp, nn.BatchNormOp, nn.BiasAddOp, nn.SoftmaxOp, nn.LogSoftmaxOp)
-"""Operations with the shape of their first operand."""
-
-
 def root(dimension: Dimension) -> Dimension:
     """The size it was before operations that keep it or move its axis: sizes of one root are equal."""
     value, axis = dimension
@@ -48,7 +44,7 @@ def root(dimension: Dimension) -> Dimension:
 
 def _axis_before(op: Operation, axis: int) -> int | None:
     """Which axis of the first operand this one of the result is; None where sizes may differ."""
-    if isinstance(op, _KEEPING):
+    if isinstance(op, nn.NNOp) and op.KEEPS_SHAPE:
         return axis
     if isinstance(op, nn.TransposeOp):
         return nn.ints(op.perm)[axis]
@@ -80,7 +76,6 @@ class Linear(NamedTuple):
     offset: int = 0
 
 
-_ARITHMETIC = (nn.AddOp, nn.SubOp, nn.MulOp, nn.DivOp, nn.MinOp, nn.MaxOp)
 _PRODUCTS = (nn.MulOp, nn.ReduceProdOp)
 
 
@@ -138,7 +133,7 @@ class PartialShapes:
             if any(_is_tag(a).any() for a in operands[len(op.moved) :]):
                 return None
             return _run(op, operands)
-        if isinstance(op, _ARITHMETIC):
+        if isinstance(op, nn.BinaryOp):
             return self._arithmetic(op, operands)
         if isinstance(op, nn.ReduceProdOp) and operands[0].ndim == 1 and size(shape_of(op.result)) == 1:
             return self._arithmetic(op, operands)

@@ -159,17 +159,8 @@ def _reshape(op: nn.ReshapeOp | nn.FlattenOp, perm: Perm) -> Moved | None:
     return Moved((perm,), {"to": target}, (identity(len(target)),), nn.ReshapeOp)
 
 
-_BY_ELEMENT: tuple[type[Operation], ...] = (
-    *(op for op in nn.OPERATIONS if issubclass(op, nn.UnaryOp | nn.BinaryOp)),
-    nn.CastOp,
-    nn.CompareOp,
-    nn.PowOp,
-    nn.PReluOp,
-    nn.WhereOp,
-)
-
 RULES: Mapping[type[Operation], Rule] = {
-    **dict.fromkeys(_BY_ELEMENT, _elementwise),
+    **dict.fromkeys(nn.kinds(nn.ElementwiseOp), _elementwise),
     **dict.fromkeys((nn.ConcatOp, nn.SplitOp, nn.SoftmaxOp, nn.LogSoftmaxOp), _along_axis),
     **dict.fromkeys(nn.kinds(nn.ReduceOp), _reduce),
     **dict.fromkeys(nn.kinds(nn.ArgOp), _arg),
@@ -185,20 +176,9 @@ RULES: Mapping[type[Operation], Rule] = {
 """The operations that commute with permutations, and how."""
 
 
-MEETINGS: tuple[type[Operation], ...] = (
-    *(op for op in nn.OPERATIONS if issubclass(op, nn.BinaryOp)),
-    nn.CompareOp,
-    nn.PowOp,
-    nn.PReluOp,
-    nn.WhereOp,
-    nn.ConcatOp,
-)
-"""Operations that permute all their operands alike."""
-
-
 def leads(op: Operation, value: SSAValue) -> bool:
     """Whether a permutation of this operand is one of the operation."""
-    return value is op.operands[0] or isinstance(op, MEETINGS)
+    return value is op.operands[0] or isinstance(op, nn.ElementwiseOp | nn.ConcatOp)
 
 
 def build_moved(op: nn.NNOp, moved: Moved, operands: Sequence[SSAValue]) -> nn.NNOp:

@@ -83,6 +83,9 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
 
         return patterns_of(cls)
 
+    KEEPS_SHAPE: ClassVar[bool] = False
+    """Whether the result has the shape of operand 0."""
+
     @abstractmethod
     def infer(self) -> Sequence[Tensor]:
         """The result types that operands and properties imply, `?` where a size is not known.
@@ -109,6 +112,13 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
         """Whether the results hold nothing but elements of operand 0, picked by their places or by their order (a max pool).
 
         A monotone function of single elements, such as quantization by one scale, gives the same before and behind it.
+        """
+        return False
+
+    @property
+    def acts_by_sample(self) -> bool:
+        """Whether each entry of axis 0 of the results is made of that entry of the operands, where axis 0 of whatever is not
+        constant counts samples.
         """
         return False
 

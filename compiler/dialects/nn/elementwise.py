@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, i1
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
@@ -11,11 +13,30 @@ from xdsl.utils.exceptions import VerifyException
 from ...dtypes import Tensor
 from .attributes import PredicateAttr
 from .base import ANY_TENSOR, DOUBLE, FLAG, REAL, Double, Flag, NNOp, Real, Result, real
+from .constant import constant_of
 from .shapes import broadcast, element_of, merge_shape, same_element, shape_of, tensor, tensor_of
 
 
-class UnaryOp(NNOp):
+class ElementwiseOp(NNOp):
+    """Base of what computes each element of the result of one element of each operand, which broadcast."""
+
+    @property
+    def acts_by_sample(self) -> bool:
+        rank = len(shape_of(self.results[0]))
+        return all(len(shape_of(v)) == rank for v in self.operands if constant_of(v) is None)
+
+
+class ActivationOp(ElementwiseOp):
+    """Base of what can follow a computing operation as its activation function."""
+
+    PYTORCH: ClassVar[str]
+    """The class of PyTorch."""
+
+
+class UnaryOp(ElementwiseOp):
     """One operand of any shape, a result of the same type."""
+
+    KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
     result: Result = result_def(ANY_TENSOR)
@@ -24,25 +45,45 @@ class UnaryOp(NNOp):
         return [tensor_of(self.input)]
 
 
+class BoundOp(ActivationOp, UnaryOp):
+    """Base of the activations that keep values within bounds."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest result."""
+
+
 @irdl_op_definition
-class ReluOp(UnaryOp):
+class ReluOp(BoundOp):
     """`max(x, 0)` (ONNX Relu). Any shape and number type."""
 
     name = "nn.relu"
+    PYTORCH: ClassVar[str] = "ReLU"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (0.0, float("inf"))
 
 
 @irdl_op_definition
-class Relu6Op(UnaryOp):
+class Relu6Op(BoundOp):
     """`min(max(x, 0), 6)` (TensorFlow Relu6, ONNX Clip(0, 6)). Any shape and number type."""
 
     name = "nn.relu6"
+    PYTORCH: ClassVar[str] = "ReLU6"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (0.0, 6.0)
 
 
 @irdl_op_definition
-class ClipOp(UnaryOp):
+class ClipOp(BoundOp):
     """`min(max(x, min), max)` (ONNX Clip with constant bounds). An absent bound does not bind. Any shape and number type."""
 
     name = "nn.clip"
+    PYTORCH: ClassVar[str] = "Clip"
 
     min: Double | None = opt_prop_def(DOUBLE)
     max: Double | None = opt_prop_def(DOUBLE)
@@ -57,92 +98,103 @@ def _number(attribute: FloatAttr | None, default: float) -> float:
 
 
 @irdl_op_definition
-class LeakyReluOp(UnaryOp):
+class LeakyReluOp(ActivationOp, UnaryOp):
     """`x` where positive, `alpha * x` elsewhere (ONNX LeakyRelu). Any float shape."""
 
     name = "nn.leaky_relu"
+    PYTORCH: ClassVar[str] = "LeakyReLU"
 
     alpha: Real = prop_def(REAL, default_value=real(0.01))
 
 
 @irdl_op_definition
-class EluOp(UnaryOp):
+class EluOp(ActivationOp, UnaryOp):
     """`x` where positive, `alpha * (exp(x) - 1)` elsewhere (ONNX Elu). Any float shape."""
 
     name = "nn.elu"
+    PYTORCH: ClassVar[str] = "ELU"
 
     alpha: Real = prop_def(REAL, default_value=real(1.0))
 
 
 @irdl_op_definition
-class SeluOp(UnaryOp):
+class SeluOp(ActivationOp, UnaryOp):
     """`gamma * x` where positive, `gamma * alpha * (exp(x) - 1)` elsewhere (ONNX Selu). Any float shape."""
 
     name = "nn.selu"
+    PYTORCH: ClassVar[str] = "SELU"
 
     alpha: Real = prop_def(REAL, default_value=real(1.67326319217681884765625))
     gamma: Real = prop_def(REAL, default_value=real(1.05070102214813232421875))
 
 
 @irdl_op_definition
-class HardSigmoidOp(UnaryOp):
+class HardSigmoidOp(ActivationOp, UnaryOp):
     """`max(0, min(1, alpha * x + beta))` (ONNX HardSigmoid). Any float shape."""
 
     name = "nn.hard_sigmoid"
+    PYTORCH: ClassVar[str] = "Hardsigmoid"
 
     alpha: Real = prop_def(REAL, default_value=real(0.2))
     beta: Real = prop_def(REAL, default_value=real(0.5))
 
 
 @irdl_op_definition
-class HardSwishOp(UnaryOp):
+class HardSwishOp(ActivationOp, UnaryOp):
     """`x * max(0, min(1, x / 6 + 0.5))` (ONNX HardSwish). Any float shape."""
 
     name = "nn.hard_swish"
+    PYTORCH: ClassVar[str] = "Hardswish"
 
 
 @irdl_op_definition
-class GeluOp(UnaryOp):
+class GeluOp(ActivationOp, UnaryOp):
     """`x * Phi(x)` by the error function, or with `tanh_approximation` by tanh (ONNX Gelu). Any float shape."""
 
     name = "nn.gelu"
+    PYTORCH: ClassVar[str] = "GELU"
 
     tanh_approximation: Flag | None = opt_prop_def(FLAG)
 
 
 @irdl_op_definition
-class SigmoidOp(UnaryOp):
+class SigmoidOp(ActivationOp, UnaryOp):
     """`1 / (1 + exp(-x))` (ONNX Sigmoid). Any float shape."""
 
     name = "nn.sigmoid"
+    PYTORCH: ClassVar[str] = "Sigmoid"
 
 
 @irdl_op_definition
-class TanhOp(UnaryOp):
+class TanhOp(ActivationOp, UnaryOp):
     """Hyperbolic tangent (ONNX Tanh). Any float shape."""
 
     name = "nn.tanh"
+    PYTORCH: ClassVar[str] = "Tanh"
 
 
 @irdl_op_definition
-class SoftplusOp(UnaryOp):
+class SoftplusOp(ActivationOp, UnaryOp):
     """`log(exp(x) + 1)` (ONNX Softplus). Any float shape."""
 
     name = "nn.softplus"
+    PYTORCH: ClassVar[str] = "Softplus"
 
 
 @irdl_op_definition
-class SoftsignOp(UnaryOp):
+class SoftsignOp(ActivationOp, UnaryOp):
     """`x / (1 + |x|)` (ONNX Softsign). Any float shape."""
 
     name = "nn.softsign"
+    PYTORCH: ClassVar[str] = "Softsign"
 
 
 @irdl_op_definition
-class MishOp(UnaryOp):
+class MishOp(ActivationOp, UnaryOp):
     """`x * tanh(log(1 + exp(x)))` (ONNX Mish). Any float shape."""
 
     name = "nn.mish"
+    PYTORCH: ClassVar[str] = "Mish"
 
 
 @irdl_op_definition
@@ -249,10 +301,12 @@ class NotOp(UnaryOp):
 
 
 @irdl_op_definition
-class PReluOp(NNOp):
+class PReluOp(ActivationOp):
     """`x` where positive, `slope * x` elsewhere (ONNX PRelu). input of any shape, slope broadcasts to it, result as input."""
 
     name = "nn.prelu"
+    KEEPS_SHAPE: ClassVar[bool] = True
+    PYTORCH: ClassVar[str] = "PReLU"
 
     input: Operand = operand_def(ANY_TENSOR)
     slope: Operand = operand_def(ANY_TENSOR)
@@ -265,7 +319,7 @@ class PReluOp(NNOp):
         return [tensor_of(self.input)]
 
 
-class BinaryOp(NNOp):
+class BinaryOp(ElementwiseOp):
     """Two operands of one element type; shapes broadcast as in numpy."""
 
     lhs: Operand = operand_def(ANY_TENSOR)
@@ -276,29 +330,33 @@ class BinaryOp(NNOp):
         return [tensor(same_element(self.lhs, self.rhs), broadcast(shape_of(self.lhs), shape_of(self.rhs)))]
 
 
+class ArithmeticOp(BinaryOp):
+    """Base of sums, differences, products and quotients: with a constant they are affine functions of an operand."""
+
+
 @irdl_op_definition
-class AddOp(BinaryOp):
+class AddOp(ArithmeticOp):
     """`lhs + rhs`, broadcasting (ONNX Add)."""
 
     name = "nn.add"
 
 
 @irdl_op_definition
-class SubOp(BinaryOp):
+class SubOp(ArithmeticOp):
     """`lhs - rhs`, broadcasting (ONNX Sub)."""
 
     name = "nn.sub"
 
 
 @irdl_op_definition
-class MulOp(BinaryOp):
+class MulOp(ArithmeticOp):
     """`lhs * rhs`, broadcasting (ONNX Mul)."""
 
     name = "nn.mul"
 
 
 @irdl_op_definition
-class DivOp(BinaryOp):
+class DivOp(ArithmeticOp):
     """`lhs / rhs`, broadcasting; integers truncate towards zero (ONNX Div)."""
 
     name = "nn.div"
@@ -319,7 +377,7 @@ class MaxOp(BinaryOp):
 
 
 @irdl_op_definition
-class PowOp(NNOp):
+class PowOp(ElementwiseOp):
     """`lhs ^ rhs`, broadcasting; the exponent may be of another number type (ONNX Pow). Result has the base's type."""
 
     name = "nn.pow"
@@ -356,7 +414,7 @@ class OrOp(LogicalOp):
 
 
 @irdl_op_definition
-class CompareOp(NNOp):
+class CompareOp(ElementwiseOp):
     """`lhs predicate rhs`, broadcasting, with a result of i1 (ONNX Equal, Less, Greater, LessOrEqual, GreaterOrEqual)."""
 
     name = "nn.compare"
@@ -372,7 +430,7 @@ class CompareOp(NNOp):
 
 
 @irdl_op_definition
-class WhereOp(NNOp):
+class WhereOp(ElementwiseOp):
     """`on_true` where condition holds, else `on_false`; all three broadcast (ONNX Where). condition is i1."""
 
     name = "nn.where"
@@ -390,33 +448,14 @@ class WhereOp(NNOp):
 
 
 @irdl_op_definition
-class CastOp(NNOp):
+class CastOp(ElementwiseOp):
     """Converts elements to the result's type (ONNX Cast). Floats to integers truncate; to i1, everything but 0 is true."""
 
     name = "nn.cast"
+    KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
     result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         return [tensor(element_of(self.result), shape_of(self.input))]
-
-
-ACTIVATIONS: tuple[type[NNOp], ...] = (
-    ReluOp,
-    Relu6Op,
-    ClipOp,
-    LeakyReluOp,
-    PReluOp,
-    EluOp,
-    SeluOp,
-    HardSigmoidOp,
-    HardSwishOp,
-    GeluOp,
-    SigmoidOp,
-    TanhOp,
-    SoftplusOp,
-    SoftsignOp,
-    MishOp,
-)
-"""What can follow a computing operation as its activation function."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
 from .base import ANY_TENSOR, FLAG, Flag, NNOp, Result
+from .constant import constant_of
 from .shapes import DYNAMIC, Shape, broadcast, merge_dim, same_element, shape_of, tensor
 from .window import LayoutOp
 
@@ -45,6 +47,14 @@ class MatMulOp(NNOp):
         """N, 1 for a vector on the right."""
         return self.rhs_shape[-1] if len(self.rhs_shape) > 1 else 1
 
+    @property
+    def acts_by_sample(self) -> bool:
+        """One matrix for all samples, or one each; rows are samples where the left operand is a matrix."""
+        lhs, rhs = shape_of(self.lhs), shape_of(self.rhs)
+        if constant_of(self.rhs) is not None:
+            return len(lhs) > len(rhs) or (len(lhs) == len(rhs) == 2 and self.transpose_a is None)
+        return len(lhs) == len(rhs) > 2
+
     def infer(self) -> Sequence[Tensor]:
         lhs, rhs = self.lhs_shape, self.rhs_shape
         left = (1, *lhs) if len(lhs) == 1 else lhs
@@ -80,6 +90,7 @@ class BiasAddOp(LayoutOp):
     """
 
     name = "nn.bias_add"
+    KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
     bias: Operand = operand_def(ANY_TENSOR)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
 from .base import ANY_TENSOR, INT, REAL, Int, NNOp, Real, Result, integer, real
+from .constant import constant_of
 from .shapes import axis_of, broadcast, known, merge_dim, merge_shape, same_element, shape_of, tensor_of
 from .window import LayoutOp
 
@@ -22,6 +24,7 @@ class BatchNormOp(LayoutOp):
     """
 
     name = "nn.batch_norm"
+    KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
     scale: Operand = operand_def(ANY_TENSOR)
@@ -52,6 +55,7 @@ class InstanceNormOp(LayoutOp):
     """
 
     name = "nn.instance_norm"
+    KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
     scale: Operand = operand_def(ANY_TENSOR)
@@ -73,6 +77,7 @@ class GroupNormOp(LayoutOp):
     """
 
     name = "nn.group_norm"
+    KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
     scale: Operand = operand_def(ANY_TENSOR)
@@ -112,6 +117,7 @@ class LayerNormOp(NNOp):
     """
 
     name = "nn.layer_norm"
+    KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
     scale: Operand = operand_def(ANY_TENSOR)
@@ -119,6 +125,11 @@ class LayerNormOp(NNOp):
     axis: Int = prop_def(INT, default_value=integer(-1))
     epsilon: Real = prop_def(REAL, default_value=real(1e-5))
     result: Result = result_def(ANY_TENSOR)
+
+    @property
+    def acts_by_sample(self) -> bool:
+        parameters = (constant_of(v) for v in self.operands[1:])
+        return axis_of(self.axis.value.data, len(shape_of(self.input))) != 0 and None not in parameters
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -138,6 +149,7 @@ class LRNOp(LayoutOp):
     """
 
     name = "nn.lrn"
+    KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
     size: Int = prop_def(INT)
@@ -157,9 +169,15 @@ class LRNOp(LayoutOp):
 class SoftmaxLikeOp(NNOp):
     """Base of softmax and its logarithm: along one axis, result as input."""
 
+    KEEPS_SHAPE: ClassVar[bool] = True
+
     input: Operand = operand_def(ANY_TENSOR)
     axis: Int = prop_def(INT, default_value=integer(-1))
     result: Result = result_def(ANY_TENSOR)
+
+    @property
+    def acts_by_sample(self) -> bool:
+        return axis_of(self.axis.value.data, len(shape_of(self.input))) != 0
 
     def infer(self) -> Sequence[Tensor]:
         axis_of(self.axis.value.data, len(shape_of(self.input)))

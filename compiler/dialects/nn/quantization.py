@@ -21,6 +21,13 @@ from .shapes import axis_of, element_of, merge_dim, shape_of, tensor, tensor_of
 class PointOp(NNOp):
     """Base of what stands on a value between layers: the value with, or rounded to, the quantization parameters of the point."""
 
+    KEEPS_SHAPE: ClassVar[bool] = True
+
+    @property
+    def acts_by_sample(self) -> bool:
+        qparams = self.properties.get("qparams")
+        return not isinstance(qparams, QParamsAttr) or qparams.data.axis != 0
+
     def check_axis(self, qparams: QParamsAttr) -> None:
         """The axis exists and has one scale per index."""
         p, shape = qparams.data, shape_of(self.operands[0])

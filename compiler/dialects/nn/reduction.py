@@ -25,6 +25,10 @@ class ReduceOp(NNOp):
         rank = len(shape_of(self.input))
         return axes_of(ints(self.axes, range(rank)), rank)
 
+    @property
+    def acts_by_sample(self) -> bool:
+        return 0 not in self.axis_list()
+
     def infer(self) -> Sequence[Tensor]:
         shape = _reduced(shape_of(self.input), self.axis_list(), self.keepdims is not None)
         return [tensor(element_of(self.input), shape)]
@@ -87,6 +91,10 @@ class ArgOp(NNOp):
     keepdims: Flag | None = opt_prop_def(FLAG)
     last: Flag | None = opt_prop_def(FLAG)
     result: Result = result_def(ANY_TENSOR)
+
+    @property
+    def acts_by_sample(self) -> bool:
+        return axis_of(self.axis.value.data, len(shape_of(self.input))) != 0
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)

@@ -58,7 +58,7 @@ from .base import (
     ints,
     real,
 )
-from .constant import constant_ints
+from .constant import constant_ints, constant_of
 from .numbers import f32
 from .shapes import (
     DYNAMIC,
@@ -95,6 +95,10 @@ class ConcatOp(MovingOp):
     def moved(self) -> Sequence[SSAValue]:
         return self.inputs
 
+    @property
+    def acts_by_sample(self) -> bool:
+        return axis_of(self.axis.value.data, len(shape_of(self.inputs[0]))) != 0
+
     def infer(self) -> Sequence[Tensor]:
         if not self.inputs:
             raise VerifyException("expected at least one input")
@@ -128,6 +132,10 @@ class SplitOp(MovingOp):
     def result_count(cls, properties: dict[str, Attribute | None]) -> int:
         sizes = properties.get("sizes")
         return len(sizes) if isinstance(sizes, DenseArrayBase) else 1  # pyright: ignore[reportUnknownArgumentType]
+
+    @property
+    def acts_by_sample(self) -> bool:
+        return axis_of(self.axis.value.data, len(shape_of(self.input))) != 0
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -170,6 +178,10 @@ class SliceOp(MovingOp):
             result[axis] = slice(start, end, step)
         return tuple(result)
 
+    @property
+    def acts_by_sample(self) -> bool:
+        return self.slices(len(shape_of(self.input)))[:1] == (slice(None),)
+
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
         shape = [
@@ -199,6 +211,14 @@ class GatherOp(MovingOp):
     def batch_count(self) -> int:
         return self.batch_dims.value.data
 
+    @property
+    def acts_by_sample(self) -> bool:
+        """Indices look up in a table, or in their own sample."""
+        if constant_of(self.input) is not None:
+            return self.axis.value.data == 0
+        apart = self.batch_count > 0 or constant_of(self.indices) is not None
+        return apart and axis_of(self.axis.value.data, len(shape_of(self.input))) != 0
+
     def infer(self) -> Sequence[Tensor]:
         x, indices, n = shape_of(self.input), shape_of(self.indices), self.batch_count
         axis = axis_of(self.axis.value.data, len(x))
@@ -215,6 +235,10 @@ class ReshapingOp(MovingOp):
 
     input: Operand = operand_def(ANY_TENSOR)
     result: Result = result_def(ANY_TENSOR)
+
+    @property
+    def acts_by_sample(self) -> bool:
+        return 0 <= size(shape_of(self.input)[1:]) == size(shape_of(self.result)[1:])
 
 
 @irdl_op_definition
@@ -331,6 +355,10 @@ class TransposeOp(MovingOp):
     perm: Ints = prop_def(INTS)
     result: Result = result_def(ANY_TENSOR)
 
+    @property
+    def acts_by_sample(self) -> bool:
+        return ints(self.perm)[:1] == (0,)
+
     def infer(self) -> Sequence[Tensor]:
         x, perm = shape_of(self.input), ints(self.perm)
         if sorted(perm) != list(range(len(x))):
@@ -411,6 +439,10 @@ class PadOp(MovingOp):
     def only_moves(self) -> bool:
         return self.mode.data is not PadMode.CONSTANT or not any(p > 0 for p in ints(self.pads))
 
+    @property
+    def acts_by_sample(self) -> bool:
+        return not any(ints(self.pads)[:: len(shape_of(self.input))])
+
     def infer(self) -> Sequence[Tensor]:
         x, pads = shape_of(self.input), ints(self.pads)
         if len(pads) != 2 * len(x):
@@ -447,6 +479,10 @@ class ResizeOp(MovingOp):
     @property
     def only_moves(self) -> bool:
         return self.mode.data is ResizeMode.NEAREST
+
+    @property
+    def acts_by_sample(self) -> bool:
+        return ints(self.sizes)[:1] == (0,) if self.scales is None else self.scales.data[:1] == (1,)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -531,6 +567,10 @@ class BlockOp(LayoutOp, MovingOp):
         if any(b < 1 for b in block) or any(p < 0 for p in lists) or len(lists) != 2 * len(block):
             raise VerifyException("blocks must be at least 1, with a non-negative begin and end each")
         return x
+
+    @property
+    def acts_by_sample(self) -> bool:
+        return False
 
 
 @irdl_op_definition

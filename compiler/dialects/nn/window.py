@@ -10,6 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from .attributes import AutoPad, AutoPadAttr, Layout, LayoutAttr
 from .base import INTS, Ints, NNOp, ints
+from .constant import constant_of
 from .shapes import DYNAMIC, Shape, known, same_pads, same_size, window_size
 
 
@@ -17,6 +18,10 @@ class LayoutOp(NNOp):
     """An operation that knows where the channels of its first operand stand."""
 
     layout: LayoutAttr = prop_def(LayoutAttr, default_value=LayoutAttr(Layout.NCHW))
+
+    @property
+    def acts_by_sample(self) -> bool:
+        return all(constant_of(v) is not None for v in self.operands[1:])
 
     @property
     def channels_last(self) -> bool:

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i8
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialects.nn import (
-    ClipOp,
-    DequantizeOp,
-    QParams,
-    QParamsAttr,
-    QuantizeOp,
-    Relu6Op,
-    ReluOp,
-)
+from ...dialects.nn import BoundOp, DequantizeOp, QParams, QParamsAttr, QuantizeOp
 from ...dtypes import integer_range
 from ...functions import main_function
 from ...lowering.ascend.fused import inline_fused
@@ -68,7 +58,7 @@ def _repeat_before_bound(op: QuantizeOp) -> None:
     bound = op.input.owner
     if op.input.uses.get_length() > 1:
         return
-    if not isinstance(bound, ReluOp | Relu6Op | ClipOp) or _saturates_within(op.qparams.data, bound):
+    if not isinstance(bound, BoundOp) or _saturates_within(op.qparams.data, bound):
         return
     before = bound.operands[0]
     if not isinstance(before, OpResult) or isinstance(before.op, DequantizeOp) or before.uses.get_length() > 1:
@@ -78,11 +68,11 @@ def _repeat_before_bound(op: QuantizeOp) -> None:
     bound.operands[0] = dequantize.result
 
 
-def _saturates_within(p: QParams, bound: ReluOp | Relu6Op | ClipOp) -> bool:
+def _saturates_within(p: QParams, bound: BoundOp) -> bool:
     """Whether the range of the integers lies within the bounds, which are then left out."""
     if p.axis is not None:
         return False
-    low, high = bound.bounds if isinstance(bound, ClipOp) else (0.0, 6.0 if isinstance(bound, Relu6Op) else inf)
+    low, high = bound.bounds
     least, most = integer_range(p.storage)
     scale, zero_point = p.scales(), p.zero_points()
     return bool(low <= (least - zero_point) * scale and (most - zero_point) * scale <= high)

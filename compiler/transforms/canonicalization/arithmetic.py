@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from xdsl.ir import Operation
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects import nn
@@ -27,7 +26,7 @@ class Neutral(NamedTuple):
     """Whether it is neutral as the left operand, too."""
 
 
-_NEUTRAL: dict[type[Operation], Neutral] = {
+_NEUTRAL: dict[type[nn.BinaryOp | nn.PowOp], Neutral] = {
     nn.AddOp: Neutral(-0.0, True),
     nn.SubOp: Neutral(0.0),
     nn.MulOp: Neutral(1.0, True),
@@ -35,11 +34,9 @@ _NEUTRAL: dict[type[Operation], Neutral] = {
     nn.PowOp: Neutral(1.0),
 }
 
-Arithmetic = nn.AddOp | nn.SubOp | nn.MulOp | nn.DivOp | nn.PowOp
 
-
-@rule(nn.AddOp, nn.SubOp, nn.MulOp, nn.DivOp, nn.PowOp)
-def remove_neutral(op: Arithmetic, rewriter: PatternRewriter, remarks: Remarks) -> None:
+@rule(*_NEUTRAL)
+def remove_neutral(op: nn.BinaryOp | nn.PowOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """`x * 1`, `x / 1`, `x ^ 1`, `x - 0`, `x + -0.0` where the constant does not change the shape."""
     neutral = _NEUTRAL[type(op)]
     pairs = [(op.lhs, op.rhs), (op.rhs, op.lhs)] if neutral.on_the_left else [(op.lhs, op.rhs)]

@@ -12,18 +12,12 @@ from ...dialects import nn
 from ...rewriting import Remarks, fused_location, layer_of
 from .rules import give_back, rule
 
-Bounded = nn.ReluOp | nn.Relu6Op | nn.ClipOp
 Bounds = tuple[float, float]
 
 _NAMED: dict[Bounds, type[nn.ReluOp | nn.Relu6Op]] = {(0.0, inf): nn.ReluOp, (0.0, 6.0): nn.Relu6Op}
-_BOUNDS = {kind: bounds for bounds, kind in _NAMED.items()}
 
 
-def _bounds(op: Bounded) -> Bounds:
-    return op.bounds if isinstance(op, nn.ClipOp) else _BOUNDS[type(op)]
-
-
-def _bounded(value: SSAValue, bounds: Bounds, op: Bounded, location: LocationAttr) -> Bounded:
+def _bounded(value: SSAValue, bounds: Bounds, op: nn.BoundOp, location: LocationAttr) -> nn.BoundOp:
     """What keeps a value within bounds, in the place of `op`."""
     types = op.result_types
     if (kind := _NAMED.get(bounds)) is not None:
@@ -42,13 +36,13 @@ def name_bounds(op: nn.ClipOp, rewriter: PatternRewriter, remarks: Remarks) -> N
         rewriter.replace(op, _bounded(op.input, op.bounds, op, op.location))
 
 
-@rule(nn.ReluOp, nn.Relu6Op, nn.ClipOp)
-def merge_bounds(op: Bounded, rewriter: PatternRewriter, remarks: Remarks) -> None:
+@rule(*nn.kinds(nn.BoundOp))
+def merge_bounds(op: nn.BoundOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """Bounds after bounds: the second is removed where the first are tighter, else one operation has both."""
     inner = op.input.owner
-    if not isinstance(inner, Bounded):
+    if not isinstance(inner, nn.BoundOp):
         return
-    (low, high), (first_low, first_high) = _bounds(op), _bounds(inner)
+    (low, high), (first_low, first_high) = op.bounds, inner.bounds
     if not (low <= high and first_low <= first_high):
         return  # empty or NaN: min and max no longer commute
     merged = min(max(first_low, low), high), min(max(first_high, low), high)

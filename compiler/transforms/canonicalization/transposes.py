@@ -12,7 +12,6 @@ from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from ...rewriting import Remarks, fused_location, layer_of
 from ..transposition import (
-    MEETINGS,
     RULES,
     Moved,
     build_moved,
@@ -65,7 +64,7 @@ def merge_transposes(op: nn.TransposeOp, rewriter: PatternRewriter, remarks: Rem
     rewriter.replace(op, made, [value])
 
 
-@rule(*MEETINGS)
+@rule(*nn.kinds(nn.ElementwiseOp), nn.ConcatOp)
 def join_transposes(op: Operation, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """Where all that meets in `op` is transposed alike, one transpose of its result is enough."""
     if not isinstance(op, nn.NNOp):

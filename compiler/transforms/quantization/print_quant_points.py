@@ -14,7 +14,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
 from ...dialects.nn import (
-    ACTIVATIONS,
+    ActivationOp,
     DequantizeOp,
     FusedOp,
     NNOp,
@@ -149,7 +149,7 @@ def _without_point(value: SSAValue, profile: Profile) -> tuple[State, str]:
     uses = list(value.uses)
     if (
         len(uses) != 1
-        or not isinstance(activation := uses[0].operation, ACTIVATIONS)
+        or not isinstance(activation := uses[0].operation, ActivationOp)
         or not _reads_grid(value.op, profile)
     ):
         return State.FP32, ""

@@ -113,7 +113,7 @@ ASCEND_A2 = replace(
 """The rules of AMCT since 8.0, for Atlas A2 and A3: products of two activations as well."""
 
 _ACTIVE: tuple[type[NNOp], ...] = (
-    *nn.ACTIVATIONS,
+    *nn.kinds(nn.ActivationOp),
     nn.BatchNormOp,
     nn.BiasAddOp,
     nn.ReduceMeanOp,

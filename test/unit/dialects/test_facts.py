@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.func import ReturnOp
+from xdsl.utils.exceptions import VerifyException
 
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.runtime.comparison import match_layers
 from amct_opt.runtime.executor import run
@@ -20,7 +22,7 @@ from amct_opt.transforms.quantization.print_quant_points import quant_points
 from amct_opt.transforms.quantization.profiles import ASCEND
 from amct_opt.universe import new_session
 
-from ..targets.operations import CASES, Array, Case, module_of
+from ..targets.operations import CASES, Array, Case, module_of, reseed
 
 SHIFTED = """
 func.func @main(%x: tensor<1x2x4x4xf32> {nn.name = "x"}) -> (tensor<1x2x4x4xf32> {nn.name = "y"}) {
@@ -47,6 +49,7 @@ def test_what_stands_between_layers_is_not_a_layer(tmp_path: Path) -> None:
 
 def computed(case: Case, arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
     """The operation that gives the results of a case, and the results for these arrays."""
+    reseed()
     module = module_of(case.build, arrays, case.dynamic)
     op = next(op for op in module.walk() if isinstance(op, ReturnOp)).operands[0].owner
     return op, list(run(module, {f"x{i}": a for i, a in enumerate(arrays)}).values())
@@ -90,3 +93,42 @@ def test_what_only_moves_does_not_look_at_elements() -> None:
             assert op.only_moves == commutes(case, lambda x: 50 - x), name
         elif op.is_passive and not name.endswith("-none"):
             assert not commutes(case, lambda x: 50 - x), name
+
+
+def same_for_three(case: Case) -> bool:
+    """Whether three samples together give what each gives; where a case has several rows these are one sample of three."""
+    rows = len(case.arrays[0])
+    whole = [np.concatenate([a, np.roll(a, 1), np.flip(a)]) for a in case.arrays]
+    parts = [[a[i : i + rows] for a in whole] for i in range(0, 3 * rows, rows)]
+    try:
+        together = computed(case, whole)[1]
+        apart = [np.concatenate(part) for part in zip(*(computed(case, part)[1] for part in parts), strict=True)]
+    except (CompileError, VerifyException, ValueError):
+        return False
+    if any(len(a) != 3 * rows for a in together):
+        return False
+    return all(a.shape == b.shape and np.allclose(a, b, atol=1e-6) for a, b in zip(together, apart, strict=True))
+
+
+def test_what_acts_by_sample_gives_for_three_what_it_gives_for_each() -> None:
+    for name, case in CASES.items():
+        if case.dynamic or not all(a.size and a.ndim and len(a) == len(case.arrays[0]) for a in case.arrays):
+            continue  # operands without samples
+        if name.startswith("cast") or name == "dequantize-i4":
+            continue  # sizes that the case declares
+        op, _ = computed(case, case.arrays)
+        assert op.acts_by_sample == same_for_three(case), name
+
+
+def test_what_keeps_shape_gives_that_of_operand_0() -> None:
+    """For all shapes of a case; operations that do not claim it change the shape in one of their cases, or broadcast."""
+    changing: set[str] = set()
+    for case in CASES.values():
+        op, results = computed(case, case.arrays)
+        if results[0].shape != case.arrays[0].shape:
+            assert not op.KEEPS_SHAPE, op
+            changing.add(op.name)
+    kept = {kind.name for kind in nn.kinds(nn.NNOp) if kind.KEEPS_SHAPE}
+    named = {computed(case, case.arrays)[0].name for case in CASES.values()}
+    broadcasting = {kind.name for kind in nn.kinds(nn.ElementwiseOp)}
+    assert named - changing - broadcasting <= kept

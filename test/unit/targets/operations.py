@@ -29,6 +29,11 @@ Build = Callable[..., Any]
 _rng = np.random.default_rng(7)
 
 
+def reseed() -> None:
+    """What follows is made of the same random numbers each time, constants inside cases among them."""
+    _rng.bit_generator.state = np.random.default_rng(7).bit_generator.state
+
+
 def real(*shape: int, dtype: Any = np.float32) -> Array:
     return np.asarray(_rng.normal(size=shape) * 2, dtype)
 

@@ -113,7 +113,7 @@ class Network:
                 return x
 
     def single(self, x: SSAValue) -> nn.NNOp:
-        kind = self.pick(*nn.ACTIVATIONS, nn.ReluOp, nn.Relu6Op)
+        kind = self.pick(*nn.kinds(nn.ActivationOp), nn.ReluOp, nn.Relu6Op)
         if kind is nn.PReluOp:
             return kind.make(x, self.weights(4, 1, 1))
         if kind is nn.ClipOp:
@@ -178,7 +178,7 @@ def test_random_networks(equivalence: Any, seed: int, everything: bool) -> None:
     assert_equal(outputs(after, x), outputs(before, x))
     missed = {r.layer for r in session.remarks if r.kind == "missed"}
     for op in main_function(after).body.block.ops:
-        assert not isinstance(op, nn.ACTIVATIONS) or layer_of(op) in missed
+        assert not isinstance(op, nn.ActivationOp) or layer_of(op) in missed
         assert not _is_residual_add(op) or layer_of(op) in missed
     assert Counter(op.name for op in _flat(after)) == Counter(op.name for op in _flat(before))
     assert module_text(equivalence.after(after, EVERYTHING)) == module_text(

@@ -13,7 +13,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ....dialects.nn import ACTIVATIONS, BatchNormOp
+from ....dialects.nn import ActivationOp, BatchNormOp, kinds
 from ....rewriting import QUANTIZATION_OPS, FusionPattern, Guard, Remarks, nn_ops, rewrite
 from ...quantization.profiles import Profile, profile_of
 from ..fusion_pass import FusionPass, producer
@@ -60,7 +60,7 @@ class FuseActivationPass(FusionPass):
         return [pattern(remarks, rules, guards) for pattern in self.PATTERNS]
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
-        for op in nn_ops(module, *ACTIVATIONS):
+        for op in nn_ops(module, *kinds(ActivationOp)):
             if not in_region(op) and not remarks.has(op):
                 remarks.missed(op, *_why_alone(op.operands[0]))
 

@@ -16,7 +16,9 @@ from ....rewriting import Roots
 
 
 class Activation(NamedTuple):
-    """An activation function: `kind` is what people call it, `suffix` how it appears in the kind of a region."""
+    """An activation function: `kind` is what people call it, `suffix`, PyTorch's name as in Horizon's kinds, how it appears in
+    the kind of a region.
+    """
 
     kind: str
     suffix: str
@@ -25,41 +27,22 @@ class Activation(NamedTuple):
     """Each after those it uses; the last gives the result."""
 
 
-_SINGLE: Mapping[type[nn.NNOp], tuple[str, str]] = {
-    nn.ReluOp: ("relu", "ReLU"),
-    nn.Relu6Op: ("relu6", "ReLU6"),
-    nn.ClipOp: ("clip", "Clip"),
-    nn.LeakyReluOp: ("leaky_relu", "LeakyReLU"),
-    nn.PReluOp: ("prelu", "PReLU"),
-    nn.EluOp: ("elu", "ELU"),
-    nn.SeluOp: ("selu", "SELU"),
-    nn.HardSigmoidOp: ("hard_sigmoid", "Hardsigmoid"),
-    nn.HardSwishOp: ("hard_swish", "Hardswish"),
-    nn.GeluOp: ("gelu", "GELU"),
-    nn.SigmoidOp: ("sigmoid", "Sigmoid"),
-    nn.TanhOp: ("tanh", "Tanh"),
-    nn.SoftplusOp: ("softplus", "Softplus"),
-    nn.SoftsignOp: ("softsign", "Softsign"),
-    nn.MishOp: ("mish", "Mish"),
-}
-"""Activations of one operation; the suffixes are PyTorch's names, as Horizon's kinds have them."""
-
-
 def single_kind(op: Operation) -> str | None:
     """The kind of activation that is one operation, `relu`; None for anything else."""
-    return next((kind for cls, (kind, _) in _SINGLE.items() if isinstance(op, cls)), None)
+    return _kind(type(op)) if isinstance(op, nn.ActivationOp) else None
 
 
-_BOUNDED: Mapping[tuple[float, float], tuple[str, str]] = {
-    (0.0, inf): _SINGLE[nn.ReluOp],
-    (0.0, 6.0): _SINGLE[nn.Relu6Op],
-}
+def _kind(activation: type[nn.ActivationOp]) -> str:
+    return activation.name.removeprefix("nn.")
+
+
+_BOUNDED: Mapping[tuple[float, float], type[nn.BoundOp]] = {(0.0, inf): nn.ReluOp, (0.0, 6.0): nn.Relu6Op}
 """Clips that have a name of their own."""
 
-LINEAR = frozenset({"relu", "relu6", "clip"})
+LINEAR = frozenset(map(_kind, nn.kinds(nn.BoundOp)))
 """PPQ's linear activations, which may follow any operation."""
 
-KINDS = frozenset({*(kind for kind, _ in _SINGLE.values()), "swish"})
+KINDS = frozenset({*map(_kind, nn.kinds(nn.ActivationOp)), "swish"})
 
 _ALIASES: Mapping[str, str] = {**{kind.replace("_", ""): kind for kind in KINDS}, "silu": "swish"}
 
@@ -79,7 +62,7 @@ def kinds_named(names: Iterable[str]) -> frozenset[str]:
     return frozenset(kinds | {"relu6"} if "clip" in kinds else kinds)
 
 
-ROOTS: Roots = (*_SINGLE, nn.MulOp)
+ROOTS: Roots = (*nn.kinds(nn.ActivationOp), nn.MulOp)
 """The classes of the operation that gives an activation's result."""
 
 
@@ -87,11 +70,10 @@ def activation_of(op: Operation) -> Activation | None:
     """The activation function whose result is that of `op`."""
     if isinstance(op, nn.MulOp):
         return _gated(op) or _gelu(op)
-    if not isinstance(op, nn.NNOp) or (names := _SINGLE.get(type(op))) is None:
+    if not isinstance(op, nn.ActivationOp):
         return None
-    if isinstance(op, nn.ClipOp):
-        names = _BOUNDED.get(op.bounds, names)
-    return Activation(*names, op.operands[0], (op,))
+    named = _BOUNDED.get(op.bounds, type(op)) if isinstance(op, nn.BoundOp) else type(op)
+    return Activation(_kind(named), named.PYTORCH, op.operands[0], (op,))
 
 
 def _gated(op: nn.MulOp) -> Activation | None:

@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 
 from xdsl.ir import Operation, SSAValue
 
-from ....dialects.nn import BiasAddOp, ClipOp, FusedOp, GlobalMaxPoolOp, MaxPoolOp, Relu6Op, ReluOp
+from ....dialects.nn import BiasAddOp, BoundOp, FusedOp, GlobalMaxPoolOp, MaxPoolOp, kinds
 from ....rewriting import Roots, layer_of
 from ..computing import Computing
 from ..regions import compute_kind, region
@@ -34,7 +34,7 @@ class FuseComputePoolActivation(ActivationConditions, RegionPattern[ComputePoolA
     """
 
     name = "compute-pool-activation"
-    roots: ClassVar[Roots] = (ReluOp, Relu6Op, ClipOp)
+    roots: ClassVar[Roots] = kinds(BoundOp)
 
     def match(self, op: Operation) -> ComputePoolActivation | None:
         activation = activation_of(op)

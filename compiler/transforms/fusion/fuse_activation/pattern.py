@@ -11,7 +11,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
-from ....dialects.nn import ACTIVATIONS, AddOp, BiasAddOp, FusedOp, NNOp, constant_of
+from ....dialects.nn import ActivationOp, AddOp, BiasAddOp, FusedOp, NNOp, constant_of
 from ....dialects.nn.shapes import shape_of, text
 from ....rewriting import FusionPattern, Guard, Remarks, condition, layer_of, matched_operations
 from ..computing import Computing, chain_of
@@ -69,7 +69,7 @@ class RegionPattern(FusionPattern[M]):
     def rewrite(self, m: M, folded: Sequence[SSAValue]) -> Sequence[Operation]:
         parts = cast("list[NNOp]", matched_operations(m))
         for op in parts:
-            if isinstance(op, ACTIVATIONS):  # part of a larger activation: what was missed on its own does not count
+            if isinstance(op, ActivationOp):  # part of a larger activation: what was missed on its own does not count
                 self.remarks.forget(op)
         return [region(self.kind(m), parts)]
 

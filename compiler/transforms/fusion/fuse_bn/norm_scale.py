@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ....dialects.nn import AddOp, BatchNormOp, DivOp, MulOp, SubOp, constant_of
+from ....dialects.nn import AddOp, ArithmeticOp, BatchNormOp, DivOp, MulOp, constant_of, kinds
 from ....dialects.nn.shapes import element_of, shape_of
 from ....dtypes import numpy_dtype
 from ....rewriting import Array, Condition, Folded, FusionPattern, Roots, condition, layer_of, used_once
@@ -22,7 +22,7 @@ class NormScale:
     """A batch norm, and the arithmetic with a constant behind it."""
 
     bn: BatchNormOp
-    follower: MulOp | DivOp | AddOp | SubOp
+    follower: ArithmeticOp
     operand: SSAValue
 
 
@@ -32,7 +32,7 @@ class FuseNormScale(NormConditions, FusionPattern[NormScale]):
     """
 
     name = "batch-norm-scale"
-    roots: ClassVar[Roots] = (MulOp, DivOp, AddOp, SubOp)
+    roots: ClassVar[Roots] = kinds(ArithmeticOp)
 
     norm_used_once: Condition[Any] = used_once("bn")
 
@@ -45,7 +45,7 @@ class FuseNormScale(NormConditions, FusionPattern[NormScale]):
         return found if isinstance(found, str) else None
 
     def match(self, op: Operation) -> NormScale | None:
-        if not isinstance(op, MulOp | DivOp | AddOp | SubOp):
+        if not isinstance(op, ArithmeticOp):
             return None
         value, operand = op.operands
         if isinstance(op, MulOp | AddOp) and constant_of(value) is not None:

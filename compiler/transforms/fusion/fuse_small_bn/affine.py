@@ -24,7 +24,7 @@ class FuseAffineNorm(SmallNormPattern):
     """
 
     name = "affine-batch-norm"
-    roots: ClassVar[Roots] = (nn.AddOp, nn.SubOp, nn.MulOp, nn.DivOp)
+    roots: ClassVar[Roots] = nn.kinds(nn.ArithmeticOp)
 
     @condition
     def no_layer_norm(self, m: SmallNorm) -> str | None:

@@ -47,7 +47,7 @@ class Statistics(NamedTuple):
 class Step(NamedTuple):
     """One operation of a batch norm on a value: sum, difference, product or quotient with a parameter."""
 
-    op: nn.AddOp | nn.SubOp | nn.MulOp | nn.DivOp
+    op: nn.ArithmeticOp
     value: SSAValue
     parameter: SSAValue
 
@@ -59,7 +59,7 @@ class Step(NamedTuple):
 
 def step_of(op: Operation) -> Step | None:
     """An operation as a step; None where it is none, or takes no value and one expression of constants."""
-    if not isinstance(op, nn.AddOp | nn.SubOp | nn.MulOp | nn.DivOp) or not is_float(element_of(op.result)):
+    if not isinstance(op, nn.ArithmeticOp) or not is_float(element_of(op.result)):
         return None
     left, right = map(is_expression, op.operands)
     if left == right or (left and isinstance(op, nn.SubOp | nn.DivOp)):
