@@ -24,7 +24,7 @@ class Output(NamedTuple):
     target: str
     options: Mapping[str, Any]
     deploys: bool = False
-    """Of the deployable model, in which Relu6 is Relu where that is exact."""
+    """Whether the file holds the deployable model, in which Relu6 is Relu where that is exact."""
 
 
 _EVERY = (Output("_quant.json", "fusion-info", {}, deploys=True),)

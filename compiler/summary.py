@@ -33,7 +33,7 @@ class Layers:
     quantized: tuple[Remark, ...]
     left_in_float: tuple[Remark, ...]
     otherwise: tuple[Remark, ...]
-    """Of quantized layers: what was asked for, and they cannot have."""
+    """Settings that were requested for quantized layers but cannot be applied to them."""
     not_lowered: tuple[Remark, ...]
     imported: str
     """What import says of the source: how many nodes it mapped, carried, folded."""

@@ -124,8 +124,8 @@ def _copy(model: Path, weights: Path, to_model: Path, to_weights: Path) -> None:
 def save_model(graph: Graph, save_type: str, save_path: PathLike) -> tuple[Path, ...]:
     """Quantize the net with the factors of the record, and write AMCT's files: `save_path` is a folder and their prefix.
 
-    `save_type` must be `Both`. Returns the files. Raises CompileError, located, if calibration has not ended, and for a record
-    that does not fit.
+    `save_type` must be `Both`. Returns the files. Raises CompileError, located, if calibration is not complete, and for
+    a record that does not fit.
     """
     if save_type != "Both":
         raise CompileError(f"save_type must be 'Both', not '{save_type}': all files are written")

@@ -120,7 +120,7 @@ class InferenceSession:
 def save_model(modified_onnx_file: PathLike, record_file: PathLike, save_path: PathLike) -> tuple[Path, ...]:
     """Quantize the model with the factors of the record, and write AMCT's files: `save_path` is a folder and their prefix.
 
-    Returns the files. Raises CompileError, located, if calibration has not ended, and for a record that does not fit.
+    Returns the files. Raises CompileError, located, if calibration is not complete, and for a record that does not fit.
     """
     return steps.save(modified_onnx_file, record_file, save_path, new_session())
 

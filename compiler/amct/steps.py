@@ -168,7 +168,7 @@ def save(model: PathLike, record_file: PathLike, save_path: PathLike, session: S
     """Write AMCT's files for a model that was calibrated. Raises CompileError if its record was not written."""
     if not Path(record_file).exists():
         hint = "run the modified model as often as the configuration's batch_num says, in this process"
-        raise CompileError("there is no such record: calibration has not ended", where=str(record_file), hint=hint)
+        raise CompileError("the record does not exist: calibration is not complete", where=str(record_file), hint=hint)
     return convert(model, record_file, save_path, session)
 
 

@@ -79,8 +79,8 @@ def save_model(
 ) -> tuple[Path, ...]:
     """Quantize a frozen graph with the factors of the record, and write AMCT's files: `save_path` is a folder and their prefix.
 
-    `outputs` are names of nodes or tensors. Returns the files. Raises CompileError, located, if calibration has not ended, and
-    for a record that does not fit.
+    `outputs` are names of nodes or tensors. Returns the files. Raises CompileError, located, if calibration is not
+    complete, and for a record that does not fit.
     """
     return steps.save(pb_model, record_file, save_path, steps.session_for(outputs=outputs))
 
@@ -146,7 +146,9 @@ class _Frame:
 
 
 def _graph(path: Path) -> Any:
-    """A frozen graph as a `tf.Graph`. Raises CompileError if TensorFlow is not installed, and for a file that is no graph."""
+    """A frozen graph as a `tf.Graph`. Raises CompileError if TensorFlow is not installed, and for a file that is not a
+    graph.
+    """
     tf = tensorflow("running a graph", str(path))
     definition = tf.compat.v1.GraphDef()
     try:

@@ -76,7 +76,7 @@ EPSILON = 1.1920929e-07
 
 _TYPES_OF_INTEGERS = {"INT4": 4, "INT8": 8, "INT16": 16}
 OWN_WEIGHT_TYPES = {"INT6": 6, "INT7": 7}
-"""Of weights that are stored as int8 and use fewer bits. AMCT keeps these in its configuration alone."""
+"""Types of weights that are stored as int8 but use fewer bits. AMCT keeps them only in its configuration."""
 CLUSTERS = (16, 32)
 
 
@@ -128,7 +128,7 @@ class LayerRecord:
 
     @property
     def weight_bits(self) -> int:
-        """Of the weight; those of 6 and 7 bits are stored as int8."""
+        """The width of the weight's integers; those of 6 and 7 bits are stored as int8."""
         return _types("wts_type")[self.wts_type or "INT8"]
 
     def given(self) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def read_record(path: Path, flavour: str | None = None, *, joint_quant: bool = T
 def _read_layer(name: str, value: Located, joint_quant: bool) -> LayerRecord:
     values: dict[str, Any] = {f.name: _plain(v) for f, v in value.message.ListFields()}
     if "shift_bit" in values and not joint_quant:
-        raise value.error(f"layer '{name}': shift_bit is of joint_quant, which is off", field="shift_bit")
+        raise value.error(f"layer '{name}': shift_bit requires joint_quant", field="shift_bit")
     try:
         return LayerRecord(**values)
     except CompileError as e:
@@ -300,7 +300,7 @@ def _merged(name: str, first: LayerRecord, second: LayerRecord, record: Record) 
     known, added = first.given(), second.given()
     for each, value in added.items():
         if known.get(each, value) != value:
-            raise record.error(name, f"{each} is another than in the record that it is merged into")
+            raise record.error(name, f"{each} differs from the record that it is merged into")
     try:
         return replace(first, **added)
     except CompileError as e:

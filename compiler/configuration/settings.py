@@ -96,7 +96,9 @@ Weighting = Arq | Ada | Nuq
 
 @dataclass(frozen=True)
 class Calibration:
-    """How a layer is quantized. Where several speak of one layer the nearest holds as a whole; they are not merged."""
+    """How a layer is quantized. If several settings apply to a layer, the most specific one wins; settings are not
+    merged.
+    """
 
     activation: Activation = Activation()
     weight: Weighting = Arq()
@@ -170,7 +172,7 @@ class Settings:
         if self.batch_num is not None:
             at_least("batch_num", self.batch_num, 1)
         if self.shift and not self.joint_quant:
-            raise CompileError("shift is of joint_quant, which is off")
+            raise CompileError("shift requires joint_quant")
         if self.version != 1:
             raise CompileError(f"version must be 1, not {self.version}")
         if self.fakequant_precision_mode not in (None, "FORCE_FP16_QUANT"):

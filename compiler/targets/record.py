@@ -48,7 +48,9 @@ class RecordTarget(Target):
     ending = ".txt"
 
     flavour: str | None = None
-    """Whose record it is: onnx, tensorflow, caffe or pytorch. Fields that AMCT's has not are marked, with a note."""
+    """Whose record it is: onnx, tensorflow, caffe or pytorch. A remark marks fields that AMCT's record does not
+    have.
+    """
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         if self.flavour not in (None, *NUMBERS):

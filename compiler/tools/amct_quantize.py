@@ -37,13 +37,13 @@ Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, an
   <stem>_record.txt     the parameters of every quantized layer, as AMCT records them
   summary.json          the tables that are printed, as data
 
-Of 8 samples or more the last tenth is held back from calibration, with --batch-num the runs behind it, and accuracy is measured
-on these: of both modules, and with --profile qdq or ppq of the first as integer kernels of ONNX runtimes compute it (amct run
---integers).
-If onnxruntime is installed, it runs the ONNX file with its default options on two runs of these samples, and the summary says
-how far its outputs are from the interpreter's. Below 60 dB it also says which integers are the first that differ. A few of
-them by one step are sums of floats that rounded the other way, which the layers behind amplify; all of them are a wrong file.
-If onnxruntime does not run the file, but runs MODEL, the exit status is 1."""
+If there are 8 samples or more, the last tenth is held back from calibration to measure accuracy; with --batch-num, the
+batches after the first N are. Accuracy is measured for both modules. With --profile qdq or ppq it is also measured for the
+nn module as integer kernels of ONNX runtimes compute it (amct run --integers).
+If onnxruntime is installed, it runs the ONNX file with its default options on two batches of these samples, and the summary
+reports how far its outputs are from the interpreter's. Below 60 dB the summary also reports the first integers that differ.
+If a few of them differ by one step, sums of floats rounded the other way and the layers behind amplified it. If all of them
+differ, the file is wrong. If onnxruntime runs MODEL but not the file, the exit status is 1."""
 
 _LISTED = 20
 """Rows of a printed table; summary.json has all of them."""
@@ -120,7 +120,7 @@ def print_summary(summary: Summary) -> None:
     """Print the summary as tables."""
     print_lists(summary.layers)
     print_table(
-        "accuracy against the model as given",
+        "error relative to the original model",
         ("output", "of", "SQNR dB", "cosine", "largest difference"),
         _accuracy(summary),
     )
@@ -196,7 +196,7 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "quantized before", counted(layers.quantized_before)
     if layers.inside:
         yield "part of an int8 layer", counted(layers.inside)
-    yield "never quantized", counted(layers.others)
+    yield "not quantizable", counted(layers.others)
     synthetic = meta.get("synthetic") == "true"
     data = "SYNTHETIC samples: the accuracy says nothing" if synthetic else "samples"
     yield "calibrated on", f"{meta.get('samples', 'no')} {data}; observer {meta.get('observer', 'none')}"

@@ -108,7 +108,7 @@ def add_data_options(add: Callable[..., object]) -> None:
         "--batch-num",
         type=positive,
         metavar="N",
-        help="the first N runs calibrate, a tenth as many behind them measure; ends a function that never does",
+        help="calibrate on the first N batches, measure on the next N/10; required if the data function never ends",
     )
     add("--color", choices=("rgb", "bgr", "gray"), help="of images (default rgb)")
 
@@ -131,7 +131,7 @@ def data_options(args: argparse.Namespace) -> DataOptions:
 
 def add_backend_options(add: Callable[..., object]) -> None:
     """Options of how calibration runs the model; `add` is the `add_argument` of their group."""
-    text = "what runs the model: numpy, onnxruntime, or auto for whichever is sooner ready (default)"
+    text = "what runs the model: numpy, onnxruntime, or auto (default), which estimates which one finishes first"
     add("--backend", default="auto", choices=("auto", "numpy", "onnxruntime"), help=text)
     add("--threads", type=positive, metavar="N", help="of onnxruntime; one per core, at most 8, when not given")
 

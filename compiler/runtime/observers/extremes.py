@@ -10,7 +10,7 @@ import numpy as np
 from .state import Array
 
 _STRIDE = 61
-"""Of the sample that tells how large the largest are; no usual number of channels has it as a factor."""
+"""The step between sampled values. It is prime, so that the sample does not hit the same channel again and again."""
 
 
 def largest(values: Array, count: int) -> Array:

@@ -12,7 +12,7 @@ class BackendOptions:
     """Options that change how fast it goes, and nothing else."""
 
     backend: Name = "auto"
-    """`numpy`, `onnxruntime`, or whichever is sooner ready."""
+    """`numpy`, `onnxruntime`, or `auto`, which estimates which one finishes first."""
     threads: int | None = None
     """How many batches onnxruntime runs at a time; when not given as many as there are cores, at most 8."""
 

@@ -28,7 +28,7 @@ def wants_fp16(settings: Settings, record: Record | None) -> bool:
         if (mode := layer.fakequant_precision_mode) not in _MODES:
             raise record.error(name, f"fakequant_precision_mode must be DEFAULT or {FORCE_FP16}, not {mode}")
         if forced and mode != FORCE_FP16 and layer.scale_w:
-            raise record.error(name, f"has not fakequant_precision_mode {FORCE_FP16}, which other layers have")
+            raise record.error(name, f"fakequant_precision_mode must be {FORCE_FP16}, as in other layers")
     return forced or settings.fakequant_precision_mode is not None
 
 

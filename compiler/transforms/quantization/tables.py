@@ -116,8 +116,8 @@ TWO_INPUTS: tuple[LayerRow, ...] = tuple(
     for row in UNIFORM
     if row.ascend == ("BatchMatMulV2",)
 )
-"""Of table 1 since AMCT 8.0: BatchMatMulV2 of two variable inputs, int8 without zero points. Only the Atlas A2 and A3 gain by it;
-elsewhere it costs accuracy.
+"""The row that AMCT 8.0 added to table 1: BatchMatMulV2 of two variable inputs, int8 without zero points. Only the Atlas A2 and
+A3 become faster by it; elsewhere it only costs accuracy.
 """
 
 UNIFORM_A2: tuple[LayerRow, ...] = (*(row for row in UNIFORM if row.ascend != ("BatchMatMulV2",)), *TWO_INPUTS)

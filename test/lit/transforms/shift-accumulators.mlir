@@ -40,9 +40,9 @@
 // ASCEND:      ascend.AscendDequant {{.*}} shift_n [4, 5]
 // ASCEND:      ascend.AscendDequant {{.*}} shift_n [6]
 // TENSORFLOW:  error: 'nn.shift_accumulator' op has no form in TensorFlow
-// OFF:         error: shifts are of joint_quant, which is off
-// OPTION:      error: shift is of joint_quant, which is off
-// RECORD:      error: layer 'conv1': shift_bit is of joint_quant, which is off
+// OFF:         error: shifts require joint_quant
+// OPTION:      error: shift requires joint_quant
+// RECORD:      error: layer 'conv1': shift_bit requires joint_quant
 // THREE:       error: layer 'conv1': shift_bit has 3 numbers, the layer takes one or 2
 func.func @main(%x: tensor<?x2x4x4xf32>) -> tensor<?x2xf32> {
   %weight = nn.constant dense<[[[[1.27]], [[-0.64]]], [[[1.28]], [[-2.56]]]]> : tensor<2x2x1x1xf32>

@@ -130,7 +130,9 @@ def test_a_session_of_onnxruntime_does_not_calibrate(folder: Folder) -> None:
     folder.quantize()
     plain = onnxruntime.InferenceSession(folder.modified, amct.AMCT_SO)
     plain.run(None, {"x": X})
-    with pytest.raises(CompileError, match=r"record\.txt: error: there is no such record: calibration has not ended"):
+    with pytest.raises(
+        CompileError, match=r"record\.txt: error: the record does not exist: calibration is not complete"
+    ):
         amct.save_model(folder.modified, folder.record, folder.path / "P")
 
 

@@ -199,7 +199,10 @@ MODE = "fakequant_precision_mode: 'FORCE_FP16_QUANT'"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (LAYER.format("conv", 0.1, MODE) + LAYER.format("fc", 0.1, ""), "layer 'fc': has not fakequant_precision_mode"),
+        (
+            LAYER.format("conv", 0.1, MODE) + LAYER.format("fc", 0.1, ""),
+            "layer 'fc': fakequant_precision_mode must be FORCE_FP16_QUANT",
+        ),
         (LAYER.format("conv", 0.1, "fakequant_precision_mode: 'FP8'"), "must be DEFAULT or FORCE_FP16_QUANT, not FP8"),
         (LAYER.format("conv", 1e-20, MODE), "has a scale of 1e-20, which FORCE_FP16_QUANT cannot hold"),
     ],

@@ -250,5 +250,5 @@ def test_whole_sums(profile: str, options: str, data: Path) -> None:
 
 def test_shifts_belong_to_joint_quant(data: Path) -> None:
     module, session = parsed(NET)
-    with pytest.raises(CompileError, match="shift is of joint_quant, which is off"):
+    with pytest.raises(CompileError, match="shift requires joint_quant"):
         make_pass("quantize", f"data={data} shift=true").apply(session, module)

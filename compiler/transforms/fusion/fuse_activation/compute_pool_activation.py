@@ -30,7 +30,8 @@ class ComputePoolActivation:
 
 class FuseComputePoolActivation(ActivationConditions, RegionPattern[ComputePoolActivation]):
     """act(max_pool(op(x, w, b))) is max_pool(act(op(x, w, b))) with op and act as one operation: relu, relu6 and clip do not
-    change which element is the largest. What the pool reads then needs no levels for numbers that the activation cuts off
+    change which element is the largest. What the pool reads then needs no levels for numbers that the activation cuts
+    off.
     """
 
     name = "compute-pool-activation"

@@ -178,7 +178,7 @@ def pools_locally(site: Site) -> str | None:
 @rule("tensor-only")
 def tensor_only(site: Site) -> str | None:
     """AMCT quantizes this layer's input tensor only when asked to by tensor_quantize"""
-    return "only its input tensor could be quantized, and only on request"
+    return "not quantized by default; tensor_quantize quantizes its input"
 
 
 def source_attribute(op: NNOp, name: str) -> Attribute | None:

@@ -80,7 +80,7 @@ def gemm(node: Node) -> Converted:
 
 @registered(ON_INTEGERS, "MatMul")
 def matmul(node: Node) -> Converted:
-    """Of an input and a weight, or of two inputs."""
+    """The product of an input and a weight, or of two inputs."""
     x = node.value(0)
     if not is_second_input(node, node.value(1)):
         _weight_shape(node)

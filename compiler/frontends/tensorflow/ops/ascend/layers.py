@@ -71,7 +71,7 @@ def matmul(node: Node) -> Converted:
 
 @on_integers("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def batch_matmul(node: Node) -> Converted:
-    """Of an input and a weight, or of two inputs."""
+    """The product of an input and a weight, or of two inputs."""
     if not is_second_input(node, node.value(1)):
         _check_weight(node)
     x, flags = node.value(0), {f"adj_x{i}": node.flag(f"adj_{n}") for i, n in ((1, "x"), (2, "y"))}
