@@ -78,7 +78,7 @@ def _read(model: Any, session: Session, signature: Sequence[Any]) -> ModuleOp:
     if callable(model):
         return load_reference(".frontends.tensorflow:from_function")(model, session, *signature)
     hint = "give a path, an onnx.ModelProto, a Keras model, a TensorFlow graph or a function on tensors"
-    raise CompileError(f"{type(model).__name__} is no model", hint=hint)
+    raise CompileError(f"{type(model).__name__} is not a model", hint=hint)
 
 
 def parse(text: str, session: Session | None = None, *, name: str = "<text>") -> Loaded:

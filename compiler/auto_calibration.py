@@ -211,7 +211,7 @@ class Search:
             case (ok, loss):
                 return bool(ok), loss
             case _:
-                raise CompileError("metric_eval gives no pair of a truth value and a loss", where=str(self.path))
+                raise CompileError("metric_eval must return a pair of a truth value and a loss", where=str(self.path))
 
 
 def _least_in_float(search: Search) -> None:

@@ -143,6 +143,6 @@ def check_wanted(quantize: QuantizePass, module: ModuleOp, session: Session, fil
     if settings.tensor_quantize or any(held.quantize for held in wanted.values()):
         return
     if not wanted:
-        raise CompileError("holds no layer that can be quantized", where=str(model), hint="amct support says why")
+        raise CompileError("contains no layer that can be quantized", where=str(model), hint="amct support says why")
     name, skipped = next((name, held.skipped) for name, held in wanted.items() if held.skipped is not None)
     raise CompileError(f"leaves every layer in float, '{name}' because {SKIPPED[skipped]}", where=settings.where)

@@ -29,7 +29,7 @@ def main_function(module: ModuleOp) -> FuncOp:
         raise CompileError(f"the module has {len(functions)} functions and none is called @main", where=where)
     function = named[0]
     if len(function.body.blocks) != 1 or not isinstance(function.body.block.last_op, ReturnOp):
-        raise op_error(function, "is no graph: it must be one block that ends in func.return")
+        raise op_error(function, "is not a graph: it must be one block that ends in func.return")
     return function
 
 

@@ -77,7 +77,7 @@ def convert(value: str, hint: Any, what: str) -> Any:
         for choice in choices:
             if str(choice).lower() == value.lower():
                 return choice
-        raise CompileError(f"{what}: '{value}' is none of {', '.join(map(str, choices))}")
+        raise CompileError(f"{what}: '{value}' is not one of {', '.join(map(str, choices))}")
     if hint is bool:
         if value.lower() not in _TRUE | _FALSE:
             raise CompileError(f"{what}: '{value}' is neither true nor false")
@@ -86,7 +86,7 @@ def convert(value: str, hint: Any, what: str) -> Any:
         try:
             return hint(value)
         except ValueError:
-            raise CompileError(f"{what}: '{value}' is no {'integer' if hint is int else 'number'}") from None
+            raise CompileError(f"{what}: '{value}' is not {'an integer' if hint is int else 'a number'}") from None
     return value
 
 

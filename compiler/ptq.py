@@ -80,7 +80,7 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
     `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
     """
     if folder.exists() and not folder.is_dir():
-        raise CompileError("cannot be written: it is no folder", where=str(folder))
+        raise CompileError("cannot be written: not a folder", where=str(folder))
     files = _outputs(model, folder)
     onnx = OnnxTarget(opset=settings.opset)
     module = frontends.read(model, session)

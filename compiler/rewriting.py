@@ -250,7 +250,7 @@ class FusionPattern(RewritePattern, Generic[M]):
             self.remarks.missed(op, "skip-fusion", f"{skipped} is on the list of --skip-fusion")
             return
         if len({p.parent_block() for p in parts}) > 1:
-            self.remarks.missed(op, "one-region", "its operations stand in different regions")
+            self.remarks.missed(op, "one-region", "its operations are in different regions")
             return
         for guard in self.guards:
             if (refusal := guard(parts)) is not None:

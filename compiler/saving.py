@@ -118,7 +118,7 @@ def files_of(model: Path, save_path: str) -> Files:
     folder, slash, prefix = save_path.rpartition("/")
     path = Path(folder or slash or ".")
     if path.exists() and not path.is_dir():
-        raise CompileError("cannot be written: it is no folder", where=str(path))
+        raise CompileError("cannot be written: not a folder", where=str(path))
     outputs = OUTPUTS[framework_of(model)]
     written = (Written(target_named(o.target)(**o.options), _name(prefix, o.ending), o.deploys) for o in outputs)
     return Files(path, prefix, tuple(written))

@@ -84,7 +84,7 @@ class Session(Context):
         Raises CompileError for an ending that is taken, or is none.
         """
         if ending[:1] != "." or ending != ending.lower():
-            raise CompileError(f"'{ending}' is no file ending", hint="write it with its dot, in lower case")
+            raise CompileError(f"'{ending}' is not a file ending", hint="write it with its dot, in lower case")
         self.frontends.add(ending, frontend)
 
     def register_target(self, target_class: type[Target]) -> None:

@@ -101,15 +101,15 @@ def _of_layers(module: ModuleOp, session: Session, profile: Profile) -> Iterator
 
 def _verdict(site: Site, broken: Broken | None) -> _Verdict:
     if broken is None:
-        return "fully", "", "it is quantized in the model" if is_quantized(site) else ""
+        return "fully", "", "it is already quantized in the model" if is_quantized(site) else ""
     rule, reason = broken
     return "tensor only" if rule is tensor_only else "no", rule.name, reason
 
 
 def _not_listed(kind: str, profile: Profile) -> _Verdict:
     if profile.table:
-        return "no", "not-in-table", f"AMCT quantizes no {kind} layer"
-    return "no", "not-in-profile", f"profile {profile.name} quantizes no {kind} layer"
+        return "no", "not-in-table", f"AMCT does not quantize {kind} layers"
+    return "no", "not-in-profile", f"profile {profile.name} does not quantize {kind} layers"
 
 
 def _ascend_operators(module: ModuleOp, session: Session) -> Mapping[str, list[str]]:

@@ -155,7 +155,7 @@ class _HexElement(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPr
         if not isinstance(type, AnyFloat):
             return super().to_type(parser, type)
         if self.is_negative or cast(int, self.value) >= 1 << 8 * type.compile_time_size:
-            parser.raise_error(f"hex number is no bit pattern of {type}", self.span)
+            parser.raise_error(f"hex number is not a bit pattern of {type}", self.span)
         return type.unpack(cast(int, self.value).to_bytes(type.compile_time_size, "little"), 1)[0]
 
 
@@ -287,7 +287,7 @@ def read_text(path: Path) -> str:
     except OSError as e:
         raise CompileError(f"cannot be read: {e.strerror}", where=str(path)) from None
     except UnicodeDecodeError:
-        raise CompileError("is no UTF-8 text", where=str(path)) from None
+        raise CompileError("is not UTF-8 text", where=str(path)) from None
 
 
 def parse_module(ctx: Context, text: str, name: str = "<stdin>", line_offset: int = 0) -> ModuleOp:

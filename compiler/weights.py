@@ -111,11 +111,11 @@ class SideFile:
         with path.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > min(size - 8, _MAX_HEADER):
-                raise WeightError(f"{path}: truncated, or no safetensors file")
+                raise WeightError(f"{path}: truncated, or not a safetensors file")
             try:
                 header: object = json.loads(stream.read(length))
             except (ValueError, RecursionError) as e:
-                raise WeightError(f"{path}: no safetensors file ({e})") from None
+                raise WeightError(f"{path}: not a safetensors file ({e})") from None
         self._start = 8 + length
         self._entries = _checked_entries(path, header, size - self._start)
 
@@ -145,7 +145,7 @@ class _Entry(NamedTuple):
 
 def _checked_entries(path: Path, header: object, size: int) -> dict[str, _Entry]:
     if not isinstance(header, dict):
-        raise WeightError(f"{path}: the safetensors header is no JSON object")
+        raise WeightError(f"{path}: the safetensors header is not a JSON object")
     entries: dict[str, _Entry] = {}
     for key, fields in cast("dict[str, object]", header).items():
         if key == "__metadata__":

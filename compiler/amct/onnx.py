@@ -189,7 +189,7 @@ def _onnxruntime() -> Any:
         return import_module("onnxruntime")
     except ImportError:
         hint = "pip install 'amct-opt[onnxruntime]'"
-        raise CompileError("running a model needs onnxruntime", hint=hint) from None
+        raise CompileError("running a model requires onnxruntime", hint=hint) from None
 
 
 def __getattr__(name: str) -> Any:

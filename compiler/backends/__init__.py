@@ -38,7 +38,7 @@ class Runner:
             hint = "backend=onnxruntime has threads; those inside of numpy's products are OPENBLAS_NUM_THREADS"
             raise CompileError("backend numpy runs one batch at a time", hint=hint)
         if self.backend == "onnxruntime" and not _installed():
-            raise CompileError("backend onnxruntime needs onnxruntime", hint=_INSTALL)
+            raise CompileError("backend onnxruntime requires onnxruntime to be installed", hint=_INSTALL)
 
     def run(self, work: Work) -> None:
         """`auto` takes onnxruntime where there is enough to compute and it takes the module, and says where it does not.

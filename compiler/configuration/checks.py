@@ -61,7 +61,7 @@ def check_names(
     for setting, names in wanted.items():
         if unknown := [name for name in names if name not in known]:
             hint = f"types are {', '.join(sorted(known))}"
-            raise error(setting, unknown[0], "which is no type that is quantized", hint)
+            raise error(setting, unknown[0], "which is not a type that can be quantized", hint)
 
 
 def _layers_named(settings: Settings) -> Mapping[str, Iterable[str]]:

@@ -29,15 +29,15 @@ def read_object(path: Path) -> JsonObject:
         text = read_text(path).removeprefix("\ufeff")
         values = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
     except json.JSONDecodeError as e:
-        raise CompileError(f"is no JSON: {e.msg}", where=f"{where}:{e.lineno}:{e.colno}") from None
+        raise CompileError(f"is not JSON: {e.msg}", where=f"{where}:{e.lineno}:{e.colno}") from None
     except RecursionError:
-        raise CompileError("is nested too deep", where=where) from None
+        raise CompileError("is nested too deeply", where=where) from None
     except CompileError as e:
         raise CompileError(e.message, where=e.where or where) from None
     except ValueError as e:  # an integer of more digits than Python converts
-        raise CompileError(f"is no JSON: {e}", where=where) from None
+        raise CompileError(f"is not JSON: {e}", where=where) from None
     if not isinstance(values, dict):
-        raise CompileError("holds no object", where=where)
+        raise CompileError("must be a JSON object", where=where)
     return JsonObject(cast(Json, values), where)
 
 
@@ -45,13 +45,13 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> Json:
     values: Json = {}
     for key, value in pairs:
         if key in values:
-            raise CompileError(f"key '{key}' stands twice in one object")
+            raise CompileError(f"key '{key}' appears twice in one object")
         values[key] = value
     return values
 
 
 def _no_constant(text: str) -> None:
-    raise CompileError(f"{text} is no number of JSON")
+    raise CompileError(f"{text} is not a JSON number")
 
 
 class JsonObject:

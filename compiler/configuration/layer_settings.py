@@ -145,16 +145,16 @@ def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> I
         yield "has no weight that can be quantized alone", True
         return
     if weight.channel_wise and not layer.channel_wise and not alone:
-        yield "takes no channel_wise: its weight has one scale", True
+        yield "does not support channel_wise: its weight has one scale", True
     if isinstance(weight, Arq) and weight.asymmetric and not alone:
         yield _NO_WEIGHT_OFFSET, True
     if weight.bits not in _weight_bits(layer, alone):
-        which = "alone they have 4 or 8" if alone else "only two-dimensional convolutions do"
-        yield f"takes no weight of {weight.bits} bits: {which}", False
+        which = "a weight that is quantized alone has 4 or 8 bits" if alone else "only two-dimensional convolutions can"
+        yield f"cannot have a weight of {weight.bits} bits: {which}", False
     if alone and chosen.migration_strength is not None:
-        yield "takes no dmq_balancer: its input stays float", False
+        yield "does not support dmq_balancer: its input stays float", False
     if asymmetric and layer.symmetric_only:
-        yield "takes no asymmetric input", False
+        yield "cannot have an asymmetric input", False
 
 
 def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
@@ -167,11 +167,11 @@ def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
             f"wts_type {record.wts_type}: only two-dimensional convolutions take a weight of {record.weight_bits} bits"
         )
     if record.offset_d and layer.symmetric_only:
-        return f"offset_d must be 0, not {record.offset_d}: it takes no asymmetric input"
+        return f"offset_d must be 0, not {record.offset_d}: its input must be symmetric"
     return None
 
 
-_NO_WEIGHT_OFFSET = "takes no asymmetric weight: only one that is quantized alone has a zero point"
+_NO_WEIGHT_OFFSET = "cannot have an asymmetric weight: only weights that are quantized alone have zero points"
 
 
 def _weight_bits(layer: Layer, alone: bool) -> tuple[int, ...]:

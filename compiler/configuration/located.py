@@ -67,7 +67,7 @@ def parse(path: Path, message: Any, what: str) -> Located:
     except text_format.ParseError as e:
         raise _parse_error(e, text, file, what) from None
     except RecursionError:
-        raise CompileError("is nested too deep", where=file) from None
+        raise CompileError("is nested too deeply", where=file) from None
     for name, entry in unknown(fields, message.DESCRIPTOR):
         outer, _, own = name.rpartition(".")
         close = get_close_matches(own, _known(message.DESCRIPTOR, outer), 1)
@@ -86,8 +86,8 @@ def _known(descriptor: Any, path: str) -> list[str]:
 def _parse_error(error: text_format.ParseError, text: str, file: str, what: str) -> CompileError:
     line = error.GetLine()
     if not line:
-        return CompileError(f"is no {what}: {first_line(str(error))}", where=file)
+        return CompileError(f"is not a {what}: {first_line(str(error))}", where=file)
     reason = str(error).partition(" : ")[2]
     for read in (text.split("\n")[line - 1], ""):  # "" at the end of the file
         reason = reason.removeprefix(f"'{read}': ")
-    return CompileError(f"is no {what}: {first_line(reason).rstrip('.')}", where=f"{file}:{line}")
+    return CompileError(f"is not a {what}: {first_line(reason).rstrip('.')}", where=f"{file}:{line}")

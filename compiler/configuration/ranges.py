@@ -17,7 +17,7 @@ def no_repetition(setting: str, names: Iterable[str]) -> None:
 
 
 def one_of(setting: str, value: int, choices: Iterable[int]) -> None:
-    """Raises CompileError for a number that is none of the choices."""
+    """Raises CompileError for a number that is not one of the choices."""
     if value not in choices:
         raise CompileError(f"{setting} must be one of {', '.join(map(str, choices))}, not {value}")
 

@@ -161,7 +161,7 @@ def _broken(record: LayerRecord) -> Iterator[str]:
     for of in "wr":
         scales, offsets = getattr(record, f"scale_{of}"), getattr(record, f"offset_{of}")
         if len(scales) != len(offsets):
-            yield f"scale_{of} and offset_{of} must be as many, not {len(scales)} and {len(offsets)}"
+            yield f"scale_{of} and offset_{of} must have the same length, not {len(scales)} and {len(offsets)}"
     yield from _bad_weight_offsets(record)
     if any(record.shift_bit) and not all(1 <= n <= 16 for n in record.shift_bit):
         yield "shift_bit must be 0 everywhere, or lie in [1, 16] everywhere"
@@ -172,7 +172,7 @@ def _broken(record: LayerRecord) -> Iterator[str]:
     if outside := [x for x in record.tensor_balance_factor if not f32(EPSILON) <= x <= f32(1 / EPSILON)]:
         yield f"tensor_balance_factor must lie in [{EPSILON:g}, {1 / EPSILON:g}], not {outside[0]:g}"
     if record.is_tensor_quantize and record.scale_w:
-        yield "is_tensor_quantize is of inputs that are quantized alone: scale_w has no place"
+        yield "is_tensor_quantize is for inputs that are quantized alone: scale_w does not apply"
 
 
 def _bad_weight_offsets(record: LayerRecord) -> Iterator[str]:
@@ -184,7 +184,7 @@ def _bad_weight_offsets(record: LayerRecord) -> Iterator[str]:
         elif outside := [n for n in offsets if not -limit <= n < limit]:
             yield f"{name} must lie in [{-limit}, {limit - 1}], not {outside[0]}"
     if record.weight_compress_only and record.scale_d is not None:
-        yield "weight_compress_only is of weights that are quantized alone: scale_d has no place"
+        yield "weight_compress_only is for weights that are quantized alone: scale_d does not apply"
 
 
 def _bad_scales(name: str, scales: Sequence[float]) -> Iterator[str]:
@@ -227,7 +227,7 @@ def read_record(path: Path, flavour: str | None = None, *, joint_quant: bool = T
         entry.need("key", "value")
         name = entry.message.key
         if name in layers:
-            raise entry.error(f"layer '{name}' stands twice")
+            raise entry.error(f"layer '{name}' appears twice")
         layers[name] = _read_layer(name, entry.child("value"), joint_quant)
     return Record(layers, str(path))
 

@@ -52,7 +52,9 @@ def _check(node: Located, flavour: str | None) -> None:
             raise node.error(f"{name} is given twice", field=name)
         if flavour is not None and flavour not in ONLY_IN.get((kind, name), FLAVOURS):
             others = ", ".join(ONLY_IN[kind, name])
-            raise node.error(f"{name} is no field of the configuration for {flavour}", f"it is of {others}", name)
+            raise node.error(
+                f"{name} is not a field of the configuration for {flavour}", f"it belongs to {others}", name
+            )
     for field, value in node.message.ListFields():
         if field.message_type is not None:
             for inner in [node.child(field.name)] if hasattr(value, "ListFields") else node.children(field.name):

@@ -99,7 +99,7 @@ class UniformType(TypeAttribute, Data[Uniform]):
         if t.storage.width.data > MOST_BITS:
             raise VerifyException(f"integers have at most {MOST_BITS} bits, not {t.storage.width.data}")
         if not least <= t.low < t.high <= most:
-            raise VerifyException(f"[{t.low}, {t.high}] is no range of {t.storage}")
+            raise VerifyException(f"[{t.low}, {t.high}] is not a valid range of {t.storage}")
         if not is_float(t.expressed):
             raise VerifyException(f"integers stand for floats, not for {t.expressed}")
         if not t.scales:
@@ -127,7 +127,7 @@ def _parse_storage(parser: AttrParser) -> IntegerType:
     start = parser.pos
     word = parser.parse_identifier(" (the stored integer, i8 or u8)")
     if word[:1] not in ("i", "u") or not word[1:].isdecimal() or not 1 <= int(word[1:]) <= MOST_BITS:
-        parser.raise_error(f"'{word}' is no stored integer: i8, u8 and so on are", start, parser.pos)
+        parser.raise_error(f"'{word}' is not a stored integer, such as i8 or u8", start, parser.pos)
     return IntegerType(int(word[1:]), Signedness.UNSIGNED if word[0] == "u" else Signedness.SIGNLESS)
 
 
@@ -147,7 +147,7 @@ def _parse_scale(parser: AttrParser) -> float:
     start = parser.pos
     bits = parser.parse_integer(allow_boolean=False, allow_negative=False)
     if bits >= 1 << 64:
-        parser.raise_error("hex number is no bit pattern of a float64", start, parser.pos)
+        parser.raise_error("hex number is not a bit pattern of a float64", start, parser.pos)
     return struct.unpack("<d", struct.pack("<Q", bits))[0]
 
 
@@ -167,7 +167,7 @@ class CastOp(IRDLOperation):
         """One side is quantized, the other of the type that this one wants. Raises VerifyException."""
         type_ = element_of(quantized)
         if not isinstance(type_, UniformType):
-            raise VerifyException(f"{type_} is no !quant.uniform type")
+            raise VerifyException(f"{type_} is not a !quant.uniform type")
         if element_of(other) != wanted(type_.data):
             raise VerifyException(f"{element_of(other)} does not go with {type_}")
         if len(shape_of(quantized)) != len(shape_of(other)):

@@ -113,7 +113,7 @@ def match_layers(a: ModuleOp, b: ModuleOp) -> tuple[Pairs, dict[str, str]]:
     for layer in (*layers_a, *layers_b):
         if layer not in pairs and layer not in apart:
             where = "the first" if layer in layers_a else "the second"
-            apart[layer] = "taken together with the layer before it" if layer in absorbed else f"is in {where} only"
+            apart[layer] = "merged into the layer before it" if layer in absorbed else f"is in {where} only"
     return pairs, apart
 
 

@@ -54,7 +54,7 @@ class RecordTarget(Target):
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         if self.flavour not in (None, *NUMBERS):
-            raise CompileError(f"-t record: flavour '{self.flavour}' is none of {', '.join(NUMBERS)}")
+            raise CompileError(f"-t record: flavour '{self.flavour}' is not one of {', '.join(NUMBERS)}")
         record = self._without_marks(record_of(module, session))
         own = {name: None for layer in record.layers.values() for name in own_fields(layer, self.flavour)}
         if own:

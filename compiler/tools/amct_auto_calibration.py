@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
     add_amct_files(add)
     add("--evaluator", type=Path, required=True, help="a Python file, which is executed")
     add_configuration(add)
-    add("--batch_num", type=positive, help="runs that calibrate; the configuration's or 1 when not given")
+    add("--batch_num", type=positive, help="number of calibration runs (default: the configuration's, or 1)")
     add("--strategy", choices=["BinarySearch"], default="BinarySearch", help="how layers are searched")
     add("--sensitivity", choices=["CosineSimilarity"], default="CosineSimilarity", help="how layers are ranked")
     add("--auto_nuq", action="store_true", help="search for layers whose weights have few levels")

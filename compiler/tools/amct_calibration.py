@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
     add(
         "--input_shape",
         default="",
-        help="shapes of the data, as 'name1:n,c,h,w;name2:n,16'; -1 is what a file's size says",
+        help="shapes of the data, such as 'name1:n,c,h,w;name2:n,16'; -1 follows from the size of a file",
     )
     add(
         "--data_dir",
@@ -59,9 +59,9 @@ def add_parser(commands: Any) -> None:
     add(
         "--batch_num",
         type=positive,
-        help="files, or runs of the evaluator, that calibrate; the configuration's or 1 when not given",
+        help="number of calibration files, or of the evaluator's runs (default: the configuration's, or 1)",
     )
-    add("--gpu_id", type=int, help="of Caffe; ignored, with a warning")
+    add("--gpu_id", type=int, help="accepted from Caffe command lines and ignored, with a warning")
     add_backend_options(add)
     parser.set_defaults(run=run)
 
@@ -137,5 +137,5 @@ def _evaluated(args: argparse.Namespace) -> Data:
 
     for option in ("input_shape", "data_dir", "data_types"):
         if getattr(args, option):
-            raise CompileError(f"--evaluator brings its own data: --{option} has no place beside it")
+            raise CompileError(f"--evaluator brings its own data: --{option} does not apply")
     return lambda module, runs: from_evaluator(args.evaluator, module, runs)

@@ -33,14 +33,16 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("a", metavar="A", type=Path, help=f"the reference: {MODEL}")
-    parser.add_argument("b", metavar="B", type=Path, help="what is compared with it")
+    parser.add_argument("b", metavar="B", type=Path, help="the model to compare with it")
     add_inputs(parser)
     add_batch(parser)
     add_import_options(parser.add_argument_group("how A is read").add_argument)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--integers", action="store_true", help=f"of B: {INTEGERS}")
     what.add_argument(
-        "--layers", action="store_true", help="also every layer that both have, by its name in the source"
+        "--layers",
+        action="store_true",
+        help="also compare every layer that both have, matched by its name in the source",
     )
     parser.add_argument("--json", action="store_true", help="print JSON; numbers that are not finite are null")
     parser.set_defaults(run=run)

@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
     """The command `amct convert` and its options."""
     parser = commands.add_parser(
         "convert",
-        help="quantize a model by factors of your own, or adapt one that was trained with quantization",
+        help="quantize a model with known scales, or adapt one that was trained with quantization",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

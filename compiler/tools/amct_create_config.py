@@ -36,12 +36,14 @@ def add_parser(commands: Any) -> None:
     add("model", metavar="MODEL", type=Path, help=MODEL)
     add("-o", dest="output", metavar="CONFIG", type=Path, required=True, help="write the configuration here")
     add("--config", metavar="SIMPLE.cfg", help="a simplified configuration to start from")
-    add("--observer", help="how ranges are found: ifmr (default) or hfmg, with options as in 'hfmg{num-of-bins=2048}'")
+    add(
+        "--observer", help="how ranges are found: ifmr (default) or hfmg, with options such as 'hfmg{num-of-bins=2048}'"
+    )
     add(
         "--batch-num",
         type=positive,
         metavar="N",
-        help="how many batches calibrate; all of the data when not given (AMCT: 1)",
+        help="number of calibration batches (default: all of the data; AMCT: 1)",
     )
     add("--activation-offset", choices=("true", "false"), help="whether activations have a zero point (default true)")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")

@@ -96,7 +96,9 @@ def parser(known: Session) -> Parser:
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--remarks", choices=("missed", "applied", "all", "none"), help="print remarks to stderr")
     add("--remarks-output", type=Path, metavar="F", help="write all remarks to F, as YAML")
-    add("--split-input-file", action="store_true", help="treat the parts of the input between // ----- lines apart")
+    add(
+        "--split-input-file", action="store_true", help="treat the parts of the input between // ----- lines separately"
+    )
     add("--verify-diagnostics", action="store_true", help="print errors to stdout and exit with 0")
     add("--print-op-generic", action="store_true", help="print the generic form")
     add("--print-debuginfo", action="store_true", help="print locations")
@@ -107,7 +109,9 @@ def parser(known: Session) -> Parser:
     reading = tool.add_argument_group("how the model is read").add_argument
     add_input_names(reading)
     add_import_options(reading)
-    group = tool.add_argument_group("passes, run in the order given; options as --PASS='key=value key=a,b'")
+    group = tool.add_argument_group(
+        "passes, which run in the order given, with options as in --PASS='key=value key=a,b'"
+    )
     for name in known.passes:
         named, summary = partial(_Flag, name), SUMMARIES.get(name) or _summary(known.passes[name])
         group.add_argument(f"--{name}", metavar="", dest="flags", action="append", type=named, help=summary)
@@ -260,7 +264,7 @@ def _stdin_text() -> str:
     try:
         return sys.stdin.read()
     except UnicodeDecodeError:
-        raise CompileError("is no UTF-8 text", where="<stdin>") from None
+        raise CompileError("is not UTF-8 text", where="<stdin>") from None
 
 
 def _chunks(text: str) -> Iterator[tuple[str, int]]:

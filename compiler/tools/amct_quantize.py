@@ -65,15 +65,15 @@ def add_parser(commands: Any) -> None:
         metavar="OUTDIR",
         type=Path,
         required=True,
-        help="folder for the results, made when missing",
+        help="folder for the results, created if missing",
     )
-    add("--config", metavar="CONFIG", help="AMCT's configuration: a JSON (.json) or a simplified one")
+    add("--config", metavar="CONFIG", help="AMCT's configuration, JSON (.json) or simplified")
     add(
         "--record",
         metavar="RECORD",
         help="AMCT's record of parameters: the layers that it lists are quantized with them",
     )
-    add("--observer", help="how ranges are found (default mse; with --config as that has it)")
+    add("--observer", help="how ranges are found (default: mse, or what --config says)")
     add("--profile", default="ascend", help=PROFILE)
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
@@ -82,7 +82,7 @@ def add_parser(commands: Any) -> None:
         "--opset",
         type=int,
         metavar="N",
-        help="opset of the ONNX file; the model's, or a newer one that is needed, when not given",
+        help="opset of the ONNX file (default: the model's, or a newer one if needed)",
     )
     add_data_options(parser.add_argument_group("calibration data").add_argument)
     add_backend_options(parser.add_argument_group("how calibration runs the model").add_argument)
@@ -151,7 +151,7 @@ def print_lists(layers: Layers) -> None:
     lists = (
         ("not fused", layers.not_fused),
         ("left in float", layers.left_in_float),
-        ("quantized otherwise than asked", layers.otherwise),
+        ("quantized differently than requested", layers.otherwise),
         ("not lowered", layers.not_lowered),
     )
     for title, remarks in lists:
@@ -212,8 +212,8 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
 def _apart(accuracy: Accuracy) -> str:
     """How the samples that measure are related to those that calibrate."""
     if accuracy.synthetic:
-        return "synthetic ones of another seed"
-    return "held back from calibration" if accuracy.held_back else "those of calibration: too few to hold some back"
+        return "synthetic, with another seed"
+    return "held back from calibration" if accuracy.held_back else "the calibration samples: too few to hold some back"
 
 
 def counted(kinds: Mapping[str, int]) -> str:

@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
     add_batch(parser)
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument(
-        "--fp16", action="store_true", help="round to float16 as a device does that has no float32 (ascend modules)"
+        "--fp16", action="store_true", help="round to float16, as a device without float32 does (ascend modules)"
     )
     modes.add_argument("--integers", action="store_true", help=INTEGERS)
     add_import_options(parser.add_argument_group("how the model is read").add_argument)

@@ -31,20 +31,25 @@ INTEGERS = "run a quantized nn module in integers, as onnxruntime runs its QDQ f
 
 def add_import_options(add: Callable[..., object]) -> None:
     """Options of how a model is read; `add` is the `add_argument` of their group."""
-    add("--outputs", default="", metavar="NAME,...", help="its outputs; found in the model when not given")
+    add("--outputs", default="", metavar="NAME,...", help="names of the outputs (default: found in the model)")
     add(
         "--input-shape",
         default="",
         metavar="NAME:SIZES;...",
-        help="shapes of inputs, as 'x:1,224,224,3;ids:?,16'; ? (or -1) is a size not known before run time",
+        help="shapes of inputs, such as 'x:1,224,224,3;ids:?,16'; ? (or -1) is a size not known before run time",
     )
-    add("--signature", default="", metavar="NAME", help="which signature of a SavedModel is meant")
-    add("--weights", type=Path, metavar="FILE", help="the file with the weights, where the format has one of its own")
+    add("--signature", default="", metavar="NAME", help="the signature of a SavedModel")
+    add(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="the file with the weights, for formats that keep them apart (Caffe)",
+    )
 
 
 def add_input_names(add: Callable[..., object]) -> None:
     """One more of them, for commands whose --inputs is not data."""
-    text = "its inputs, also in the middle of its graph; found in the model when not given"
+    text = "names of the inputs, which may lie inside the graph (default: found in the model)"
     add("--inputs", dest="input_names", default="", metavar="NAME,...", help=text)
 
 
@@ -63,8 +68,16 @@ def add_amct_files(add: Callable[..., object]) -> None:
     """AMCT's options of what is read and written; `add` is the `add_argument` of a parser."""
     add("--model", type=Path, required=True, help=MODEL)
     add("--weights", type=Path, help="the .caffemodel of a .prototxt")
-    add("--outputs", default="", help="of TensorFlow: names of the output tensors, as 'scope/Softmax:0;scope/boxes:0'")
-    add("--save_path", required=True, help="folder and prefix of the results, as results/model; folders are made")
+    add(
+        "--outputs",
+        default="",
+        help="names of the output tensors (TensorFlow), such as 'scope/Softmax:0;scope/boxes:0'",
+    )
+    add(
+        "--save_path",
+        required=True,
+        help="folder and prefix of the results, such as results/model; missing folders are created",
+    )
     text = "ascend (default), or ascend-a2, for Atlas A2 and A3: products of two activations are quantized as well"
     add("--profile", default="ascend", choices=("ascend", "ascend-a2"), help=text)
 
@@ -76,7 +89,10 @@ def amct_imports(args: argparse.Namespace) -> ImportOptions:
 
 def add_configuration(add: Callable[..., object]) -> None:
     """AMCT's option for its configuration."""
-    add("--calibration_config", help="AMCT's configuration, simplified or JSON (.json); IFMR and ARQ when not given")
+    add(
+        "--calibration_config",
+        help="AMCT's configuration, simplified or JSON (.json) (default: IFMR for activations, ARQ for weights)",
+    )
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
@@ -99,9 +115,19 @@ given"""
 def add_data_options(add: Callable[..., object]) -> None:
     """Options of what calibrates; `add` is the `add_argument` of their group."""
     add("--data", metavar="DATA", help=_DATA)
-    add("--data-types", default="", metavar="TYPE,...", help="of raw binaries, one per input, as float32,int64")
-    add("--mean", default="", metavar="M,...", help="of images, in pixels of 0 to 255: one value, or one per channel")
-    add("--std", default="", metavar="S,...", help="of images; inputs are (pixel - mean) / std")
+    add(
+        "--data-types",
+        default="",
+        metavar="TYPE,...",
+        help="types of raw binaries, one per input, such as float32,int64",
+    )
+    add(
+        "--mean",
+        default="",
+        metavar="M,...",
+        help="mean of images, in pixels of 0 to 255: one value, or one per channel",
+    )
+    add("--std", default="", metavar="S,...", help="standard deviation of images; inputs are (pixel - mean) / std")
     add("--resize", metavar="HxW", help="height and width that images are brought to, bilinearly")
     add("--layout", choices=("NCHW", "NHWC"), help="of images")
     add(
@@ -110,7 +136,7 @@ def add_data_options(add: Callable[..., object]) -> None:
         metavar="N",
         help="calibrate on the first N batches, measure on the next N/10; required if the data function never ends",
     )
-    add("--color", choices=("rgb", "bgr", "gray"), help="of images (default rgb)")
+    add("--color", choices=("rgb", "bgr", "gray"), help="channels of images (default rgb)")
 
 
 def data_options(args: argparse.Namespace) -> DataOptions:
@@ -133,7 +159,12 @@ def add_backend_options(add: Callable[..., object]) -> None:
     """Options of how calibration runs the model; `add` is the `add_argument` of their group."""
     text = "what runs the model: numpy, onnxruntime, or auto (default), which estimates which one finishes first"
     add("--backend", default="auto", choices=("auto", "numpy", "onnxruntime"), help=text)
-    add("--threads", type=positive, metavar="N", help="of onnxruntime; one per core, at most 8, when not given")
+    add(
+        "--threads",
+        type=positive,
+        metavar="N",
+        help="number of threads of onnxruntime (default: one per core, at most 8)",
+    )
 
 
 def backend_options(args: argparse.Namespace) -> BackendOptions:
@@ -147,20 +178,22 @@ def _numbers(text: str, what: str) -> tuple[float, ...]:
     try:
         return tuple(map(float, names(text)))
     except ValueError:
-        raise CompileError(f"{what}: '{text}' is no list of numbers", hint=f"write {what} 123.7,116.3,103.5") from None
+        raise CompileError(
+            f"{what}: '{text}' is not a list of numbers", hint=f"write {what} 123.7,116.3,103.5"
+        ) from None
 
 
 def add_batch(parser: argparse.ArgumentParser) -> None:
     """`--batch`, how many samples run at a time."""
     parser.add_argument(
-        "--batch", metavar="N", type=positive, help="run N samples at a time where the model takes any number"
+        "--batch", metavar="N", type=positive, help="run N samples at a time, if the model takes any number"
     )
 
 
 def positive(text: str) -> int:
     """An argument that counts something."""
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no positive integer")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive integer")
     return int(text)
 
 

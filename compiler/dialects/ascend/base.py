@@ -167,7 +167,7 @@ def check_range(what: str, values: Iterable[int], low: int, high: int) -> None:
 def check_choice(what: str, value: StringAttr, choices: Sequence[str]) -> str:
     """The string, which must be one of the choices."""
     if value.data not in choices:
-        raise VerifyException(f"{what} '{value.data}' is none of {', '.join(choices)}")
+        raise VerifyException(f"{what} '{value.data}' is not one of {', '.join(choices)}")
     return value.data
 
 

@@ -47,7 +47,7 @@ class AscendRequantOp(PerChannelOp):
         self.check_channels("req_scale", self.req_scale)
         offset = self.offset.value.data
         if not (-128 <= offset <= 127 and float(offset).is_integer()):
-            raise VerifyException(f"offset {offset:g} is no integer in [-128, 127]")
+            raise VerifyException(f"offset {offset:g} is not an integer in [-128, 127]")
         return [tensor(i8, shape_of(self.x))]
 
 

@@ -127,7 +127,7 @@ class TransposeOp(AscendOp):
         if len(x) > 8:
             raise VerifyException(f"x must be of rank 8 at most, not {len(x)}")
         if sorted(perm) != list(range(len(x))):
-            raise VerifyException(f"perm {list(perm)} is no permutation of {len(x)} axes")
+            raise VerifyException(f"perm {list(perm)} is not a permutation of {len(x)} axes")
         return [tensor(element_of(self.x), [x[p] for p in perm])]
 
     def meaning(self) -> Meaning:

@@ -266,7 +266,7 @@ class RangeAttr(Data[tuple[float, float]]):
     def verify(self) -> None:
         low, high = self.data
         if not low <= high:
-            raise VerifyException(f"[{low}, {high}] is no range")
+            raise VerifyException(f"[{low}, {high}] is not a valid range")
 
 
 @irdl_attr_definition

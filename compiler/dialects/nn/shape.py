@@ -362,7 +362,7 @@ class TransposeOp(MovingOp):
     def infer(self) -> Sequence[Tensor]:
         x, perm = shape_of(self.input), ints(self.perm)
         if sorted(perm) != list(range(len(x))):
-            raise VerifyException(f"perm {list(perm)} is no permutation of {len(x)} axes")
+            raise VerifyException(f"perm {list(perm)} is not a permutation of {len(x)} axes")
         return [tensor(element_of(self.input), [x[p] for p in perm])]
 
 

@@ -123,7 +123,7 @@ def _no_model(data: Array, where: str) -> CompileError:
     start = data[:24].tobytes()
     hints = [hint for beginning, hint in _BEGINNINGS if start.startswith(beginning)]
     return CompileError(
-        "is no caffemodel", where=where, hint=hints[0] if hints else "the file is damaged, or of another format"
+        "is not a caffemodel", where=where, hint=hints[0] if hints else "the file is damaged, or of another format"
     )
 
 

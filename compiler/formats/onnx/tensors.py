@@ -157,7 +157,7 @@ def _natural(entries: dict[str, str], key: str, default: int, where: str) -> int
     if text is None:
         return default
     if not (text.isascii() and text.isdigit()):
-        raise CompileError(f"the {key} of its external data is '{text}', no number of bytes", where=where)
+        raise CompileError(f"the {key} of its external data is '{text}', not a number of bytes", where=where)
     return int(text)
 
 

@@ -54,7 +54,7 @@ def load(path: Path, weights: Path | None) -> Source:
     except text_format.ParseError as e:
         raise _parse_error(e, text, where) from None
     except (RecursionError, DecodeError):
-        raise CompileError("is nested too deep", where=where) from None
+        raise CompileError("is nested too deeply", where=where) from None
     layers = [*_inputs(net, tree, where), *_layers(net, tree, where)]
     own = {
         layer.proto.name: [
@@ -72,11 +72,11 @@ def load(path: Path, weights: Path | None) -> Source:
 def _parse_error(error: text_format.ParseError, text: str, where: str) -> CompileError:
     line, column = error.GetLine(), error.GetColumn()
     if not line or not column:
-        return CompileError(f"is no prototxt of Caffe: {first_line(str(error))}", where=where)
+        return CompileError(f"is not a Caffe prototxt: {first_line(str(error))}", where=where)
     reason = str(error).partition(" : ")[2].removeprefix(f"'{text.split(chr(10))[line - 1]}': ")
     hint = "a .caffemodel goes to --weights" if "\0" in text else ""
     return CompileError(
-        f"is no prototxt of Caffe: {first_line(reason).rstrip('.')}", where=f"{where}:{line}:{column}", hint=hint
+        f"is not a Caffe prototxt: {first_line(reason).rstrip('.')}", where=f"{where}:{line}:{column}", hint=hint
     )
 
 
@@ -90,7 +90,7 @@ def _layers(net: Message, tree: tuple[Entry, ...], where: str) -> list[SourceLay
     for proto, entry in found if kind == "layers" else ():
         if proto.HasField("layer"):
             raise CompileError(
-                "is of Caffe's oldest format",
+                "is in Caffe's oldest format",
                 where=f"{where}:{entry.line}:{entry.column}",
                 hint="Caffe's upgrade_net_proto_text brings it up to date",
             )

@@ -60,7 +60,7 @@ def _take_inputs(model: ModelProto, inputs: Sequence[str], where: str) -> None:
     left = {v.name for v in graph.input}.difference(inputs, (t.name for t in graph.initializer))
     if missing := sorted(left & _needed(graph)):
         hint = f"--inputs takes every input, '{missing[0]}' among them"
-        raise CompileError(f"an output depends on '{missing[0]}', which is no input", where=where, hint=hint)
+        raise CompileError(f"an output depends on '{missing[0]}', which is not an input", where=where, hint=hint)
     _replace(graph.input, [ValueInfoProto(name=name, type=types[name]) for name in inputs])
 
 

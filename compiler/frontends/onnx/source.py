@@ -44,7 +44,7 @@ def load(path: Path) -> Source:
         stripped, places = without_weights(data.data)
         model = ModelProto.FromString(stripped)
     except (MalformedError, DecodeError):
-        raise CompileError("is no ONNX model", where=where, hint=_suspicion(data)) from None
+        raise CompileError("is not an ONNX model", where=where, hint=_suspicion(data)) from None
     weights = {name: data[begin:end] for name, (begin, end) in places.items()}
     return Source(path, _checked(model, where), weights)
 
@@ -63,9 +63,11 @@ def checked(model: ModelProto) -> Source:
 def _checked(model: ModelProto, where: str) -> ModelProto:
     """The model with its functions inlined. Raises CompileError for what is no model that can be read."""
     if not model.HasField("graph") or not (model.opset_import or model.ir_version):
-        raise CompileError("is no ONNX model", where=where, hint="the file parses, but holds no graph with an opset")
+        raise CompileError(
+            "is not an ONNX model", where=where, hint="the file parses, but holds no graph with an opset"
+        )
     if not all(isinstance(text, str) for text in _texts(model)):
-        raise CompileError("holds names that are no UTF-8 text", where=where, hint="the file is damaged")
+        raise CompileError("contains names that are not UTF-8 text", where=where, hint="the file is damaged")
     _check_opset(model, where)
     _forget_unset_sizes(model.graph)
     return _inlined(model, where)

@@ -90,7 +90,7 @@ class Interface:
             if writes := next((name for name in ends if self._graph.nodes[name].op in _WRITES), None):
                 hint = "freeze it, or name --outputs"
                 raise CompileError(
-                    f"is no graph of inference: '{writes}' sets a variable", where=self._where, hint=hint
+                    f"is not an inference graph: '{writes}' sets a variable", where=self._where, hint=hint
                 )
             results = [Result(name, name, 0) for name in ends]
         if not results:

@@ -202,7 +202,7 @@ def _loader(package: str) -> Callable[..., Any]:
 def _refuse_code(path: Path) -> None:
     """tf_keras looks into HDF5 files without safe mode, so layers with code of their own are looked for first.
 
-    Raises CompileError, located at the file, for such a layer and for what is no HDF5 file with a model.
+    Raises CompileError, located at the file, for such a layer and for what is not an HDF5 file with a model.
     """
     where = str(path)
     h5py: Any = import_module("h5py")
@@ -210,7 +210,7 @@ def _refuse_code(path: Path) -> None:
         with h5py.File(path, "r") as file:
             config = file.attrs.get("model_config")
     except OSError as e:
-        raise CompileError(f"is no HDF5 file: {first_line(str(e))}", where=where) from None
+        raise CompileError(f"is not an HDF5 file: {first_line(str(e))}", where=where) from None
     if config is None:
         hint = "save the whole model: model.save"
         raise CompileError("holds no model, only weights or other data", where=where, hint=hint)

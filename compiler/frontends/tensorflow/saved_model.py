@@ -37,7 +37,7 @@ def file_in(folder: Path) -> Path:
         if (folder / name).is_file():
             return folder / name
     hint = f"its folder has a file {_FILES[0]} and a folder {_CHECKPOINT.parent}"
-    raise CompileError("is a folder, but no SavedModel", where=str(folder), hint=hint)
+    raise CompileError("is a folder, but not a SavedModel", where=str(folder), hint=hint)
 
 
 def serving_graph(saved_model: Message, where: str) -> Message:

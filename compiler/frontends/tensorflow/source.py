@@ -88,9 +88,11 @@ def _from_bytes(file: Path) -> tuple[Message, dict[str, Array]]:
         model = (SavedModel if saved else GraphDef).FromString(stripped)
     except (MalformedError, DecodeError) as e:
         reason = str(e).rpartition(": ")[2]
-        raise CompileError(f"is no TensorFlow model: {reason}", where=str(file), hint=_suspicion(data.data)) from None
+        raise CompileError(
+            f"is not a TensorFlow model: {reason}", where=str(file), hint=_suspicion(data.data)
+        ) from None
     if not (model.meta_graphs if saved else model.node):
-        raise CompileError("is no TensorFlow model: it holds no graph", where=str(file), hint=_suspicion(data.data))
+        raise CompileError("is not a TensorFlow model: it holds no graph", where=str(file), hint=_suspicion(data.data))
     return model, {key: data[begin:end] for key, (begin, end) in places.items()}
 
 
@@ -108,9 +110,9 @@ def _from_text(file: Path) -> tuple[Message, dict[str, Array]]:
     except text_format.ParseError as e:
         line = f":{e.GetLine()}" if e.GetLine() else ""
         reason = first_line(str(e).rpartition(" : ")[2])
-        raise CompileError(f"is no text of a TensorFlow model: {reason}", where=where + line) from None
+        raise CompileError(f"is not the text of a TensorFlow model: {reason}", where=where + line) from None
     except RecursionError:
-        raise CompileError("is nested too deep", where=where) from None
+        raise CompileError("is nested too deeply", where=where) from None
     return model, {}
 
 
@@ -119,7 +121,7 @@ def _check(graph: Message, where: str) -> None:
         raise CompileError("holds a graph without nodes", where=where)
     if not all(node.op for node in graph.node):
         hint = "the file is damaged, or of another format"
-        raise CompileError("is no TensorFlow model: a node names no operator", where=where, hint=hint)
+        raise CompileError("is not a TensorFlow model: a node names no operator", where=where, hint=hint)
 
 
 def _signature(signature: Message) -> Signature:

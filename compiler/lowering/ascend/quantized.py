@@ -170,7 +170,7 @@ def bias_of(value: SSAValue | None, scales: Array) -> Bias:
     require(nn.constant_of(dequantize.input) is not None, "constant-bias", "its bias is computed at run time")
     require(not params.zero_points().any(), "symmetric-bias", "its bias has zero points that are not 0")
     equal = bool(np.all(params.scales() == scales))
-    require(equal, "bias-scale", "the scale of its bias is not the one of activation times weight")
+    require(equal, "bias-scale", "the scale of its bias is not activation scale times weight scale")
     return Bias(dequantize.input, None)
 
 

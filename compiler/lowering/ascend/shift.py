@@ -18,10 +18,10 @@ def shift_accumulator(build: Builder, op: nn.ShiftAccumulatorOp) -> Sequence[SSA
     """Another AscendDequant of the same accumulators, with `shift_n`; the one before stays for who takes the whole sums."""
     squeeze, dequant = _dequantization(op.input)
     if dequant is None:
-        raise NotLowered("integer-sums", "what it shifts are no sums of integers that are only dequantized")
+        raise NotLowered("integer-sums", "it does not shift sums of integers that are only dequantized")
     scales, given = stored(build, op.qparams.data.scales()), array_of(dequant.deq_scale, "scale").reshape(-1)
     equal = bool(np.all(scales.reshape(-1) == given))
-    require(equal, "equal-scales", "its scale is not that of the sums")
+    require(equal, "equal-scales", "its scale differs from the scale of the sums")
     rank, axis = len(shape_of(dequant.x)), _channel_axis(op, squeeze)
     shape = (-1,) if scales.ndim == 0 or axis == 1 else (*(1,) * axis, -1, *(1,) * (rank - axis - 1))
     constant = build.constant(np.asarray(scales, np.float32).reshape(shape), f"{build.hint}_deq_scale")

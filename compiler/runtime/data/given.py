@@ -33,7 +33,7 @@ def samples_from(data: Given, module: ModuleOp, runs: int | None = None) -> Samp
     batches: Any = data() if callable(data) else data
     if not isinstance(batches, Iterable) or isinstance(batches, (*_ARRAYS, str, bytes)):
         hint = "give arrays by input, an iterable of batches, or a function that returns one"
-        raise CompileError(f"{type(cast(object, batches)).__name__} is no data", where="data", hint=hint)
+        raise CompileError(f"{type(cast(object, batches)).__name__} is not calibration data", where="data", hint=hint)
     return from_batches(cast("Iterable[Batch]", batches), main_function(module), "batches", runs)
 
 

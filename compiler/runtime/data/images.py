@@ -96,7 +96,9 @@ def _library(where: str) -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise CompileError("images need pillow", where=where, hint="pip install 'amct-opt[images]'") from None
+        raise CompileError(
+            "reading images requires pillow", where=where, hint="pip install 'amct-opt[images]'"
+        ) from None
     return Image
 
 
@@ -119,5 +121,5 @@ def _pixels(path: Path, form: ImageForm) -> Array:
 def image_size(text: str) -> tuple[int, int]:
     """`224x320` -> height 224, width 320. Raises CompileError for anything else."""
     if not (match := re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)):
-        raise CompileError(f"resize: '{text}' is no HEIGHTxWIDTH", hint="resize=224x224")
+        raise CompileError(f"resize: '{text}' is not HEIGHTxWIDTH", hint="resize=224x224")
     return int(match[1]), int(match[2])

@@ -33,9 +33,11 @@ class Form:
 
     def __post_init__(self) -> None:
         if self.data_types and self.image is not None:
-            raise CompileError("data-types are for raw binaries, mean, std, resize and layout for images")
+            raise CompileError(
+                "data-types applies to raw binaries; mean, std, resize and layout apply to images: pass one group only"
+            )
         if self.shapes and not self.data_types:
-            raise CompileError("input-shape of data is for raw binaries, which need data-types")
+            raise CompileError("input-shape of data applies to raw binaries, which require data-types")
 
 
 def load_samples(data: str | Path, function: FuncOp, form: Form | None = None, runs: int | None = None) -> Samples:

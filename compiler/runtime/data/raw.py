@@ -74,7 +74,7 @@ def raw_rows(
     rows: dict[str, RawRows] = {}
     for name, folder, data_type in zip(names, folders, data_types, strict=True):
         if data_type not in DATA_TYPES:
-            raise CompileError(f"data type '{data_type}' is none of {', '.join(DATA_TYPES)}", where=str(folder))
+            raise CompileError(f"data type '{data_type}' is not one of {', '.join(DATA_TYPES)}", where=str(folder))
         sample = _known(shapes.get(name), types[name].get_shape())
         if sample.count(-1) > 1:
             hint = f"input-shape says them: {name}:1,3,224,224"

@@ -41,7 +41,7 @@ def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
     if op.storage != i8:
         raise layer.error(f"gives {op.storage}, these files hold int8")
     if op.round_mode.data != "Round" or op.sqrt_mode.value.data:
-        raise layer.error("has a round_mode or sqrt_mode, which TensorFlow's AscendQuant has not")
+        raise layer.error("has a round_mode or sqrt_mode, which TensorFlow's AscendQuant does not have")
     x = layer.value(op.x)
     attributes = {"scale": op.scale.value.data, "offset": op.offset.value.data, "dst_type": "INT8", "quant_bits": 8}
     name = quant_name(op.y, layer.label)
@@ -52,7 +52,7 @@ def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
 def anti_quant(op: ascend.AscendAntiQuantOp, layer: Layer) -> str:
     """`L.antiquant`; the offset is that of Ascend IR, the negated zero point, as ATC hands it on."""
     if op.sqrt_mode.value.data:
-        raise layer.error("has sqrt_mode, which TensorFlow's AscendAntiQuant has not")
+        raise layer.error("has sqrt_mode, which TensorFlow's AscendAntiQuant does not have")
     x, element = layer.value(op.x), _element(op.y)
     if layer.graph.elements[x] != element:
         raise layer.error(f"gives {element} of values that were {layer.graph.elements[x]} before AscendQuant")
@@ -67,7 +67,7 @@ def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
     A ReLU that is part of it stands behind it.
     """
     if op.sqrt_mode.value.data:
-        raise layer.error("has sqrt_mode, which TensorFlow's AscendDequant has not")
+        raise layer.error("has sqrt_mode, which TensorFlow's AscendDequant does not have")
     scale = nn.array_of(op.deq_scale)
     assert scale is not None
     name, x, element = f"{layer_before(op.x, layer.label)}.dequant", layer.value(op.x), _element(op.y)

@@ -96,7 +96,7 @@ class _Chain:
         name, candidates = self.found[0]
         computing = [op for op in candidates if isinstance(op, COMPUTING)]
         if len(computing) > 1:
-            raise self._error(name, computing[0], f"it stands for {self._several(name, computing)}: name one of them")
+            raise self._error(name, computing[0], f"it is {self._several(name, computing)}: name one of them")
         if not computing:
             first = candidates[0]
             reason = f"a chain starts with a convolution or matrix product, not '{_kind(first)}'"
@@ -188,13 +188,13 @@ class _Chain:
         pattern.match_and_rewrite(op, rewriter)
         if not rewriter.has_done_action:
             reasons = [f"{remark.reason} ({remark.rule})" for remark in self.remarks.of(op)]
-            raise self._error(name, op, "; ".join(reasons) or "it stands inside a fused region already")
+            raise self._error(name, op, "; ".join(reasons) or "it is already inside a fused region")
 
     def _opaque(self, name: str, op: OpaqueOp) -> CompileError:
         if op.op_type.data == "BatchNormalization" and _in_training(op):
             reason = "it is a batch norm in training mode, which computes the statistics of its batch"
             return self._error(name, op, reason, "export the model in evaluation mode (model.eval())")
-        return self._error(name, op, f"'{op.op_type.data}' is carried as it is, nothing is known of what it computes")
+        return self._error(name, op, f"'{op.op_type.data}' is carried as it is: what it computes is unknown")
 
     def _unknown(self, name: str) -> CompileError:
         message = f"--{FuseModulesPass.name}: no layer or module is called '{name}'"

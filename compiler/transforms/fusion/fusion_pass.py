@@ -104,7 +104,7 @@ def _why_unmatched(op: NNOp, value: SSAValue) -> tuple[str, str]:
     """Rule and reason for an operation on a value and constants that no pattern folds."""
     comes = f"its input comes from {producer(value)}"
     if chain_of(value) is None:
-        return "no-producer", f"{comes}, which holds no weights"
+        return "no-producer", f"{comes}, which has no weights"
     if (what := _CONSTANT_FIRST.get(type(op))) is not None and op.operands[1] is value:
         return "constant-first", what.format(producer(value))
     return "no-pattern", f"{comes}, and nothing folds '{op.name}' into that"

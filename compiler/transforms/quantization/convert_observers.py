@@ -179,7 +179,7 @@ def _accumulator_scales(site: Site, scales: Array, input_scale: Array) -> Array:
         products = np.asarray(scales * input_scale, np.float32)
     if not np.all((products > 0) & np.isfinite(products)):
         largest = float(np.max(scales))
-        reason = f"has sums in units of {float(input_scale):.6g} times {largest:.6g}, which float32 does not hold"
+        reason = f"has sums in units of {float(input_scale):.6g} times {largest:.6g}, which float32 cannot represent"
         raise op_error(site.compute, reason, f"give skip-layers={layer_of(site.compute)}")
     return products
 

@@ -95,7 +95,7 @@ class DataOptions:
         function = main_function(module)
         if self.data is None:
             session.warn(
-                "no calibration data: ranges come from synthetic inputs, accuracy will suffer (give data=FILE.npz)"
+                "no calibration data: ranges come from synthetic inputs, and accuracy will suffer (give data=FILE.npz)"
             )
             return synthetic_samples(function, self.seed)
         if self.samples is not None:

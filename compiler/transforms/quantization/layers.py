@@ -129,7 +129,7 @@ def half_quantized(site: Site, row: Row) -> str | None:
     weight = site.operand(row.weight)
     if isinstance(weight, OpResult) and isinstance(weight.op, DequantizeOp):
         return None
-    return "its input came quantized, its weight did not: it is left so"
+    return "its input is quantized in the model, its weight is not: both stay so"
 
 
 def named_in(settings: Settings, module: ModuleOp, profile: Profile) -> Settings:

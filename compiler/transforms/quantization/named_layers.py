@@ -64,7 +64,7 @@ def _overrides(settings: Settings, names: LayerNames, find: Find) -> dict[str, C
 def _tensor(tensor: TensorQuantize, names: LayerNames, where: str) -> TensorQuantize:
     layers = _layers(names.find(tensor.layer_name))
     if len(layers) > 1:
-        reason = f"tensor_quantize names '{tensor.layer_name}', which stands for the layers {', '.join(layers)}"
+        reason = f"tensor_quantize names '{tensor.layer_name}', which is a module with the layers {', '.join(layers)}"
         raise CompileError(reason, where=where, hint="name one of them")
     return replace(tensor, layer_name=layers[0]) if layers else tensor
 

@@ -126,5 +126,5 @@ class SettingsOptions:
 def _tensor(text: str, activation: Activation) -> TensorQuantize:
     layer, index = tensor_parts(text)
     if index < 0:
-        raise CompileError(f"tensor-quantize: '{text}' is no input of a layer", hint="write layer:index, pool1:0")
+        raise CompileError(f"tensor-quantize: '{text}' is not an input of a layer", hint="write layer:index, pool1:0")
     return TensorQuantize(layer, index, activation)

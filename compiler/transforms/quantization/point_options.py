@@ -45,7 +45,7 @@ class PointOptions:
         given = [f.name.replace("_", "-") for f in fields(PointOptions) if getattr(self, f.name) not in (None, ())]
         if profile.points != "values" and given:
             raise CompileError(
-                f"profile {profile.name} takes no {given[0]}",
+                f"profile {profile.name} does not support {given[0]}",
                 hint="it is an option of profiles that quantize values: qdq, ppq",
             )
 

@@ -9,5 +9,5 @@ SKIPPED: Mapping[str, str] = {
     "skip-layer-types": "its type is on the list of skip-layer-types",
     "only-layers": "it is not on the list of only-layers",
     "quant-enable": "the configuration does not enable it",
-    "weight-compress-only": "nothing but weights is quantized, and it has none that can be quantized alone",
+    "weight-compress-only": "only weights are quantized, and it has no weight that can be quantized alone",
 }

@@ -27,8 +27,8 @@ def _unsupported(settings: Settings) -> Iterator[str]:
 
 
 def check_record(record: Record, recurrent: Collection[str]) -> None:
-    """Raises CompileError, located in the record's file, for fields of recurrent layers at a layer that is none of these, and
-    for one of these without scales of both weights.
+    """Raises CompileError, located in the record's file, for fields of recurrent layers at a layer that is not one of
+    these, and for one of these without scales of both weights.
     """
     for name, layer in record.layers.items():
         for field in ("scale_h", "scale_r") if name not in recurrent else ():

@@ -64,8 +64,8 @@
 // JOINT-DAG:  nn.observe %b as "conv2:out" by "mse" group "sum" master joint :
 // JOINT-DAG:  nn.observe %s as "sum:out" by "mse" group "sum" joint :
 
-// PROFILE:    error: profile ascend takes no force-alignment-overlap
-// MODE:       error: --insert-observers: align-pooling: 'large' is none of input, output, none
+// PROFILE:    error: profile ascend does not support force-alignment-overlap
+// MODE:       error: --insert-observers: align-pooling: 'large' is not one of input, output, none
 func.func @main(%x: tensor<1x2x4x4xf32>) -> (tensor<1x4x4x4xf32>, tensor<1x2x4x4xf32>) {
   %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %a = nn.conv %x, %w from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>

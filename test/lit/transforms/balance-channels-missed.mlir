@@ -24,7 +24,7 @@
 // LENGTH:     .txt: error: layer 'large': tensor_balance_factor has 3 numbers, it has 2 input channels
 // FINITE:     [balance-channels missed finite] "large": its factors, or its weight times these, leave the range of their type
 // STRENGTH:   error: migration_strength must lie in [0.2, 0.8], not 0.9
-// PROFILE:    error: profile qdq takes no dmq_balancer: an input is quantized where it is made, before it is balanced
+// PROFILE:    error: profile qdq does not support dmq_balancer: inputs are quantized where they are made, before balancing
 func.func @main(%x: tensor<1x2x2x2xf32>, %v: tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32> {
   %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %inf = nn.constant dense<0x7F800000> : tensor<2x2x1x1xf32>

@@ -20,14 +20,14 @@
 // TYPES: {{.*}}/raw: error: 2 data types for 1 inputs: x
 
 // RUN: not amct-opt %s --quantize='data=%t/raw input-shape=x:1,2' 2>&1 | filecheck %s --check-prefix=SHAPE
-// SHAPE: error: input-shape of data is for raw binaries, which need data-types
+// SHAPE: error: input-shape of data applies to raw binaries, which require data-types
 
 // RUN: not amct-opt %s --calibrate='data=%t/raw mean=0 std=1' 2>&1 | filecheck %s --check-prefix=HALF
 // HALF: error: images need mean, std, resize, layout
 // HALF-NEXT: hint: add resize, layout
 
 // RUN: not amct-opt %s --quantize='data=%t/raw mean=0 std=1 resize=1x2 layout=NCHW data-types=int8' 2>&1 | filecheck %s --check-prefix=BOTH
-// BOTH: error: data-types are for raw binaries, mean, std, resize and layout for images
+// BOTH: error: data-types applies to raw binaries; mean, std, resize and layout apply to images: pass one group only
 
 // RUN: not amct-opt %s --quantize='data=%t/raw mean=0 std=1 resize=1x2 layout=NCHW color=gray' 2>&1 | filecheck %s --check-prefix=IMAGE
 // IMAGE: {{.*}}/raw: error: input 'x' has shape [1, 1, 1, 2], the model takes tensor<1x2xf32> per run

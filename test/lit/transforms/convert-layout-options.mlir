@@ -10,7 +10,7 @@
 // CHECK-NEXT: nn.transpose %{{.*}} perm [0, 2, 1] : (tensor<1x3x2xf32>) -> tensor<1x2x3xf32>
 
 // MISSING: error: --convert-layout needs the option 'to'
-// OTHER:   error: --convert-layout: to: 'NHCW' is none of NCHW, NHWC
+// OTHER:   error: --convert-layout: to: 'NHCW' is not one of NCHW, NHWC
 // TWICE:   error: --convert-layout: option 'to' is given twice
 func.func @main(%x: tensor<1x2x3xf32>) -> tensor<1x2x3xf32> {
   %m = nn.max_pool %x kernel [1] : tensor<1x2x3xf32>

@@ -13,7 +13,7 @@
 // REMARK:      [convert-observers analysis fp16-scale] "nn.observe": scale 0.100000001 of fc:0 becomes 0.0999755859
 // ASCEND:      ascend.AscendQuant %x scale 10.002442 offset 5.0
 // ASCEND:      nn.constant dense<0.000999450684> : tensor<1xf32>
-// MODE:        error: --quantize: fakequant-precision-mode: 'FP8' is none of FORCE_FP16_QUANT
+// MODE:        error: --quantize: fakequant-precision-mode: 'FP8' is not one of FORCE_FP16_QUANT
 func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
   %weight = nn.constant dense<[[1.27, 0.05], [-1.0, 0.0]]> : tensor<2x2xf32>
   %bias = nn.constant dense<[0.5, -1.25]> : tensor<2xf32>

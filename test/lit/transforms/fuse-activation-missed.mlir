@@ -109,8 +109,8 @@ func.func @other_activations(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-LABEL: @points
 // CHECK-NOT:   nn.fused
 // CHECK:       func.return
-// REMARK:      [fuse-activation missed quantization-point] "r1": its input comes from 'nn.observe' o, a quantization point, which no region holds
-// REMARK:      [fuse-activation missed quantization-point] "r2": its input comes from 'nn.dequantize' dq, a quantization point, which no region holds
+// REMARK:      [fuse-activation missed quantization-point] "r1": its input comes from 'nn.observe' o, a quantization point, which cannot be part of a region
+// REMARK:      [fuse-activation missed quantization-point] "r2": its input comes from 'nn.dequantize' dq, a quantization point, which cannot be part of a region
 func.func @points(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
@@ -129,8 +129,8 @@ func.func @points(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-LABEL: @alone
 // CHECK-NOT:   nn.fused
 // CHECK:       func.return
-// REMARK:      [fuse-activation missed no-producer] "input": its input comes from a graph input, with which no activation is fused
-// REMARK:      [fuse-activation missed no-producer] "moved": its input comes from 'nn.transpose' t, with which no activation is fused
+// REMARK:      [fuse-activation missed no-producer] "input": its input comes from a graph input, into which no activation is fused
+// REMARK:      [fuse-activation missed no-producer] "moved": its input comes from 'nn.transpose' t, into which no activation is fused
 // REMARK:      [fuse-activation missed no-producer] "normed": its input comes from 'nn.batch_norm' bn, which is to be folded first (--fuse-bn)
 func.func @alone(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
   %one = nn.constant dense<1.0> : tensor<2xf32>
@@ -149,7 +149,7 @@ func.func @alone(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
 // CHECK:       nn.fused "ConvAdd2d"
 // CHECK-NOT:   nn.fused
 // CHECK:       func.return
-// REMARK:      [fuse-activation missed no-producer] "relu": its input comes from 'nn.fused' conv, with which no activation is fused
+// REMARK:      [fuse-activation missed no-producer] "relu": its input comes from 'nn.fused' conv, into which no activation is fused
 func.func @region(%x: tensor<1x2x4x4xf32>, %weight: tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32> {
   %y = nn.fused "ConvAdd2d" (%i = %x, %w = %weight, %r = %x) from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
     %c = nn.conv %i, %w from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>

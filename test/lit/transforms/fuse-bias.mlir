@@ -177,7 +177,7 @@ func.func @used(%x: tensor<3x2xf32>, %bias: tensor<2xf32>) -> (tensor<3x2xf32>, 
 // CHECK:       nn.add
 // CHECK:       nn.add
 // REMARK:      [fuse-bias missed runs-along-channels] "vector": the result has no channel axis
-// REMARK:      [fuse-bias missed no-producer] "alone": its input comes from a graph input, which holds no weights
+// REMARK:      [fuse-bias missed no-producer] "alone": its input comes from a graph input, which has no weights
 func.func @others(%x: tensor<3x2xf32>) -> (tensor<3xf32>, tensor<3x2xf32>) {
   %two = nn.constant dense<2.0> : tensor<f32>
   %weight = nn.constant dense<1.0> : tensor<2xf32>

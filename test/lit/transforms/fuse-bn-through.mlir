@@ -209,7 +209,7 @@ func.func @group_axis(%x: tensor<1x2x2x4xf32>) -> tensor<1x2x4x4xf32> {
 // Not fused: one input of the Concat is no convolution.
 // CHECK-LABEL: @group_mixed
 // CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed no-producer] "mixed": its input comes from 'nn.concat' concat, which holds no weights
+// REMARK:      [fuse-bn missed no-producer] "mixed": its input comes from 'nn.concat' concat, which has no weights
 func.func @group_mixed(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
   %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>

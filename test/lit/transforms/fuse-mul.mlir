@@ -176,7 +176,7 @@ func.func @zero(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // Not fused: no weights come before; a factor past a relu is no factor of the weight.
 // CHECK-LABEL: @past_relu
 // CHECK:       nn.mul
-// REMARK:      [fuse-mul missed no-producer] "late": its input comes from 'nn.relu' r, which holds no weights
+// REMARK:      [fuse-mul missed no-producer] "late": its input comes from 'nn.relu' r, which has no weights
 func.func @past_relu(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %two = nn.constant dense<2.0> : tensor<f32>

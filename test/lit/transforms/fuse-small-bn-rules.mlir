@@ -132,10 +132,10 @@ func.func @matrix(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // Behind an activation.
 // TF1-LABEL: @relu
 // TF1-NOT: nn.batch_norm
-// TF1-REMARK: [fuse-small-bn missed behind-convolution] "bn": its input comes from no convolution [+ BiasAdd]
+// TF1-REMARK: [fuse-small-bn missed behind-convolution] "bn": its input does not come from a convolution [+ BiasAdd]
 // TF2-LABEL: @relu
 // TF2-NOT: nn.batch_norm
-// TF2-REMARK: [fuse-small-bn missed behind-convolution] "bn": its input comes from no convolution [+ BiasAdd]
+// TF2-REMARK: [fuse-small-bn missed behind-convolution] "bn": its input does not come from a convolution [+ BiasAdd]
 // EXT-LABEL: @relu
 // EXT:     nn.batch_norm
 // EXT-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"

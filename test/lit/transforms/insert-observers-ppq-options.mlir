@@ -26,7 +26,7 @@
 // SKIP:      [insert-observers missed skip-layers] "sum": it is on the list of skip-layers
 // SKIP-NOT:  "sum:out"
 // SKIP:      nn.observe %s as "p:0"
-// PROFILE:   error: profile ascend takes no align-concat
+// PROFILE:   error: profile ascend does not support align-concat
 // TYPE:      error: activation-type: no activation is called 'Best'
 func.func @main(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x2x2xf32>, tensor<1x2x2x2xf32>) {
   %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>

@@ -53,7 +53,7 @@ func.func @others(%x: tensor<1x2x4x4xf32>) -> tensor<1x3xf32> {
 // -----
 
 // Already quantized or observed inputs are left alone; a float weight beside a quantized input is told.
-// REMARK:      [insert-observers missed weight-quantized] "b": its input came quantized, its weight did not: it is left so
+// REMARK:      [insert-observers missed weight-quantized] "b": its input is quantized in the model, its weight is not: both stay so
 // CHECK-LABEL: @already
 // CHECK:       nn.observe %x as "mine:0"
 // CHECK-NOT:   nn.observe

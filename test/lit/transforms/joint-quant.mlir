@@ -100,7 +100,7 @@ func.func @given(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x
 // Where several have parameters that differ, nothing is shared.
 // CHECK-LABEL: @differ
 // CHECK-NOT:   group
-// REMARK:      "r": mine shares no parameters: those that are given differ
+// REMARK:      "r": mine shares no parameters: the given ones differ
 func.func @differ(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
   %x1 = nn.observe %x as "mine" by "mse" gives <i8, scale = 0.5> given user : tensor<1x2x4x4xf32>
   %r = nn.exp %x1 from <onnx, "Exp", "r"> : tensor<1x2x4x4xf32>
@@ -114,8 +114,8 @@ func.func @differ(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>) -> (tensor<1
 // Sums that are not: none of AMCT's, a product, one between layers that stay float.
 // CHECK-LABEL: @missed
 // CHECK-NOT:   group
-// REMARK:      [insert-observers missed joint-quant] "scale": it is none of the sums that AMCT quantizes
-// REMARK:      [insert-observers missed joint-quant] "alone": no two of its inputs and of the layers that read it are quantized
+// REMARK:      [insert-observers missed joint-quant] "scale": it is not one of the sums that AMCT quantizes
+// REMARK:      [insert-observers missed joint-quant] "alone": at least two of its inputs and readers must be quantized
 func.func @missed(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
   %s = nn.add %x, %x from <caffe, "Scale", "scale"> : tensor<1x2x4x4xf32>
   %t = nn.add %x, %x from <caffe, "Eltwise", "alone"> : tensor<1x2x4x4xf32>

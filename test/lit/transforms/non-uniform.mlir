@@ -31,12 +31,12 @@
 // CHECK-DAG: [convert-observers applied quantized] "dilated-conv": {{.*}} int8 weight per channel of 16 levels
 // CHECK-DAG: [convert-observers missed planar-filter] "volume": its weight takes all levels: its filter is of rank 5
 // CHECK-DAG: [convert-observers applied quantized] "gemm": {{.*}} int8 weight per tensor of 16 levels
-// CHECK-DAG: [convert-observers missed not-in-table] "matmul": its weight takes all levels: AMCT restricts the weight of no MatMul layer to a few values
+// CHECK-DAG: [convert-observers missed not-in-table] "matmul": its weight takes all levels: AMCT does not restrict the weights of MatMul layers to a few values
 
 // DILATED-CAFFE: error: 'nn.conv' op cannot have weights of few levels: its dilations are [2]
 // DILATED-TF: error: 'nn.conv' op cannot have weights of few levels: its dilations are [1, 2, 2, 1]
 // PLANAR: error: 'nn.conv' op cannot have weights of few levels: its filter is of rank 5
-// NO-ROW: error: 'nn.matmul' op cannot have weights of few levels: AMCT restricts the weight of no MatMul layer to a few values
+// NO-ROW: error: 'nn.matmul' op cannot have weights of few levels: AMCT does not restrict the weights of MatMul layers to a few values
 // TRANSPOSE: error: override_layer_configs names 'gemm-turned', which cannot be quantized: its transA is 1
 func.func @main(%x: tensor<1x2x4x4xf32>, %v: tensor<1x1x4x4x4xf32>, %m: tensor<2x2xf32>) {
   %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>

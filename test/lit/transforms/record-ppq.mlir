@@ -37,9 +37,9 @@
 // ONE-NOT:      nn.quantize
 // ONE:          nn.conv %p, %v from
 
-// TWO:          .two.txt: error: layer 'sum:1': its input is also that of layer 'conv1', which has other parameters
+// TWO:          .two.txt: error: layer 'sum:1': layer 'conv1' has the same input with other parameters
 // TWO-NEXT:     hint: this profile has one point on each value
-// NONE:         .none.txt: error: layer 'sum:2': is no input of a quantized layer
+// NONE:         .none.txt: error: layer 'sum:2': is not an input of a quantized layer
 
 // DIFFER:       "sum": the parameters that {{.*}} have already differ: not aligned
 // DIFFER:       nn.quantize %x by <i8, scale = 0.25, zero_point = 3> given record :

@@ -61,7 +61,7 @@ func.func @main(%x: tensor<1x2x4x4xf32>, %l: tensor<1x1x4xf32>, %k: tensor<2x2x1
 
 // Pooling, mode 1 (AVE): global_pooling false. Mode 0 (MAX): tensor only.
 // CHECK: [insert-observers applied observed] "average"
-// CHECK: [insert-observers missed global-pooling-false] "average-whole": it pools over all of space
+// CHECK: [insert-observers missed global-pooling-false] "average-whole": global pooling is not quantized
 // CHECK: [insert-observers missed tensor-only] "max": not quantized by default; tensor_quantize quantizes its input
 // CHECK: [insert-observers missed tensor-only] "max-whole": not quantized by default; tensor_quantize quantizes its input
 // CHECK: [convert-observers applied quantized] "average"
@@ -112,7 +112,7 @@ func.func @main(%x: tensor<1x2x4x4xf32>) {
 // -----
 
 // A layer that the table does not have.
-// CHECK: [insert-observers missed not-in-table] "scale": AMCT quantizes no Scale layer
+// CHECK: [insert-observers missed not-in-table] "scale": AMCT does not quantize Scale layers
 func.func @main(%x: tensor<1x2x4x4xf32>) {
   %0 = nn.add %x, %x from <caffe, "Scale", "scale"> : tensor<1x2x4x4xf32>
   func.return

@@ -78,7 +78,7 @@ func.func @main(%x: tensor<3x?x2xf32>, %k: tensor<2x2xf32>) {
 
 // AveragePool: global_pooling false.
 // CHECK: [insert-observers applied observed] "average"
-// CHECK: [insert-observers missed global-pooling-false] "whole": it pools over all of space
+// CHECK: [insert-observers missed global-pooling-false] "whole": global pooling is not quantized
 // CHECK: [convert-observers applied quantized] "average"
 func.func @main(%x: tensor<1x2x4x4xf32>) {
   %0 = nn.average_pool %x kernel [2, 2] from <onnx, "AveragePool", "average"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x3x3xf32>
@@ -155,7 +155,7 @@ func.func @main(%x: tensor<1x2x4x4xf16>) {
 // -----
 
 // A type that the table does not have, and one of it that is imported as something else.
-// CHECK: [insert-observers missed not-in-table] "sum": AMCT quantizes no Sum layer
+// CHECK: [insert-observers missed not-in-table] "sum": AMCT does not quantize Sum layers
 // CHECK: [insert-observers missed imported-as] "odd": it is imported as nn.relu
 func.func @main(%x: tensor<1x2x4x4xf32>) {
   %0 = nn.add %x, %x from <onnx, "Sum", "sum"> : tensor<1x2x4x4xf32>

@@ -154,8 +154,8 @@ func.func @main(%x: tensor<1x2x4x4xf32>) {
 // -----
 
 // Types that the table does not have.
-// CHECK: [insert-observers missed not-in-table] "einsum": AMCT quantizes no Einsum layer
-// CHECK: [insert-observers missed not-in-table] "average-3d": AMCT quantizes no AvgPool3D layer
+// CHECK: [insert-observers missed not-in-table] "einsum": AMCT does not quantize Einsum layers
+// CHECK: [insert-observers missed not-in-table] "average-3d": AMCT does not quantize AvgPool3D layers
 func.func @main(%v: tensor<1x1x4x4x4xf32>, %x: tensor<2x2xf32>) {
   %w = nn.constant dense<1.0> : tensor<2x2xf32>
   %0 = nn.matmul %x, %w from <tensorflow, "Einsum", "einsum"> : tensor<2x2xf32>

@@ -42,7 +42,7 @@
 // CHECK-DAG: [convert-observers applied quantized] "tf-matmul": int8 weight per channel, asymmetric, alone
 // CHECK-DAG: [convert-observers applied quantized] "batched": int8 weight per channel, asymmetric, alone
 // CHECK-DAG: [insert-observers missed weight-constant] "computed": its weight is computed at run time
-// CHECK-DAG: [insert-observers missed weight-compress-only] "pooling": nothing but weights is quantized, and it has none that can be quantized alone
+// CHECK-DAG: [insert-observers missed weight-compress-only] "pooling": only weights are quantized, and it has no weight that can be quantized alone
 // CHECK-DAG: [insert-observers missed weight-compress-only] "avg-pool"
 // CHECK-DAG: [insert-observers missed weight-compress-only] "average"
 // CHECK-DAG: [insert-observers missed weight-compress-only] "conv"
@@ -53,11 +53,11 @@
 // IR:     nn.matmul %m, %mw_1 from <onnx, "Gemm", "gemm">
 
 // ×: the default, and a remark.
-// BESIDE-DAG: [insert-observers analysis configuration] "gemm": not as the configuration has it: takes no channel_wise: its weight has one scale; takes no asymmetric weight: only one that is quantized alone has a zero point
-// BESIDE-DAG: [insert-observers analysis configuration] "matmul": not as the configuration has it: takes no channel_wise: its weight has one scale; takes no asymmetric weight
-// BESIDE-DAG: [insert-observers analysis configuration] "tf-matmul": not as the configuration has it: takes no channel_wise: its weight has one scale; takes no asymmetric weight
-// BESIDE-DAG: [insert-observers analysis configuration] "batched": not as the configuration has it: takes no channel_wise: its weight has one scale; takes no asymmetric weight
-// BESIDE-DAG: [insert-observers analysis configuration] "conv": not as the configuration has it: takes no asymmetric weight
+// BESIDE-DAG: [insert-observers analysis configuration] "gemm": not as the configuration has it: does not support channel_wise: its weight has one scale; cannot have an asymmetric weight: only weights that are quantized alone have zero points
+// BESIDE-DAG: [insert-observers analysis configuration] "matmul": not as the configuration has it: does not support channel_wise: its weight has one scale; cannot have an asymmetric weight
+// BESIDE-DAG: [insert-observers analysis configuration] "tf-matmul": not as the configuration has it: does not support channel_wise: its weight has one scale; cannot have an asymmetric weight
+// BESIDE-DAG: [insert-observers analysis configuration] "batched": not as the configuration has it: does not support channel_wise: its weight has one scale; cannot have an asymmetric weight
+// BESIDE-DAG: [insert-observers analysis configuration] "conv": not as the configuration has it: cannot have an asymmetric weight
 // BESIDE-DAG: [convert-observers applied quantized] "gemm": {{.*}}; int8 weight per tensor
 // BESIDE-DAG: [convert-observers applied quantized] "matmul": {{.*}}; int8 weight per tensor
 // BESIDE-DAG: [convert-observers applied quantized] "conv": {{.*}}; int8 weight per channel
@@ -65,16 +65,16 @@
 // BESIDE-DAG: [convert-observers applied quantized] "avg-pool"
 // BESIDE-DAG: [convert-observers applied quantized] "average"
 
-// MatMulV2-CHANNELS: .cfg: error: layer 'gemm' (Gemm) takes no channel_wise: its weight has one scale
-// MatMulV2-OFFSET: .cfg: error: layer 'gemm' (Gemm) takes no asymmetric weight: only one that is quantized alone has a zero point
-// BatchMatMulV2-CHANNELS: .cfg: error: layer 'matmul' (MatMul) takes no channel_wise: its weight has one scale
-// BatchMatMulV2-OFFSET: .cfg: error: layer 'matmul' (MatMul) takes no asymmetric weight: only one that is quantized alone has a zero point
-// Pooling-CHANNELS: .cfg: error: layer 'pooling' (Pooling) takes no channel_wise: its weight has one scale
-// Pooling-OFFSET: .cfg: error: layer 'pooling' (Pooling) takes no asymmetric weight: only one that is quantized alone has a zero point
-// AvgPool-CHANNELS: .cfg: error: layer 'avg-pool' (AvgPool) takes no channel_wise: its weight has one scale
-// AvgPool-OFFSET: .cfg: error: layer 'avg-pool' (AvgPool) takes no asymmetric weight: only one that is quantized alone has a zero point
-// AvgPoolV2-CHANNELS: .cfg: error: layer 'average' (AveragePool) takes no channel_wise: its weight has one scale
-// AvgPoolV2-OFFSET: .cfg: error: layer 'average' (AveragePool) takes no asymmetric weight: only one that is quantized alone has a zero point
+// MatMulV2-CHANNELS: .cfg: error: layer 'gemm' (Gemm) does not support channel_wise: its weight has one scale
+// MatMulV2-OFFSET: .cfg: error: layer 'gemm' (Gemm) cannot have an asymmetric weight: only weights that are quantized alone have zero points
+// BatchMatMulV2-CHANNELS: .cfg: error: layer 'matmul' (MatMul) does not support channel_wise: its weight has one scale
+// BatchMatMulV2-OFFSET: .cfg: error: layer 'matmul' (MatMul) cannot have an asymmetric weight: only weights that are quantized alone have zero points
+// Pooling-CHANNELS: .cfg: error: layer 'pooling' (Pooling) does not support channel_wise: its weight has one scale
+// Pooling-OFFSET: .cfg: error: layer 'pooling' (Pooling) cannot have an asymmetric weight: only weights that are quantized alone have zero points
+// AvgPool-CHANNELS: .cfg: error: layer 'avg-pool' (AvgPool) does not support channel_wise: its weight has one scale
+// AvgPool-OFFSET: .cfg: error: layer 'avg-pool' (AvgPool) cannot have an asymmetric weight: only weights that are quantized alone have zero points
+// AvgPoolV2-CHANNELS: .cfg: error: layer 'average' (AveragePool) does not support channel_wise: its weight has one scale
+// AvgPoolV2-OFFSET: .cfg: error: layer 'average' (AveragePool) cannot have an asymmetric weight: only weights that are quantized alone have zero points
 // Pooling-ALONE: .cfg: error: layer 'pooling' (Pooling) has no weight that can be quantized alone
 // AvgPool-ALONE: .cfg: error: layer 'avg-pool' (AvgPool) has no weight that can be quantized alone
 // AvgPoolV2-ALONE: .cfg: error: layer 'average' (AveragePool) has no weight that can be quantized alone

@@ -30,17 +30,17 @@ HERE = "net.prototxt:2:1: node 'y'"
 
 CASES: dict[str, tuple[str, str, str]] = {
     "empty": ("", NET, "holds no layers"),
-    "no-text": ("\x00\x01", f"{NET}:1:1", "is no prototxt of Caffe: Expected identifier or number, got \x00"),
-    "brace": (DATA + "layer {", f"{NET}:2:7", 'is no prototxt of Caffe: Expected "}"'),
+    "no-text": ("\x00\x01", f"{NET}:1:1", "is not a Caffe prototxt: Expected identifier or number, got \x00"),
+    "brace": (DATA + "layer {", f"{NET}:2:7", 'is not a Caffe prototxt: Expected "}"'),
     "number": (
         DATA + conv("num_output: many"),
         f"{NET}:2:95",
-        "is no prototxt of Caffe: Couldn't parse integer: many",
+        "is not a Caffe prototxt: Couldn't parse integer: many",
     ),
     "enum": (
         DATA + pool("pool: SUM"),
         f"{NET}:2:81",
-        'is no prototxt of Caffe: Enum type "caffe.PoolingParameter.PoolMethod" has no value named SUM',
+        'is not a Caffe prototxt: Enum type "caffe.PoolingParameter.PoolMethod" has no value named SUM',
     ),
     "both-formats": (
         DATA + layer("ReLU") + "layers { type: TANH }",
@@ -50,7 +50,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "oldest-format": (
         DATA + 'layers { layer { name: "c" } bottom: "data" }',
         f"{NET}:2:1",
-        "is of Caffe's oldest format",
+        "is in Caffe's oldest format",
     ),
     "no-type": (DATA + 'layer { name: "x" bottom: "data" }', f"{NET}:2", "layer 'x' has no type"),
     "rules": (
@@ -171,7 +171,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "permute": (
         DATA + layer("Permute", "permute_param { order: [0, 0, 1, 2] }"),
         HERE,
-        "Permute does not fit together: perm [0, 0, 1, 2, 3] is no permutation of 4 axes",
+        "Permute does not fit together: perm [0, 0, 1, 2, 3] is not a permutation of 4 axes",
     ),
     "reshape": (
         DATA + layer("Reshape", "reshape_param { shape { dim: [5, -1] } }"),
@@ -247,7 +247,7 @@ def test_deep_nesting(caffe: Any) -> None:
 def test_not_utf8(caffe: Any) -> None:
     path = caffe.folder / "net.prototxt"
     path.write_bytes(b'name: "\xff"')
-    with pytest.raises(CompileError, match="is no UTF-8 text"):
+    with pytest.raises(CompileError, match="is not UTF-8 text"):
         read(path, caffe.session)
 
 

@@ -114,10 +114,10 @@ PACKED = ENCODINGS["packed"]
     ("data", "where", "message"),
     [
         (b"", "net.caffemodel", "is empty"),
-        (b"\x0a\x03net", "net.caffemodel", "is no caffemodel"),
-        (b'name: "net"', "net.caffemodel", "is no caffemodel"),
-        (b"\x89HDF\r\n\x1a\n rest", "net.caffemodel", "is no caffemodel"),
-        (model(("fc", PACKED))[:-7], "net.caffemodel", "is no caffemodel"),
+        (b"\x0a\x03net", "net.caffemodel", "is not a caffemodel"),
+        (b'name: "net"', "net.caffemodel", "is not a caffemodel"),
+        (b"\x89HDF\r\n\x1a\n rest", "net.caffemodel", "is not a caffemodel"),
+        (model(("fc", PACKED))[:-7], "net.caffemodel", "is not a caffemodel"),
         (model(("fc", PACKED), ("fc", PACKED)), "net.caffemodel", "holds the weights of layer 'fc' twice"),
         (
             model(("fc", shape(40, 60) + delimited(5, RAW[:-2]))),

@@ -253,11 +253,11 @@ def test_the_order_of_all_keys(read) -> None:
 
 
 ERRORS = {
-    "no json": ('{\n"version": 1,\n}', "config.json:3:1: error: is no JSON"),
-    "no object": ("[1]", "holds no object"),
-    "nan": (activation('"search_step": NaN'), "NaN is no number of JSON"),
-    "twice": ('{"conv1": {}, "conv1": {}}', "key 'conv1' stands twice"),
-    "twice within": (layer('{"quant_enable": true, "quant_enable": true}'), "key 'quant_enable' stands twice"),
+    "no json": ('{\n"version": 1,\n}', "config.json:3:1: error: is not JSON"),
+    "no object": ("[1]", "must be a JSON object"),
+    "nan": (activation('"search_step": NaN'), "NaN is not a JSON number"),
+    "twice": ('{"conv1": {}, "conv1": {}}', "key 'conv1' appears twice"),
+    "twice within": (layer('{"quant_enable": true, "quant_enable": true}'), "key 'quant_enable' appears twice"),
     "version": ('{"version": 2, "a": {}}', "version must be 1, not 2"),
     "wrong type": ('{"version": "1"}', 'version must be an integer, not "1"'),
     "a bool is no integer": ('{"batch_num": true}', "batch_num must be an integer, not true"),
@@ -272,15 +272,15 @@ ERRORS = {
     "unknown key within": (activation('"bins": 1'), "layer 'conv1': activation_quant_params: unknown key 'bins'"),
     "a key of another algorithm": (activation('"num_of_bins": 1024'), "unknown key 'num_of_bins'"),
     "a key of another weight algorithm": (weight('"num_iteration": 1'), "unknown key 'num_iteration'"),
-    "algorithm": (activation('"act_algo": "kl"'), "layer 'conv1': activation_quant_params: act_algo 'kl' is none of"),
-    "weight algorithm": (weight('"wts_algo": "x"'), "layer 'conv1': weight_quant_params: wts_algo 'x' is none of"),
+    "algorithm": (activation('"act_algo": "kl"'), "layer 'conv1': activation_quant_params: act_algo 'kl' is not one of"),
+    "weight algorithm": (weight('"wts_algo": "x"'), "layer 'conv1': weight_quant_params: wts_algo 'x' is not one of"),
     "percentile": (activation('"max_percentile": 0.1'), "layer 'conv1': activation_quant_params: max-percentile must lie in"),
     "range": (activation('"search_range": [1.3, 0.7]'), "must be positive, finite and in order"),
     "range of one": (activation('"search_range": [1.3]'), "search_range must be two numbers, not 1"),
     "range of a text": (activation('"search_range": ["a", 1]'), 'search_range must be a number, not "a"'),
     "endless": (activation('"search_range": [0.7, 1e999]'), "must be positive, finite and in order"),
     "steps": (activation('"search_range": [0.7, 9999]'), "gives more than 100000 steps"),
-    "bins": (activation('"act_algo": "hfmg", "num_of_bins": 5'), "'5' is none of 1024"),
+    "bins": (activation('"act_algo": "hfmg", "num_of_bins": 5'), "'5' is not one of 1024"),
     "num_bits": (activation('"num_bits": 7'), "bits of activations must be one of 4, 8, 16, not 7"),
     "weight bits": (weight('"num_bits": 5'), "layer 'conv1': weight_quant_params: quant_bits must be one of"),
     "bits of ada": (weight('"wts_algo": "ada_quantize", "num_bits": 4'), "num_bits must be 8 with ada_quantize, not 4"),
@@ -290,7 +290,7 @@ ERRORS = {
     "tensor": ('{"tensor_quantize": [{"layer_name": "a"}]}', "tensor_quantize[0]: has no input_index"),
     "tensor key": ('{"tensor_quantize": [{"layer_name": "a", "input_index": 0, "b": 1}]}', "tensor_quantize[0]: unknown key 'b'"),
     "deep": ('{"a":' * 100_000, "nested too deep"),
-    "many digits": ('{"version": ' + "1" * 5000 + "}", "is no JSON"),
+    "many digits": ('{"version": ' + "1" * 5000 + "}", "is not JSON"),
 }  # fmt: skip
 
 
@@ -304,7 +304,7 @@ def test_errors(read, text: str, message: str) -> None:
 
 CANNOT_BE_WRITTEN = {
     "AMCT has no observer 'minmax'": (Settings(common=Calibration(Activation("minmax"))), CONV),
-    "holds no nuq_config": (Settings(nuq_config=NuqConfig("m")), CONV),
+    "cannot contain nuq_config": (Settings(nuq_config=NuqConfig("m")), CONV),
     "layer 'version' is called as a setting": (Settings(), Layer("version", "Conv")),
     "layer 'weight_offset' is called as a setting": (Settings(), Layer("weight_offset", "Conv")),
 }

@@ -109,7 +109,7 @@ def test_fields(read, text: str, expected: LayerRecord) -> None:
 
 ERRORS = {
     "unknown field": ("scale: 1", "record has no field 'record.value.scale'"),
-    "wrong type": ('scale_d: "a"', "is no record: "),
+    "wrong type": ('scale_d: "a"', "is not a record: "),
     "scale of 0": ("scale_d: 0 offset_d: 0", "scale_d must be positive and finite, not 0"),
     "negative": ("scale_d: -1 offset_d: 0", "scale_d must be positive and finite, not -1"),
     "endless": ("scale_d: inf offset_d: 0", "scale_d must be positive and finite, not inf"),
@@ -127,9 +127,9 @@ ERRORS = {
     ),
     "input of a weight alone": (
         "scale_d: 1 offset_d: 0 scale_w: 1 offset_w: 0 weight_compress_only: true",
-        "weight_compress_only is of weights that are quantized alone: scale_d has no place",
+        "weight_compress_only is for weights that are quantized alone: scale_d does not apply",
     ),
-    "lengths": ("scale_w: 1 scale_w: 1 offset_w: 0", "scale_w and offset_w must be as many, not 2 and 1"),
+    "lengths": ("scale_w: 1 scale_w: 1 offset_w: 0", "scale_w and offset_w must have the same length, not 2 and 1"),
     "shift_bit": ("shift_bit: 0 shift_bit: 1", "shift_bit must be 0 everywhere, or lie in [1, 16]"),
     "shift_bit of 17": ("shift_bit: 17", "shift_bit must be 0 everywhere, or lie in [1, 16]"),
     "cluster": ("cluster: 1", "cluster must hold 16 or 32 numbers, not 1"),
@@ -137,7 +137,7 @@ ERRORS = {
     "balance": ("tensor_balance_factor: 1e-7", "tensor_balance_factor must lie in [1.19209e-07, 8.38861e+06], not 1e-07"),
     "large balance": ("tensor_balance_factor: 9e6", "not 9e+06"),
     "type": ('dst_type: "INT3"', "dst_type must be one of INT4, INT8, INT16, not 'INT3'"),
-    "tensor with weight": ("is_tensor_quantize: true scale_w: 1 offset_w: 0", "is_tensor_quantize is of inputs"),
+    "tensor with weight": ("is_tensor_quantize: true scale_w: 1 offset_w: 0", "is_tensor_quantize is for inputs"),
     "recurrent offset": ("scale_h: 1 offset_h: 200", "offset_h must lie in [-128, 127], not 200"),
     "recurrent weight": ("scale_r: 1 offset_r: 3", "offset_r must be 0, not 3"),
 }  # fmt: skip
@@ -152,11 +152,11 @@ def test_errors(read, text: str, message: str) -> None:
 
 
 BAD_FILES = {
-    "a layer twice": (entry("") + "\n" + entry(""), 2, "layer 'conv1' stands twice"),
+    "a layer twice": (entry("") + "\n" + entry(""), 2, "layer 'conv1' appears twice"),
     "no key": ("record { value { } }", 1, "MapFiledEntry has no key"),
     "no value": ('record { key: "a" }', 1, "MapFiledEntry has no value"),
     "no record": ("records { }", 1, "record has no field 'records'"),
-    "no text": ('\n\nrecord { key: "', 3, "is no record"),
+    "no text": ('\n\nrecord { key: "', 3, "is not a record"),
     "the line of the field": (entry("\nscale_d: 1\noffset_d: 200"), 3, "layer 'conv1': offset_d must lie in"),
 }
 
@@ -243,12 +243,12 @@ def test_merging() -> None:
         "c": LayerRecord(skip_fusion=True),
     }
     assert merged(both, activations) == both
-    with pytest.raises(CompileError, match="layer 'a': scale_d is another") as error:
+    with pytest.raises(CompileError, match="layer 'a': scale_d differs") as error:
         merged(both, Record({"a": LayerRecord(0.25, 1)}, "second.txt"))
     assert error.value.where == "second.txt"
 
 
 def test_merging_what_does_not_belong_together() -> None:
     tensor = Record({"a": LayerRecord(0.5, 1, is_tensor_quantize=True)})
-    with pytest.raises(CompileError, match="layer 'a': is_tensor_quantize is of inputs"):
+    with pytest.raises(CompileError, match="layer 'a': is_tensor_quantize is for inputs"):
         merged(Record({"a": LayerRecord(scale_w=(1,), offset_w=(0,))}), tensor)

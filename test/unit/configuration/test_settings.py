@@ -94,10 +94,10 @@ def test_other_algorithms_of_weights(weight: Ada | Nuq) -> None:
 
 
 IMPOSSIBLE = {
-    "channel_wise": (FC, Calibration(weight=Arq(channel_wise=True)), "takes no channel_wise"),
-    "channel_wise of a pool": (POOL, Calibration(weight=Arq(channel_wise=True)), "takes no channel_wise"),
-    "bits": (FC, Calibration(weight=Arq(bits=6)), "takes no weight of 6 bits"),
-    "asymmetric": (CONV3D, said(True), "takes no asymmetric input"),
+    "channel_wise": (FC, Calibration(weight=Arq(channel_wise=True)), "does not support channel_wise"),
+    "channel_wise of a pool": (POOL, Calibration(weight=Arq(channel_wise=True)), "does not support channel_wise"),
+    "bits": (FC, Calibration(weight=Arq(bits=6)), "cannot have a weight of 6 bits"),
+    "asymmetric": (CONV3D, said(True), "cannot have an asymmetric input"),
     "weight only": (POOL, Calibration(weight_compress_only=True), "has no weight that can be quantized alone"),
 }
 
@@ -154,8 +154,8 @@ UNKNOWN = {
         {"by_layer": {"relu": Calibration()}, "enabled": frozenset({"relu"})},
         "quant_enable names 'relu', which cannot be quantized: it is a relu",
     ),
-    "skip_layer_types": ({"skip_layer_types": ("Relu",)}, "skip_layer_types names 'Relu', which is no type"),
-    "by_type": ({"by_type": {"Relu": Calibration()}}, "override_layer_types names 'Relu', which is no type"),
+    "skip_layer_types": ({"skip_layer_types": ("Relu",)}, "skip_layer_types names 'Relu', which is not a type"),
+    "by_type": ({"by_type": {"Relu": Calibration()}}, "override_layer_types names 'Relu', which is not a type"),
     "skip_fusion_layers": ({"skip_fusion_layers": ("conv9",)}, "skip_fusion_layers names 'conv9'"),
     "tensor_quantize": ({"tensor_quantize": (TensorQuantize("p", 0),)}, "tensor_quantize names 'p'"),
 }

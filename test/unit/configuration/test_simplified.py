@@ -146,11 +146,11 @@ ERRORS = {
     ),
     "wrong type": ('\nbatch_num: "two"', 2, "Couldn't parse integer"),
     "negative": ("batch_num: -1", 1, "-1"),
-    "cut off": ("common_config {\n  dmq_balancer {\n", 2, "is no simplified configuration: Expected \"}\""),
+    "cut off": ("common_config {\n  dmq_balancer {\n", 2, "is not a simplified configuration: Expected \"}\""),
     "wrong bool": ("do_fusion: maybe", 1, 'Expected "true" or "false"'),
     "unknown enum value": ("fakequant_precision_mode: FAST", 1, "FAST"),
-    "no protobuf text": ("{", 1, "is no simplified configuration"),
-    "not closed": ("common_config {\n", None, "is no simplified configuration"),
+    "no protobuf text": ("{", 1, "is not a simplified configuration"),
+    "not closed": ("common_config {\n", None, "is not a simplified configuration"),
     "twice": ("batch_num: 1\nbatch_num: 2", 2, "batch_num is given twice"),
     "twice within": ("common_config {\n arq_quantize { }\n arq_quantize { }\n}", 3, "arq_quantize is given twice"),
     "batch_num": ("batch_num: 0", 1, "batch_num must be at least 1, not 0"),
@@ -192,7 +192,7 @@ ERRORS = {
     "nan": (common("ifmr_quantize { search_step: nan }"), 1, "search-step must lie in"),
     "percentile": (common("\nifmr_quantize { max_percentile: 0.5 }"), 2, "max-percentile must lie in (0.5, 1], not 0.5"),
     "min_percentile": (common("ifmr_quantize { min_percentile: 1.5 }"), 1, "min-percentile must lie in (0.5, 1], not 1.5"),
-    "bins": (common("\nhfmg_quantize { num_of_bins: 1000 }"), 2, "'1000' is none of 1024, 2048, 4096, 8192"),
+    "bins": (common("\nhfmg_quantize { num_of_bins: 1000 }"), 2, "'1000' is not one of 1024, 2048, 4096, 8192"),
     "strength": (common("dmq_balancer { migration_strength: 0.9 }"), 1, "migration_strength must lie in [0.2, 0.8], not 0.9"),
     "num_steps": (common("nuq_quantize { num_steps: 8 }"), 1, "num_steps must be one of 16, 32, not 8"),
     "num_of_iteration": (common("nuq_quantize { num_of_iteration: 6 }"), 1, "num_of_iteration must be one of"),
@@ -229,7 +229,7 @@ FOREIGN = {
 @pytest.mark.parametrize(("text", "flavour"), FOREIGN.items(), ids=FOREIGN)
 def test_fields_of_other_flavours(read, text: str, flavour: str) -> None:
     read(text)
-    with pytest.raises(CompileError, match=f"is no field of the configuration for {flavour}"):
+    with pytest.raises(CompileError, match=f"is not a field of the configuration for {flavour}"):
         read(text, flavour)
 
 

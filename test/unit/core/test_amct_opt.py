@@ -74,7 +74,7 @@ def test_blank_input_is_an_empty_module(tool: Tool) -> None:
     ("argv", "line", "hint"),
     [
         (["missing.mlir"], "missing.mlir: error: cannot be read: No such file or directory", ""),
-        (["."], ".: error: is a folder, but no SavedModel", None),
+        (["."], ".: error: is a folder, but not a SavedModel", None),
         (["folder"], "folder: error: there is no such file or folder", ""),
         (["net.tflite"], "net.tflite: error: unknown file ending '.tflite'", None),
         (
@@ -114,7 +114,7 @@ def test_blank_input_is_an_empty_module(tool: Tool) -> None:
         ),
         (["net.mlir", "--remarks=some"], "amct-opt: error: argument --remarks: invalid choice: 'some'", None),
         (["bad.mlir"], "bad.mlir:2:12: error: Operation nn.dance is not registered", ""),
-        (["latin.mlir"], "latin.mlir: error: is no UTF-8 text", ""),
+        (["latin.mlir"], "latin.mlir: error: is not UTF-8 text", ""),
         (
             ["net.mlir", "--remarks-output", "no/r.yaml"],
             "no/r.yaml: error: cannot be written: No such file or directory",

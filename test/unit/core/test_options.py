@@ -68,11 +68,11 @@ def test_options(text: str, expected: Options) -> None:
         ),
         ("bits=four", "--pass: bits: 'four' is no integer", ""),
         ("bits=1.5", "--pass: bits: '1.5' is no integer", ""),
-        ("ratio=half", "--pass: ratio: 'half' is no number", ""),
+        ("ratio=half", "--pass: ratio: 'half' is not a number", ""),
         ("fast=maybe", "--pass: fast: 'maybe' is neither true nor false", ""),
         ("bits=4 bits=5", "--pass: option 'bits' is given twice", ""),
         ("sizes=1,x", "--pass: sizes: 'x' is no integer", ""),
-        ("scheme=odd", "--pass: scheme: 'odd' is none of symmetric, asymmetric", ""),
+        ("scheme=odd", "--pass: scheme: 'odd' is not one of symmetric, asymmetric", ""),
         ("data='open", "option text ends inside ': data='open", ""),
     ],
 )

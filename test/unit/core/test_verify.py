@@ -137,7 +137,7 @@ def test_long_chains_are_no_problem() -> None:
         ("func.func @main()", "has 0 functions"),
         (
             "func.func @main() {\n cf.br ^a\n^a:\n func.return\n}",
-            "net.mlir:1:1: error: 'func.func' op is no graph: it must be one block that ends in func.return",
+            "net.mlir:1:1: error: 'func.func' op is not a graph: it must be one block that ends in func.return",
         ),
     ],
 )

@@ -138,7 +138,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "rounding": (attribute("conv.quant", round_mode="Odd"), "conv.quant", "'Odd'"),
     "float weight": (tensor("conv.weight", np.ones((4, 3, 3, 3), np.float32)), "conv", "a weight of float32"),
     "float bias": (tensor("conv.bias", np.ones(4, np.float32)), "conv", "a bias of float32, it must be int32"),
-    "bias of a matrix": (tensor("conv.bias", np.ones((4, 4), np.int32)), "conv", "no constant vector"),
+    "bias of a matrix": (tensor("conv.bias", np.ones((4, 4), np.int32)), "conv", "not a constant vector"),
     "strides": (attribute("conv", strides=[1]), "conv", "has 1 strides, expected 2"),
     "pads": (attribute("conv", pads=[1, 1]), "conv", "has 2 pads, expected 4"),
     "dilations": (attribute("conv", dilations=[1, 1, 1]), "conv", "has 3 dilations, expected 2"),

@@ -141,7 +141,11 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "float weight": (reading("conv", "conv.quant", "x"), "conv", "multiplies int8 data and a weight of float32"),
     "weight of int32": (holding("weight", np.ones((3, 3, 3, 4), np.int32)), "conv.weight_quant", "a weight of int32"),
     "offsets of int32": (holding("offset", np.zeros(1, np.int32)), "conv.weight_quant", "an? offset of int32"),
-    "float bias": (holding("conv/Cast", np.ones(4, np.float32)), "conv/BiasAdd", "no int32 constant behind a Cast"),
+    "float bias": (
+        holding("conv/Cast", np.ones(4, np.float32)),
+        "conv/BiasAdd",
+        "other than an int32 constant behind a Cast",
+    ),
     "second bias": (through("BiasAdd", "conv/BiasAdd"), "odd", "a layer that has a bias"),
     "padding": (with_attributes("conv", padding="FULL"), "conv", "unknown padding 'FULL'"),
     "strides": (with_attributes("conv", strides=[1]), "conv", "needs 4 strides"),

@@ -95,7 +95,7 @@ def test_models_in_memory() -> None:
     proto.graph.initializer[0].external_data.add(key="location", value="weights.bin")
     with pytest.raises(CompileError, match="its tensors are in files"):
         amct_opt.load(proto)
-    with pytest.raises(CompileError, match="float is no model"):
+    with pytest.raises(CompileError, match="float is not a model"):
         amct_opt.load(1.5)
 
 
@@ -156,7 +156,7 @@ def test_every_form_of_data_is_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (3, "int is no data"),
+        (3, "int is not calibration data"),
         ([], "gave no batch"),
         ({"z": X}, "no data for input x"),
         (X[:, :2], "has shape"),

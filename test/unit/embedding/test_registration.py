@@ -172,7 +172,7 @@ def test_names_that_are_taken(again: bool, session: Session) -> None:
         with pytest.raises(CompileError, match=f"'{name}' exists already"):
             call()
     for ending in ("toy", ".TOY", ""):
-        with pytest.raises(CompileError, match="is no file ending"):
+        with pytest.raises(CompileError, match="is not a file ending"):
             session.register_frontend(ending, read_twice)
 
 

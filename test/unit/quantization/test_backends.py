@@ -241,7 +241,7 @@ def test_auto_takes_numpy_for_little_work(folder: Path, monkeypatch: pytest.Monk
 def test_without_onnxruntime(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     large(monkeypatch)
     monkeypatch.setattr(backends, "find_spec", lambda name: None)
-    with pytest.raises(CompileError, match=r"needs onnxruntime\n  hint: pip install 'amct-opt\[onnxruntime\]'"):
+    with pytest.raises(CompileError, match=r"requires onnxruntime\n  hint: pip install 'amct-opt\[onnxruntime\]'"):
         calibrated(net(), "data=x.npz backend=onnxruntime")
     assert calibrated(net(), "data=x.npz") == calibrated(net(), "data=x.npz backend=numpy")
     assert "pip install 'amct-opt[onnxruntime]' makes this several times faster" in capsys.readouterr().err

@@ -233,7 +233,7 @@ def calibrated_twice(states: Sequence[str]) -> list[str]:
 def test_data_that_was_seen() -> None:
     calibrate("kl", "a.npz", save="a.state")
     calibrate("kl", "a.npz", save="again.state")
-    refused("a.npz: error: was seen already", "kl", "a.npz", ["a.state"])
+    refused("a.npz: error: is already included in the loaded states", "kl", "a.npz", ["a.state"])
     refused(
         "again.state: error: has seen a.npz, which another state has seen too", "kl", None, ["a.state", "again.state"]
     )
@@ -277,14 +277,14 @@ def test_damaged_files() -> None:
         damaged = bytearray(content)
         damaged[position] ^= 1
         Path("damaged.state").write_bytes(damaged)
-        refused("damaged.state: error: is damaged", "kl", None, ["damaged.state"])
+        refused("damaged.state: error: is corrupted", "kl", None, ["damaged.state"])
     for length in (0, 4, 100, len(content) - 1):
         Path("cut.state").write_bytes(content[:length])
         refused("cut.state: error: ", "kl", None, ["cut.state"])
     refused("missing.state: error: no such file", "kl", None, ["missing.state"])
     refused("a.npz: error: ", "kl", None, ["a.npz"])
     write_side_file(Path("weights.safetensors"), {"w": np.zeros(3)})
-    refused("weights.safetensors: error: is no calibration state", "kl", None, ["weights.safetensors"])
+    refused("weights.safetensors: error: is not a calibration state", "kl", None, ["weights.safetensors"])
 
 
 @pytest.mark.usefixtures("folder")
@@ -305,9 +305,9 @@ def test_a_forged_state(monkeypatch: pytest.MonkeyPatch) -> None:
     file_name = forged({"0/histogram.first": np.array(2**40)})
     refused("forged.state: error: the state of point 'conv:0' cannot be taken up: ", "kl", None, [file_name])
     file_name = forged({"header": np.frombuffer(b'{"format": 1}', np.uint8)})
-    refused("forged.state: error: holds a header that is none", "kl", None, [file_name])
+    refused("forged.state: error: is not a calibration state: unrecognized header", "kl", None, [file_name])
     file_name = forged({"header": np.frombuffer(b"[" * 100000, np.uint8)})
-    refused("forged.state: error: holds a header that is none", "kl", None, [file_name])
+    refused("forged.state: error: is not a calibration state: unrecognized header", "kl", None, [file_name])
 
 
 def test_values_that_an_observer_refuses() -> None:

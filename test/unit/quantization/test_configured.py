@@ -130,8 +130,8 @@ def test_what_all_layers_cannot_have_is_remarked(quantize, folder: Path) -> None
     module, session = quantize("config={}/simple.cfg")
     (remark,) = [r for r in session.remarks if r.kind == "analysis"]
     assert remark.layer == "fc"
-    assert "takes no channel_wise" in remark.reason
-    assert "takes no weight of 7 bits" in remark.reason
+    assert "does not support channel_wise" in remark.reason
+    assert "cannot have a weight of 7 bits" in remark.reason
     assert weights(module)["fc"].scale == pytest.approx((0.5 / 127,))
 
 
@@ -197,14 +197,17 @@ def test_options_without_a_configuration(quantize) -> None:
 
 BAD_CONFIGS = {
     "unknown layer": ('skip_layers: "conv9"', "skip_layers names 'conv9', which is not a layer or module of the model"),
-    "unknown type": ('skip_layer_types: "Relu"', "skip_layer_types names 'Relu', which is no type that is quantized"),
+    "unknown type": (
+        'skip_layer_types: "Relu"',
+        "skip_layer_types names 'Relu', which is not a type that can be quantized",
+    ),
     "never quantized": (
         'override_layer_configs { layer_name: "add" calibration_config { } }',
         "override_layer_configs names 'add', which cannot be quantized: only its input tensor",
     ),
     "what a layer cannot have": (
         'override_layer_configs { layer_name: "fc" calibration_config { arq_quantize { channel_wise: true } } }',
-        "layer 'fc' (Gemm) takes no channel_wise",
+        "layer 'fc' (Gemm) does not support channel_wise",
     ),
     "tensors": (
         'tensor_quantize { layer_name: "conv1" input_index: 0 }',
@@ -221,7 +224,7 @@ BAD_CONFIGS = {
     ),
     "a zero point of the weight": (
         'override_layer_configs { layer_name: "fc" calibration_config { arq_quantize { asymmetric: true } } }',
-        "layer 'fc' (Gemm) takes no asymmetric weight: only one that is quantized alone has a zero point",
+        "layer 'fc' (Gemm) cannot have an asymmetric weight: only weights that are quantized alone have zero points",
     ),
 }
 
@@ -365,7 +368,9 @@ def test_a_bias_at_scales_that_are_lost(quantize, folder: Path) -> None:
     for scale in ("1e-30", "1e30"):
         entry = f"scale_d: {scale} offset_d: 0 scale_w: {scale} offset_w: 0"
         write(folder, "record.txt", f'record {{ key: "conv1" value {{ {entry} }} }}')
-        with pytest.raises(CompileError, match=r"has sums in units of 1e.30 times 1e.30, which float32 does not hold"):
+        with pytest.raises(
+            CompileError, match=r"has sums in units of 1e.30 times 1e.30, which float32 cannot represent"
+        ):
             quantize("record={}/record.txt", data="")
 
 
@@ -431,7 +436,7 @@ def test_three_dimensional_convolutions_have_no_zero_point(quantize, folder: Pat
         "layer.cfg",
         'override_layer_configs { layer_name: "cube" calibration_config { ifmr_quantize { asymmetric: true } } }',
     )
-    with pytest.raises(CompileError, match=r"layer 'cube' \(Conv3D\) takes no asymmetric input"):
+    with pytest.raises(CompileError, match=r"layer 'cube' \(Conv3D\) cannot have an asymmetric input"):
         quantize("data={}/cube.npz config={}/layer.cfg", CUBE, data="")
 
 

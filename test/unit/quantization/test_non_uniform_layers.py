@@ -178,8 +178,8 @@ def test_both_choices(quantize: Quantize, tmp_path: Path) -> None:
 
 
 MALFORMED = {
-    "no JSON": ("graph", "is no JSON: Expecting value"),
-    "a list": ("[]", "holds no object"),
+    "no JSON": ("graph", "is not JSON: Expecting value"),
+    "a list": ("[]", "must be a JSON object"),
     "no graph": ("{}", "has no graph"),
     "graph": ('{"graph": 1}', "graph must be a list"),
     "op": ('{"graph": [{"op": {}}]}', "op must be a list"),

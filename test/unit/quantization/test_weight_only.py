@@ -241,7 +241,7 @@ def test_a_rank_that_inputs_may_not_have(quantize: Quantize) -> None:
     assert remarks(session, "missed") == {
         "conv": (
             "weight-compress-only",
-            "nothing but weights is quantized, and it has none that can be quantized alone",
+            "only weights are quantized, and it has no weight that can be quantized alone",
         )
     }
 
@@ -310,8 +310,14 @@ def test_bits(quantize: Quantize) -> None:
     back = weight(module, "up")
     assert back is not None
     assert np.abs(np.asarray(nn.array_of(back.input))).max() > 31
-    assert "takes no weight of 6 bits: alone they have 4 or 8" in remarks(session, "analysis")["up"][1]
-    with pytest.raises(CompileError, match=r"layer 'up' \(MatMul\) takes no weight of 6 bits: alone they have 4 or 8"):
+    assert (
+        "cannot have a weight of 6 bits: a weight that is quantized alone has 4 or 8 bits"
+        in remarks(session, "analysis")["up"][1]
+    )
+    with pytest.raises(
+        CompileError,
+        match=r"layer 'up' \(MatMul\) cannot have a weight of 6 bits: a weight that is quantized alone has 4 or 8 bits",
+    ):
         quantize("", config=BY_NAME.format("up", "arq_quantize { quant_bits: 6 }"))
 
 
@@ -325,7 +331,7 @@ REFUSED = {
         BY_NAME.format("computed", ""),
         "override_layer_configs names 'computed', which cannot be quantized: its weight is computed at run time",
     ),
-    "balanced": (BY_NAME.format("up", "dmq_balancer { }"), "layer 'up' .MatMul. takes no dmq_balancer"),
+    "balanced": (BY_NAME.format("up", "dmq_balancer { }"), "layer 'up' .MatMul. does not support dmq_balancer"),
 }
 COMPUTED = NET.replace(
     "func.return",

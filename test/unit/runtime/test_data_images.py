@@ -96,14 +96,14 @@ def test_bad_descriptions() -> None:
         ImageForm((0.0,), (0.0,), (4, 5), "NCHW")
     with pytest.raises(CompileError, match="mean is not finite"):
         ImageForm((float("nan"),), (1.0,), (4, 5), "NCHW")
-    with pytest.raises(CompileError, match="'224' is no HEIGHTxWIDTH"):
+    with pytest.raises(CompileError, match="'224' is not HEIGHTxWIDTH"):
         image_size("224")
     assert image_size("3x17") == (3, 17)
-    with pytest.raises(CompileError, match="data-types are for raw binaries"):
+    with pytest.raises(CompileError, match="data-types applies to raw binaries"):
         Form(("float32",), image=ImageForm((0.0,), (1.0,), (4, 5), "NCHW"))
 
 
 def test_without_pillow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(CompileError, match=r"images need pillow\n  hint: pip install 'amct-opt\[images\]'"):
+    with pytest.raises(CompileError, match=r"reading images requires pillow\n  hint: pip install 'amct-opt\[images\]'"):
         load(folder, "%x: tensor<?x3x4x5xf32>", ImageForm((0.0,), (1.0,), (4, 5), "NCHW"))

@@ -72,7 +72,7 @@ def test_unknown_size_comes_from_the_file(tmp_path: Path) -> None:
         ),
         ("%x: tensor<?x5xf32>", Form(("float32",)), "holds 24 bytes, .* needs a multiple of 20"),
         ("%x: tensor<?x?xf32>", Form(("float32",)), "input 'x' has several unknown sizes"),
-        ("%x: tensor<2x3xf32>", Form(("complex64",)), "data type 'complex64' is none of float16"),
+        ("%x: tensor<2x3xf32>", Form(("complex64",)), "data type 'complex64' is not one of float16"),
         ("%x: tensor<2x3xf32>", Form(("float32", "int8")), "2 data types for 1 inputs: x"),
         ("%x: tensor<2x3xi8>", Form(("float32",)), "input 'x' is of float32, the model takes int8"),
         ("%x: tensor<2x3xf32>", Form(("float32",), {"y": (2, 3)}), "the model has no input y"),
@@ -126,5 +126,5 @@ def test_nan_names_the_file(tmp_path: Path) -> None:
 def test_a_folder_of_binaries_is_not_taken_for_arrays(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="raw binaries are read with data-types"):
         load_samples(folder(tmp_path / "x", np.zeros(3, np.float32)), function("%x: tensor<1x3xf32>"))
-    with pytest.raises(CompileError, match="which need data-types"):
+    with pytest.raises(CompileError, match="which require data-types"):
         Form(shapes={"x": (1, 3)})

@@ -115,7 +115,7 @@ def test_attributes_come_back_from_the_text_of_a_module(name) -> None:
         (lists(func=[attr_value_pb2.NameAttrList(name="f")]), "attribute 'a' is a list of funcs, which cannot"),
         (attr_value_pb2.AttrValue(placeholder="T"), "attribute 'a' is a placeholder, which cannot"),
         (attr_value_pb2.AttrValue(), "attribute 'a' is a value that is missing"),
-        (attr_value_pb2.AttrValue(s=b"\xff"), "holds bytes that are no text"),
+        (attr_value_pb2.AttrValue(s=b"\xff"), "contains bytes that are not text"),
         (attr_value_pb2.AttrValue(type=types_pb2.DT_STRING), "element type DT_STRING is not supported"),
     ],
 )
@@ -179,7 +179,7 @@ def test_without_tensorflow(monkeypatch) -> None:
         return whole(name, *arguments, **more)
 
     monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(CompileError, match="needs TensorFlow") as caught:
+    with pytest.raises(CompileError, match="requires TensorFlow") as caught:
         result_types("TopKV2", [TensorType(f32, (2, 5)), np.array(3, np.int32)], {}, WHERE)
     assert caught.value.hint == "pip install 'amct-opt[tensorflow]'"
 

@@ -79,7 +79,7 @@ def test_flavours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     note = "note: the record marks act_type as amct-opt's own: AMCT's record for caffe has no such field\n"
     assert capsys.readouterr().err == note
     assert read_record(tmp_path / "caffe.txt") == read_record(tmp_path / "onnx.txt")
-    with pytest.raises(CompileError, match="flavour 'keras' is none of pytorch, onnx, tensorflow, caffe"):
+    with pytest.raises(CompileError, match="flavour 'keras' is not one of pytorch, onnx, tensorflow, caffe"):
         RecordTarget("keras").write(module, tmp_path / "r.txt", session)
 
 

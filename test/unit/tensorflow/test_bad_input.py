@@ -63,7 +63,7 @@ def constant(name: str, array: Any) -> str:
         ([node("y", "Relu", "x:-1")], "node 'y': error: reads "),
         ([node("y", "Relu", "x"), node("y", "Neg", "x")], "node 'y': error: defines 'y', which is defined already"),
         ([node("", "Relu", "x")], "error: a Relu has no name"),
-        ([node("y", "", "x")], "error: is no TensorFlow model: a node names no operator"),
+        ([node("y", "", "x")], "error: is not a TensorFlow model: a node names no operator"),
         ([node("y", "Relu")], "node 'y': error: Relu has no input 0, which Relu needs"),
         ([node("y", "Relu", "z"), node("z", "Neg", "y"), node("o", "Neg", "z")], "is part of a cycle: "),
         ([node("y", "Relu", "y"), node("o", "Neg", "y")], "node 'y': error: is part of a cycle: y -> y"),
@@ -110,7 +110,7 @@ def test_an_operator_that_is_not_known_needs_tensorflow(save: Callable[..., Path
     result = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
-        f"{path}: node 'y': error: Betainc, which nn has no equivalent of, needs TensorFlow\n"
+        f"{path}: node 'y': error: Betainc, which nn has no equivalent of, requires TensorFlow\n"
         "  hint: pip install 'amct-opt[tensorflow]'\n"
     )
 

@@ -152,7 +152,7 @@ def test_missing_part(tmp_path: Path) -> None:
 
 def test_not_an_index(tmp_path: Path) -> None:
     Path(tmp_path / "c.index").write_bytes(b"x" * 100)
-    assert "is no index of a checkpoint: the magic number is missing at the end" in error_of(
+    assert "is not a checkpoint index: the magic number is missing at the end" in error_of(
         lambda: Checkpoint(tmp_path / "c")
     )
 

@@ -217,7 +217,7 @@ def test_a_folder_that_is_no_saved_model(tool: str, tmp_path: Path, capsys: pyte
     (tmp_path / "folder").mkdir()
     more = ["--inputs", str(tmp_path / "x.npz")] if tool == "run" else []
     assert amct.run([tool, str(tmp_path / "folder"), *more, "-o", str(tmp_path / "out")]) == 1
-    assert f"{tmp_path / 'folder'}: error: is a folder, but no SavedModel" in capsys.readouterr().err
+    assert f"{tmp_path / 'folder'}: error: is a folder, but not a SavedModel" in capsys.readouterr().err
 
 
 def test_a_folder_by_a_path_without_a_name(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

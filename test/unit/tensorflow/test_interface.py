@@ -165,7 +165,7 @@ def test_rank_0_means_nothing_in_old_graphs(tmp_path: Path) -> None:
         ({"inputs": ("bb", "a")}, "has no node 'bb' to be an input"),
         ({"inputs": ("a", "a:0")}, "input 'a' is named twice"),
         ({"inputs": ("a:1", "b")}, "input 'a:1': error: is output 1 of a node, only 0 can be given"),
-        ({"inputs": ("a",)}, "node 'b': error: Placeholder is no input of the model, but an output depends on it"),
+        ({"inputs": ("a",)}, "node 'b': error: Placeholder is not an input of the model, but an output depends on it"),
         ({"inputs": ("middle",)}, "input 'middle': error: its rank is unknown"),
         ({"shapes": {"x": (1, 4)}}, "the model has no input x"),
         ({"shapes": {"": (1, 4)}}, "a shape is given without the name of its input"),

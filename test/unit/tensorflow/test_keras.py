@@ -207,7 +207,7 @@ def test_graphs_that_are_not_frozen(session: Session) -> None:
         v = tf.compat.v1.get_variable("v", [4], use_resource=False)
         tf.multiply(tf.compat.v1.placeholder(tf.float32, [None, 4], "x"), v, name="y")
     with pytest.raises(
-        CompileError, match=r"graph: error: is no graph of inference: 'v/Assign' sets .*\n  hint: freeze"
+        CompileError, match=r"graph: error: is not an inference graph: 'v/Assign' sets .*\n  hint: freeze"
     ):
         from_graph(graph, session)
     session.imports = ImportOptions(outputs=("y",))
@@ -286,7 +286,7 @@ def test_without_tensorflow(tmp_path: Path) -> None:
     )
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
-        f"{tmp_path / 'model.keras'}: error: a Keras file needs TensorFlow\n  hint: pip install 'amct-opt[tensorflow]'\n"
+        f"{tmp_path / 'model.keras'}: error: a Keras file requires TensorFlow\n  hint: pip install 'amct-opt[tensorflow]'\n"
     )
 
 

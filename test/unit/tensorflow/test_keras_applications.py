@@ -165,7 +165,7 @@ def head() -> list[str]:
         "",
         "* **on nn**, **carried**, **folded**: what became of the nodes; the others only hand on their input.",
         "* **batch norms**, **left**: how many Keras counts, and how many are there at the end. Those that are left stand behind",
-        "  a sum, a pooling or a Concat of such, and in front of an activation. The one of EfficientNetV2B is none of Keras'",
+        "  a sum, a pooling or a Concat of such, and in front of an activation. The one of EfficientNetV2B is not one of Keras'",
         "  count: the normalization of pixels, which pads behind it.",
         "* **quantized**: the layers that `--quantize` gives integer inputs with profile `ascend`.",
         "",

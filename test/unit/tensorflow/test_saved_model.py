@@ -286,7 +286,7 @@ def test_several_graphs(copied: Path) -> None:
 
 
 def test_folder_without_a_model(tmp_path: Path) -> None:
-    assert error_of(tmp_path).startswith("model: error: is a folder, but no SavedModel\n  hint: ")
+    assert error_of(tmp_path).startswith("model: error: is a folder, but not a SavedModel\n  hint: ")
 
 
 def test_without_variables(copied: Path) -> None:

@@ -193,11 +193,11 @@ def test_keras(keras_folder: tuple[Path, Any], inside: str) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda f: (f / "saved_model.pb").unlink(), "is a folder, but no SavedModel"),
+        (lambda f: (f / "saved_model.pb").unlink(), "is a folder, but not a SavedModel"),
         (lambda f: (f / "variables" / "variables.index").unlink(), "the values of its variables are missing"),
         (lambda f: next((f / "variables").glob("*.data*")).unlink(), "the file that holds it is missing"),
         (lambda f: next((f / "variables").glob("*.data*")).write_bytes(b"no"), "the file is truncated"),
-        (lambda f: _halve(f / "saved_model.pb"), "is no TensorFlow model"),
+        (lambda f: _halve(f / "saved_model.pb"), "is not a TensorFlow model"),
     ],
     ids=["graph", "index", "shard", "truncated shard", "truncated graph"],
 )

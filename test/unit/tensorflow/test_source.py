@@ -168,20 +168,20 @@ NAMED_ONNX.producer_name = "somebody"
     ("data", "message", "hint"),
     [
         (b"", "is empty", None),
-        (b"version https://git-lfs.github.com/spec/v1\noid", "is no TensorFlow model", "git lfs pull"),
-        (b"\x89HDF\r\n\x1a\n" + bytes(100), "is no TensorFlow model", "HDF5"),
-        (b"PK\x03\x04" + bytes(100), "is no TensorFlow model", "name it .keras"),
-        (b"\x1f\x8b\x08" + bytes(100), "is no TensorFlow model", "unpack"),
-        (b"\x1c\x00\x00\x00TFL3" + bytes(100), "is no TensorFlow model", "TensorFlow Lite"),
-        (b'node {\n  name: "x"\n}', "is no TensorFlow model", "name it .pbtxt"),
-        (ONNX.SerializeToString(), "is no TensorFlow model", "name it .onnx"),
-        (NAMED_ONNX.SerializeToString(), "is no TensorFlow model", "name it .onnx"),
-        (b"no model at all", "is no TensorFlow model", "damaged"),
-        (bytes(100), "is no TensorFlow model", "damaged"),
-        (b"\x0a\x03abc", "is no TensorFlow model", "damaged"),
-        (b"\x0a\x03\x0a\x01x", "is no TensorFlow model: a node names no operator", "damaged"),
-        (b"\x0a\x06\x0a\x01\xff\x12\x01a", "is no TensorFlow model: String field had bad UTF-8", "damaged"),
-        (b"\x08\x01", "is no TensorFlow model: it holds no graph", "damaged"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", "is not a TensorFlow model", "git lfs pull"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(100), "is not a TensorFlow model", "HDF5"),
+        (b"PK\x03\x04" + bytes(100), "is not a TensorFlow model", "name it .keras"),
+        (b"\x1f\x8b\x08" + bytes(100), "is not a TensorFlow model", "unpack"),
+        (b"\x1c\x00\x00\x00TFL3" + bytes(100), "is not a TensorFlow model", "TensorFlow Lite"),
+        (b'node {\n  name: "x"\n}', "is not a TensorFlow model", "name it .pbtxt"),
+        (ONNX.SerializeToString(), "is not a TensorFlow model", "name it .onnx"),
+        (NAMED_ONNX.SerializeToString(), "is not a TensorFlow model", "name it .onnx"),
+        (b"no model at all", "is not a TensorFlow model", "damaged"),
+        (bytes(100), "is not a TensorFlow model", "damaged"),
+        (b"\x0a\x03abc", "is not a TensorFlow model", "damaged"),
+        (b"\x0a\x03\x0a\x01x", "is not a TensorFlow model: a node names no operator", "damaged"),
+        (b"\x0a\x06\x0a\x01\xff\x12\x01a", "is not a TensorFlow model: String field had bad UTF-8", "damaged"),
+        (b"\x08\x01", "is not a TensorFlow model: it holds no graph", "damaged"),
         (b"\x08\x01\x12\x00", "holds a graph without nodes", None),
     ],
     ids=["empty", "lfs", "hdf5", "zip", "gzip", "tflite", "text", "onnx", "named onnx", "garbage", "zeros", "no node",
@@ -197,12 +197,12 @@ def test_no_model(data: bytes, message: str, hint: str | None, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("node {\n  name: x\n}", "net.pbtxt:2: error: is no text of a TensorFlow model: '  name: x': Expected"),
-        ("node {", "net.pbtxt:1: error: is no text of a TensorFlow model: "),
+        ("node {\n  name: x\n}", "net.pbtxt:2: error: is not the text of a TensorFlow model: '  name: x': Expected"),
+        ("node {", "net.pbtxt:1: error: is not the text of a TensorFlow model: "),
         ("", "net.pbtxt: error: holds a graph without nodes"),
         ("other: 1", "net.pbtxt: error: holds a graph without nodes"),
         ("meta_graphs { }", "net.pbtxt: error: holds a graph without nodes"),
-        ("node { attr { value { func {" + " attr { value { func {" * 2000, "net.pbtxt: error: is nested too deep"),
+        ("node { attr { value { func {" + " attr { value { func {" * 2000, "net.pbtxt: error: is nested too deeply"),
     ],
     ids=["value", "cut off", "empty", "other", "no nodes", "deep"],
 )
@@ -211,7 +211,7 @@ def test_no_text(text: str, message: str, tmp_path: Path) -> None:
 
 
 def test_text_that_is_not_utf8(tmp_path: Path) -> None:
-    assert error_of(written(tmp_path / "net.pbtxt", b'node { name: "\xff" }')) == "net.pbtxt: error: is no UTF-8 text"
+    assert error_of(written(tmp_path / "net.pbtxt", b'node { name: "\xff" }')) == "net.pbtxt: error: is not UTF-8 text"
 
 
 def test_missing(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_nested_too_deep(tmp_path: Path) -> None:
         inner = inner.attr["f"].func
     inner.name = "end"
     error = error_of(written(tmp_path / "net.pb", graph.SerializeToString()))
-    assert error.startswith("net.pb: error: is no TensorFlow model: Exceeded")
+    assert error.startswith("net.pb: error: is not a TensorFlow model: Exceeded")
 
 
 def test_damaged(frozen: Path, tmp_path: Path) -> None:

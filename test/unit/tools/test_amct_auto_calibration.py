@@ -163,7 +163,7 @@ def test_configured_layers_stay_out_of_the_search(search, folder: Path) -> None:
         ("False", EVALUATOR, "metric_eval refuses the original model's own metric"),
         ("True", EVALUATOR.replace("def evaluate", "def rate"), "its evaluator has no method evaluate"),
         ("True", EVALUATOR.replace("def metric_eval", "def judge"), "its evaluator has no method metric_eval"),
-        ("True", EVALUATOR.replace(", metric - original", ""), "gives no pair of a truth value and a loss"),
+        ("True", EVALUATOR.replace(", metric - original", ""), "must return a pair of a truth value and a loss"),
         ("1 / 0", EVALUATOR, "evaluator.py:18: error: ZeroDivisionError: division by zero"),
     ],
 )

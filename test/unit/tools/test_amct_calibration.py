@@ -185,9 +185,9 @@ def test_gpu_id_is_ignored(calibration):
         (("--input_shape", "images:16,1,8,8"), "input-shape: the model has no input images"),
         (("--input_shape", "image:16,1,x"), "--input_shape: 'image:16,1,x' is malformed"),
         (("--input_shape", "image:16,8,8"), "input 'image' has shape [8, 16, 8, 8]"),
-        (("--data_types", "float31"), "data type 'float31' is none of float16"),
+        (("--data_types", "float31"), "data type 'float31' is not one of float16"),
         (("--data_types", ""), "amct calibration needs --data_types"),
-        (("--evaluator", "e.py"), "--evaluator brings its own data: --input_shape has no place beside it"),
+        (("--evaluator", "e.py"), "--evaluator brings its own data: --input_shape does not apply"),
         (("--model", "nowhere.onnx"), "nowhere.onnx"),
         (("--calibration_config", "nowhere.cfg"), "nowhere.cfg"),
     ],
@@ -210,7 +210,7 @@ def test_nothing_that_was_read_is_overwritten(calibration, tmp_path):
 
 def test_a_folder_that_is_none(calibration, tmp_path):
     (tmp_path / "file").write_text("")
-    assert "file: error: cannot be written: it is no folder" in calibration(save_path=tmp_path / "file" / "P").err
+    assert "file: error: cannot be written: not a folder" in calibration(save_path=tmp_path / "file" / "P").err
 
 
 def test_two_inputs_one_with_a_colon_in_its_name(amct_tool, files, tmp_path):

@@ -71,7 +71,7 @@ def test_a_folded_layer_is_compared_where_it_ends(amct_tool, files):
     for first, second in ((a, b), (b, a)):
         data = json.loads(amct_tool("compare", first, second, "--inputs", inputs, "--layers", "--json").out)
         assert {name: d["differing"] for name, d in data["layers"].items()} == {"conv": 0, "relu": 0}
-        assert data["not_compared"] == {"scale": "taken together with the layer before it"}
+        assert data["not_compared"] == {"scale": "merged into the layer before it"}
 
 
 def test_layers_that_only_one_has_are_named(amct_tool, files):

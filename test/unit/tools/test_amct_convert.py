@@ -213,7 +213,7 @@ def test_mistakes(quantized, amct_tool, tmp_path):
         (("--model", MODEL, "--record_file", other), "layer 'nowhere': the model has no such layer"),
         (("--model", MODEL, "--record_file", tmp_path / "no.txt"), "no.txt"),
         (("--model", tmp_path / "no.onnx", "--record_file", record), "no.onnx"),
-        (("--model", tmp_path / "mismatch.onnx"), "has another scale or zero point than the quantize before it"),
+        (("--model", tmp_path / "mismatch.onnx"), "has a different scale or zero point than the quantize before it"),
     ):
         result = amct_tool("convert", *arguments, "--save_path", out / "P")
         assert result.status == 1

@@ -151,7 +151,7 @@ MISTAKES = {
         ("--skip-layers", "conv9"),
         "skip_layers names 'conv9', which is not a layer or module of the model",
     ),
-    "unknown type": (("--skip-layer-types", "Relu"), "skip_layer_types names 'Relu', which is no type"),
+    "unknown type": (("--skip-layer-types", "Relu"), "skip_layer_types names 'Relu', which is not a type"),
     "no observer": (("--observer", "best"), "no observer is called 'best'"),
     "not AMCT's": (("--observer", "minmax"), "AMCT has no observer 'minmax'"),
     "no file": (("--config", "none.cfg"), "none.cfg: error: cannot be read"),

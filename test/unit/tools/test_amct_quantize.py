@@ -124,7 +124,7 @@ def test_few_samples_are_not_held_back(amct_tool, files, tmp_path):
     with np.load(CALIB) as arrays:
         few = files.npz("few.npz", image=arrays["image"][:7])
     result = amct_tool("quantize", MODEL, "--data", few, "-o", tmp_path / "out")
-    assert "those of calibration: too few to hold some back" in result.out
+    assert "the calibration samples: too few to hold some back" in result.out
     accuracy = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["accuracy"]
     assert (accuracy["samples"], accuracy["held_back"]) == (7, False)
 

@@ -107,7 +107,7 @@ def test_amct_quantize(amct_tool, tmp_path: Path, pixels: np.ndarray, images: np
 def test_mistakes(amct_tool, tmp_path: Path) -> None:
     given = ("quantize", DIGITS / "digits.onnx", "--data", tmp_path, "-o", tmp_path / "out")
     for options, message in (
-        (("--mean", "x"), "--mean: 'x' is no list of numbers"),
+        (("--mean", "x"), "--mean: 'x' is not a list of numbers"),
         (("--mean", "1"), "images need mean, std, resize, layout\n  hint: add std, resize, layout"),
         (("--data-types", "float32"), "holds no files"),
     ):
@@ -130,7 +130,11 @@ def test_an_endless_function_ends_with_batch_num(amct_tool, tmp_path: Path) -> N
 def test_batch_num_is_the_number_of_runs_that_calibrate(amct_tool, tmp_path: Path, images: np.ndarray) -> None:
     """By option and by configuration alike, also where it takes all of the data; what is left over measures."""
     np.savez(tmp_path / "x.npz", image=images)
-    for count, measured in ((32, "those of calibration"), (31, "1 samples, held back"), (20, "2 samples, held back")):
+    for count, measured in (
+        (32, "the calibration samples"),
+        (31, "1 samples, held back"),
+        (20, "2 samples, held back"),
+    ):
         (tmp_path / "c.cfg").write_text(f"batch_num: {count} common_config {{ hfmg_quantize {{ }} }}")
         (tmp_path / "d.cfg").write_text("batch_num: 1 common_config { hfmg_quantize { } }")
         records = []

@@ -52,7 +52,7 @@ MODES = {
     "int16": ("common_config { hfmg_quantize { dst_type: INT16 } }", set[str]()),
 }
 """Simplified configurations, and the fields of the record that hold them."""
-_NO_LAYER = "cfg: error: leaves every layer in float, 'conv1' because nothing but weights is quantized"
+_NO_LAYER = "cfg: error: leaves every layer in float, 'conv1' because only weights are quantized"
 _NO_INT16 = "cfg: error: layer 'conv1': dst_type INT16 has no form in "
 REFUSED = {
     ("weight-only", "caffe"): _NO_LAYER,

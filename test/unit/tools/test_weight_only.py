@@ -37,7 +37,7 @@ def test_transformer(options: tuple[str, str], amct_tool, files, tmp_path: Path)
     assert (result.status, "no calibration data" in result.err) == (0, False)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
     assert len(summary["layers"]["quantized"]) == PRODUCTS
-    assert "synthetic ones of another seed" in result.out
+    assert "synthetic, with another seed" in result.out
     assert summary["accuracy"]["synthetic"]
     assert summary["accuracy"]["fake_quantized"]["probabilities"]["cosine"] > 0.999
     assert summary["bytes"]["integer_weights"] < 0.3 * summary["bytes"]["float_weights"]

@@ -177,7 +177,7 @@ def pooling(node: Node) -> Converted:
     """The sum of each window; DeQuant has the count."""
     p, x = node.proto.pooling_param, node.value(0)
     if node.tops != 1 or enum_name(p, "pool") != "AVE" or len(shape_of(x)) != 4:
-        raise node.error("computes in int8, and is no average over windows of two axes")
+        raise node.error("computes in int8, but is not an average over windows of two axes")
     if p.global_pooling:
         return node.emit(ascend.PoolingOp, x, mode=1, global_pooling=True, offset_x=zero_point(node, x)).y
     pad = per_axis(node, p, "pad", 2, 0)

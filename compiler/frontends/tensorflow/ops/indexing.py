@@ -212,7 +212,7 @@ def gather_nd(node: Node) -> Converted:
 
 @converter("OneHot")
 def one_hot(node: Node) -> Converted:
-    """A new axis that is compared with 0 ... depth - 1; an index out of range is none of them."""
+    """A new axis that is compared with 0 ... depth - 1; an index out of range is not one of them."""
     depth, rank = int(node.number(1)), len(node.shape(0))
     axis = node.int("axis", -1)
     axis = rank if axis == -1 else axis

@@ -84,7 +84,7 @@ def expand_dims(node: Node) -> Converted:
 def transpose(node: Node) -> Converted:
     perm = node.known_ints(1)
     if sorted(perm) != list(range(len(node.shape(0)))):
-        raise node.error(f"has {perm}, which is no permutation of {len(node.shape(0))} axes")
+        raise node.error(f"has {perm}, which is not a permutation of {len(node.shape(0))} axes")
     return node.transposed(0, perm)
 
 

@@ -39,7 +39,7 @@ def _report(module: ModuleOp, remarks: Remarks) -> None:
     """A remark for every AscendDequant that is left and that no pattern has spoken of."""
     for op in module.walk():
         if isinstance(op, AscendDequantOp) and not remarks.has(op):
-            remarks.missed(op, "integer-consumer", f"{_readers(op.y)} takes reals")
+            remarks.missed(op, "integer-consumer", f"{_readers(op.y)} reads floats")
 
 
 def _readers(value: SSAValue) -> str:

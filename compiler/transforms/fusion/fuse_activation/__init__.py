@@ -75,8 +75,8 @@ def _why_alone(value: SSAValue) -> tuple[str, str]:
     comes = f"its input comes from {producer(value)}"
     match owner_of(value):
         case op if isinstance(op, QUANTIZATION_OPS):
-            return "quantization-point", f"{comes}, a quantization point, which no region holds"
+            return "quantization-point", f"{comes}, a quantization point, which cannot be part of a region"
         case BatchNormOp():
             return "no-producer", f"{comes}, which is to be folded first (--fuse-bn)"
         case _:
-            return "no-producer", f"{comes}, with which no activation is fused"
+            return "no-producer", f"{comes}, into which no activation is fused"

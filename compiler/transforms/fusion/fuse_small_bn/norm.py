@@ -171,7 +171,7 @@ class SmallNormPattern(FusionPattern[SmallNorm]):
             value = value.op.input
         if isinstance(value, OpResult) and isinstance(value.op, nn.ConvOp):
             return None
-        return "its input comes from no convolution [+ BiasAdd]"
+        return "its input does not come from a convolution [+ BiasAdd]"
 
     @condition
     def along_channels(self, m: SmallNorm) -> str | None:

@@ -75,7 +75,7 @@ def _check_pairs(module: ModuleOp) -> None:
             continue
         before = op.input.op
         if isinstance(before, QuantizeOp) and before.qparams != op.qparams:
-            raise op_error(op, "has another scale or zero point than the quantize before it", "pairs share factors")
+            raise op_error(op, "has a different scale or zero point than the quantize before it", "pairs share factors")
 
 
 def _adapt(site: Site, row: Row, remarks: Remarks) -> None:

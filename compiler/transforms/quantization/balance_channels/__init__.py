@@ -116,7 +116,7 @@ def balance_channels(
         return
     if profile.points == "values":
         raise CompileError(
-            f"profile {profile.name} takes no dmq_balancer: an input is quantized where it is made, before it is balanced",
+            f"profile {profile.name} does not support dmq_balancer: inputs are quantized where they are made, before balancing",
             where=settings.where if record is None else record.where,
         )
     settings = checked(settings, module, profile)

@@ -111,9 +111,9 @@ def _read(path: Path) -> dict[str, Array]:
         raise CompileError(str(e).removeprefix(f"{path}: "), where=str(path)) from None
     checksum = arrays.pop("checksum", None)
     if checksum is None or "header" not in arrays:
-        raise CompileError("is no calibration state", where=str(path), hint="--calibrate=save-state= writes one")
+        raise CompileError("is not a calibration state", where=str(path), hint="--calibrate=save-state= writes one")
     if checksum.tobytes() != _checksum(arrays):
-        raise CompileError("is damaged: its checksum does not fit", where=str(path))
+        raise CompileError("is corrupted: checksum mismatch", where=str(path))
     return arrays
 
 
@@ -133,7 +133,7 @@ def _progress(header: Array, path: Path, model: str, observed: Sequence[Observat
         progress = Progress(int(found["pass"]), *(tuple(map(_part, found[key])) for key in ("first", "present")))
         theirs, of_model = cast("list[object]", found["points"]), found["model"]
     except (ValueError, TypeError, LookupError, RecursionError):
-        raise CompileError("holds a header that is none of a calibration state", where=str(path)) from None
+        raise CompileError("is not a calibration state: unrecognized header", where=str(path)) from None
     if not known or not progress.first:
         raise CompileError(f"holds a state of another version than '{_FORMAT}'", where=str(path))
     if (difference := next(_differences(_points(observed), theirs), None)) is not None:

@@ -72,7 +72,7 @@ def advanced(progress: Progress, part: Part, total: int) -> Progress:
         return Progress(progress.turn + 1, progress.first, (part,))
     if progress.turn and not part.among(progress.first):
         raise CompileError(
-            f"pass {progress.turn + 1} cannot take it: the first pass has not seen it",
+            f"pass {progress.turn + 1} cannot use it: the first pass did not",
             where=part.source,
             hint=f"that saw {sources(progress.first)}",
         )
@@ -82,7 +82,7 @@ def advanced(progress: Progress, part: Part, total: int) -> Progress:
 def _check_complete(progress: Progress, part: Part, total: int) -> None:
     """The present pass has seen all, and is not the last one."""
     if progress.turn + 1 == total:
-        raise CompileError("was seen already: the loaded states have it", where=part.source)
+        raise CompileError("is already included in the loaded states", where=part.source)
     if missing := progress.missing():
         raise CompileError(
             f"pass {progress.turn + 1} has not seen {sources(missing)} yet",

@@ -39,10 +39,10 @@ def join_sums(module: ModuleOp, remarks: Remarks) -> None:
                 f"{point.point.data} {_spec(point)}, unlike {_first(members)}",
             )
         if len(set(members)) < 2:
-            remarks.missed(site.compute, _RULE, "no two of its inputs and of the layers that read it are quantized")
+            remarks.missed(site.compute, _RULE, "at least two of its inputs and readers must be quantized")
     for given_up in settle(module):
         for point in given_up:
-            _tell(point, remarks, "shares no parameters: those that are given differ")
+            _tell(point, remarks, "shares no parameters: the given ones differ")
     for name, members in groups_of(module).items():
         for point in members:
             if point.joint is not None:

@@ -53,7 +53,7 @@ def input_is_computed(site: Site) -> str | None:
     """the layer's input is no constant, and is not made inside a fused region"""
     value = site.activation
     if value is None:
-        return "its input is made inside the fused region"
+        return "its input is computed inside the fused region"
     return None if constant_of(value) is None else "its input is a constant"
 
 
@@ -172,7 +172,7 @@ def computes_in_integers(site: Site) -> str | None:
 def pools_locally(site: Site) -> str | None:
     """global_pooling is false: the layer does not pool over all of space (AMCT)"""
     whole = isinstance(site.compute, GlobalAveragePoolOp) or _source_int(site.compute, "global_pooling")
-    return "it pools over all of space" if whole else None
+    return "global pooling is not quantized" if whole else None
 
 
 @rule("tensor-only")
@@ -271,7 +271,7 @@ def eltwise_sums(site: Site) -> str | None:
 def not_in_table(site: Site) -> str | None:
     """AMCT's table has the layer's type"""
     origin = site.compute.origin
-    return f"AMCT quantizes no {origin.op_type.data} layer" if isinstance(origin, OriginAttr) else None
+    return f"AMCT does not quantize {origin.op_type.data} layers" if isinstance(origin, OriginAttr) else None
 
 
 @rule("not-in-table")
@@ -279,7 +279,7 @@ def not_in_non_uniform_table(site: Site) -> str | None:
     """AMCT's table of non-uniform quantization has the layer's type"""
     origin = site.compute.origin
     name = origin.op_type.data if isinstance(origin, OriginAttr) else site.compute.name
-    return f"AMCT restricts the weight of no {name} layer to a few values"
+    return f"AMCT does not restrict the weights of {name} layers to a few values"
 
 
 @rule("weight-only")
@@ -287,7 +287,7 @@ def no_weight_only_mode(site: Site) -> str | None:
     """the layer's weight can be quantized while its input stays float (AMCT's table of weights)"""
     origin = site.compute.origin
     name = origin.op_type.data if isinstance(origin, OriginAttr) else site.compute.name
-    return f"AMCT quantizes no weight of {name} layers alone"
+    return f"AMCT does not quantize the weights of {name} layers alone"
 
 
 @rule("imported-as")

@@ -37,7 +37,7 @@ def sum_broken(site: Site) -> str | None:
     """Why the values around a sum are not quantized jointly."""
     row = row_of(site.compute)
     if row is None or not row.tensor_only:
-        return "it is none of the sums that AMCT quantizes"
+        return "it is not one of the sums that AMCT quantizes"
     return broken[1] if (broken := _row_broken(site, row)) is not None else None
 
 

@@ -30,10 +30,10 @@ def recorded_values(layers: ValueLayers, record: Record) -> Mapping[SSAValue, Sp
             spec = recorded(layer.held.observer, entry)
             other, first = found.setdefault(_root(value, layers), (name, spec))
             if (first.bits, first.qparams) != (spec.bits, spec.qparams):
-                reason = f"its input is also that of layer '{other}', which has other parameters"
+                reason = f"layer '{other}' has the same input with other parameters"
                 raise record.error(name, reason, "this profile has one point on each value")
     if unused := [name for name, entry in record.layers.items() if entry.is_tensor_quantize and name not in used]:
-        raise record.error(unused[0], "is no input of a quantized layer")
+        raise record.error(unused[0], "is not an input of a quantized layer")
     return {value: spec for value, (_, spec) in found.items()}
 
 

@@ -90,7 +90,7 @@ def quantized_layers(
             layers[site.owner] = ValueLayer(site, row, held)
     for op in body(main_function(module)).ops:
         if op not in considered and _gives_reals(op):
-            remarks.missed(op, "not-in-profile", f"profile {profile.name} quantizes no {op.name}")
+            remarks.missed(op, "not-in-profile", f"profile {profile.name} does not quantize {op.name}")
     return layers
 
 

@@ -28,7 +28,7 @@ def note_recurrent(module: ModuleOp, settings: Settings, record: Record | None, 
             remarks.missed(each.op, held.skipped, SKIPPED[held.skipped])
         elif not _is_asked(each, settings, record):
             remarks.missed(
-                each.op, "weight-only", "no operator computes it in integers: its weights are quantized only alone"
+                each.op, "weight-only", "no operator computes it in integers: only its weights are quantized"
             )
         elif (broken := each.broken) is not None:
             remarks.missed(each.op, *broken)

@@ -66,7 +66,7 @@ func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<6x4x3x3xf32>) {
 // -----
 
 // A data format that the operation does not know.
-// CHECK: error: 'ascend.Conv2D' op data_format 'NCDHW' is none of NCHW, NHWC
+// CHECK: error: 'ascend.Conv2D' op data_format 'NCDHW' is not one of NCHW, NHWC
 func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<6x4x3x3xf32>) {
   %y = ascend.Conv2D %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCDHW" : (tensor<1x4x8x8xf32>, tensor<6x4x3x3xf32>) -> tensor<1x6x6x6xf32>
   func.return

@@ -102,7 +102,7 @@ func.func @main(%x: tensor<3x4xf32>, %b: tensor<4xf16>) {
 // -----
 
 // In a format that it knows.
-// CHECK: error: 'ascend.BiasAdd' op data_format 'ND' is none of NHWC, NCHW
+// CHECK: error: 'ascend.BiasAdd' op data_format 'ND' is not one of NHWC, NCHW
 func.func @main(%x: tensor<3x4xf32>, %b: tensor<4xf32>) {
   %y = ascend.BiasAdd %x, %b data_format "ND" : (tensor<3x4xf32>, tensor<4xf32>) -> tensor<3x4xf32>
   func.return

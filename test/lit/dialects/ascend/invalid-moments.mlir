@@ -66,7 +66,7 @@ func.func @main(%x: tensor<2x4x3x5xf32>, %g: tensor<4xf32>, %b: tensor<4xf32>) {
 // -----
 
 // A known format.
-// CHECK: error: 'ascend.InstanceNorm' op data_format 'ND' is none of NDHWC, NCDHW, NHWC, NCHW
+// CHECK: error: 'ascend.InstanceNorm' op data_format 'ND' is not one of NDHWC, NCDHW, NHWC, NCHW
 func.func @main(%x: tensor<2x4x3x5xf32>, %g: tensor<4xf32>, %b: tensor<4xf32>) {
   %y, %m, %v = ascend.InstanceNorm %x, %g, %b data_format "ND" : (tensor<2x4x3x5xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<2x4x3x5xf32>, tensor<2x4x1x1xf32>, tensor<2x4x1x1xf32>)
   func.return
@@ -129,7 +129,7 @@ func.func @main(%x: tensor<2x4x3x5xf32>, %g: tensor<4xf32>, %b: tensor<4xf32>) {
 // -----
 
 // A known format.
-// CHECK: error: 'ascend.GroupNorm' op data_format 'NCDHW' is none of NCHW, NHWC
+// CHECK: error: 'ascend.GroupNorm' op data_format 'NCDHW' is not one of NCHW, NHWC
 func.func @main(%x: tensor<2x4x3x5xf32>, %g: tensor<4xf32>, %b: tensor<4xf32>) {
   %y, %m, %v = ascend.GroupNorm %x, %g, %b num_groups 2 data_format "NCDHW" : (tensor<2x4x3x5xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<2x4x3x5xf32>, tensor<2x4x1x1xf32>, tensor<2x4x1x1xf32>)
   func.return

@@ -57,7 +57,7 @@ func.func @main(%x: tensor<2x3x4x4xf32>) {
 // -----
 
 // It normalizes across channels.
-// CHECK: error: 'ascend.LRN' op norm_region 'WITHIN_CHANNEL' is none of ACROSS_CHANNELS
+// CHECK: error: 'ascend.LRN' op norm_region 'WITHIN_CHANNEL' is not one of ACROSS_CHANNELS
 func.func @main(%x: tensor<2x3x4x4xf32>) {
   %y = ascend.LRN %x norm_region "WITHIN_CHANNEL" : (tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
   func.return

@@ -66,7 +66,7 @@ func.func @main(%x: tensor<1x4x9x8xf32>) {
 // -----
 
 // A known way to pad.
-// CHECK: error: 'ascend.MaxPoolV3' op padding_mode 'FULL' is none of CALCULATED, SAME, VALID
+// CHECK: error: 'ascend.MaxPoolV3' op padding_mode 'FULL' is not one of CALCULATED, SAME, VALID
 func.func @main(%x: tensor<1x4x9x8xf32>) {
   %y = ascend.MaxPoolV3 %x ksize [1, 1, 2, 2] strides [1, 1, 1, 1] padding_mode "FULL" : (tensor<1x4x9x8xf32>) -> tensor<1x4x8x7xf32>
   func.return
@@ -75,7 +75,7 @@ func.func @main(%x: tensor<1x4x9x8xf32>) {
 // -----
 
 // A known data format.
-// CHECK: error: 'ascend.MaxPoolV3' op data_format 'ND' is none of NCHW, NHWC
+// CHECK: error: 'ascend.MaxPoolV3' op data_format 'ND' is not one of NCHW, NHWC
 func.func @main(%x: tensor<1x4x9x8xf32>) {
   %y = ascend.MaxPoolV3 %x ksize [1, 1, 2, 2] strides [1, 1, 1, 1] data_format "ND" : (tensor<1x4x9x8xf32>) -> tensor<1x4x8x7xf32>
   func.return
@@ -148,7 +148,7 @@ func.func @main(%x: tensor<1x4x9x8xi8>) {
 // -----
 
 // TensorFlow pads in two ways.
-// CHECK: error: 'ascend.MaxPool' op padding 'CALCULATED' is none of SAME, VALID
+// CHECK: error: 'ascend.MaxPool' op padding 'CALCULATED' is not one of SAME, VALID
 func.func @main(%x: tensor<1x9x8x4xf32>) {
   %y = ascend.MaxPool %x ksize [1, 2, 2, 1] strides [1, 1, 1, 1] padding "CALCULATED" : (tensor<1x9x8x4xf32>) -> tensor<1x9x8x4xf32>
   func.return
@@ -266,7 +266,7 @@ func.func @main(%i: tensor<1x4x9x8xi8>) {
 // -----
 
 // Caffe has channels second.
-// CHECK: error: 'ascend.Pooling' op data_format 'NHWC' is none of NCHW
+// CHECK: error: 'ascend.Pooling' op data_format 'NHWC' is not one of NCHW
 func.func @main(%x: tensor<1x4x9x8xf32>) {
   %y = ascend.Pooling %x data_format "NHWC" : (tensor<1x4x9x8xf32>) -> tensor<1x4x9x8xf32>
   func.return

@@ -66,7 +66,7 @@ func.func @main(%x: tensor<2x3xf32>) {
 // -----
 
 // A known way to round.
-// CHECK: error: 'ascend.AscendQuant' op round_mode 'Hybrid' is none of Round, Floor, Ceil, Trunc
+// CHECK: error: 'ascend.AscendQuant' op round_mode 'Hybrid' is not one of Round, Floor, Ceil, Trunc
 func.func @main(%x: tensor<2x3xf32>) {
   %y = ascend.AscendQuant %x round_mode "Hybrid" scale 1.0 offset 0.0 : (tensor<2x3xf32>) -> tensor<2x3xi8>
   func.return

@@ -62,7 +62,7 @@ func.func @main(%x: tensor<1x4x8x2xi32>, %s: tensor<4xf32>) {
 // -----
 
 // An offset is an int8 value.
-// CHECK: error: 'ascend.AscendRequant' op offset 128 is no integer in [-128, 127]
+// CHECK: error: 'ascend.AscendRequant' op offset 128 is not an integer in [-128, 127]
 func.func @main(%x: tensor<1x4x8x2xi32>) {
   %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y = ascend.AscendRequant %x, %s offset 128.0 : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xi8>
@@ -72,7 +72,7 @@ func.func @main(%x: tensor<1x4x8x2xi32>) {
 // -----
 
 // An integer.
-// CHECK: error: 'ascend.AscendRequant' op offset 0.5 is no integer in [-128, 127]
+// CHECK: error: 'ascend.AscendRequant' op offset 0.5 is not an integer in [-128, 127]
 func.func @main(%x: tensor<1x4x8x2xi32>) {
   %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y = ascend.AscendRequant %x, %s offset 0.5 : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xi8>

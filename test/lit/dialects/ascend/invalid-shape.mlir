@@ -51,7 +51,7 @@ func.func @main(%x: tensor<2x3x4xf32>) {
 // -----
 
 // A permutation names each axis once.
-// CHECK: error: 'ascend.Transpose' op perm [0, 1, 1] is no permutation of 3 axes
+// CHECK: error: 'ascend.Transpose' op perm [0, 1, 1] is not a permutation of 3 axes
 func.func @main(%x: tensor<2x3x4xf32>) {
   %p = nn.constant dense<[0, 1, 1]> : tensor<3xi64>
   %y = ascend.Transpose %x, %p : (tensor<2x3x4xf32>, tensor<3xi64>) -> tensor<2x3x3xf32>
@@ -281,7 +281,7 @@ func.func @main(%x: tensor<2x3x4xf32>) {
 // -----
 
 // In a known way.
-// CHECK: error: 'ascend.PadV3' op mode 'wrap' is none of constant, reflect, edge
+// CHECK: error: 'ascend.PadV3' op mode 'wrap' is not one of constant, reflect, edge
 func.func @main(%x: tensor<2x3x4xf32>) {
   %p = nn.constant dense<[0, 0, 0, 0, 0, 0]> : tensor<6xi64>
   %y = ascend.PadV3 %x, %p mode "wrap" : (tensor<2x3x4xf32>, tensor<6xi64>) -> tensor<2x3x4xf32>

@@ -62,7 +62,7 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // -----
 
 // A known format.
-// CHECK: error: 'ascend.ResizeNearestNeighborV2' op data_format 'ND' is none of NCHW, NHWC
+// CHECK: error: 'ascend.ResizeNearestNeighborV2' op data_format 'ND' is not one of NCHW, NHWC
 func.func @main(%x: tensor<1x4x6x8xf32>) {
   %s = nn.constant dense<[8, 12]> : tensor<2xi32>
   %y = ascend.ResizeNearestNeighborV2 %x, %s data_format "ND" : (tensor<1x4x6x8xf32>, tensor<2xi32>) -> tensor<1x4x6x8xf32>
@@ -114,7 +114,7 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // -----
 
 // A known mode.
-// CHECK: error: 'ascend.Resize' op mode 'area' is none of nearest, linear, cubic
+// CHECK: error: 'ascend.Resize' op mode 'area' is not one of nearest, linear, cubic
 func.func @main(%x: tensor<1x4x6x8xf32>) {
   %sc = nn.constant dense<[1.000000e+00, 1.000000e+00, 2.000000e+00, 5.000000e-01]> : tensor<4xf32>
   %no = nn.constant dense<> : tensor<0xi64>
@@ -125,7 +125,7 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // -----
 
 // A known way to place elements.
-// CHECK: error: 'ascend.Resize' op coordinate_transformation_mode 'tf_crop_and_resize' is none of half_pixel, pytorch_half_pixel, align_corners, asymmetric
+// CHECK: error: 'ascend.Resize' op coordinate_transformation_mode 'tf_crop_and_resize' is not one of half_pixel, pytorch_half_pixel, align_corners, asymmetric
 func.func @main(%x: tensor<1x4x6x8xf32>) {
   %sc = nn.constant dense<[1.000000e+00, 1.000000e+00, 2.000000e+00, 5.000000e-01]> : tensor<4xf32>
   %no = nn.constant dense<> : tensor<0xi64>
@@ -136,7 +136,7 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // -----
 
 // A known way to round.
-// CHECK: error: 'ascend.Resize' op nearest_mode 'simple' is none of round_prefer_floor, round_prefer_ceil, floor, ceil
+// CHECK: error: 'ascend.Resize' op nearest_mode 'simple' is not one of round_prefer_floor, round_prefer_ceil, floor, ceil
 func.func @main(%x: tensor<1x4x6x8xf32>) {
   %sc = nn.constant dense<[1.000000e+00, 1.000000e+00, 2.000000e+00, 5.000000e-01]> : tensor<4xf32>
   %no = nn.constant dense<> : tensor<0xi64>
@@ -187,7 +187,7 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // -----
 
 // A known order.
-// CHECK: error: 'ascend.DepthToSpace' op mode 'DRC' is none of DCR, CRD
+// CHECK: error: 'ascend.DepthToSpace' op mode 'DRC' is not one of DCR, CRD
 func.func @main(%x: tensor<1x4x6x8xf32>) {
   %y = ascend.DepthToSpace %x mode "DRC" block_size 2 : (tensor<1x4x6x8xf32>) -> tensor<1x4x6x8xf32>
   func.return

@@ -91,7 +91,7 @@ func.func @main(%x: tensor<1x4x5x6xf32>, %w: tensor<4x2x3x3xf32>) {
 // -----
 
 // Channels second.
-// CHECK: error: 'ascend.Deconvolution' op data_format 'NHWC' is none of NCHW
+// CHECK: error: 'ascend.Deconvolution' op data_format 'NHWC' is not one of NCHW
 func.func @main(%x: tensor<1x4x5x6xf32>, %w: tensor<4x2x3x3xf32>) {
   %y = ascend.Deconvolution %x, %w data_format "NHWC" : (tensor<1x4x5x6xf32>, tensor<4x2x3x3xf32>) -> tensor<1x4x9x8xf32>
   func.return

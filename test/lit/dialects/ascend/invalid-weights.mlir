@@ -48,7 +48,7 @@ func.func @main(%x: tensor<2x4xf32>, %s: tensor<4xf16>) {
 // -----
 
 // A known way to round.
-// CHECK: error: 'ascend.AscendQuantV2' op round_mode 'Round' is none of round, floor, ceil, trunc
+// CHECK: error: 'ascend.AscendQuantV2' op round_mode 'Round' is not one of round, floor, ceil, trunc
 func.func @main(%x: tensor<2x4xf32>, %s: tensor<4xf32>) {
   %y = ascend.AscendQuantV2 %x, %s round_mode "Round" : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xi8>
   func.return

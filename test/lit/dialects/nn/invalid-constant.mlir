@@ -43,7 +43,7 @@ func.func @main() {
 // -----
 
 func.func @main() {
-  // CHECK: invalid-constant.mlir:47:27: error: hex number is no bit pattern of f32
+  // CHECK: invalid-constant.mlir:47:27: error: hex number is not a bit pattern of f32
   %c = nn.constant dense<[0x7F8000000]> : tensor<1xf32>
   func.return
 }
@@ -51,7 +51,7 @@ func.func @main() {
 // -----
 
 func.func @main() {
-  // CHECK: invalid-constant.mlir:55:27: error: hex number is no bit pattern of f32
+  // CHECK: invalid-constant.mlir:55:27: error: hex number is not a bit pattern of f32
   %c = nn.constant dense<[-0x1]> : tensor<1xf32>
   func.return
 }

@@ -27,7 +27,7 @@ func.func @main(%x: tensor<2xf32>) {
 // -----
 
 func.func @main(%x: tensor<2xf32>) {
-  // CHECK: invalid-quantization.mlir:31:57: error: [1.0, -1.0] is no range
+  // CHECK: invalid-quantization.mlir:31:57: error: [1.0, -1.0] is not a valid range
   nn.observe %x as "a:0" by "min-max" range [1.0, -1.0] : tensor<2xf32>
   func.return
 }
@@ -35,7 +35,7 @@ func.func @main(%x: tensor<2xf32>) {
 // -----
 
 func.func @main(%x: tensor<2xf32>) {
-  // CHECK: invalid-quantization.mlir:39:56: error: [nan, 1.0] is no range
+  // CHECK: invalid-quantization.mlir:39:56: error: [nan, 1.0] is not a valid range
   nn.observe %x as "a:0" by "min-max" range [nan, 1.0] : tensor<2xf32>
   func.return
 }

@@ -235,7 +235,7 @@ func.func @main(%x: tensor<6xf32>) {
 // -----
 
 func.func @main(%x: tensor<2x3xf32>) {
-  // CHECK: invalid-shape.mlir:239:3: error: 'nn.transpose' op perm [0, 0] is no permutation of 2 axes
+  // CHECK: invalid-shape.mlir:239:3: error: 'nn.transpose' op perm [0, 0] is not a permutation of 2 axes
   nn.transpose %x perm [0, 0] : (tensor<2x3xf32>) -> tensor<2x2xf32>
   func.return
 }

@@ -1,6 +1,6 @@
 // RUN: VERIFY_DIAGNOSTICS | filecheck %s
 
-// CHECK: 'quant.qcast' op {{.*}}i8 is no !quant.uniform type
+// CHECK: 'quant.qcast' op {{.*}}i8 is not a !quant.uniform type
 func.func @f(%x: tensor<2xf32>) { %y = quant.qcast %x : tensor<2xf32> to tensor<2xi8> func.return }
 // -----
 // CHECK: 'quant.qcast' op {{.*}}f16 does not go with !quant.uniform<i8:f32, 0.5>
@@ -27,13 +27,13 @@ func.func @f(%x: tensor<2x!quant.uniform<i8:f16, 1.0e-8>>) { func.return }
 // CHECK: scale 0 is out of the range of f32
 func.func @f(%x: tensor<2x!quant.uniform<i8:f32, 0.0>>) { func.return }
 // -----
-// CHECK: [-200, 127] is no range of i8
+// CHECK: [-200, 127] is not a valid range of i8
 func.func @f(%x: tensor<2x!quant.uniform<i8<-200:127>:f32, 0.5>>) { func.return }
 // -----
-// CHECK: 's8' is no stored integer
+// CHECK: 's8' is not a stored integer
 func.func @f(%x: tensor<2x!quant.uniform<s8:f32, 0.5>>) { func.return }
 // -----
-// CHECK: 'i64' is no stored integer
+// CHECK: 'i64' is not a stored integer
 func.func @f(%x: tensor<2x!quant.uniform<i64:f32, 0.5>>) { func.return }
 // -----
 // CHECK: integers stand for floats, not for i8

@@ -35,7 +35,7 @@ func.func @relu(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // CHECK-LABEL: @relu_flag
 // CHECK:         %r = ascend.AscendDequant %acc, {{.*}} relu_flag true
 // CHECK-NEXT:    return %r
-// REMARK:      [fuse-requant missed integer-consumer] {{.*}}: 'func.return' func.return takes reals
+// REMARK:      [fuse-requant missed integer-consumer] {{.*}}: 'func.return' func.return reads floats
 func.func @relu_flag(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xf32> {
   %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
@@ -65,7 +65,7 @@ func.func @below_the_boundary(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // CHECK-LABEL: @saturated
 // CHECK:         %q = ascend.AscendRequant %acc, {{.*}} relu_flag true
 // CHECK-NEXT:    return %q
-// REMARK:      [fuse-requant applied relu6-saturates] "r": every AscendQuant behind it saturates at 6: it is Relu
+// REMARK:      [fuse-requant applied relu6-saturates] "r": every AscendQuant behind it saturates at 6: Relu gives the same integers
 func.func @saturated(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
   %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
@@ -112,7 +112,7 @@ func.func @output(%x: tensor<2x4xf32>) -> (tensor<2x4xi8>, tensor<2x4xf32>) {
 // CHECK-NEXT:    ascend.AscendQuant
 // CHECK-NEXT:    ascend.MaxPoolV3
 // CHECK-NEXT:    ascend.AscendQuant
-// REMARK:      [fuse-requant applied relu6-saturates] "r": every AscendQuant behind it saturates at 6: it is Relu
+// REMARK:      [fuse-requant applied relu6-saturates] "r": every AscendQuant behind it saturates at 6: Relu gives the same integers
 func.func @through_max_pools(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x2x2xi8>, tensor<1x2x1x1xi8>) {
   %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>

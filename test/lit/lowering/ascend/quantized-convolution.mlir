@@ -356,7 +356,7 @@ func.func @float_type(%x: tensor<1x3x4x4xf64>) -> tensor<1x2x4x4xf32> {
 // CHECK-LABEL: @bias_scale
 // CHECK:         %d = ascend.AscendAntiQuant %q
 // CHECK:         ascend.Conv2D
-// REMARK:      [lower-to-ascend missed bias-scale] "conv1": the scale of its bias is not the one of activation times weight
+// REMARK:      [lower-to-ascend missed bias-scale] "conv1": the scale of its bias is not activation scale times weight scale
 func.func @bias_scale(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>

@@ -49,7 +49,7 @@ func.func @one_axis(%x: tensor<1x9x3xf32>) -> (tensor<1x9x2xf32>, tensor<1x9x2xf
 // CHECK-LABEL: @integer_sums
 // CHECK:         ascend.BiasAdd
 // CHECK-NEXT:    nn.shift_accumulator
-// REMARK:      [lower-to-ascend missed integer-sums] "s": what it shifts are no sums of integers that are only dequantized
+// REMARK:      [lower-to-ascend missed integer-sums] "s": it does not shift sums of integers that are only dequantized
 func.func @integer_sums(%x: tensor<1x3x4x4xf32>, %b: tensor<2xf32>) -> tensor<1x2x4x4xf32> {
   %w = nn.constant dense<1> : tensor<2x3x1x1xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.25> : (tensor<2x3x1x1xi8>) -> tensor<2x3x1x1xf32>
@@ -64,7 +64,7 @@ func.func @integer_sums(%x: tensor<1x3x4x4xf32>, %b: tensor<2xf32>) -> tensor<1x
 
 // CHECK-LABEL: @equal_scales
 // CHECK:         nn.shift_accumulator
-// REMARK:      [lower-to-ascend missed equal-scales] "s": its scale is not that of the sums
+// REMARK:      [lower-to-ascend missed equal-scales] "s": its scale differs from the scale of the sums
 func.func @equal_scales(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %w = nn.constant dense<1> : tensor<2x3x1x1xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.25> : (tensor<2x3x1x1xi8>) -> tensor<2x3x1x1xf32>

@@ -69,7 +69,7 @@ def test_not_onnx(tmp_path: Path, content: bytes, hint: str) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
     error = error_of(path)
-    assert (error.message, error.where) == ("is no ONNX model", str(path))
+    assert (error.message, error.where) == ("is not an ONNX model", str(path))
     assert hint in error.hint
 
 

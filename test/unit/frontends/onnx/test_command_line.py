@@ -64,8 +64,8 @@ def test_remarks(model: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
     ("make", "line"),
     [
         (lambda p: None, "error: cannot be read: No such file or directory"),
-        (lambda p: p.mkdir(), "error: is a folder, but no SavedModel"),
-        (lambda p: p.write_text("hello"), "error: is no ONNX model"),
+        (lambda p: p.mkdir(), "error: is a folder, but not a SavedModel"),
+        (lambda p: p.write_text("hello"), "error: is not an ONNX model"),
     ],
     ids=["missing", "directory", "text"],
 )

@@ -143,9 +143,9 @@ def test_directory(write: Write) -> None:
         ({"length": 40}, "is said to have 40 bytes of external data, its shape needs 800"),
         ({"offset": 1}, "needs bytes 1 to 801 of weights.bin, which has 800"),
         ({"offset": 2**70}, f"needs bytes {2**70} to {2**70 + 800} of weights.bin, which has 800"),
-        ({"offset": -4}, "the offset of its external data is '-4', no number of bytes"),
-        ({"offset": "4.0"}, "the offset of its external data is '4.0', no number of bytes"),
-        ({"length": "many"}, "the length of its external data is 'many', no number of bytes"),
+        ({"offset": -4}, "the offset of its external data is '-4', not a number of bytes"),
+        ({"offset": "4.0"}, "the offset of its external data is '4.0', not a number of bytes"),
+        ({"length": "many"}, "the length of its external data is 'many', not a number of bytes"),
     ],
 )
 def test_offset_and_length(write: Write, entries: dict[str, object], message: str) -> None:

@@ -146,7 +146,7 @@ def test_shapes_of_inputs_in_the_middle(model: ModelProto, load: Load) -> None:
         ({"inputs": ("x", "s", "x")}, "input 'x' is declared twice"),
         (
             {"inputs": ("a",)},
-            "an output depends on 's', which is no input\n  hint: --inputs takes every input, 's' among them",
+            "an output depends on 's', which is not an input\n  hint: --inputs takes every input, 's' among them",
         ),
         ({"shapes": {"h": (2, 5)}}, "the model has no input h\n  hint: the inputs are x, s"),
         ({"shapes": {"": (2, 5)}}, "a shape is given without the name of its input"),

@@ -112,7 +112,7 @@ def average_pool(node: Node) -> Converted:
         raise node.error(f"computes in int8 with kernel_shape {kernel}, Ascend IR has windows of two axes")
     window = _window(node, "NCHW", kernel)
     if set(window.pop("dilations").get_values()) != {1}:
-        raise node.error("computes in int8 with dilations, which Ascend IR has not")
+        raise node.error("computes in int8 with dilations, which Ascend IR does not support")
     return node.emit(
         ascend.AvgPoolV2Op,
         x,
@@ -142,7 +142,7 @@ def _bias(node: Node, index: int) -> SSAValue | None:
         raise node.error(f"has int8 data and a bias of {node.dtype(index)}, it must be int32")
     binding, array = node.binding(index), node.array(index)
     if not isinstance(binding, Constant) or array is None or array.size != max(array.shape, default=1):
-        raise node.error("computes in int8 with a bias that is no constant vector")
+        raise node.error("computes in int8 with a bias that is not a constant vector")
     return node.sink.value(binding.reshaped((array.size,)))
 
 

@@ -83,7 +83,7 @@ def requant(node: Node) -> Converted:
     x = accumulator(node)
     scale, offsets = unpack_requant(parameter(node))
     if (offsets != offsets[0]).any():
-        raise node.error("has another offset for each channel")
+        raise node.error("has a different offset for each channel")
     y = node.emit(
         ascend.AscendRequantOp,
         x,

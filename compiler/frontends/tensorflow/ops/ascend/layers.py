@@ -121,7 +121,7 @@ def _bias(node: Node, index: int) -> SSAValue:
     found = node.binding(index)
     integers = found.integers if isinstance(found, Constant) else None
     if integers is None:
-        raise node.error("adds to the int32 result of a layer what is no int32 constant behind a Cast")
+        raise node.error("adds something other than an int32 constant behind a Cast to the int32 result of a layer")
     if (array := integers.array).size != max(array.shape, default=1):
         raise node.error(f"adds a constant of shape {list(array.shape)} to the result of a layer, it must be a vector")
     return node.sink.value(integers.reshaped((array.size,)))
