@@ -19,7 +19,7 @@ class LayerInput(NamedTuple):
 
     @property
     def value(self) -> SSAValue | None:
-        """None where it is made inside a fused region."""
+        """None where it is computed inside a fused region."""
         return self.site.operand(self.slot)
 
 

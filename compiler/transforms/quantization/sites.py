@@ -57,7 +57,7 @@ class Site:
     def set_operand(self, index: int, value: SSAValue) -> None:
         """Feed another value of the same type to `compute`'s operand."""
         slot = self.slot(index)
-        assert slot is not None, "the operand is made inside the region"
+        assert slot is not None, "the operand is computed inside the region"
         self.owner.operands[slot] = value
 
 

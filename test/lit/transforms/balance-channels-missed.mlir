@@ -18,7 +18,7 @@
 // CHECK-NEXT: [balance-channels missed observed] "observed": its input is observed already: balance first
 // CHECK-NEXT: [balance-channels missed own-operands] "residual": another operation of its region reads the same operand
 // CHECK-NEXT: [balance-channels missed own-operands] "twice": another operation of its region reads the same operand
-// CHECK-NEXT: [balance-channels missed input-computed] "inner": its input is made inside the fused region
+// CHECK-NEXT: [balance-channels missed input-computed] "inner": its input is computed inside the fused region
 // CHECK-NEXT: [balance-channels applied balanced] "large"
 
 // LENGTH:     .txt: error: layer 'large': tensor_balance_factor has 3 numbers, it has 2 input channels

@@ -261,7 +261,7 @@ func.func @residual_inside_region(%x: tensor<1x1x2x2xf32>) -> tensor<1x1x2x2xf32
 
 // CHECK-LABEL: @inside_region
 // CHECK-NOT:   nn.observe
-// REMARK:      [insert-observers missed input-computed] "inner": its input is made inside the fused region
+// REMARK:      [insert-observers missed input-computed] "inner": its input is computed inside the fused region
 func.func @inside_region(%x: tensor<1x1x2x2xf32>) -> tensor<1x1x2x2xf32> {
   %weight = nn.constant dense<1.0> : tensor<1x1x1x1xf32>
   %y = nn.fused "ReLUConv2d" (%a = %x, %w = %weight) : (tensor<1x1x2x2xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x2x2xf32> {

@@ -27,7 +27,7 @@
 // MAX:      error: tensor_quantize names 'max:1', which cannot be quantized (input-index): it has 1 input, counted from 0
 // CONSTANT: error: tensor_quantize names 'sum:1', which cannot be quantized (input-computed): its input 1 is a constant
 // INTEGER:  error: tensor_quantize names 'count:0', which cannot be quantized (input-float): its input 0 is of i32
-// REGION:      error: tensor_quantize names 'residual:1', which cannot be quantized (input-computed): its input 1 is made inside a fused region
+// REGION:      error: tensor_quantize names 'residual:1', which cannot be quantized (input-computed): its input 1 is computed inside a fused region
 // REGION-NEXT: hint: keep it out of the region: --skip-fusion=residual
 // SKIPPED:  error: tensor_quantize names 'max:0', which cannot be quantized (skip-layers)
 // TYPO:     error: tensor_quantize names 'typo', which is not a layer or module of the model

@@ -20,13 +20,13 @@
 // SEVEN:  %w.i8 = nn.constant dense<{{\[\[\[\[}}63]], {{\[\[}}-32]]], {{\[\[\[}}32]], {{\[\[}}-64]]]]> : tensor<2x2x1x1xi8>
 
 // REMARK-NOT: "conv": not as the configuration has it
-// REMARK: [insert-observers analysis configuration] "volume": not as the configuration has it: cannot have a weight of 6 bits: only two-dimensional convolutions do
-// REMARK: [insert-observers analysis configuration] "fc": not as the configuration has it: cannot have a weight of 6 bits: only two-dimensional convolutions do
+// REMARK: [insert-observers analysis configuration] "volume": not as the configuration has it: cannot have a weight of 6 bits: only two-dimensional convolutions can
+// REMARK: [insert-observers analysis configuration] "fc": not as the configuration has it: cannot have a weight of 6 bits: only two-dimensional convolutions can
 // REMARK: "conv": {{.*}}; int6 weight per channel
 // REMARK: "volume": {{.*}}; int8 weight per channel
 // REMARK: "fc": {{.*}}; int8 weight per tensor
 
-// LAYER:  .cfg: error: layer 'fc' (Gemm) cannot have a weight of 7 bits: only two-dimensional convolutions do
+// LAYER:  .cfg: error: layer 'fc' (Gemm) cannot have a weight of 7 bits: only two-dimensional convolutions can
 // TYPE:   "volume": not as the configuration has it: cannot have a weight of 7 bits
 // TYPE:   "conv": {{.*}}; int7 weight per channel
 func.func @main(%x: tensor<1x2x4x4xf32>, %v: tensor<1x1x4x4x4xf32>, %m: tensor<2x2xf32>) {

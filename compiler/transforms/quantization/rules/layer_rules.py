@@ -104,7 +104,7 @@ def two_inputs(site: Site) -> str | None:
     for index in site.inputs if site.multiplies_inputs else ():
         value = site.operand(index)
         if value is None:
-            return f"its input {index} is made inside the fused region"
+            return f"its input {index} is computed inside the fused region"
         if not isinstance(value, OpResult) or not isinstance(value.op, DequantizeOp):
             continue
         params = value.op.qparams.data

@@ -27,7 +27,7 @@ def tensor_broken(site: Site, index: int) -> tuple[str, str] | None:
     if not 0 <= index < len(inputs):
         return "input-index", f"it has {len(inputs)} input{'s' if len(inputs) > 1 else ''}, counted from 0"
     if (value := inputs[index].value) is None:
-        return input_is_computed.name, f"its input {index} is made inside a fused region"
+        return input_is_computed.name, f"its input {index} is computed inside a fused region"
     if not is_float(element_of(value)):
         return input_is_float.name, f"its input {index} is of {element_of(value)}"
     return None if array_of(value) is None else (input_is_computed.name, f"its input {index} is a constant")
