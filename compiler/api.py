@@ -94,7 +94,7 @@ def parse(text: str, session: Session | None = None, *, name: str = "<text>") ->
 
 
 def to_text(module: ModuleOp, *, generic: bool = False, locations: bool = False) -> str:
-    """The text of a module, complete: arrays that are in no file stand in it as hex.
+    """The complete text of a module: arrays that are not in a file are in it as hex.
 
     `generic` is the form that every MLIR tool reads; `locations` adds the place or layer that each operation comes from.
     """
@@ -130,9 +130,10 @@ def quantize(
     `settings` are an object or a configuration file of AMCT (JSON in a file ending in .json, else simplified); without any the
     observer is mse. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an iterable of batches
     or a function that returns one (one run each, in the inputs' shapes and dtypes). Without data, where it is needed, seeded
-    synthetic inputs stand in and the session warns. `record` holds parameters that take the place of calibration. `backend` is
-    what runs the module meanwhile; results do not depend on it but for the rounding of floats.
-    `session.profile` decides what can be quantized; `session.remarks` says what was not, and why. Raises CompileError, located.
+    synthetic inputs are used and the session warns. `record` holds parameters that replace calibration.
+    `backend` is what runs the module meanwhile; results do not depend on it but for the rounding of floats.
+    `session.profile` decides what can be quantized; `session.remarks` reports what was not, and why. Raises
+    CompileError, located.
     """
     chosen = _settings(settings)
     options = DataOptions(_data(data, module, chosen.batch_num)).within(chosen)

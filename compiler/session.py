@@ -31,7 +31,7 @@ def _print_remark(remark: Remark) -> None:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What frontends are told beside the model's file. Names are those of the source: layers, blobs, tensors."""
+    """What frontends get beside the model's file. Names are those of the source: layers, blobs, tensors."""
 
     inputs: tuple[str, ...] = ()
     """The inputs, in order; found in the model when not given (`--inputs`)."""
@@ -126,7 +126,7 @@ class Session(Context):
         print(f"note: {message}", file=sys.stderr)
 
     def remark(self, remark: Remark) -> None:
-        """Keep a remark, and tell `on_remark`."""
+        """Keep a remark, and call `on_remark`."""
         self.remarks.append(remark)
         if self.on_remark is not None:
             self.on_remark(remark)

@@ -118,7 +118,7 @@ class GroupNormOp(MomentsOp, FormatOp):
     name = "ascend.GroupNorm"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F, "gamma": F, "beta": F}
-    DEVIATION: ClassVar[str] = "mean and variance are [N, num_groups], of which the header says nothing"
+    DEVIATION: ClassVar[str] = "mean and variance are [N, num_groups]; the header does not define their shape"
 
     x: Operand = operand_def(ANY_TENSOR)
     gamma: Operand = operand_def(ANY_TENSOR)

@@ -17,7 +17,7 @@ from .base import FALSE, ElementTypes, i8, i16
 from .quantization import PerChannelOp
 
 _SCALES = "is float32; targets pack it into uint64"
-_INT16 = "the header says neither where it rounds nor in which order it adds"
+_INT16 = "the header defines neither where it rounds nor in which order it adds"
 
 
 @irdl_op_definition

@@ -134,7 +134,7 @@ class DequantizeOp(PointOp):
 class ShiftAccumulatorOp(PointOp):
     """`clip(floor(round_half_even(x / scale) / 2^shift), -2^15, 2^15 - 1) * 2^shift * scale` (AMCT's shift-N).
 
-    What is left of a layer's result where its 32-bit sums are shifted right and kept in 16 bits. input of any float shape, result
+    A layer's result after its 32-bit sums were shifted right and kept in 16 bits. input of any float shape, result
     as input; computed in float32. `qparams` are those of the sums, i32 without zero points; `shifts` is one number from 1 to 16,
     or one for each scale.
     """

@@ -17,7 +17,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass
 class Observer(ABC):
-    """Sees the values that pass a quantization point and says which range of them to quantize.
+    """Sees the values that pass a quantization point and decides which range of them to quantize.
 
     Fields that the constructor takes are the algorithm's options, the others its state. That is bounded whatever the amount of
     data, and two states made from parts of the data merge into one.
@@ -74,13 +74,15 @@ class Observer(ABC):
         return state_of(self)
 
     def restore(self, state: State) -> None:
-        """Go on from a state of an observer with the same specification. Raises ValueError for one that is none."""
+        """Go on from a state of an observer with the same specification. Raises ValueError for anything else."""
         restore(self, state)
         self.check()
 
     @abstractmethod
     def check(self) -> None:
-        """Raises ValueError for a state that no data leads to. Of what a file holds types are right, numbers may be any."""
+        """Raises ValueError for a state that no data leads to. The types in a file are right, but the numbers may be
+        arbitrary.
+        """
 
     @abstractmethod
     def finish(self) -> tuple[float, float]:

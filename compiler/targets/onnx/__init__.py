@@ -42,7 +42,9 @@ class OnnxTarget(Target):
     ending = ".onnx"
 
     opset: int | None = None
-    """When not given, that of the source (17 if it is not ONNX), or the first after it that can hold every operation."""
+    """The opset of the file. Default: that of the source (17 if it is not ONNX), or the first after it that can hold
+    every operation.
+    """
     external: bool = False
 
     def __post_init__(self) -> None:

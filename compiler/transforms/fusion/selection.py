@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FusionOptions:
-    """What every fusion pass can be told."""
+    """Options of every fusion pass."""
 
     skip_types: tuple[str, ...] = ()
     """Operator types that no fusion touches, as the source calls them (`Conv`, `MatMul`) or as `nn` does (`conv`)."""
     only_quantizable: bool = False
     """Fuse only around convolutions and matrix products that the profile's rules allow to quantize (AMCT)."""
     do_fusion: bool = True
-    """AMCT's switch of that name: false leaves every operation as it is, with a remark where one would have been fused."""
+    """AMCT's switch of that name: false leaves every operation unchanged, with a remark if it would have been fused."""
     config: str | None = None
     """A configuration of AMCT, for its `do_fusion` and `skip_fusion_layers`, and for its `tensor_quantize`: such an input stays a
     value of its own.

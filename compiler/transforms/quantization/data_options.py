@@ -38,7 +38,7 @@ class DataOptions:
     samples: int | None = None
     """The first so many samples, no more than there are; all when not given."""
     seed: int = 0
-    """For the synthetic inputs that stand in where there is no data."""
+    """The seed of the synthetic inputs, which are used if there is no data."""
     data_types: tuple[str, ...] = ()
     """Of raw binaries, one per input: `float32,int64`. A file holds one run."""
     input_shape: str | None = None

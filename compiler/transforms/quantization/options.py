@@ -59,7 +59,9 @@ class SettingsOptions:
     only_layers: tuple[str, ...] = ()
     """Every other layer stays float; that one of these cannot be quantized is an error."""
     tensor_quantize: tuple[str, ...] = ()
-    """Inputs that are quantized by themselves, `pool1:0,add:1`: layers of max pooling and addition with the input's index."""
+    """Single inputs to quantize, such as `pool1:0,add:1`: a layer of max pooling or addition and the index of its
+    input.
+    """
 
     def settings(self) -> Settings:
         """Raises CompileError for bad options, and for a bad configuration, located at its line or layer."""

@@ -14,7 +14,7 @@ from .profiles import Alignment, Mode, Profile
 class PointOptions:
     """Options of profiles that quantize values. What is not given is the profile's: profile ppq aligns as PPQ does, qdq aligns
     nothing. Aligned values are a `group` in the module. They have the
-    same bits and symmetry; one that has not is left out, with a remark.
+    same bits and symmetry; others are left out, with a remark.
     """
 
     activation_type: tuple[str, ...] = ()

@@ -219,7 +219,7 @@ def test_passes_that_lack_data() -> None:
     both = ["a1.state", "b1.state"]
     refused("error: pass 2 of 3 must see all data again: a.npz, b.npz", EXACT, None, both)
     refused("error: pass 2 of 3 must see all data again: a.npz, b.npz", EXACT, "b.npz", ["a1.state"])
-    refused("c.npz: error: pass 2 cannot take it: ", EXACT, "c.npz", calibrated_twice(both), "c2.state")
+    refused("c.npz: error: pass 2 cannot use it: ", EXACT, "c.npz", calibrated_twice(both), "c2.state")
     refused("error: pass 2 of 3 has not seen b.npz", EXACT, None, ["a2.state"])
     refused("a.npz: error: pass 2 has not seen b.npz yet", EXACT, "a.npz", ["a2.state"], "a3.state")
 

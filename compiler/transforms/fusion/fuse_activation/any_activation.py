@@ -45,8 +45,8 @@ class AnyActivation:
 
 
 class FuseAnyActivation(ActivationConditions, RegionPattern[AnyActivation]):
-    """relu(op(x, ...)), relu6 and clip likewise, is one operation with one quantization point behind it, op any operation
-    that computes values: Add, Concat, pooling, ... (PPQ's relu and clip fusion)
+    """relu(op(x, ...)), relu6(...) or clip(...) is one operation with one quantization point behind it; op is any
+    operation that computes values: Add, Concat, pooling, ... (PPQ's relu and clip fusion)
     """
 
     name = "any-activation"

@@ -128,7 +128,7 @@ class ResidualConditions:
 
     @condition
     def residual_computed(self, m: HasResidual) -> str | None:
-        """the other operand is no constant"""
+        """the other operand is not a constant"""
         return (
             None if constant_of(m.residual) is None else "the other operand is a constant: that is a bias (--fuse-bias)"
         )

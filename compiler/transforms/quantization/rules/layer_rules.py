@@ -50,7 +50,7 @@ def input_is_float(site: Site) -> str | None:
 
 @rule("input-computed")
 def input_is_computed(site: Site) -> str | None:
-    """the layer's input is no constant, and is not made inside a fused region"""
+    """the layer's input is not a constant, and is not computed inside a fused region"""
     value = site.activation
     if value is None:
         return "its input is computed inside the fused region"
