@@ -74,7 +74,7 @@ def _read_layer(layer: JsonObject) -> Calibration:
 def _read_activation(activation: JsonObject) -> Activation:
     algorithm = activation.take("act_algo", str, IFMR)
     if algorithm not in PARAMETERS:
-        raise activation.error(f"act_algo '{algorithm}' is none of {', '.join(PARAMETERS)}")
+        raise activation.error(f"act_algo '{algorithm}' is not one of {', '.join(PARAMETERS)}")
     bits, asymmetric = activation.take("num_bits", int, 8), activation.take("asymmetric", bool)
     parameters = default_parameters(algorithm)
     if algorithm == IFMR:
@@ -89,7 +89,7 @@ def _read_activation(activation: JsonObject) -> Activation:
 def _read_weight(weight: JsonObject) -> Weighting:
     algorithm = weight.take("wts_algo", str, "arq_quantize")
     if algorithm not in _WEIGHTS:
-        raise weight.error(f"wts_algo '{algorithm}' is none of {', '.join(_WEIGHTS)}")
+        raise weight.error(f"wts_algo '{algorithm}' is not one of {', '.join(_WEIGHTS)}")
     bits = weight.take("num_bits", int, 8)
     values: dict[str, Any] = {"channel_wise": weight.take("channel_wise", bool)}
     if algorithm == "arq_quantize":
@@ -138,7 +138,9 @@ def json_text(settings: Settings, layers: Iterable[Layer]) -> str:
     Raises CompileError for what the format cannot hold: observers that AMCT does not have, choices of layers by their weights.
     """
     if settings.nuq_config is not None or settings.enable_auto_nuq or settings.skip_approximation_layers:
-        raise CompileError("a JSON configuration holds no nuq_config, enable_auto_nuq or skip_approximation_layers")
+        raise CompileError(
+            "a JSON configuration cannot contain nuq_config, enable_auto_nuq or skip_approximation_layers"
+        )
     values: Json = {"version": 1}
     if settings.batch_num is not None:
         values["batch_num"] = settings.batch_num
@@ -155,7 +157,7 @@ def json_text(settings: Settings, layers: Iterable[Layer]) -> str:
         values["tensor_quantize"] = [_tensor(t, settings) for t in settings.tensor_quantize]
     for layer in sorted(layers, key=lambda each: each.name):
         if layer.name in _SETTINGS:
-            raise CompileError(f"layer '{layer.name}' is called as a setting of a JSON configuration is")
+            raise CompileError(f"layer '{layer.name}' has the name of a setting of a JSON configuration")
         values[layer.name] = _layer(layer, settings_for(settings, layer))
     return json.dumps(values, indent=4, separators=(",", ":"), ensure_ascii=False) + "\n"
 

@@ -82,7 +82,7 @@ def _text(data: bytes, where: str) -> Attribute:
     try:
         return StringAttr(data.decode())
     except UnicodeDecodeError:
-        raise CompileError("holds bytes that are no text, which cannot be carried", where=where) from None
+        raise CompileError("contains bytes that are not text, which cannot be carried", where=where) from None
 
 
 def _shape(shape: Message, where: str) -> Attribute:

@@ -48,7 +48,7 @@ class Checkpoint:
         where = f"{prefix}.index"
         table = _table(Path(where))
         if _HEADER not in table:
-            raise CompileError("is no index of a checkpoint: it has no header", where=where)
+            raise CompileError("is not a checkpoint index: it has no header", where=where)
         header = _parsed(BundleHeaderProto, table.pop(_HEADER), where)
         if header.endianness != _LITTLE:
             raise CompileError("holds numbers in big-endian order, which is not supported", where=where)
@@ -120,14 +120,14 @@ def _table(path: Path) -> dict[bytes, memoryview]:
     try:
         return entries(data.data)
     except MalformedError as e:
-        raise CompileError(f"is no index of a checkpoint: {e}", where=str(path)) from None
+        raise CompileError(f"is not a checkpoint index: {e}", where=str(path)) from None
 
 
 def _parsed(message: type[Any], value: memoryview, where: str) -> Any:
     try:
         return message.FromString(bytes(value))
     except DecodeError:
-        raise CompileError("is no index of a checkpoint: an entry is malformed", where=where) from None
+        raise CompileError("is not a checkpoint index: an entry is malformed", where=where) from None
 
 
 def parse_part(spec: bytes) -> Part:

@@ -40,7 +40,7 @@ def tensorflow(what: str, where: str) -> Any:
             import tensorflow  # pyright: ignore[reportMissingTypeStubs]
     except ImportError:
         hint = "pip install 'amct-opt[tensorflow]'"
-        raise CompileError(f"{what} needs TensorFlow", where=where, hint=hint) from None
+        raise CompileError(f"{what} requires TensorFlow", where=where, hint=hint) from None
     library: Any = tensorflow
     if first:
         library.config.set_visible_devices([], "GPU")

@@ -261,7 +261,7 @@ class _Importer:
         if not inputs:
             name = self.interface.name_of(node.name)
             hint = f"--inputs takes every placeholder that is to be an input, '{name}' among them"
-            raise _error(scope, node, "is no input of the model, but an output depends on it", hint)
+            raise _error(scope, node, "is not an input of the model, but an output depends on it", hint)
         self.report.note("default", node.name, "the default of this input is taken; --inputs makes it an input")
         return inputs[:1]
 

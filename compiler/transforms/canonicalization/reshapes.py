@@ -78,7 +78,9 @@ def _target(sizes: Sequence[Size]) -> tuple[int, ...] | None:
 
 
 def _follow(op: Renaming, sizes: list[Size]) -> list[Size] | None:
-    """The sizes after `op`; None when it does more than rename axes. What the declared type knows is taken over."""
+    """The sizes after `op`; None when it does more than rename axes. Sizes that the declared type knows replace the
+    others.
+    """
     after = _after(op, sizes)
     if after is None:
         return None

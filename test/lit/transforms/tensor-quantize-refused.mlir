@@ -31,7 +31,7 @@
 // REGION-NEXT: hint: keep it out of the region: --skip-fusion=residual
 // SKIPPED:  error: tensor_quantize names 'max:0', which cannot be quantized (skip-layers)
 // TYPO:     error: tensor_quantize names 'typo', which is not a layer or module of the model
-// FORM:     error: tensor-quantize: 'max' is no input of a layer
+// FORM:     error: tensor-quantize: 'max' is not an input of a layer
 // TWICE:    error: tensor_quantize names 'max:0' twice
 // FILE:     .cfg: error: tensor_quantize names 'conv:0'
 

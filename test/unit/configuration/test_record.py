@@ -170,7 +170,7 @@ def test_bad_files(read, text: str, line: int, message: str) -> None:
 
 
 def test_shifts_need_joint_quantization(read) -> None:
-    with pytest.raises(CompileError, match="layer 'conv1': shift_bit is of joint_quant, which is off"):
+    with pytest.raises(CompileError, match="layer 'conv1': shift_bit requires joint_quant"):
         read(entry("shift_bit: 0"), joint_quant=False)
     assert read(entry("shift_bit: 3")).layers["conv1"].shift_bit == (3,)
 

@@ -338,7 +338,7 @@ def test_bad_records(quantize, folder: Path, text: str, message: str) -> None:
 def test_shifts_of_a_record_where_joint_quant_is_off(quantize, folder: Path, off: str) -> None:
     write(folder, "off.cfg", "activation_offset: true")
     write(folder, "record.txt", 'record { key: "fc" value { shift_bit: 1 } }')
-    with pytest.raises(CompileError, match="layer 'fc': shift_bit is of joint_quant, which is off"):
+    with pytest.raises(CompileError, match="layer 'fc': shift_bit requires joint_quant"):
         quantize(f"record={{}}/record.txt {off}", data="")
 
 

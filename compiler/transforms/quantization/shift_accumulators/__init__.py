@@ -86,7 +86,7 @@ def shift_accumulators(
     joint_quant is off, and, located in the record's file or at a layer, for shifts that do not fit and for NaN or Inf.
     """
     if record is None and not settings.joint_quant:
-        raise CompileError("shifts are of joint_quant, which is off", where=settings.where)
+        raise CompileError("shifts require joint_quant", where=settings.where)
     remarks = Remarks(session, ShiftAccumulatorsPass.name)
     rows = profile_of(session).rows
     layers = [s for site in sites(module, rows) if (s := _sums(site, rows[type(site.compute)], remarks)) is not None]
