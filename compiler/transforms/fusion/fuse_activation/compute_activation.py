@@ -25,7 +25,7 @@ class ComputeActivation:
 class FuseComputeActivation(ActivationConditions, RegionPattern[ComputeActivation]):
     """act(op(x, w, b)) is one operation, op conv, conv_transpose or matmul: Horizon's ConvReLU2d, ConvReLU62d,
     ConvTransposeReLU2d, LinearReLU and their like; PPQ's activation fusion with the target's activations, Swish, Mish and
-    GELU in small operations included. A BiasAdd may stand between
+    GELU in small operations included. A BiasAdd may be between
     """
 
     name = "compute-activation"
