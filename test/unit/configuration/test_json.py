@@ -306,7 +306,7 @@ CANNOT_BE_WRITTEN = {
     "AMCT has no observer 'minmax'": (Settings(common=Calibration(Activation("minmax"))), CONV),
     "cannot contain nuq_config": (Settings(nuq_config=NuqConfig("m")), CONV),
     "layer 'version' has the name of a setting": (Settings(), Layer("version", "Conv")),
-    "layer 'weight_offset' is called as a setting": (Settings(), Layer("weight_offset", "Conv")),
+    "layer 'weight_offset' has the name of a setting": (Settings(), Layer("weight_offset", "Conv")),
 }
 
 
