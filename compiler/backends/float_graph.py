@@ -16,8 +16,7 @@ from ..dialects.nn.shapes import element_of
 from ..formats.onnx.file import write_model
 from ..functions import body, main_function, return_op, value_attributes
 from ..session import Session
-from ..targets.graph import source
-from ..targets.layout import in_layout
+from ..targets.graph import in_layout, source
 from ..targets.onnx import FORM, model_of, written_graph
 from .work import Wanted
 

@@ -1,16 +1,21 @@
-"""Shapes that a source graph computes, as properties of `nn` operations where they can be: whatever the framework."""
+"""Shapes and windows that a source graph gives, as properties of `nn` operations where they can be: whatever the framework."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, TypeVar, cast
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
 
 from ..dialects import nn
-from ..dialects.nn.shapes import DYNAMIC, element_of, known
+from ..dialects.nn import WindowOp, ints
+from ..dialects.nn.shapes import DYNAMIC, element_of, known, shape_of
 from .building import Array, Size, Unmapped
 from .node import SourceNode
+
+_Window = TypeVar("_Window", bound=WindowOp)
+
+_DEFAULTS = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 
 
 def reshape_target(node: SourceNode, entries: Sequence[Size], allow_zero: bool) -> list[int] | None:
@@ -58,3 +63,21 @@ def kept_sizes(node: SourceNode, entries: Sequence[Size]) -> list[int]:
 def exact(array: Array) -> bool:
     """Whether a number survives as float64, which properties are; large integers do not."""
     return array.dtype.kind not in "iu" or int(float(array)) == int(array)
+
+
+def normalized(op: _Window) -> _Window:
+    """The operation without lists that say nothing but the default: one meaning has one text."""
+    for name, default in _DEFAULTS.items():
+        values = op.properties.get(name)
+        if isinstance(values, DenseArrayBase) and all(v == default for v in ints(cast("DenseArrayBase[Any]", values))):
+            del op.properties[name]
+    return op
+
+
+def with_pads(op: _Window) -> _Window:
+    """Replaces `auto_pad` by the pads it means, where the sizes are known."""
+    pads = None if op.auto_pad is None else op.resolved_pads(op.spatial(shape_of(op.operands[0])))
+    if pads is not None:
+        del op.properties["auto_pad"]
+        op.properties["pads"] = DenseArrayBase.from_list(i64, pads)
+    return normalized(op)

@@ -1,15 +1,19 @@
-"""What formats of graphs share: which operations are written, and the names of inputs, outputs, layers and values."""
+"""What formats of graphs share: which operations are written, in which layout, and the names of what is written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from ..diagnostics import CompileError, describe
 from ..dialects import nn
 from ..functions import body
+from ..session import Session
+from ..transforms.convert_layout import ConvertLayoutPass
 
 
 class Names:
@@ -96,6 +100,16 @@ def check_names(function: FuncOp, inputs: list[str], outputs: list[str], results
     for name, value in zip(outputs, results, strict=True):
         if name in arguments and arguments[name] is not value:
             raise CompileError(f"an input and another value, an output, are both called '{name}'", where=where)
+
+
+def in_layout(module: ModuleOp, to: Literal["NCHW", "NHWC"], session: Session) -> ModuleOp:
+    """A module with this layout only: itself, or a converted copy, whose inputs and outputs are as they were."""
+    last = to == "NHWC"
+    if all(op.channels_last == last for op in module.walk() if isinstance(op, nn.LayoutOp)):
+        return module
+    copy = module.clone()
+    ConvertLayoutPass(to).apply(session, copy)
+    return copy
 
 
 ELSEWHERE = {"ascend": "write the module before --lower-to-ascend, or this one with -t onnx-ascend or -t mlir"}

@@ -20,8 +20,7 @@ from ...functions import body, input_names, main_function, output_names, return_
 from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
-from ..graph import check_names, flat, source
-from ..layout import in_layout
+from ..graph import check_names, flat, in_layout, source
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
 from .layer import write_operation
 from .net import Form, Net, layer_proto

@@ -13,7 +13,7 @@ from ...formats.onnx.schema import NEWEST_OPSET
 from ...functions import main_function
 from ...session import Session
 from .. import Target
-from ..layout import in_layout
+from ..graph import in_layout
 from . import blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
 from .graph import Form
 from .integer_activations import with_integer_activations, with_unsigned_activations

@@ -14,7 +14,7 @@ from ...lowering.ascend import LowerToAscendPass
 from ...rewriting import erase_dead_constants, layer_of
 from ...session import Session
 from ..deployed import Made, rearranged, turn_weight
-from ..layout import in_layout
+from ..graph import in_layout
 
 
 def deployable(module: ModuleOp, session: Session) -> ModuleOp:

@@ -20,8 +20,7 @@ from ...functions import body, input_names, main_function, output_names, return_
 from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
-from ..graph import check_names, flat, source
-from ..layout import in_layout
+from ..graph import check_names, flat, in_layout, source
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, shape
 from .graph import Form, Graph, element_of, legal_name, stored_quantized
 from .layer import CONVERTERS, Layer, write_operation

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
-from .layer import Layer, converter
-from .layout import per_channel
+from .layer import Layer, converter, per_channel
 
 
 @converter(nn.MatMulOp)

@@ -13,8 +13,7 @@ from ...dialects.nn.shapes import shape_of
 from ..graph import source
 from .convolution import has_groups
 from .graph import Array, element_of
-from .layer import Layer, converter
-from .layout import per_channel, transposed
+from .layer import Layer, converter, per_channel, transposed
 from .movement import Axis, cut, pad_all, reshaped
 
 

@@ -13,8 +13,7 @@ from ...dialects.nn.shapes import known, shape_of, static
 from ...dtypes import dtype_named
 from ...runtime.resample import Sampling, Taps, taps_of
 from .graph import Array
-from .layer import Layer, converter
-from .layout import transposed
+from .layer import Layer, converter, transposed
 from .movement import cut
 
 

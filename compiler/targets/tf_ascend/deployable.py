@@ -9,7 +9,7 @@ from ...lowering.ascend import LowerIntegersPass
 from ...rewriting import erase_dead_constants
 from ...session import Session
 from ..deployed import Made, turn_weight
-from ..layout import in_layout
+from ..graph import in_layout
 
 
 def deployable(module: ModuleOp, session: Session) -> ModuleOp:

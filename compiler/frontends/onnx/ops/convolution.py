@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....dialects import nn
 from ....dialects.nn.shapes import shape_of
-from ...window import normalized, with_pads
+from ...shapes import normalized, with_pads
 from ..node import Converted, Node, converter
 from .window import geometry
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....dialects import nn
-from ...window import with_pads
+from ...shapes import with_pads
 from ..node import Converted, Node, Unmapped, converter
 from .window import geometry
 

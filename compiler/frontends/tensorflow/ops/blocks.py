@@ -13,7 +13,7 @@ from ....dtypes import Tensor
 from ....rewriting import fused_location
 from ....transforms.partial_shapes import Linear
 from ....transforms.rebuild import rebuilt
-from ...window import normalized
+from ...shapes import normalized
 from ..node import Converted, Node, Unmapped, converter
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....dialects import nn
 from ....dialects.nn.shapes import DYNAMIC, known, same_size, static, window_size
 from ....transforms.partial_shapes import Dimension, Linear
-from ...window import normalized, with_pads
+from ...shapes import normalized, with_pads
 from ..node import Converted, Node, Unmapped, converter
 from .filters import depthwise_filter, transposed_filter
 from .window import geometry

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....dialects import nn
-from ...window import with_pads
+from ...shapes import with_pads
 from ..node import Converted, Node, converter
 from .window import padding, spatial
 
