@@ -36,7 +36,7 @@ def layer(net, shape, weight, kind=nn.ConvOp, zero_point=0, bias=None, scales=0.
     return n.module(n.add(kind.make(*operands, **properties)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_convolution_geometry(net, exact, real_numbers, data):
     draw = data.draw
@@ -73,7 +73,7 @@ def test_depthwise_of_tensorflow(net, exact, real_numbers, layout, zero_point):
     assert "DepthwiseConv2D" in operations(exact.of(module, real_numbers(x, SCALE, zero_point)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_transposed_convolution_geometry(net, exact, real_numbers, data):
     draw = data.draw
@@ -115,7 +115,7 @@ def test_matrix_product(net, exact, real_numbers, shape, origin, name, transpose
         assert name in operations(exact.of(module, real_numbers(x, SCALE, zero_point)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_average_pool_geometry(net, exact, real_numbers, data):
     """Where every window counts the same number of elements the pool sums integers, elsewhere it stays in float."""

@@ -20,7 +20,7 @@ def operations(module):
     return [op.name.removeprefix("ascend.") for op in module.walk() if op.name.startswith("ascend.")]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_transposed_convolutions(net, exact, real_numbers, data):
     draw = data.draw
@@ -51,7 +51,7 @@ def test_transposed_convolutions(net, exact, real_numbers, data):
     assert ("BiasAdd" in operations(lowered)) == (not caffe and len(operands) == 3)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_average_pools(net, exact, real_numbers, data):
     draw = data.draw

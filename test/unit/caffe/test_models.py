@@ -24,7 +24,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 LOGITS = {"resnet50": "fc1000", "mobilenet": "fc7", "googlenet": "loss3/classifier"}
 SMALL = [(name, 64, 0.25) for name in LOGITS]
-FULL = [pytest.param(name, 224, 1.0, marks=pytest.mark.slow) for name in LOGITS]
+FULL = pytest.param(("resnet50", 224, 1.0), marks=pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def model(request: pytest.FixtureRequest, tmp_path: Path, nets: ModuleType) -> M
 
 every_net = pytest.mark.parametrize(
     "model",
-    [*SMALL, *(pytest.param(p.values, marks=p.marks) for p in FULL)],
+    [*SMALL, FULL],
     indirect=True,
     ids=lambda v: f"{v[0]}-{v[1]}",
 )

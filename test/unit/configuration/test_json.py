@@ -318,7 +318,6 @@ def test_what_cannot_be_written(message: str, settings: Settings, layer: Layer) 
         json_text(settings, [layer])
 
 
-@hypothesis.settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8"), min_size=1), st.floats(0.2, 0.8), st.floats(1e-4, 0.5), st.booleans())
 def test_names_and_numbers_survive(tmp_path_factory, name: str, strength: float, step: float, enabled: bool) -> None:
     hypothesis.assume(name not in ("version", "batch_num", "weight_offset"))

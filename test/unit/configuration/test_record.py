@@ -3,7 +3,6 @@
 import struct
 from pathlib import Path
 
-import hypothesis
 import numpy as np
 import pytest
 from google.protobuf import text_format
@@ -210,7 +209,6 @@ def test_flavours(read, flavour: str) -> None:
     assert read(record_text(record, flavour)) == record
 
 
-@hypothesis.settings(deadline=None)
 @given(
     st.dictionaries(
         st.text(st.characters(codec="utf-8"), min_size=1),

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -262,7 +261,6 @@ names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 floats = st.floats(0.2, 0.8).map(lambda x: float(f"{x:.6g}"))
 
 
-@hypothesis.settings(deadline=None)
 @given(names, names, floats, st.integers(1, 2**32 - 1))
 def test_names_and_numbers_survive(tmp_path_factory, layer: str, kind: str, strength: float, batch_num: int) -> None:
     settings = Settings(

@@ -34,7 +34,7 @@ BITS = {
 }
 """Each type beside the one that holds its bit patterns."""
 
-sweep = settings(max_examples=40, deadline=None)
+sweep = settings(max_examples=40)
 generic = pytest.mark.parametrize("generic", [False, True], ids=["custom", "generic"])
 
 

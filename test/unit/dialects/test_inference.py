@@ -21,7 +21,7 @@ from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import compatible, tensor_of
 
 Shape = tuple[int, ...]
-sweep = settings(max_examples=60, deadline=None)
+sweep = settings(max_examples=60)
 
 
 def values(*shapes: Shape) -> list[SSAValue]:
@@ -305,7 +305,7 @@ def test_pad(data: st.DataObject) -> None:
     agree(lambda v: nn.PadOp.make(*v, pads=pads), [x], expected, hide(data, [x]))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(1, 300), st.floats(0.25, 4, width=32))
 def test_resize_multiplies_in_float32(size: int, scale: float) -> None:
     """10 * 0.7 is 7 in float32 and below 7 in float64: ONNX's inference and runtimes take the former."""

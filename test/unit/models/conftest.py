@@ -18,7 +18,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "models"
 FAST = ("squeezenet", "shufflenet", "transformer")
-SLOW = ("mobilenet", "resnet50", "densenet121", "inception_v1", "inception_v2", "vgg19", "bvlc_alexnet", "zfnet512")
+SLOW = ("mobilenet", "resnet50", "densenet121", "inception_v1", "inception_v2", "bvlc_alexnet")
 
 
 light = script("examples/models/light")
@@ -31,6 +31,10 @@ class Model:
     name: str
     path: Path
     input: str
+
+    @property
+    def is_small(self) -> bool:
+        return self.name in FAST
 
     def data(self, count: int, seed: int) -> Array:
         if self.name == "transformer":

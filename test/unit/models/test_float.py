@@ -1,7 +1,7 @@
 """Whole models in float: import, interpreter and export against onnxruntime on the original file.
 
 Tolerance: every layer of these models has outputs of unit variance (`examples/models/light.py`). A float32 sum of K products is
-off by about sqrt(K) * 2^-24 of that, at most 1e-5 for K = 25088 (vgg19's largest); through the 60 to 120 layers of the deepest
+off by about sqrt(K) * 2^-24 of that, at most 1e-5 for K = 9216 (alexnet's largest); through the 60 to 120 layers of the deepest
 ones such errors add like random numbers, to no more than 1e-4. Logits have a standard deviation of 2.
 """
 
@@ -31,18 +31,18 @@ def test_interpreter_equals_onnxruntime(model: Any, onnxruntime_run: Any) -> Non
     np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("opset", [13, 17, 21])
-def test_export_equals_original(opset: int, model: Any, onnxruntime_run: Any, tmp_path: Path) -> None:
-    out = tmp_path / "out.onnx"
-    assert amct_opt.run([str(model.path), "-t", f"onnx{{opset={opset}}}", "-o", str(out)]) == 0
-    written = onnx.load(out)
-    assert written.graph.input[0].name == model.input
-    assert [(o.domain, o.version) for o in written.opset_import] == [("", opset)]
-    inputs = model.inputs(seed=2)
-    (actual,), (expected,) = onnxruntime_run(out, inputs), onnxruntime_run(model.path, inputs)
-    assert actual.shape == expected.shape
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE)
-    out.unlink()
+def test_export_equals_original(model: Any, onnxruntime_run: Any, tmp_path: Path) -> None:
+    """The large models to the newest opset only: their operations are those of the small ones."""
+    out, inputs = tmp_path / "out.onnx", model.inputs(seed=2)
+    (expected,) = onnxruntime_run(model.path, inputs)
+    for opset in (13, 17, 21) if model.is_small else (21,):
+        assert amct_opt.run([str(model.path), "-t", f"onnx{{opset={opset}}}", "-o", str(out)]) == 0
+        written = onnx.load(out)
+        assert written.graph.input == onnx.load(model.path).graph.input
+        assert [(o.domain, o.version) for o in written.opset_import] == [("", opset)]
+        (actual,) = onnxruntime_run(out, inputs)
+        assert actual.shape == expected.shape
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE)
 
 
 def test_fused_export_equals_original(model: Any, onnxruntime_run: Any, tmp_path: Path) -> None:
@@ -52,17 +52,14 @@ def test_fused_export_equals_original(model: Any, onnxruntime_run: Any, tmp_path
     inputs = model.inputs(seed=4)
     (actual,), (expected,) = onnxruntime_run(out, inputs), onnxruntime_run(model.path, inputs)
     np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE)
-    out.unlink()
 
 
+@pytest.mark.parametrize("model", ["transformer"], indirect=True)
 def test_dynamic_sizes_stay_dynamic(model: Any, onnxruntime_run: Any, tmp_path: Path) -> None:
-    """The transformer's batch and sequence keep their names and take any size; the others have fixed shapes."""
+    """Batch and sequence keep their names and take any size."""
     out = tmp_path / "out.onnx"
     assert amct_opt.run([str(model.path), "--canonicalize", "-t", "onnx", "-o", str(out)]) == 0
     dims = onnx.load(out).graph.input[0].type.tensor_type.shape.dim
-    if model.name != "transformer":
-        assert [d.dim_value for d in dims] == [1, 3, 224, 224]
-        return
     assert [d.dim_param or d.dim_value for d in dims] == ["batch", "sequence", 64]
     for batch, sequence in ((1, 1), (3, 7)):
         inputs = {model.input: np.random.default_rng(0).normal(size=(batch, sequence, 64)).astype(np.float32)}

@@ -70,7 +70,7 @@ def arrays_of(g: dict[str, Any]) -> tuple[Array, Array, Array]:
     dynamic=st.booleans(),
     block=st.sampled_from([1, 600, 2**22]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_conv_of_any_geometry(run, g: dict[str, Any], layout: str, dynamic: bool, block: int) -> None:
     x, w, b = arrays_of(g)
     keys = {k: g[k] for k in ("strides", "pads", "dilations", "groups")}
@@ -157,7 +157,7 @@ def naive_conv_transpose(x: Array, w: Array, strides, pads, dilations, extra, gr
 
 
 @given(g=geometries(), layout=st.sampled_from(["nchw", "nhwc"]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_conv_transpose_of_any_geometry(run, g: dict[str, Any], layout: str) -> None:
     x, _, _ = arrays_of(g)
     rng = np.random.default_rng(1)

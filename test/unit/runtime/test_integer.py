@@ -114,7 +114,7 @@ def cases(draw: st.DrawFn) -> dict[str, object]:
 
 
 @given(case=cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_conv_is_exact(case) -> None:
     rng = np.random.default_rng(1)
     values = np.array([-128, 127]) if case["extreme"] else np.arange(-128, 128)

@@ -53,7 +53,7 @@ def geometries(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(g=geometries(), layout=st.sampled_from(["nchw", "nhwc"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_pools_of_any_geometry(run, g: dict[str, Any], layout: str) -> None:
     rank = len(g["kernel"])
     spans = [d * (k - 1) + 1 for k, d in zip(g["kernel"], g["dilations"], strict=True)]

@@ -69,8 +69,8 @@ def test_read_back(written: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["MobileNetV2", "ResNet50"])
-def test_applications(name: str, tmp_path: Path, capfd: Any) -> None:
+def test_an_application(tmp_path: Path, capfd: Any) -> None:
+    name = "MobileNetV2"
     command = [sys.executable, str(APPLICATIONS), str(tmp_path), name, "--size", "64"]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     data, session = tmp_path / f"{name}.npz", new_session()

@@ -46,7 +46,7 @@ def test_strided_slices(seed: int, signature: Any, agrees: Agrees) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.parametrize("seed", range(100, 106))
 def test_more_strided_slices(seed: int, agrees: Agrees) -> None:
     chosen = list(islice(specs(seed), 40))
     agrees(lambda x: [raw.StridedSlice(input=x, **s) for s in chosen], X)

@@ -69,7 +69,7 @@ def test_positions_that_float32_does_not_hold(coordinates: str, size: int, out: 
 @pytest.mark.parametrize("coordinates", COORDINATES)
 def test_nearest_of_many_sizes(coordinates: str, agrees: Agrees) -> None:
     how = COORDINATES[coordinates]
-    for size in range(1, 65, 7):
+    for size in (1, 7, 14, 54):
         x = np.arange(size, dtype=np.float32).reshape(1, size, 1, 1)
         agrees(lambda x: [raw.ResizeNearestNeighbor(images=x, size=[o, 1], **how) for o in range(1, 90)], x)
 

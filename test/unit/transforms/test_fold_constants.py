@@ -17,7 +17,7 @@ from amct_opt.runtime.executor import Executable, RunError, compile_block
 from amct_opt.transforms.partial_shapes import Dimension, Linear, PartialShapes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_constant_inputs_fold_everything(equivalence, random_networks, data: st.DataObject) -> None:
     """A network on a constant is a constant, up to quantization, which stays."""
@@ -40,7 +40,7 @@ def test_constant_inputs_fold_everything(equivalence, random_networks, data: st.
 SIZES = (2, 4, 6, 8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_what_is_known_of_shapes_holds(data: st.DataObject) -> None:
     """Random arithmetic on the shape of `?x4x?x8`: each element known is the one that a run computes."""

@@ -72,7 +72,7 @@ def check(module: ModuleOp, x: Array, terms: int, size: float) -> None:
     np.testing.assert_allclose(after, before, rtol=0, atol=2 * (terms + 8) * 2**-24 * size)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     rank=st.integers(1, 3),
@@ -130,7 +130,7 @@ def test_convolutions(
     check(module_of(block, value), x, terms, gain * (terms * float(np.abs(x).max() * np.abs(weight).max()) + 4))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 2**32 - 1),
     sizes=st.tuples(st.integers(1, 5), st.integers(1, 40), st.integers(1, 9)),

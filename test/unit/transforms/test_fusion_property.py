@@ -342,13 +342,13 @@ def check(case: Case, *passes: str) -> None:
         assert (np.abs(a.astype(np.float64) - b) <= 2 * bound).all(), np.max(np.abs(a - b) / (bound + 1e-300))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200)
 @given(networks())
 def test_fuse_all(case: Case) -> None:
     check(case, "fuse-all")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     networks(),
     st.permutations(["fold-constants", "fuse-small-bn", "fuse-bn", "fuse-mul", "fuse-bias", "merge-group-conv"]),
@@ -359,7 +359,7 @@ def test_in_any_order(case: Case, order: list[str]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=1000)
 @given(networks())
 def test_fuse_all_often(case: Case) -> None:
     check(case, "fuse-all", "lower-bn")
