@@ -178,6 +178,14 @@ def properties_of(op: type[IRDLOperation]) -> dict[str, Property]:
     }
 
 
+def number_defaults(op: type[IRDLOperation]) -> dict[str, float]:
+    """The properties of an operation that are numbers, with their defaults."""
+    defaults = {name: known.default for name, known in properties_of(op).items()}
+    return {
+        name: cast(Real, default).value.data for name, default in defaults.items() if isinstance(default, FloatAttr)
+    }
+
+
 def attribute_of(op: type[IRDLOperation], name: str, value: Any) -> Attribute | None:
     """The attribute for a Python value of property `name`; None for absent."""
     if value is None or isinstance(value, Attribute):

@@ -11,26 +11,15 @@ from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import known, shape_of, static
+from ...formats.caffe.counterparts import COUNTERPARTS
 from ..graph import source
 from .layer import Layer, Written, constant_array, converter
 from .net import Array
 
-_SAME: dict[type[nn.UnaryOp], str] = {
-    nn.ReluOp: "ReLU",
-    nn.Relu6Op: "ReLU6",
-    nn.SigmoidOp: "Sigmoid",
-    nn.TanhOp: "TanH",
-    nn.AbsOp: "AbsVal",
-    nn.ExpOp: "Exp",
-    nn.LogOp: "Log",
-    nn.SoftplusOp: "BNLL",
-}
-"""What is a layer of its own without parameters."""
 
-
-@converter(*_SAME)
+@converter(*COUNTERPARTS)
 def same(op: nn.UnaryOp, layer: Layer) -> Written:
-    return layer.layer(_SAME[type(op)], op.input)
+    return layer.layer(COUNTERPARTS[type(op)], op.input)
 
 
 def _number(attribute: FloatAttr[Any]) -> float:

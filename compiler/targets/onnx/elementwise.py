@@ -9,54 +9,19 @@ from onnx import helper
 from xdsl.dialects.builtin import FloatAttr
 
 from ...dialects import nn
+from ...dialects.nn.properties import number_defaults
 from ...dialects.nn.shapes import element_of
 from ...dtypes import numpy_dtype
+from ...formats.onnx.counterparts import COUNTERPARTS
 from .float_layers import summand
 from .layer import Layer, converter
 from .steps import Steps
 
-_SAME: dict[type[nn.NNOp], tuple[str, tuple[str, ...]]] = {
-    nn.ReluOp: ("Relu", ()),
-    nn.LeakyReluOp: ("LeakyRelu", ("alpha",)),
-    nn.EluOp: ("Elu", ("alpha",)),
-    nn.SeluOp: ("Selu", ("alpha", "gamma")),
-    nn.HardSigmoidOp: ("HardSigmoid", ("alpha", "beta")),
-    nn.SigmoidOp: ("Sigmoid", ()),
-    nn.TanhOp: ("Tanh", ()),
-    nn.SoftplusOp: ("Softplus", ()),
-    nn.SoftsignOp: ("Softsign", ()),
-    nn.ErfOp: ("Erf", ()),
-    nn.ExpOp: ("Exp", ()),
-    nn.SinOp: ("Sin", ()),
-    nn.CosOp: ("Cos", ()),
-    nn.LogOp: ("Log", ()),
-    nn.SqrtOp: ("Sqrt", ()),
-    nn.ReciprocalOp: ("Reciprocal", ()),
-    nn.NegOp: ("Neg", ()),
-    nn.AbsOp: ("Abs", ()),
-    nn.FloorOp: ("Floor", ()),
-    nn.CeilOp: ("Ceil", ()),
-    nn.RoundOp: ("Round", ()),
-    nn.NotOp: ("Not", ()),
-    nn.PReluOp: ("PRelu", ()),
-    nn.SubOp: ("Sub", ()),
-    nn.MulOp: ("Mul", ()),
-    nn.DivOp: ("Div", ()),
-    nn.MinOp: ("Min", ()),
-    nn.MaxOp: ("Max", ()),
-    nn.PowOp: ("Pow", ()),
-    nn.AndOp: ("And", ()),
-    nn.OrOp: ("Or", ()),
-    nn.WhereOp: ("Where", ()),
-}
-"""The operations that ONNX has under the same operands: its operator, and the number properties that are its attributes."""
 
-
-@converter(*_SAME)
+@converter(*COUNTERPARTS)
 def same(op: nn.NNOp, layer: Layer) -> str:
-    op_type, properties = _SAME[type(op)]
-    attributes = {name: cast("FloatAttr[Any]", getattr(op, name)).value.data for name in properties}
-    return layer.node(op_type, *op.operands, **attributes)
+    attributes = {name: cast("FloatAttr[Any]", op.properties[name]).value.data for name in number_defaults(type(op))}
+    return layer.node(COUNTERPARTS[type(op)], *op.operands, **attributes)
 
 
 @converter(nn.AddOp)

@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import inf, pi, sqrt
 
 import numpy as np
 
 from ...dialects import nn
 from ...dtypes import dtype_named
+from ...formats.tensorflow.counterparts import COUNTERPARTS
 from .graph import element_of
 from .layer import Layer, converter
 
-_SAME: Mapping[type[nn.NNOp], str] = {
-    nn.ReluOp: "Relu",
-    nn.Relu6Op: "Relu6",
-    nn.SigmoidOp: "Sigmoid",
-    nn.TanhOp: "Tanh",
-    nn.SoftplusOp: "Softplus",
-    nn.SoftsignOp: "Softsign",
-    nn.ErfOp: "Erf",
-    nn.ExpOp: "Exp",
-    nn.SinOp: "Sin",
-    nn.CosOp: "Cos",
-    nn.LogOp: "Log",
-    nn.SqrtOp: "Sqrt",
-    nn.RsqrtOp: "Rsqrt",
-    nn.ReciprocalOp: "Reciprocal",
-    nn.NegOp: "Neg",
-    nn.AbsOp: "Abs",
-    nn.FloorOp: "Floor",
-    nn.CeilOp: "Ceil",
-    nn.RoundOp: "Round",
-    nn.NotOp: "LogicalNot",
-    nn.AddOp: "AddV2",
-    nn.SubOp: "Sub",
-    nn.MulOp: "Mul",
-    nn.MinOp: "Minimum",
-    nn.MaxOp: "Maximum",
-    nn.AndOp: "LogicalAnd",
-    nn.OrOp: "LogicalOr",
-    nn.WhereOp: "SelectV2",
-}
-"""The operations that TensorFlow has under the same operands."""
 
-
-@converter(*_SAME)
+@converter(*COUNTERPARTS)
 def same(op: nn.NNOp, layer: Layer) -> str:
-    return layer.node(_SAME[type(op)], *op.operands)
+    return layer.node(COUNTERPARTS[type(op)], *op.operands)
 
 
 @converter(nn.ClipOp)

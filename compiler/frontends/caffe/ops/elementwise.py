@@ -8,20 +8,15 @@ import numpy as np
 
 from ....dialects import nn
 from ....dialects.nn.shapes import merge_shape
+from ....formats.caffe.counterparts import COUNTERPARTS
 from ..node import MANY, Converted, Node, converter, enum_name
 
-_UNARY: dict[str, type[nn.UnaryOp]] = {
-    "AbsVal": nn.AbsOp,
-    "BNLL": nn.SoftplusOp,
-    "ReLU6": nn.Relu6Op,
-    "Sigmoid": nn.SigmoidOp,
-    "TanH": nn.TanhOp,
-}
+_KINDS = {op_type: kind for kind, op_type in COUNTERPARTS.items()}
 
 
-@converter(*_UNARY)
-def unary(node: Node) -> Converted:
-    return node.emit(_UNARY[node.op_type], node.value(0)).result
+@converter(*_KINDS)
+def same(node: Node) -> Converted:
+    return node.emit(_KINDS[node.op_type], node.value(0)).result
 
 
 @converter("ReLU")

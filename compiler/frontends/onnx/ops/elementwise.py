@@ -7,55 +7,23 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
+from ....dialects.nn.properties import number_defaults
 from ....dialects.nn.shapes import element_of, shape_of
 from ....dtypes import element_type
+from ....formats.onnx.counterparts import COUNTERPARTS
 from ....formats.onnx.tensors import dtype_of
 from ...shapes import exact
 from ..node import Constant, Converted, Node, converter
 
-_UNARY: dict[str, type[nn.UnaryOp]] = {
-    "Abs": nn.AbsOp,
-    "Ceil": nn.CeilOp,
-    "Cos": nn.CosOp,
-    "Erf": nn.ErfOp,
-    "Exp": nn.ExpOp,
-    "Floor": nn.FloorOp,
-    "HardSwish": nn.HardSwishOp,
-    "Log": nn.LogOp,
-    "Mish": nn.MishOp,
-    "Neg": nn.NegOp,
-    "Not": nn.NotOp,
-    "Reciprocal": nn.ReciprocalOp,
-    "Relu": nn.ReluOp,
-    "Round": nn.RoundOp,
-    "Sigmoid": nn.SigmoidOp,
-    "Sin": nn.SinOp,
-    "Softplus": nn.SoftplusOp,
-    "Softsign": nn.SoftsignOp,
-    "Sqrt": nn.SqrtOp,
-    "Tanh": nn.TanhOp,
-}
+_KINDS = {op_type: kind for kind, op_type in COUNTERPARTS.items()}
 
 
-@converter(*_UNARY)
-def unary(node: Node) -> Converted:
-    return node.emit(_UNARY[node.op_type], node.value(0)).result
-
-
-_WITH_NUMBERS: dict[str, tuple[type[nn.UnaryOp], dict[str, float]]] = {
-    "Elu": (nn.EluOp, {"alpha": 1.0}),
-    "HardSigmoid": (nn.HardSigmoidOp, {"alpha": 0.2, "beta": 0.5}),
-    "LeakyRelu": (nn.LeakyReluOp, {"alpha": 0.01}),
-    "Selu": (nn.SeluOp, {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
-}
-"""Activations with float attributes and their defaults; the attributes have the properties' names."""
-
-
-@converter(*_WITH_NUMBERS)
-def with_numbers(node: Node) -> Converted:
-    op, defaults = _WITH_NUMBERS[node.op_type]
-    numbers = {name: node.float(name, default) for name, default in defaults.items()}
-    return node.emit(op, node.value(0), **numbers).result
+@converter(*_KINDS)
+def same(node: Node) -> Converted:
+    kind = _KINDS[node.op_type]
+    operands = [node.value(i) for i in range(len(kind.get_irdl_definition().operands))]
+    numbers = {name: node.float(name, default) for name, default in number_defaults(kind).items()}
+    return node.emit(kind, *operands, **numbers).results[0]
 
 
 @converter("Gelu")
@@ -103,23 +71,6 @@ def _clip(node: Node, x: SSAValue, low: float | None, high: float | None) -> Con
     return x if low is None and high is None else node.emit(nn.ClipOp, x, min=low, max=high).result
 
 
-_BINARY: dict[str, type[nn.NNOp]] = {
-    "Add": nn.AddOp,
-    "And": nn.AndOp,
-    "Div": nn.DivOp,
-    "Mul": nn.MulOp,
-    "Or": nn.OrOp,
-    "PRelu": nn.PReluOp,
-    "Pow": nn.PowOp,
-    "Sub": nn.SubOp,
-}
-
-
-@converter(*_BINARY)
-def binary(node: Node) -> Converted:
-    return node.emit(_BINARY[node.op_type], node.value(0), node.value(1)).results[0]
-
-
 _PREDICATES = {
     "Equal": "eq",
     "Greater": "gt",
@@ -148,11 +99,6 @@ def chain(node: Node) -> Converted:
         return result
     count = node.constant(np.asarray(len(node.inputs), node.dtype(0)), ".count")
     return node.emit(nn.DivOp, result, count).result
-
-
-@converter("Where")
-def where(node: Node) -> Converted:
-    return node.emit(nn.WhereOp, node.value(0), node.value(1), node.value(2)).result
 
 
 @converter("Cast")

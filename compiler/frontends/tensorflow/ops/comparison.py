@@ -23,17 +23,6 @@ def compare(node: Node) -> Converted:
     return node.emit(nn.CompareOp, node.value(0), node.value(1), predicate=_PREDICATES[node.op_type]).result
 
 
-@converter("LogicalAnd", "LogicalOr")
-def logical(node: Node) -> Converted:
-    op = nn.AndOp if node.op_type == "LogicalAnd" else nn.OrOp
-    return node.emit(op, node.value(0), node.value(1)).result
-
-
-@converter("LogicalNot")
-def logical_not(node: Node) -> Converted:
-    return node.emit(nn.NotOp, node.value(0)).result
-
-
 @converter("IsNan")
 def is_nan(node: Node) -> Converted:
     """Only NaN is not itself."""
@@ -55,9 +44,3 @@ def select(node: Node) -> Converted:
     if len(node.shape(0)) == 1 and rank > 1:
         condition = node.emit(nn.UnsqueezeOp, condition, axes=list(range(1, rank))).result
     return node.emit(nn.WhereOp, condition, node.value(1), node.value(2)).result
-
-
-@converter("SelectV2")
-def select_v2(node: Node) -> Converted:
-    """All three broadcast."""
-    return node.emit(nn.WhereOp, node.value(0), node.value(1), node.value(2)).result

@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
 from ....dtypes import element_type
+from ....formats.tensorflow.counterparts import COUNTERPARTS
 from ...shapes import exact
 from ..node import Constant, Converted, Node, Unmapped, converter
 
-_UNARY: dict[str, type[nn.UnaryOp]] = {
-    "Abs": nn.AbsOp,
-    "Ceil": nn.CeilOp,
-    "Cos": nn.CosOp,
-    "Elu": nn.EluOp,
-    "Erf": nn.ErfOp,
-    "Exp": nn.ExpOp,
-    "Floor": nn.FloorOp,
+_KINDS: Mapping[str, type[nn.NNOp]] = {
+    **{op_type: kind for kind, op_type in COUNTERPARTS.items()},
     "Inv": nn.ReciprocalOp,
-    "Log": nn.LogOp,
-    "Neg": nn.NegOp,
-    "Reciprocal": nn.ReciprocalOp,
-    "Relu": nn.ReluOp,
-    "Relu6": nn.Relu6Op,
     "Rint": nn.RoundOp,
-    "Rsqrt": nn.RsqrtOp,
-    "Selu": nn.SeluOp,
-    "Sigmoid": nn.SigmoidOp,
-    "Sin": nn.SinOp,
-    "Softplus": nn.SoftplusOp,
-    "Softsign": nn.SoftsignOp,
-    "Sqrt": nn.SqrtOp,
-    "Tanh": nn.TanhOp,
+    "Add": nn.AddOp,
+    "Pow": nn.PowOp,
+    **dict.fromkeys(("Div", "RealDiv", "TruncateDiv"), nn.DivOp),
 }
+"""All division of integers but FloorDiv truncates."""
 
 
-@converter(*_UNARY)
-def unary(node: Node) -> Converted:
-    return node.emit(_UNARY[node.op_type], node.value(0)).result
+@converter(*_KINDS)
+def same(node: Node) -> Converted:
+    kind = _KINDS[node.op_type]
+    operands = [node.value(i) for i in range(len(kind.get_irdl_definition().operands))]
+    return node.emit(kind, *operands).results[0]
 
 
 @converter("LeakyRelu")
@@ -93,26 +83,6 @@ def sign(node: Node) -> Converted:
         beyond = node.emit(nn.CompareOp, node.value(0), zero, predicate=predicate).result
         result = node.emit(nn.WhereOp, beyond, node.scalar(value, suffix=f".{predicate}"), result).result
     return result
-
-
-_BINARY: dict[str, type[nn.NNOp]] = {
-    "Add": nn.AddOp,
-    "AddV2": nn.AddOp,
-    "Div": nn.DivOp,
-    "Maximum": nn.MaxOp,
-    "Minimum": nn.MinOp,
-    "Mul": nn.MulOp,
-    "Pow": nn.PowOp,
-    "RealDiv": nn.DivOp,
-    "Sub": nn.SubOp,
-    "TruncateDiv": nn.DivOp,
-}
-"""Operators of two inputs that broadcast; all division of integers but FloorDiv truncates."""
-
-
-@converter(*_BINARY)
-def binary(node: Node) -> Converted:
-    return node.emit(_BINARY[node.op_type], node.value(0), node.value(1)).results[0]
 
 
 @converter("AddN", "AccumulateNV2")
