@@ -30,7 +30,7 @@ from ..scripts import script
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FAST = (("onnx", "digits"), ("onnx", "transformer"), ("caffe", "mobilenet"))
 SLOW = (
-    *(("onnx", name) for name in ("squeezenet", "shufflenet", "resnet50", "mobilenet", "densenet121", "vgg19")),
+    *(("onnx", name) for name in ("squeezenet", "shufflenet", "resnet50", "mobilenet", "densenet121")),
     *(("onnx", name) for name in ("inception_v1", "inception_v2")),
     *(("caffe", name) for name in ("resnet50", "googlenet")),
     ("tf_keras", "MobileNetV2"),

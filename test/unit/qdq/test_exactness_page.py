@@ -18,17 +18,15 @@ CONVOLUTIONS = {
     "digits": 5,
     "transformer": 0,
     "resnet50": 53,
-    "mobilenet_v2": 52,
     "densenet121": 121,
-    "Caffe googlenet": 57,
     "tf_keras MobileNetV2": 52,
-    "keras ResNet50": 53,
     "squeezenet": 26,
 }
 """All that a model has."""
 EQUAL = {"transformer": 0.99}
 """The share of equal integers, where float operations (layer normalization) round differently in the last place."""
-SLOW = [name for name in MODELS if name not in ("digits", "transformer")]
+SLOW = ("resnet50", "densenet121", "tf_keras MobileNetV2", "squeezenet")
+"""One of each structure and framework; the part on Ascend is held by the others."""
 
 
 @pytest.mark.parametrize("mode", page.MODES)
