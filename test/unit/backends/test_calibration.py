@@ -241,7 +241,7 @@ def test_auto_takes_numpy_for_little_work(folder: Path, monkeypatch: pytest.Monk
 def test_without_onnxruntime(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     large(monkeypatch)
     monkeypatch.setattr(backends, "find_spec", lambda name: None)
-    with pytest.raises(CompileError, match=r"requires onnxruntime\n  hint: pip install 'amct-opt\[onnxruntime\]'"):
+    with pytest.raises(CompileError, match=r"to be installed\n  hint: pip install 'amct-opt\[onnxruntime\]'"):
         calibrated(net(), "data=x.npz backend=onnxruntime")
     assert calibrated(net(), "data=x.npz") == calibrated(net(), "data=x.npz backend=numpy")
     assert "pip install 'amct-opt[onnxruntime]' makes this several times faster" in capsys.readouterr().err
@@ -288,7 +288,7 @@ def test_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.testing.assert_allclose(*scales, rtol=2e-5)
 
 
-def test_a_line_keeps_turns() -> None:
+def test_batches_keep_turns() -> None:
     seen: list[int] = []
 
     def work(batch: int, turn: object) -> None:
@@ -300,7 +300,7 @@ def test_a_line_keeps_turns() -> None:
     assert seen == list(range(20))
 
 
-def test_the_first_failure_of_a_line_is_raised() -> None:
+def test_the_first_failure_of_batches_is_raised() -> None:
     begun: list[int] = []
 
     def batches() -> Iterator[int]:
