@@ -52,7 +52,7 @@ _OBJECTS: Mapping[str, str] = {
     "keras.Model": ".frontends.tensorflow:from_keras",
     "tf_keras.Model": ".frontends.tensorflow:from_keras",
 }
-"""What reads an object of a running program, by package and class; the package itself is not imported to tell."""
+"""The readers of objects of a running program, by package and class; the package itself is not imported for that."""
 
 
 def load(model: Any, session: Session | None = None, *, signature: Sequence[Any] = ()) -> Loaded:

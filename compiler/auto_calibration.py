@@ -92,9 +92,9 @@ def auto_calibrate_file(
     """Quantize `model` with the fewest layers in floats, of those that suffer most, that the evaluator's `metric_eval` accepts.
 
     Writes AMCT's files for the model, and beside them the configuration, the ranking and the record of the search; all or none.
-    `strategy` is another way to search (`auto_nuq.FEW_LEVELS`); `load` gives the evaluator of the file `evaluator`, in which
-    errors of its methods are located. Raises CompileError, located, for anything that cannot be done, also where no layer can be
-    quantized as wanted.
+    `strategy` replaces the way to search (`auto_nuq.FEW_LEVELS`); `load` gives the evaluator of the file `evaluator`,
+    in which errors of its methods are located. Raises CompileError, located, for anything that cannot be done, also
+    where no layer can be quantized as wanted.
     """
     files = files_of(model, save_path)
     strategy = strategy or LEAST_IN_FLOAT
@@ -161,7 +161,7 @@ class Search:
         return Search(module, evaluator, path, session, config, samples, runs)
 
     def run(self, strategy: Strategy) -> Accepted:
-        """What was chosen. Raises CompileError where the float model, or every quantization, is refused."""
+        """The chosen layers. Raises CompileError if the float model, or every quantization, is refused."""
         self.original = self._metric(self.module)
         if not self._judged(self.original)[0]:
             raise CompileError("metric_eval refuses the original model's own metric", where=str(self.path))

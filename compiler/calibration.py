@@ -33,7 +33,7 @@ BATCH_NUM = 1
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What was made of a model: the files, and what became of its layers."""
+    """The result for a model: the files, and what became of its layers."""
 
     files: tuple[Path, ...]
     layers: Layers

@@ -25,7 +25,7 @@ from .transforms.simplification import SIMPLIFY
 
 @dataclass(frozen=True)
 class Converted:
-    """What was made of a model: the files, and what became of its layers."""
+    """The result for a model: the files, and what became of its layers."""
 
     files: tuple[Path, ...]
     layers: Layers

@@ -1,4 +1,4 @@
-"""What the compiler says: located errors, remarks, and the check that every value is defined before it is used."""
+"""Messages of the compiler: located errors, remarks, and the check that every value is defined before it is used."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def describe(location: Attribute) -> str:
 
 @dataclass(frozen=True)
 class Remark:
-    """What a pass did, or did not do, to one layer, and why.
+    """A remark: what a pass did, or did not do, to one layer, and why.
 
     `rule` is the name of the pattern (applied) or of the condition that did not hold (missed), `reason` one sentence.
     """

@@ -45,7 +45,7 @@ def replacing_all(*paths: Path) -> Generator[tuple[IO[bytes], ...]]:
 
 
 def _open_beside(path: Path, pending: list[tuple[Path, Path]], cleanup: ExitStack) -> IO[bytes]:
-    """A stream to what will be `path`, closed and, as long as it has not taken its place, removed by `cleanup`."""
+    """A stream to what will be `path`, closed and, until it takes its place, removed by `cleanup`."""
     if path.exists() and not path.is_file():
         return cleanup.enter_context(path.open("wb"))  # a device or a pipe; a folder raises
     handle, name = tempfile.mkstemp(prefix=f".{path.name[:64]}.", dir=path.parent)

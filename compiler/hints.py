@@ -12,8 +12,8 @@ def name_hint(name: str) -> str | None:
     """A name hint made of `name` that xDSL keeps exactly as it is: when it is set, cloned, printed and parsed.
 
     Other characters become `_`, and what begins with a digit gets a `v` in front: `387` is printed as `%v387`. xDSL removes one
-    `_<digits>` from the end of a hint whenever it is set, because the printer tells equal hints apart by such numbers; all of
-    them are removed here, so that nothing is left to remove. None if nothing is left of the name.
+    `_<digits>` from the end of a hint whenever it is set, because the printer distinguishes equal hints by such
+    numbers; all of them are removed here, so that nothing is left to remove. None if nothing is left of the name.
     """
     hint = _NOT_IN_NAMES.sub("_", name).strip("_")
     while (stem := hint.rstrip(_DIGITS)).endswith("_"):

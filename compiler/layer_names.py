@@ -1,4 +1,6 @@
-"""What users may call a layer: its name in the file, the path of its PyTorch module, or the index of a node without name."""
+"""The names that users may give a layer: its name in the file, the path of its PyTorch module, or the index of a node
+without name.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def has_lost_module(op: Operation) -> bool:
 
 
 def names_of(op: Operation) -> tuple[str, ...]:
-    """What a user may call an operation: its layer, and its modules."""
+    """The names that users may give an operation: its layer, and its modules."""
     origin = op.properties.get("origin")
     return (origin.layer.data, *modules_of(op)) if isinstance(origin, OriginAttr) else ()
 
@@ -116,11 +118,11 @@ class LayerNames:
         return [op for path in paths for op in self.modules[path]]
 
     def close(self, name: str) -> Sequence[str]:
-        """Names that are like one that stands for nothing, at most three."""
+        """At most three names that are similar to an unknown one."""
         return get_close_matches(name, dict.fromkeys([*self.layers, *self.inside]), 3)
 
     def hint(self, name: str) -> str:
-        """What a name that stands for nothing may have meant."""
+        """A hint for an unknown name: what it may have meant."""
         if close := self.close(name):
             return f"did you mean {', '.join(close)}?"
         known = [*(self.modules or self.layers)]

@@ -18,7 +18,7 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 def build(cls: type[_T], text: str, what: str) -> _T:
     """An instance of the dataclass `cls` from option text. `what` names the thing in errors (`--quantize`).
 
-    Dashes and underscores are the same. A bare name means true; a bare word that is none is the value of the option that the
+    Dashes and underscores are the same. A bare name means true; any other bare word is the value of the option that the
     class names in `positional`. Raises CompileError for unknown options and bad values.
     """
     hints = get_type_hints(cls)

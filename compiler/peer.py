@@ -47,7 +47,7 @@ class FirstApart:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a file is compared with: the module that it was written from, run with `rewrite`."""
+    """The reference of a file: the module that it was written from, run with `rewrite`."""
 
     module: ModuleOp
     executable: Executable
@@ -56,7 +56,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Peer:
-    """What onnxruntime makes of a file. `outputs` are those of the interpreter and of onnxruntime, compared."""
+    """The result of running a file in onnxruntime. `outputs` are those of the interpreter and of onnxruntime, compared."""
 
     version: str
     failure: str = ""
@@ -139,7 +139,7 @@ def _first_apart(onnxruntime: Any, path: Path, ours: Simulation, inputs: Mapping
 
 
 def _numbered(names: Iterable[str]) -> Iterator[str]:
-    """Names with their number among equal ones: the file and the module tell equal ones apart in ways of their own."""
+    """Names with their number among equal ones: the file and the module number equal ones differently."""
     seen = Counter[str]()
     for name in names:
         seen[name] += 1

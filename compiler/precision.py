@@ -14,7 +14,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 FORCE_FP16 = "FORCE_FP16_QUANT"
 ENTRY = "fakequant_precision_mode"
-"""Of the metadata."""
+"""The key of the metadata."""
 _NORMAL, _LARGEST = np.float32(2.0**-14), np.float32(65504)
 """The ends of float16's normal numbers."""
 _KEPT = np.uint32(0xFFFFE000)

@@ -51,12 +51,12 @@ _NEWER_BITS, _INTEGERS_SINCE = {4, 16}, 21
 """Integers that QuantizeLinear has from an opset on."""
 
 _MEASURING_SEED = 1
-"""Of the synthetic inputs to measure with; calibration takes 0."""
+"""The seed of the synthetic inputs to measure with; calibration uses 0."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the path may be told beside its files."""
+    """The settings of the path, beside its files."""
 
     config: str | None = None
     """AMCT's configuration, JSON or simplified."""
@@ -76,8 +76,8 @@ class Settings:
 def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session, settings: Settings) -> Summary:
     """Import, canonicalize, fuse, quantize and lower `model`; write the results into `folder`, all or none of them.
 
-    Without data, seeded synthetic inputs are used and everything says so. `session.on_progress` is told the phases
-    `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
+    Without data, seeded synthetic inputs are used and every result is marked so. `session.on_progress` is called with
+    the phases `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
     """
     if folder.exists() and not folder.is_dir():
         raise CompileError("cannot be written: not a folder", where=str(folder))

@@ -1,4 +1,6 @@
-"""What is known by name: what comes with the compiler, imported when first asked for, and what was registered beside it."""
+"""Things that are known by name: what comes with the compiler, imported when first asked for, and what was registered
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class Registry(Generic[T]):
         self._added[name] = value
 
     def __getitem__(self, name: str) -> T:
-        """What has this name. Raises CompileError for none."""
+        """The thing of this name. Raises CompileError if there is none."""
         for table in (self._ours(), self._added):
             if name in table:
                 return table[name]
@@ -68,7 +70,7 @@ class Registry(Generic[T]):
 
     @property
     def added(self) -> Mapping[str, T]:
-        """What was registered."""
+        """The registered things."""
         return self._added
 
     def copy(self) -> Registry[T]:

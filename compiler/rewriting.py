@@ -83,7 +83,7 @@ def layer_of(op: Operation) -> str:
 
 
 class Remarks:
-    """The remarks of one pass, one per operation and rule, told at its end; `applied` takes the place of `missed`."""
+    """The remarks of one pass, one per operation and rule, reported at its end; `applied` replaces `missed`."""
 
     def __init__(self, ctx: Context, pass_name: str):
         self.session: Session = session_of(ctx)
@@ -110,7 +110,7 @@ class Remarks:
         return op in self._rows
 
     def of(self, op: Operation) -> list[Remark]:
-        """What was said of an operation so far."""
+        """The remarks about an operation so far."""
         return list(self._rows.get(op, {}).values())
 
     def _add(self, kind: RemarkKind, op: Operation, rule: str, reason: str) -> None:
@@ -282,7 +282,7 @@ class FusionPattern(RewritePattern, Generic[M]):
         rewriter.replace(op, [*made, *built], [*built[-1].results])
 
     def outcome(self, built: Operation) -> str:
-        """What the remark says of the operation that gives the result."""
+        """The text of the remark for the operation that gives the result."""
         return f"fused into {layer_of(built)}"
 
     @staticmethod

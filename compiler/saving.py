@@ -113,7 +113,7 @@ class Files:
 def files_of(model: Path, save_path: str) -> Files:
     """The files for a model. `save_path` is a folder and a prefix, which is empty where it ends in `/`.
 
-    Raises CompileError for a folder that is none.
+    Raises CompileError if it is not a folder.
     """
     folder, slash, prefix = save_path.rpartition("/")
     path = Path(folder or slash or ".")

@@ -40,9 +40,9 @@ class ImportOptions:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     """By input, in place of what the model declares; -1 is a size not known before run time (`--input-shape`)."""
     signature: str = ""
-    """Of a SavedModel with several (`--signature`)."""
+    """The signature of a SavedModel that has several (`--signature`)."""
     weights: Path | None = None
-    """The file with the weights, where that is another one (`--weights`)."""
+    """The file with the weights, if they are in a file of their own (`--weights`)."""
 
 
 @dataclass
@@ -122,7 +122,7 @@ class Session(Context):
         print(f"warning: {message}", file=sys.stderr)
 
     def note(self, message: str) -> None:
-        """What came of something that leaves no other trace on the screen: one line on stderr."""
+        """Report in one line on stderr something that leaves no other trace on the screen."""
         print(f"note: {message}", file=sys.stderr)
 
     def remark(self, remark: Remark) -> None:

@@ -1,4 +1,4 @@
-"""What was made of a model's layers, read from the remarks that the passes left and from the modules."""
+"""The result for each of a model's layers, read from the remarks that the passes left and from the modules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Layers:
     """Settings that were requested for quantized layers but cannot be applied to them."""
     not_lowered: tuple[Remark, ...]
     imported: str
-    """What import says of the source: how many nodes it mapped, carried, folded."""
+    """The import's summary of the source: how many nodes it mapped, carried, folded."""
     quantized_before: Mapping[str, int]
     """Operations, by kind, whose input was quantized in the source already."""
     inside: Mapping[str, int]
@@ -55,7 +55,7 @@ class Accuracy:
     held_back: bool
     """The samples took no part in calibration."""
     synthetic: bool
-    """They are no data, so that the figures say little."""
+    """The samples are synthetic, so the figures mean little."""
     fake_quantized: Mapping[str, Difference]
     integer: Mapping[str, Difference]
     kernels: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
@@ -82,7 +82,7 @@ class Summary:
     sizes: Sizes
     files: Mapping[str, Path]
     peer: Peer | None = None
-    """What onnxruntime makes of the ONNX file; None where it is not installed."""
+    """The result of running the ONNX file in onnxruntime; None if it is not installed."""
 
 
 def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:

@@ -27,7 +27,7 @@ Quantizable = Literal["fully", "tensor only", "no"]
 
 @dataclass(frozen=True)
 class LayerSupport:
-    """What can be made of a layer. `rule` and `reason` say why it cannot be quantized fully; `rule` is empty where it can."""
+    """The support of a layer. `rule` and `reason` say why it cannot be quantized fully; `rule` is empty where it can."""
 
     name: str
     type: str
@@ -113,7 +113,7 @@ def _not_listed(kind: str, profile: Profile) -> _Verdict:
 
 
 def _ascend_operators(module: ModuleOp, session: Session) -> Mapping[str, list[str]]:
-    """What a copy of the module is lowered to, by layer."""
+    """The lowered operations of a copy of the module, by layer."""
     lowered = module.clone()
     LowerToAscendPass().apply(session.silent(), lowered)
     made: dict[str, list[str]] = {}

@@ -145,7 +145,9 @@ class ModuleParser(Parser):
 
 
 _DENSE_TYPE = base(RankedStructure[IntegerType | IndexType | AnyFloat | ComplexType])
-"""What a dense attribute can be of. xDSL's parser derives this anew for each one, which takes longer than all the rest."""
+"""The types that a dense attribute can have. xDSL's parser derives this anew for each one, which takes longer than all
+the rest.
+"""
 
 
 class _HexElement(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
@@ -245,7 +247,7 @@ def _escaped(letter: str) -> str:
 
 
 _DIGITS: dict[Attribute, int] = {Float32Type(): 9, Float64Type(): 17}
-"""How many significant digits tell all numbers of a type apart."""
+"""How many significant digits distinguish all numbers of a type."""
 
 _DECIMAL_LIMIT = 64
 
@@ -281,7 +283,7 @@ def _decimals_survive(attribute: Dense) -> bool:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. Raises CompileError when it cannot be read, or is no UTF-8."""
+    """The text of a file. Raises CompileError when it cannot be read, or is not UTF-8."""
     try:
         return path.read_text("utf-8")
     except OSError as e:

@@ -61,7 +61,7 @@ class Timer:
 def peak_memory() -> int:
     """The largest resident size of this process in bytes: since `_forget_peak` on Linux, elsewhere since it began.
 
-    Linux's `ru_maxrss` is no answer: a process begins with that of the program that started it.
+    Linux's `ru_maxrss` does not help: a process begins with that of the program that started it.
     """
     for line in _STATUS.read_text().splitlines() if _STATUS.exists() else ():
         if line.startswith("VmHWM:"):

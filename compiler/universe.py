@@ -90,7 +90,7 @@ SUMMARIES = {
     "nn-to-quant": "nn.quantize and nn.dequantize as casts of MLIR's quant dialect",
     "quant-to-nn": "the way back from the quant dialect",
 }
-"""What each pass does, for --help, which imports none of them."""
+"""A summary of each pass for --help, which imports none of them."""
 
 SAVED_MODEL = ".pb"
 """The ending of the format that a folder is in."""
@@ -217,7 +217,9 @@ def _load_plugins(session: Session) -> None:
 
 @cache
 def _plugins() -> tuple[EntryPoint, ...]:
-    """What installed packages register; reading the metadata of every package takes milliseconds, so once a process."""
+    """The plugins that installed packages register; reading the metadata of every package takes milliseconds, so once a
+    process.
+    """
     from importlib.metadata import entry_points
 
     return tuple(entry_points(group=PLUGINS))

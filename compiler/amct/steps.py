@@ -1,4 +1,6 @@
-"""What AMCT's functions do whatever the framework: write a configuration, watch the runs that calibrate, convert, search."""
+"""The part of AMCT's functions that is the same for all frameworks: write a configuration, watch the runs that
+calibrate, convert, search.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,7 @@ class Calibration:
 
 
 _WATCHED: dict[str, Callable[[Inputs], object]] = {}
-"""What sees the inputs of a model that calibrates, by its file."""
+"""The watchers of the inputs of models that calibrate, by file."""
 
 
 def watch(model: PathLike, see: Callable[[Inputs], object]) -> None:
@@ -148,7 +150,7 @@ def watch(model: PathLike, see: Callable[[Inputs], object]) -> None:
 
 
 def watcher(model: PathLike) -> Callable[[Inputs], object] | None:
-    """What sees the inputs of a model, None for one that does not calibrate."""
+    """The watcher of a model's inputs, None if it does not calibrate."""
     return _WATCHED.get(os.path.realpath(model))
 
 
@@ -237,8 +239,8 @@ def auto_calibrate(
 ) -> tuple[Path, ...]:
     """Search for the fewest layers in float that `evaluator.metric_eval` accepts, and write AMCT's files.
 
-    `strategy` is another way to search. Raises CompileError, located in the evaluator's file, for a method that it does not have
-    and for what its methods raise.
+    `strategy` replaces the way to search. Raises CompileError, located in the evaluator's file, for a method that it
+    does not have and for what its methods raise.
     """
     for method in ("calibration", "evaluate", "metric_eval"):
         if not callable(getattr(evaluator, method, None)):
@@ -268,7 +270,7 @@ def _file_of(evaluator: Any) -> Path:
 
 
 class AutoCalibrationEvaluatorBase:
-    """What evaluators of AMCT's scripts inherit from. `calibration`, `evaluate` and `metric_eval` are theirs to write."""
+    """The base class of evaluators in AMCT's scripts. `calibration`, `evaluate` and `metric_eval` are theirs to write."""
 
     def calibration(self, *model: Any) -> Any:
         """Run the model, given as the script's framework has it, `batch_num` times or more."""
@@ -284,7 +286,8 @@ class AutoCalibrationEvaluatorBase:
 
 
 class AutoNuqEvaluatorBase:
-    """What evaluators of `auto_nuq` inherit from in AMCT's scripts. `eval_model` and `is_satisfied` are theirs to write.
+    """The base class of evaluators of `auto_nuq` in AMCT's scripts. `eval_model` and `is_satisfied` are theirs to
+    write.
 
     An attribute `evaluate_batch_num` says how many batches measure; without it as many as calibrate.
     """

@@ -1,4 +1,4 @@
-"""What runs a module over samples: numpy's interpreter, or onnxruntime. Whoever watches is shown the same by both."""
+"""Backends run a module over samples: numpy's interpreter, or onnxruntime. Whoever watches is shown the same by both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Runner:
 
     backend: Name = "auto"
     threads: int | None = None
-    """Of onnxruntime; when not given one per core, at most 8."""
+    """The number of threads of onnxruntime; default: one per core, at most 8."""
 
     def __post_init__(self) -> None:
         """Raises CompileError for a backend that is not installed, and for threads that there cannot be."""

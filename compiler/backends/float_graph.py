@@ -26,7 +26,7 @@ _REDUCTIONS = ("ReduceMin", "ReduceMax", "ReduceSum")
 
 @dataclass(frozen=True)
 class Shown:
-    """Values that are one and the same, and the outputs that tell of it: itself, or its minimum, maximum and sum."""
+    """Equal values, and the outputs that show them: the value itself, or its minimum, maximum and sum."""
 
     values: tuple[SSAValue, ...]
     outputs: tuple[str, ...]
@@ -37,7 +37,8 @@ class Shown:
 
 
 def write_float_graph(module: ModuleOp, wanted: Mapping[SSAValue, Wanted], path: Path) -> list[Shown]:
-    """Write what computes the wanted values, which are no arguments, weights beside it; what its outputs are.
+    """Write the graph that computes the wanted values, which are not arguments, with its weights beside it. Returns its
+    outputs.
 
     Raises CompileError, located, where an operation has no form in ONNX.
     """

@@ -1,4 +1,4 @@
-"""What a backend is asked to do: run a module over samples, and show some of its values to whoever watches."""
+"""The work of a backend: run a module over samples, and show some of its values to whoever watches."""
 
 from __future__ import annotations
 

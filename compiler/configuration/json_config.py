@@ -132,8 +132,8 @@ def _read_tensor(tensor: JsonObject) -> TensorQuantize:
 
 
 def json_text(settings: Settings, layers: Iterable[Layer]) -> str:
-    """What settings say of all layers that could be quantized, in AMCT's order, layers by name. Without a `batch_num` AMCT takes
-    one batch, this project all of the data.
+    """The settings of all layers that could be quantized, in AMCT's order, layers by name. Without a `batch_num` AMCT
+    takes one batch, this project all of the data.
 
     Raises CompileError for what the format cannot hold: observers that AMCT does not have, choices of layers by their weights.
     """

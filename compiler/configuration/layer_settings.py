@@ -1,4 +1,4 @@
-"""What settings say of one layer, and which of them wins."""
+"""The settings of one layer, and which of them wins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .settings import Arq, Calibration, Nuq, Settings, Weighting
 
 @dataclass(frozen=True)
 class Layer:
-    """What settings must know of a layer that could be quantized."""
+    """The facts of a layer that could be quantized, as settings need them."""
 
     name: str
     type: str
@@ -31,13 +31,13 @@ class Layer:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """What settings may call its type, the source framework's name first."""
+        """The names of its type in settings, the source framework's name first."""
         return self.type, *self.ascend
 
 
 @dataclass(frozen=True)
 class LayerSettings:
-    """What holds for one layer; nothing is left open."""
+    """The settings that apply to one layer, without anything left open."""
 
     skipped: str | None
     """Why it is not quantized: the name of the setting; None where it is."""
@@ -49,7 +49,7 @@ class LayerSettings:
     migration_strength: float | None
     weight_compress_only: bool
     remarks: tuple[str, ...] = ()
-    """What was asked of all layers, and this one cannot have."""
+    """Settings for all layers that this one cannot have."""
 
     @property
     def quantize(self) -> bool:
@@ -57,7 +57,7 @@ class LayerSettings:
 
 
 def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
-    """What holds for a layer: its own settings, else those of its type, else those of all; then the defaults.
+    """The settings that apply to a layer: its own, else those of its type, else those of all; then the defaults.
 
     Only asymmetry is looked up by itself: the layer's, its type's, that of all layers if the algorithm is the same, and
     `activation_offset`. What a layer cannot have is an error where it is asked of this layer, or of its type and no layer of that
@@ -121,7 +121,7 @@ def weight_only(settings: Settings, layer: Layer) -> bool:
 
 
 _Levels = Sequence[Calibration | None]
-"""Of the layer, of its type, of all."""
+"""The settings of the layer, of its type, of all."""
 
 
 def _levels(settings: Settings, layer: Layer) -> _Levels:
@@ -130,7 +130,7 @@ def _levels(settings: Settings, layer: Layer) -> _Levels:
 
 
 def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
-    """What is said of a layer's asymmetry, the nearest first."""
+    """The settings of a layer's asymmetry, the most specific first."""
     own, of_type, common = levels
     if common is not None and common.activation.algorithm != chosen.activation.algorithm:
         common = None

@@ -82,7 +82,7 @@ CLUSTERS = (16, 32)
 
 @dataclass(frozen=True)
 class LayerRecord:
-    """What is known of one layer, in AMCT's names: `_d` is of its input, `_w` of its weight. Floats are float32's.
+    """The record of one layer, in AMCT's names: `_d` is of its input, `_w` of its weight. Floats are float32's.
 
     Raises CompileError for values that no layer can have.
     """
@@ -123,7 +123,7 @@ class LayerRecord:
 
     @property
     def bits(self) -> int:
-        """Of the input."""
+        """The width of the input's integers."""
         return _TYPES_OF_INTEGERS[self.act_type or self.dst_type or "INT8"]
 
     @property
@@ -255,7 +255,7 @@ def own_fields(layer: LayerRecord, flavour: str | None) -> list[str]:
 
 
 def record_text(record: Record, flavour: str | None = None) -> str:
-    """A record as protobuf text; floats have up to 9 digits, as many as tell all float32 apart.
+    """A record as protobuf text; floats have up to 9 digits, which distinguish all float32 numbers.
 
     Comments mark the fields that AMCT's record of the flavour does not have.
     """

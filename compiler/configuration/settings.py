@@ -57,7 +57,7 @@ class Arq:
 
 @dataclass(frozen=True)
 class Ada:
-    """Weights rounded up or down, whichever leaves the layer's output nearer."""
+    """Weights rounded up or down so that the layer's output is nearer."""
 
     num_iteration: int = 10000
     reg_param: float = 0.01

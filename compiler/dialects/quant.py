@@ -24,7 +24,7 @@ from .nn.numbers import f64_text, parse_f64
 from .nn.shapes import element_of, known, merge_dim, shape_of
 
 MOST_BITS = 32
-"""Of an integer that is stored."""
+"""The widest stored integer."""
 
 
 @dataclass(frozen=True)

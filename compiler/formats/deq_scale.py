@@ -30,7 +30,7 @@ class DeqScale(NamedTuple):
 def pack(scale: Array, shift: int | Sequence[int] = 0, weight_offset: int = 0) -> Array:
     """uint64 of the shape of `scale`; one shift, or one for each scale of a vector.
 
-    Raises ValueError for a shift that is not in [0, 16], an offset that is no int8.
+    Raises ValueError for a shift that is not in [0, 16], an offset that is not int8.
     """
     shifts = np.asarray(shift)
     if outside := [int(n) for n in shifts.reshape(-1) if not 0 <= n <= 16]:

@@ -40,9 +40,9 @@ class Field(NamedTuple):
     number: int
     kind: int
     begin: int
-    """Of the whole field, tag included."""
+    """Where the whole field begins, its tag included."""
     value: int
-    """Of the value: past tag and length."""
+    """Where the value begins: after tag and length."""
     end: int
 
     @property

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Frontend(Protocol):
-    """What reads a format: from a file to a module of `nn`."""
+    """A reader of a format: from a file to a module of `nn`."""
 
     def __call__(self, path: Path, session: Session) -> ModuleOp:
         """Read the model at `path`. Raises CompileError, located in the file, for anything it cannot take."""
@@ -37,7 +37,7 @@ def read(path: Path, session: Session) -> ModuleOp:
 
 
 def stem(model: Path) -> str:
-    """What a model is called: its file without the ending, or its folder."""
+    """The name of a model: its file without the ending, or its folder."""
     return model.resolve().name if model.is_dir() else model.stem
 
 

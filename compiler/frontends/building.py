@@ -54,13 +54,13 @@ class Constant:
 
 
 Binding = SSAValue | Constant
-"""What a name of the source graph stands for."""
+"""The value of a name of the source graph."""
 
 Size = int | Dimension | None
 """An element of a shape: a number, the size of an axis of some value at run time, or anything else."""
 
 Converted = Binding | Sequence[Binding]
-"""What the outputs of a node stand for, in order."""
+"""The values of a node's outputs, in order."""
 
 
 class Unmapped(Exception):
@@ -132,7 +132,8 @@ class Sink:
         return arrays
 
     def bindings(self, results: Sequence[Binding], emitted: Sequence[nn.NNOp], names: Sequence[str]) -> list[Binding]:
-        """What a node's outputs stand for, given what its conversion gave and emitted: a constant where the numbers are known.
+        """The values of a node's outputs, given what its conversion gave and emitted: a constant where the numbers are
+        known.
 
         `names` are those of the outputs, for the constants that this makes; where one has none, it is the result's.
         """

@@ -113,6 +113,6 @@ def check_finite(node: SourceNode, name: str, value: float) -> float:
 
 
 def check_offset(node: SourceNode, offset: float, low: int, high: int) -> None:
-    """Raises CompileError, at the node, for an offset that is no integer from `low` to `high`."""
+    """Raises CompileError, at the node, for an offset that is not an integer from `low` to `high`."""
     if not (offset.is_integer() and low <= offset <= high):
         raise node.error(f"has the offset {offset:g}, it must be an integer in [{low}, {high}]")

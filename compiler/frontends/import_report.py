@@ -1,4 +1,4 @@
-"""What became of the nodes of a source graph: counted, and told in remarks."""
+"""Counts what became of the nodes of a source graph, and reports it in remarks."""
 
 from __future__ import annotations
 

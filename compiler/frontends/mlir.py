@@ -12,7 +12,7 @@ from .options import take_only
 
 
 def read(path: Path, session: Session) -> ModuleOp:
-    """A module from its text. Raises CompileError for options, and, located, for text that is none."""
+    """A module from its text. Raises CompileError for options, and, located, for text that is not a module."""
     refuse_options(session.imports, str(path))
     return parse_module(session, read_text(path), str(path))
 

@@ -1,4 +1,4 @@
-"""What a converter sees of a node, whatever the framework: its inputs, and how to emit operations."""
+"""A node of any framework as a converter sees it: its inputs, and how to emit operations."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class SourceNode:
 
     @property
     def hint(self) -> str:
-        """What results are called in the text."""
+        """The names of the results in the text."""
         return self.layer.name
 
     def emit(self, op: type[_Op], *operands: SSAValue | Sequence[SSAValue] | None, **properties: Any) -> _Op:

@@ -1,4 +1,4 @@
-"""What users say of a model beside its file: each frontend takes the options that its format has a use for."""
+"""Options for reading a model: each frontend takes the options that its format has a use for."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def reshape_target(node: SourceNode, entries: Sequence[Size], allow_zero: bool) 
 
 
 def runtime_shape(node: SourceNode, entries: Sequence[Size] | None, least: int, index: int = 1) -> list[int]:
-    """What is known of the shape that an input gives: its rank, and the sizes that are numbers of at least `least`."""
+    """The known part of the shape that an input gives: its rank, and the sizes that are numbers of at least `least`."""
     if entries is not None:
         return [e if isinstance(e, int) and e >= least else DYNAMIC for e in entries]
     shape = node.shape(index)

@@ -16,7 +16,7 @@ def affine(low: float, high: float, bits: int, *, symmetric: bool) -> tuple[floa
     """Scale and zero point for values in [low, high], a range that is widened to hold 0.
 
     Asymmetric: `scale = (high - low) / (2^bits - 1)`, `zero_point = round(-2^(bits-1) - low/scale)`.
-    Symmetric: `scale = high / (2^(bits-1) - 1)` or `-low / 2^(bits-1)`, whichever side is larger; zero point 0.
+    Symmetric: `scale = high / (2^(bits-1) - 1)` or `-low / 2^(bits-1)`, for the larger side; zero point 0.
     """
     low, high = min(low, 0.0), max(high, 0.0)
     if symmetric:

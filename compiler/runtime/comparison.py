@@ -23,7 +23,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found. `not_compared` says why, for outputs and layers that are in one module only or do not match."""
+    """The result of `compare`. `not_compared` says why, for outputs and layers that are in one module only or do not
+    match.
+    """
 
     outputs: Mapping[str, Difference]
     layers: Mapping[str, Difference] = field(default_factory=dict[str, Difference])

@@ -168,7 +168,7 @@ def _steps(rows: Sequence[Row], kept: Set[int]) -> tuple[Step, ...]:
 
 
 def kernel_of(row: Row) -> Kernel:
-    """What computes a row. Raises CompileError where nothing does."""
+    """The function that computes a row. Raises CompileError if there is none."""
     if (kernel := row.kernel or bare_kernel_for(row.op)) is None:
         raise op_error(row.op, "cannot be run: it has no kernel")
     return kernel
@@ -218,7 +218,7 @@ class Executable:
 
 
 def check_input(name: str, array: Array, type_: Tensor) -> None:
-    """Raises RunError when an array has not the shape and element type of an input."""
+    """Raises RunError when an array does not have the shape and element type of an input."""
     wanted = type_.get_shape()
     fits = array.ndim == len(wanted) and all(d in (DYNAMIC_INDEX, n) for d, n in zip(wanted, array.shape, strict=True))
     if not fits:

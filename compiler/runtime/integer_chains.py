@@ -33,7 +33,7 @@ def _conv(values: IntegerValues, row: Row, result: Result) -> Chain | None:
 
 
 def _product(values: IntegerValues, row: Row, result: Result) -> Chain | None:
-    """A product with a bias that is no Gemm is no chain: the bias is added in float."""
+    """A product with a bias that is not a Gemm is not a chain: the bias is added in float."""
     op, bias = cast(nn.MatMulOp, row.op), row.operands[2:]
     if bias and not _is_gemm(op):
         return None
@@ -56,7 +56,7 @@ def float_product(values: IntegerValues, row: Row) -> Chain | None:
 def _sums(
     values: IntegerValues, row: Row, bias: Sequence[int]
 ) -> tuple[Sums, QParams, QParams, tuple[int, ...]] | None:
-    """Of a matrix product, whose second operand is a weight or an activation: sums, parameters, and operands."""
+    """For a matrix product, whose second operand is a weight or an activation: sums, parameters, and operands."""
     op = cast(nn.MatMulOp, row.op)
     if (x := values.activations(row.operands[:1])) is None:
         return None

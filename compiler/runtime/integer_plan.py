@@ -73,7 +73,7 @@ class _Rewriter:
         return [Row(row.op, (source.slot, *row.operands[1:]), moved, kernel)]
 
     def _chain(self, quantize: Row) -> Chain | None:
-        """What ends in this quantization, None where it is no chain."""
+        """The chain that ends in this quantization, None if there is none."""
         params = cast(nn.QuantizeOp, quantize.op).qparams.data
         if not per_tensor_8_bits(params):
             return None

@@ -21,7 +21,7 @@ class Integers(NamedTuple):
 
 
 class IntegerValues:
-    """What is known of the slots of a program. `held` is by slot of reals."""
+    """The facts about the slots of a program. `held` is by slot of reals."""
 
     def __init__(self, constants: Mapping[int, Array]):
         self.constants = constants

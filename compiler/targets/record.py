@@ -140,7 +140,7 @@ def _params_behind(value: SSAValue | None, profile: Profile) -> QParams | None:
 
 
 def _params_of(value: SSAValue | None) -> QParams | None:
-    """What a value was dequantized by."""
+    """The parameters that a value was dequantized with."""
     if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp):
         return value.op.qparams.data
     return None

@@ -60,7 +60,7 @@ def _options_around(argv: Sequence[str]) -> tuple[frozenset[str], frozenset[str]
 
 
 def parser() -> Parser:
-    """What the tool takes: a command, and the command's arguments."""
+    """The parser of the tool: a command, and the command's arguments."""
     tool = Parser("amct", description="Quantize neural networks after training, run and compare them.")
     tool.add_argument("--version", action="version", version=f"amct-opt {version('amct-opt')}")
     commands = tool.add_subparsers(required=True, metavar="COMMAND")

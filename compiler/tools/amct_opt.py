@@ -73,7 +73,7 @@ class _Version(argparse.Action):
 
 
 def parser(known: Session) -> Parser:
-    """What the tool takes, with a flag for each pass that the session knows."""
+    """The parser of the tool, with a flag for each pass that the session knows."""
     tool = _Parser(
         "amct-opt",
         usage="amct-opt [INPUT] [--PASS[=OPTIONS] ...] [-p PIPELINE] [-t TARGET] [-o OUT]",
@@ -134,7 +134,7 @@ def _summary(pass_class: type[ModulePass]) -> str:
 
 class _Flag(NamedTuple):
     name: str
-    """Of a pass; empty for a pipeline."""
+    """The name of a pass; empty for a pipeline."""
     text: str
 
     def passes(self, known: Passes) -> list[ModulePass]:

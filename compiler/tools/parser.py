@@ -20,7 +20,7 @@ class Parser(argparse.ArgumentParser):
         raise CompileError(message, where=self.prog, hint=self.hint(unknown))
 
     def hint(self, unknown: Sequence[str]) -> str:
-        """What to do about arguments that are not known, or about another mistake where there are none."""
+        """A hint for unknown arguments, or for another mistake if there are none."""
         options = [o for each in (self, *self.commands().values()) for a in each._actions for o in a.option_strings]
         given = [word.partition("=")[0] for word in unknown if word.startswith("--")]
         close = [match for word in given for match in get_close_matches(word, options, 1)]

@@ -1,4 +1,4 @@
-"""What the commands of `amct` have in common: arguments, reading a model, keeping what was read."""
+"""Common parts of the commands of `amct`: arguments, reading a model, keeping what was read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..transforms.quantization.data_options import DataOptions
 
 MODEL = f"a file ending in {', '.join(FRONTENDS)}, or the folder of a SavedModel"
-"""What is read, for --help."""
+"""The formats that are read, for --help."""
 
 PROFILE = (
     "target profile: ascend (default), ascend-a2 (for Atlas A2 and A3: products of two activations as well), "
@@ -54,7 +54,7 @@ def add_input_names(add: Callable[..., object]) -> None:
 
 
 def import_options(args: argparse.Namespace, inputs: str = "") -> ImportOptions:
-    """What these options say; `inputs` are names. Raises CompileError for malformed ones."""
+    """The values of these options; `inputs` are names. Raises CompileError for malformed ones."""
     return ImportOptions(
         inputs=names(inputs),
         outputs=names(args.outputs),
@@ -140,7 +140,7 @@ def add_data_options(add: Callable[..., object]) -> None:
 
 
 def data_options(args: argparse.Namespace) -> DataOptions:
-    """What these options say. Raises CompileError for malformed ones."""
+    """The values of these options. Raises CompileError for malformed ones."""
     from ..transforms.quantization.data_options import DataOptions
 
     return DataOptions(
@@ -168,7 +168,7 @@ def add_backend_options(add: Callable[..., object]) -> None:
 
 
 def backend_options(args: argparse.Namespace) -> BackendOptions:
-    """What these options say."""
+    """The values of these options."""
     from ..transforms.quantization.backend_options import BackendOptions
 
     return BackendOptions(backend=args.backend, threads=args.threads)

@@ -11,7 +11,7 @@ _NAMED = 4
 
 
 def print_table(title: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table of text to stdout. No `headers` is no line of them."""
+    """Print a table of text to stdout. Without `headers` there is no header line."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -37,7 +37,7 @@ def some(names: Sequence[str]) -> str:
 
 @contextmanager
 def progress_bar() -> Generator[Callable[[str, int, int], None]]:
-    """A bar on stderr, told (phase, done, total). Nothing is drawn when stderr is no terminal."""
+    """A bar on stderr, called with (phase, done, total). Nothing is drawn when stderr is not a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 

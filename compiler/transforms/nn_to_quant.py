@@ -28,7 +28,7 @@ from ..rewriting import Remarks
 from ..weights import Weight
 
 PREFIX = "nn."
-"""Of the attributes that keep, on casts, what `quant` has no word for: `nn.origin`, `nn.group` and so on."""
+"""The prefix of attributes that keep, on casts, what `quant` has no word for: `nn.origin`, `nn.group` and so on."""
 SCALE_KEY = "nn.scale"
 """The attribute with the key of scales that `nn` keeps beside the text."""
 

@@ -21,7 +21,7 @@ from ..dtypes import integer_range
 from ..runtime.kernels import Array, kernel_for
 
 LIMIT = 64
-"""Tensors of more elements are no shapes and not followed."""
+"""Tensors of more elements are not shapes and are not followed."""
 
 _FIRST_TAG = -(2**31) + 1
 _LAST_TAG = _FIRST_TAG + 2**30

@@ -1,4 +1,4 @@
-"""What every command does to a module before anything is matched: constants folded, and then what is left canonical."""
+"""The steps of every command before anything is matched: constants folded, and then what is left canonical."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Moved(NamedTuple):
     """Changed properties, as Python values or attributes."""
     results: tuple[Perm, ...]
     kind: type[nn.NNOp] | None = None
-    """The class that computes it, where it is another."""
+    """The class that computes it, if it is a different one."""
 
 
 Rule = Callable[[Any, Perm], Moved | None]

@@ -1,4 +1,4 @@
-"""What all `ascend` operations share: the text form of `nn`, element type sets, data formats and windows.
+"""The parts that all `ascend` operations share: the text form of `nn`, element type sets, data formats and windows.
 
 Names, defaults and type sets are those of the Ascend IR headers (`inc/ops` of CANN). `DEVIATION` says where an operation
 departs from them.
@@ -95,8 +95,9 @@ def data_type_number(element: Attribute) -> int:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What an operation computes, said in `nn`: an operation on stand-ins, and which arrays it takes of those of the `ascend`
-    operation; by default the first ones."""
+    """The meaning of an operation in `nn`: an operation on stand-ins, and which arrays it takes of those of the
+    `ascend` operation; by default the first ones.
+    """
 
     op: NNOp
     arrange: Callable[[Sequence[Array]], Sequence[Array]] | None = None

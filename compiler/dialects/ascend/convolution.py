@@ -45,7 +45,9 @@ class Filter(NamedTuple):
 
 
 class ConvolutionOp(CubeOp, FormatOp):
-    """What convolutions share. strides and dilations have one entry per axis, pads are begin and end of each spatial axis."""
+    """The part that convolutions share. strides and dilations have one entry per axis, pads are begin and end of each
+    spatial axis.
+    """
 
     strides: Ints = prop_def(INTS)
     pads: Ints = prop_def(INTS)

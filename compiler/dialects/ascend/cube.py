@@ -1,4 +1,6 @@
-"""What the operations of the matrix engine share: rows of element types, `offset_x`, and what may follow an int32 result."""
+"""The parts that the operations of the matrix engine share: rows of element types, `offset_x`, and what may follow an
+int32 result.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ class CubeOp(AscendOp):
 
     @property
     def zero_point(self) -> int:
-        """What is subtracted from an int8 x."""
+        """The offset that is subtracted from an int8 x."""
         return 0
 
     def row(self, x: SSAValue, weight: SSAValue, bias: SSAValue | None, weight_name: str = "filter") -> Row:
@@ -90,7 +92,7 @@ class OffsetOp(CubeOp):
 
 
 def check_offset_x(element: Attribute, offset_x: int, what: str = "x") -> None:
-    """Raises VerifyException for an offset that is no int8 number, and for one beside other elements."""
+    """Raises VerifyException for an offset that is not an int8 number, and for one beside other elements."""
     check_range("offset_x", [offset_x], -128, 127)
     if element != i8 and offset_x:
         raise VerifyException(f"offset_x is for int8 {what}")

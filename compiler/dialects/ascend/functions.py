@@ -1,4 +1,4 @@
-"""Functions of single elements that are no activations: logarithm, sine and cosine, rounding."""
+"""Functions of single elements that are not activations: logarithm, sine and cosine, rounding."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ class SameOrValidOp(WindowOp):
 
 
 class AveragingOp(WindowOp):
-    """Of int8 x, the exact int32 sum of `x - offset_x` over each window; dividing is part of the dequantization."""
+    """For int8 x, the exact int32 sum of `x - offset_x` over each window; dividing is part of the dequantization."""
 
     offset_x: Int = prop_def(INT, default_value=integer(0))
 

@@ -17,7 +17,7 @@ from ..nn.shapes import Shape, known, merge_dim, shape_of, size, tensor
 from .base import DATA_TYPES, FALSE, AscendOp, ElementTypes, F, check_choice, check_range, f32, i4, i8, int_list
 
 STORAGE: Mapping[int, IntegerType] = {2: i8, 29: i4}
-"""What AscendQuant gives, by dst_type."""
+"""The types that AscendQuant gives, by dst_type."""
 
 ROUND_MODES = ("Round", "Floor", "Ceil", "Trunc")
 """Round is to nearest, ties to even. (Hybrid is for hifloat8, which has no element type here.)"""

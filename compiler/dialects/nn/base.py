@@ -1,4 +1,4 @@
-"""What all `nn` operations share: one text form, one way to build them, result types inferred from operands.
+"""The parts that all `nn` operations share: one text form, one way to build them, result types inferred from operands.
 
 Text form: `nn.name %operands keyword value ... from <origin> {attributes} : types`. Properties print as keyword and value in
 the order of the class, those at their default are left out. One type stands for all when operands and results agree.

@@ -82,7 +82,7 @@ class ConstantOp(IRDLOperation):
 
     @property
     def key(self) -> str:
-        """What the array is called in the side file; the result's name for a small constant."""
+        """The name of the array in the side file; the result's name for a small constant."""
         if isinstance(self.value, ExternalAttr):
             return self.value.data.weight.key
         return self.result.name_hint or "constant"

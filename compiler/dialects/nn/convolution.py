@@ -25,7 +25,7 @@ from .window import WindowOp
 
 
 class ConvolutionOp(WindowOp):
-    """What both convolutions share: input, weight, bias, groups."""
+    """The part that both convolutions share: input, weight, bias, groups."""
 
     input: Operand = operand_def(ANY_TENSOR)
     weight: Operand = operand_def(ANY_TENSOR)

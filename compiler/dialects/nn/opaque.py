@@ -52,7 +52,9 @@ RANDOM = {
         }
     ),
 }
-"""Operators, by framework, whose results differ from run to run. TensorFlow's Stateless ones are told their seed as an input."""
+"""Operators, by framework, whose results differ from run to run. TensorFlow's Stateless ones take their seed as an
+input.
+"""
 
 QUANTIZING = {
     "onnx": frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}),

@@ -26,12 +26,12 @@ def tensor_of(value: SSAValue) -> Tensor:
 
 
 def shape_of(value: SSAValue) -> Shape:
-    """The sizes of a value, DYNAMIC where not known. Raises VerifyException for what is no ranked tensor."""
+    """The sizes of a value, DYNAMIC where not known. Raises VerifyException for anything but a ranked tensor."""
     return tensor_of(value).get_shape()
 
 
 def element_of(value: SSAValue) -> Attribute:
-    """The element type of a value. Raises VerifyException for what is no ranked tensor."""
+    """The element type of a value. Raises VerifyException for anything but a ranked tensor."""
     return tensor_of(value).element_type
 
 

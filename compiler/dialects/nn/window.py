@@ -1,4 +1,4 @@
-"""What convolutions and pooling share: a window that slides over the spatial axes."""
+"""The part that convolutions and pooling share: a window that slides over the spatial axes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class WindowOp(LayoutOp):
         return (*(b for b, _ in pairs), *(e for _, e in pairs))
 
     def check_window(self) -> None:
-        """Raises VerifyException when a list has not one entry per spatial axis, or a number is out of range."""
+        """Raises VerifyException when a list does not have one entry per spatial axis, or a number is out of range."""
         n = self.spatial_rank
         for name, values, length, least in (
             ("strides", self.stride_list, n, 1),

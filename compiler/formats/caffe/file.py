@@ -88,7 +88,7 @@ def _numbers(proto: Message) -> Array:
 
 
 def read_weights(path: Path) -> Mapping[str, list[Blob]]:
-    """The blobs of a file by the layers' names. Raises CompileError, located there, for what is no such file."""
+    """The blobs of a file by the layers' names. Raises CompileError, located there, for any other file."""
     data, where = mapped(path), str(path)
     if not data.size:
         raise CompileError("is empty", where=where)

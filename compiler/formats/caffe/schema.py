@@ -395,5 +395,5 @@ def fill(message: Message, values: Mapping[str, object]) -> None:
 
 
 def _is_default(field: Message, value: object) -> bool:
-    """Of `..._h` and `..._w` OpenCV wants both or none."""
+    """OpenCV requires both `..._h` and `..._w`, or neither."""
     return field.has_default_value and value == field.default_value and not field.name.endswith(("_h", "_w"))

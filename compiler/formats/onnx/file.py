@@ -40,7 +40,7 @@ class Initializer(NamedTuple):
 def without_weights(data: memoryview) -> tuple[bytes, Places]:
     """The model without the bytes of its large initializers, and where these are in `data`.
 
-    Raises MalformedError where `data` breaks off or is no protobuf message.
+    Raises MalformedError where `data` breaks off or is not a protobuf message.
     """
     places: Places = {}
 

@@ -205,7 +205,9 @@ def packed(array: Array) -> Array:
 
 
 def tensor_type(type_: TypeProto, what: str, where: str) -> Tensor:
-    """The tensor type that a declaration means. Raises CompileError for what is no tensor, and for one of unknown rank."""
+    """The tensor type that a declaration means. Raises CompileError for anything but a tensor, and for a tensor of
+    unknown rank.
+    """
     kind = type_.WhichOneof("value")
     if kind is None:
         raise CompileError(f"{what} is declared without a type", where=where)

@@ -66,7 +66,7 @@ def mlir_of(name: str, value: Message, where: str) -> Attribute:
 
 
 def _list_of(name: str, values: Message, where: str) -> Attribute:
-    """Of a list, at most one field holds something."""
+    """At most one field of a list is not empty."""
     kind = next((field.name for field, _ in values.ListFields()), "s")
     items = list(getattr(values, kind))
     if kind == "i":

@@ -34,7 +34,7 @@ _AXIS = re.compile(r"(\d+),(\d+)|-", re.ASCII)
 
 _ESCAPES = {0x00: b"\x00\xff", 0xFF: b"\xff\x00"}
 _END = b"\x00\x01"
-"""Of a name in a key."""
+"""Ends a name in a key."""
 
 
 class Checkpoint:

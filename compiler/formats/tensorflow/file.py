@@ -49,7 +49,7 @@ def key_of(function: str, node: str) -> str:
 def graph_without_weights(data: memoryview) -> tuple[bytes, Places]:
     """A GraphDef without the bytes of its large constants, and where these are in `data`, by `key_of` their nodes.
 
-    Raises MalformedError where `data` breaks off or is no protobuf message.
+    Raises MalformedError where `data` breaks off or is not a protobuf message.
     """
     places: Places = {}
     return _graph(data, Field.whole(data), places), places

@@ -53,7 +53,7 @@ _LARGEST = 1 << 48
 _LARGEST_FILLED = 1 << 32
 """Bytes of an array that fewer bytes of a file stand for."""
 _MAX_RANK = 64
-"""Of numpy"""
+"""The largest rank of numpy."""
 
 
 def dtype_of(code: int, where: str) -> np.dtype[Any]:

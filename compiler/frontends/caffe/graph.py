@@ -39,9 +39,9 @@ class Graph:
     where: str
     layers: list[NetLayer] = field(default_factory=list[NetLayer])
     first: dict[str, Ref] = field(default_factory=dict[str, Ref])
-    """What is first written under a blob's name."""
+    """The first value of a blob's name."""
     last: dict[str, Ref] = field(default_factory=dict[str, Ref])
-    """What is last written under it."""
+    """The last value of that name."""
     judged: set[Ref] = field(default_factory=set[Ref])
     """What losses and the like read."""
     left_out: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])

@@ -36,7 +36,7 @@ def read(path: Path, session: Session) -> ModuleOp:
     """The net in a prototxt as a module in `nn`, with the weights that `session.imports.weights` names.
 
     What runs is the phase TEST; layers of training are left out, with a remark each. Raises CompileError, located at the line,
-    for what is no such net and for what cannot be represented.
+    for a file that is not such a net and for anything that cannot be represented.
     """
     if path.suffix.lower() == ".caffemodel":
         raise CompileError(
@@ -54,7 +54,7 @@ def read(path: Path, session: Session) -> ModuleOp:
 
 
 _MOST_ELEMENTS = (1 << 31) - 1
-"""Of a blob, in Caffe."""
+"""The largest blob of Caffe."""
 
 
 class _Importer:
@@ -99,7 +99,7 @@ class _Importer:
         return {**carried, **shapes_of([port.name for port in self.interface.inputs], rest, self.where)}
 
     def _tell(self) -> None:
-        """What of the files has no part in the module."""
+        """Report the parts of the files that have no place in the module."""
         for name, reason in self.graph.left_out:
             self.report.removed()
             self.report.note("training-only", name, f"left out: {reason}")

@@ -20,7 +20,7 @@ class Port:
     ref: Ref
     where: str
     shape: tuple[int, ...] | None = None
-    """Of an input, where the net declares it."""
+    """The shape of an input, if the net declares it."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Interface:
 
 
 def interface_of(graph: Graph, options: ImportOptions) -> Interface:
-    """Inputs and outputs as the options name them, else as the net has them. Raises CompileError for names that it has not.
-
-    Of its own a net has as inputs what its Input layers declare, unless only losses read it (labels), and what its other data
-    layers bring and outputs need; as outputs all blobs that no layer reads, losses aside.
+    """Inputs and outputs as the options name them, else as the net has them. Raises CompileError for names that it does
+    not have. Without options, the inputs of a net are what its Input layers declare, unless only losses read it
+    (labels), and what its other data layers bring and outputs need; its outputs are all blobs that no layer reads,
+    losses aside.
     """
     outputs = [_named_output(graph, n) for n in options.outputs] or _free(graph)
     if options.inputs:

@@ -1,4 +1,4 @@
-"""What a converter sees of a Caffe layer, and the table of converters."""
+"""A Caffe layer as a converter sees it, and the table of converters."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def on_integers(*types: str) -> Callable[[Converter], Converter]:
 
 @dataclass(frozen=True)
 class Shared:
-    """What all layers of one import share."""
+    """The part that all layers of one import share."""
 
     weights: Mapping[str, Sequence[Blob]]
     weights_file: str

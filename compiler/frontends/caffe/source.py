@@ -44,7 +44,7 @@ class Source:
 def load(path: Path, weights: Path | None) -> Source:
     """The net in a prototxt, with the weights of a `.caffemodel`, or its own where the text holds some.
 
-    Raises CompileError, located at the line, for anything that is no such net.
+    Raises CompileError, located at the line, for anything but such a net.
     """
     where, text = str(path), read_text(path)
     net = NetParameter()

@@ -43,7 +43,8 @@ _DEFAULTS_SINCE = 4
 def read(path: Path, session: Session) -> ModuleOp:
     """The model at `path` as a module in `nn`, with a remark for each node that is carried and one that counts them all.
 
-    Raises CompileError, located at the file or at a node, for what is no such model and for what cannot be represented.
+    Raises CompileError, located at the file or at a node, for a file that is not such a model and for anything that
+    cannot be represented.
     """
     return _module(load(path), session)
 
@@ -310,7 +311,7 @@ class _Inside(Namer):
 
 
 def check_form(layer: Layer, version: int) -> None:
-    """Opsets before the oldest one read are fine for operators that have not changed since."""
+    """Opsets before the oldest one read are fine for operators that did not change since."""
     if layer.domain != STANDARD or version >= OLDEST_OPSET:
         return
     op_type = layer.proto.op_type

@@ -1,4 +1,4 @@
-"""What goes into a model and what comes out, where options say it: the graph is cut there before it is imported."""
+"""The inputs and outputs that options give a model: the graph is cut there before it is imported."""
 
 from __future__ import annotations
 

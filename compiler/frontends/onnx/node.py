@@ -1,4 +1,4 @@
-"""What a converter sees of a node, and the table of converters."""
+"""A node as a converter sees it, and the table of converters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def converter(*op_types: str, domains: Sequence[str] = (STANDARD,)) -> Callable[
 
 @dataclass(frozen=True)
 class Shared:
-    """What all nodes of one import share."""
+    """The part that all nodes of one import share."""
 
     opsets: Mapping[str, int]
     tensors: TensorReader

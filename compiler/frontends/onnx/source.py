@@ -21,7 +21,7 @@ from ...formats.wire import MalformedError, mapped
 from ..ordering import CycleError, in_order
 
 OLDEST_OPSET = 7
-"""Of an older opset, only those operators are read that are the same in this one."""
+"""From an older opset, only the operators that are the same in this one are read."""
 _MEMORY = Path("<memory>", "model")
 """Stands for the place of a model that is in no file; nothing is beside it."""
 
@@ -37,7 +37,7 @@ class Source:
 
 
 def load(path: Path) -> Source:
-    """The model in a file, model-local functions inlined. Raises CompileError for anything that is no such model."""
+    """The model in a file, model-local functions inlined. Raises CompileError for anything but such a model."""
     where = str(path)
     data = _mapped(path)
     try:
@@ -61,7 +61,7 @@ def checked(model: ModelProto) -> Source:
 
 
 def _checked(model: ModelProto, where: str) -> ModelProto:
-    """The model with its functions inlined. Raises CompileError for what is no model that can be read."""
+    """The model with its functions inlined. Raises CompileError for a model that cannot be read."""
     if not model.HasField("graph") or not (model.opset_import or model.ir_version):
         raise CompileError(
             "is not an ONNX model", where=where, hint="the file parses, but holds no graph with an opset"
@@ -104,7 +104,7 @@ def _suspicion(data: Array) -> str:
 
 
 def _texts(model: ModelProto) -> Iterator[object]:
-    """The names in a model; protobuf gives bytes for those that are no UTF-8."""
+    """The names in a model; protobuf gives bytes for those that are not UTF-8."""
     yield from (model.producer_name, model.producer_version)
     yield from (o.domain for o in model.opset_import)
     yield from _texts_of_graph(model.graph)

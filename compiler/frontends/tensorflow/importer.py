@@ -58,7 +58,8 @@ _Results = Sequence[_Value] | _Dead
 def read(path: Path, session: Session) -> ModuleOp:
     """The model at `path` (frozen graph or SavedModel) as a module in `nn`, with remarks on what was carried and bound.
 
-    Raises CompileError, located at the file or at a node, for what is no such model and for what cannot be represented.
+    Raises CompileError, located at the file or at a node, for a file that is not such a model and for anything that
+    cannot be represented.
     """
     return build(load(path), session)
 
@@ -80,13 +81,13 @@ class _Scope:
 
     graph: Graph
     name: str = ""
-    """Of the function; empty for the model's own graph."""
+    """The name of the function; empty for the model's own graph."""
     attributes: Mapping[str, AttrValue] = field(default_factory=dict[str, AttrValue])
-    """Of the call: what attributes of the body may refer to."""
+    """The attributes of the call, which attributes of the body may refer to."""
     depth: int = 0
     values: dict[str, _Results] = field(default_factory=dict[str, _Results])
     read: dict[str, set[Output]] = field(default_factory=dict[str, set[Output]])
-    """Of each node, the outputs that are needed."""
+    """The needed outputs of each node."""
 
     def where(self, node: NodeDef) -> str:
         return f"{self.graph.where}: node '{node.name}'"
@@ -160,7 +161,9 @@ class _Importer:
             scope.values[node.name] = self._node(scope, node)
 
     def _note_assignments(self, scope: _Scope) -> None:
-        """Of functions, which hold no assignments but those that each call makes; a model's own graph restores variables."""
+        """Note the assignments of functions, which contain only those that each call makes; a model's own graph
+        restores variables.
+        """
         for node in scope.graph.nodes.values() if scope.name and scope.name not in self.noted else ():
             if node.op in _ASSIGNMENTS:
                 self.report.note("assignment", node.name, "left out: variables keep the values that the model has")
@@ -251,7 +254,9 @@ class _Importer:
         return [self.constants[key]]
 
     def placeholder(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
-        """A placeholder that is no input: what a function captures, a training flag, which is false, or one with a default."""
+        """A placeholder that is not an input: what a function captures, a training flag, which is false, or one with a
+        default.
+        """
         if node.name in self.source.variables:
             return self.variable(scope, node, inputs)
         self.report.removed()

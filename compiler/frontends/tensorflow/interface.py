@@ -1,4 +1,4 @@
-"""What goes into a model and what comes out: as the user says, as a signature says, or as the graph shows."""
+"""The inputs and outputs of a model: as the user says, as a signature says, or as the graph shows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Input:
 
     @property
     def hint(self) -> str | None:
-        """What the argument is called in the text."""
+        """The name of the argument in the text."""
         return nn.name_hint(self.name)
 
 
@@ -159,7 +159,7 @@ class Interface:
         return output
 
     def _likely(self, name: str, what: str) -> list[str]:
-        """What may have been meant: names much the same, else some of those that the model itself gives."""
+        """Similar names: names much the same, else some of those that the model itself gives."""
         if self._signature is not None:
             own = list(self._signature.inputs if what == "input" else self._signature.outputs)
         elif what == "input":
@@ -169,7 +169,7 @@ class Interface:
         return get_close_matches(name, dict.fromkeys([*own, *self._graph.nodes]), 3) or own[:8]
 
     def name_of(self, node: str) -> str:
-        """What users call an input that the graph calls `node`."""
+        """The user's name of the input that the graph calls `node`."""
         infos: Mapping[str, TensorInfo] = {} if self._signature is None else self._signature.inputs
         return next((name for name, info in infos.items() if _short(info.name) == node), node)
 
@@ -179,7 +179,7 @@ class Interface:
 
 
 def is_flag(node: NodeDef) -> bool:
-    """Whether a placeholder holds one truth value, which at inference says that this is no training."""
+    """Whether a placeholder holds one truth value, which at inference means that this is not training."""
     if _element_code(node) != _DT_BOOL:
         return False
     shape = _declared_shape(node)

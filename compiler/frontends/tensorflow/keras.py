@@ -36,8 +36,8 @@ _METADATA = 1 << 16
 def read(path: Path, session: Session) -> ModuleOp:
     """The model in a `.keras` or `.h5` file as a module in `nn`, as `from_keras`.
 
-    Code that a file brings along is not run. Raises CompileError, located at the file, when TensorFlow is not installed, and for
-    what is no such model.
+    Code that a file brings along is not run. Raises CompileError, located at the file, when TensorFlow is not
+    installed, and for a file that is not such a model.
     """
     where = str(path)
     take_only(session.imports, ("inputs", "outputs", "shapes"), where)

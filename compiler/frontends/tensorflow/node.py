@@ -1,4 +1,4 @@
-"""What a converter sees of a TensorFlow node, and the table of converters."""
+"""A TensorFlow node as a converter sees it, and the table of converters."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ class Node(SourceNode):
         return _LAYOUTS[self.choice("data_format", "NHWC", _LAYOUTS)]
 
     def spatial(self, values: Sequence[int] | None) -> list[int] | None:
-        """Of a list with an entry for each axis, those of the spatial ones. Batch and channel entries must be 1."""
+        """The entries of the spatial axes, from a list with an entry for each axis. Batch and channel entries must be
+        1.
+        """
         if values is None:
             return None
         channel = 1 if self.layout == "nchw" else len(values) - 1

@@ -24,7 +24,7 @@ class TensorInfo:
     """What a signature says of an input or output."""
 
     name: str
-    """Of the tensor, `x:0`; empty where it is made of several."""
+    """The name of the tensor, `x:0`; empty if it is made of several."""
     dtype: int
     """TensorFlow's number of its element type."""
     shape: tuple[int, ...] | None
@@ -58,7 +58,7 @@ class Source:
 def load(path: Path) -> Source:
     """The model in a file (a GraphDef or a SavedModel, binary or `.pbtxt`) or in a SavedModel's folder.
 
-    Raises CompileError, located at the file, for anything that is no such model.
+    Raises CompileError, located at the file, for anything but such a model.
     """
     file = file_in(path) if path.is_dir() else path
     model, weights = _from_text(file) if file.suffix.lower() == ".pbtxt" else _from_bytes(file)

@@ -40,7 +40,7 @@ def _rule(operator: Operator) -> Rule:
 
 def _quantized_rule(operator: Operator) -> QuantizedRule:
     def in_integers(build: Builder, op: nn.ConvolutionOp, activation: Activation) -> Sequence[SSAValue]:
-        """The integer convolution, AscendDequant, and a bias that is no operand of it added in float."""
+        """The integer convolution, AscendDequant, and, in float, a bias that is not an operand of it."""
         weight = weight_of(op.weight)
         _check_channels(op, weight)
         scales = dequantization_scale(activation, weight)

@@ -19,7 +19,7 @@ FORMATS = {1: ("NCHW", "NHWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 class Operands(NamedTuple):
-    """What a convolution multiplies and adds: float values, or int8 ones with an int32 bias."""
+    """The operands of a convolution: float values, or int8 ones with an int32 bias."""
 
     x: SSAValue
     weight: SSAValue

@@ -18,7 +18,7 @@ from ...session import Session, session_of
 from .lower import LowerToAscendPass
 
 LEGAL = (ModuleOp, FuncOp, ReturnOp, ConstantOp, AscendOp)
-"""What is left of a model when all of it is lowered. Constants are `nn.constant` throughout."""
+"""The operations of a model that is fully lowered. Constants are `nn.constant` throughout."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from .rules import RULES, Builder, Rule, Source, keys_of, lowers, require
 
 
 class Operands(NamedTuple):
-    """What a product multiplies and adds: float values, or int8 ones with an int32 bias."""
+    """The operands of a product: float values, or int8 ones with an int32 bias."""
 
     lhs: SSAValue
     rhs: SSAValue

@@ -31,7 +31,8 @@ class Activation:
 
 @dataclass(frozen=True)
 class Weight:
-    """What an activation is multiplied by: int8 or int4, symmetric; a constant, or the other activation of a product of two.
+    """The other operand of an activation: int8 or int4, symmetric; a constant, or the other activation of a product of
+    two.
 
     float32 scales of shape [] or [channels], `axis` the channels' axis.
     """
@@ -118,7 +119,7 @@ class Quantizer:
         return self.integers(source.op)
 
     def integers(self, quantize: nn.QuantizeOp) -> Activation:
-        """What a quantize gives. Raises NotLowered where AscendQuant cannot."""
+        """The integers of a quantize. Raises NotLowered if AscendQuant cannot give them."""
         params = quantize.qparams.data
         require(params.storage == i8, "int8-activation", f"its activation is {params.storage}, not i8")
         require(params.axis is None, "per-tensor-activation", "AscendQuant has one scale for the whole tensor")

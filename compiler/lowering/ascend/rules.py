@@ -48,7 +48,7 @@ class Builder:
 
     @property
     def hint(self) -> str:
-        """What the first result is called."""
+        """The name of the first result."""
         return self.op.results[0].name_hint or self.op.name.partition(".")[2]
 
     def add(

@@ -30,7 +30,9 @@ def has_integer_weight(op: NNOp) -> bool:
 
 
 def weight_only_matmul(build: Builder, op: nn.MatMulOp) -> Sequence[SSAValue]:
-    """A matrix product whose second operand `has_integer_weight` speaks of. Raises NotLowered where Ascend has no form for it."""
+    """A matrix product whose second operand satisfies `has_integer_weight`. Raises NotLowered where Ascend has no form
+    for it.
+    """
     dequantize = dequantize_of(op.rhs)
     assert dequantize is not None
     params, element, rank = dequantize.qparams.data, element_of(op.lhs), len(shape_of(op.rhs))

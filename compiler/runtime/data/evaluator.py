@@ -21,7 +21,7 @@ _NAME = "evaluator"
 
 
 class FloatModel:
-    """What an evaluator's `calibration(model)` is given: the model as it was read, in floats."""
+    """The argument of an evaluator's `calibration(model)`: the model as it was read, in floats."""
 
     def __init__(self, module: ModuleOp, spool: Spool, runs: int):
         self.module = module

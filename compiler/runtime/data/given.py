@@ -24,7 +24,7 @@ batches or yields them.
 def samples_from(data: Given, module: ModuleOp, runs: int | None = None) -> Samples:
     """The samples for a module's inputs; of batches the first `runs`, all when not given.
 
-    Raises CompileError for what does not fit the inputs, and for what is no data.
+    Raises CompileError for data that does not fit the inputs, and for objects that are not data.
     """
     if isinstance(data, Samples):
         return data

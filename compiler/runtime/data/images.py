@@ -42,7 +42,7 @@ class ImageForm:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one image."""
+        """The shape of one image."""
         channels = (1 if self.color == "gray" else 3,)
         return (*channels, *self.size) if self.layout == "NCHW" else (*self.size, *channels)
 

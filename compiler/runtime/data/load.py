@@ -23,12 +23,12 @@ _FUNCTION = re.compile(r"(.+\.py):(\w+)")
 
 @dataclass(frozen=True)
 class Form:
-    """What files do not say themselves. Raises CompileError for what contradicts itself."""
+    """The facts that data files do not contain. Raises CompileError if they contradict each other."""
 
     data_types: tuple[str, ...] = ()
-    """Of raw binaries, one per input."""
+    """Types of raw binaries, one per input."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """Of raw binaries, by input; the model's where not given."""
+    """Shapes of raw binaries, by input; default: the model's."""
     image: ImageForm | None = None
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ DATA_TYPES = (
     *("float16", "float32", "float64", "int8", "int16", "int32", "int64"),
     *("uint8", "uint16", "uint32", "uint64", "bool"),
 )
-"""What the elements may be; little-endian."""
+"""The element types, little-endian."""
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Samples:
 
     @property
     def _asked_for(self) -> int | None:
-        """What the inputs ask for, None where they take any number."""
+        """The number of samples that the inputs require, None if they take any number."""
         sizes = {samples_per_run(self.rows[n], t) for n, t in self.types.items()} - {None}
         return cast(int, sizes.pop()) if sizes else None
 

@@ -92,7 +92,7 @@ class Spool:
         self.count += 1
 
     def samples(self) -> Samples:
-        """What was added; they outlive the spool. Raises CompileError for nothing."""
+        """The added batches, which outlive the spool. Raises CompileError if there are none."""
         if not self.count:
             raise CompileError("gave no batch", where=self.source)
         return samples_of({name: self._rows(name) for name in self.types}, self.types, self.source)
@@ -115,7 +115,7 @@ class SpooledRows:
     memory: Array
     shapes: list[tuple[int, ...]]
     offsets: Array
-    """Of each input's first byte, and of the end."""
+    """Offsets of each input's first byte, and of the end."""
     dtype: np.dtype[Any]
     source: str
 

@@ -19,7 +19,7 @@ from ..precision import wide
 from . import Array, Kernel, kernel
 
 Function = Callable[[Array], Array]
-"""Of a float32 or float64 array of rank 1 at least, which it must not write to."""
+"""A function of a float32 or float64 array of rank 1 at least, which it must not write to."""
 
 
 def _widened(function: Function) -> Function:

@@ -58,7 +58,8 @@ def _constants(op: nn.OpaqueOp, model: ModelProto) -> dict[str, Array]:
 
 
 class Engines:
-    """What can run a small model, in order: onnxruntime if it is installed and takes the model, then onnx.reference.
+    """The libraries that can run a small model, in order: onnxruntime if it is installed and takes the model, then
+    onnx.reference.
 
     An engine is started when it is first needed, once; `run` may be called from several threads at a time.
     """

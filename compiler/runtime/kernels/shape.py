@@ -306,7 +306,7 @@ def _min(x: Array, axes: Shape, keepdims: bool) -> Array:
 
 
 def _initial(x: Array, sign: int) -> dict[str, Any]:
-    """What an empty reduction gives: the end of the type's range (ONNX ReduceMax, ReduceMin)."""
+    """The result of an empty reduction: the end of the type's range (ONNX ReduceMax, ReduceMin)."""
     if x.size:
         return {}
     if x.dtype.kind == "b":

@@ -70,7 +70,7 @@ def best_threshold(counts: Array, levels: int) -> int:
 
 
 def divergence(counts: Array, kept: int, levels: int) -> float:
-    """Of the first `kept` bins with all mass beyond on the last one, from the same in `levels` steps."""
+    """The divergence of the first `kept` bins, with all mass beyond on the last one, from the same in `levels` steps."""
     reference = counts[:kept].copy()
     groups = reference.reshape(levels, -1)
     filled = groups > 0

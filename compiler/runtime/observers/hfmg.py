@@ -148,7 +148,7 @@ def _step_losses(integrals: _Integrals, ranges: Sequence[tuple[int, int]], level
 
 
 class _Integrals:
-    """Of counts, spread evenly over bins of width 1, times 1, x and x^2."""
+    """Integrals of counts, spread evenly over bins of width 1, times 1, x and x^2."""
 
     def __init__(self, counts: Array):
         self.counts = counts

@@ -28,17 +28,17 @@ def _no_counts() -> Array:
 
 
 def _narrowest(low: float, high: float) -> int:
-    """Binary exponent of the narrowest bins that these values are told apart by."""
+    """Binary exponent of the narrowest bins that distinguish these values."""
     return int(np.frexp(max(-low, high))[1]) - _PRECISION
 
 
 @dataclass
 class Histogram:
-    """Of at most `bins` bins; the values seen span more than half of them, unless all are equal."""
+    """A histogram of at most `bins` bins; the values seen span more than half of them, unless all are equal."""
 
     bins: int = 8192
     exponent: int = field(default=_NARROWEST, init=False)
-    """Of the bins' width, to the base of two."""
+    """The exponent of the bins' width, to the base of two."""
     first: int = field(default=0, init=False)
     """The number of the first bin: it begins at `first * width`."""
     counts: Array = field(default_factory=_no_counts, init=False)

@@ -91,7 +91,7 @@ class IfmrObserver(Observer):
                 self.errors = added(self.errors, (self._error(values, 1.0, c) for c in self.candidates))
 
     def merge(self, other: Self) -> None:
-        """Both are in the same pass, begun from the same merged one before. Raises ValueError where they are not."""
+        """The two are in the same pass, begun from the same merged one before. Raises ValueError where they are not."""
         if (self.turn, *self._begun()) != (other.turn, *other._begun()):
             raise ValueError("states of a later pass that began from different ones before it do not merge")
         self.histogram.merge(other.histogram)
@@ -102,7 +102,7 @@ class IfmrObserver(Observer):
         self.errors = [a + b for a, b in zip(self.errors, other.errors, strict=True)]
 
     def _begun(self) -> tuple[object, ...]:
-        """What all parts of a later pass began from."""
+        """The state that all parts of a later pass began from."""
         if self.turn == 0:
             return ()
         return self.count, self.extremes.top_count, self.extremes.bottom_count, self.candidates.tolist()

@@ -10,7 +10,9 @@ import numpy as np
 from .observer import Array, Observer, seen
 
 _ROWS = 1 << 16
-"""Different rows that are kept. Of more, those that a hash picks: the same ones in whatever order rows come."""
+"""The number of different rows that are kept. If there are more, a hash picks the same ones in whatever order rows
+come.
+"""
 _MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
 
 
@@ -19,8 +21,8 @@ class IsotoneObserver(Observer):
     """For each row along `axis` there are scales that keep its two largest values apart; the scale that does so in most rows.
 
     With L1 >= L2 the two largest values of a row and q the largest integer, these are `max(L2, 0) / (q - 0.51)` to
-    `2 * (L1 - max(L2, 0))`. Of the scales that do best, the one that just clips nothing, else the middle one. Where no row has
-    any, the whole range is taken. Symmetric: of absolute values.
+    `2 * (L1 - max(L2, 0))`. Among the best scales it is the one that just clips nothing, else the middle one. Where no
+    row has any, the whole range is taken. Symmetric: of absolute values.
     """
 
     axis: int = -1

@@ -1,4 +1,4 @@
-"""What every observer is: bounded state that takes arrays in, merges, and gives a range."""
+"""The base of observers: bounded state that takes arrays in, merges, and gives a range."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Observer(ABC):
         """Take another state of the same algorithm in, as if its data had been seen here, behind one's own."""
 
     def state(self) -> dict[str, Array]:
-        """What was seen so far, as arrays by name."""
+        """The state so far, as arrays by name."""
         return state_of(self)
 
     def restore(self, state: State) -> None:

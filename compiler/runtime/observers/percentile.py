@@ -15,13 +15,13 @@ from .sums import added, mean
 class PercentileObserver(Observer):
     """The mean over batches of the k-th smallest value, with `k = int(n * p) + 1` for the top and `int(n * (1-p)) + 1` below.
 
-    Of fewer than 1/(1-p) elements nothing is clipped, so that it is the mean of minima and maxima.
+    With fewer than 1/(1-p) elements nothing is clipped, so that it is the mean of minima and maxima.
     """
 
     percentile: float = 0.9999
 
     sums: list[int] = field(default_factory=lambda: [0, 0], init=False)
-    """Of the lower and the upper ones, exact."""
+    """Exact sums of the lower and the upper values."""
     batches: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 State = Mapping[str, Array]
 
 LONG_BYTES = 288
-"""Of a long integer, two's complement: room for 2^64 sums of float64 numbers in units of the smallest one."""
+"""The size of a long integer, two's complement: room for 2^64 sums of float64 numbers in units of the smallest one."""
 
 
 def state_of(holder: object) -> dict[str, Array]:
@@ -60,7 +60,7 @@ def _restore(holder: object, state: State, prefix: str) -> None:
 
 
 def _values(holder: object) -> list[tuple[str, Any]]:
-    """What is observed; `bits` and `symmetric` are part of the specification."""
+    """The observed value; `bits` and `symmetric` are part of the specification."""
     named = [f.name for f in fields(cast(Any, holder)) if not f.init and f.name not in ("bits", "symmetric")]
     return [(name, getattr(holder, name)) for name in named]
 

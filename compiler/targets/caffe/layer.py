@@ -75,7 +75,7 @@ class Layer:
         return kept
 
     def silence(self, blobs: Sequence[str]) -> None:
-        """Tell Caffe that these are no outputs."""
+        """Declare to Caffe that these are not outputs."""
         if blobs:
             self._add(f"{self.label}/silence", "Silence", blobs, (), 0, {})
 

@@ -190,8 +190,9 @@ def _consumer(op: nn.QuantizeOp, net: Net) -> str:
 
 @converter(nn.DequantizeOp)
 def dequantize(op: nn.DequantizeOp, layer: Layer) -> Written:
-    """Of constants: nothing, their numbers are blobs. Of a Quant layer: what it gives already, or where integers are given and a
-    layer takes floats, AntiQuant. Raises CompileError for integers from elsewhere."""
+    """For constants nothing: their numbers are blobs. For a Quant layer what it gives already, or AntiQuant if integers
+    are given and a layer takes floats. Raises CompileError for integers from elsewhere.
+    """
     if constant_array(op.result) is not None:
         return None
     producer, net = source(op.input).owner, layer.net

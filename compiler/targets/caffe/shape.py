@@ -20,7 +20,7 @@ def concat(op: nn.ConcatOp, layer: Layer) -> Written:
 
 @converter(nn.SplitOp)
 def split(op: nn.SplitOp, layer: Layer) -> Written:
-    """Slice; parts that nothing reads are no outputs."""
+    """Slice; parts that nothing reads are not outputs."""
     sizes, axis = nn.ints(op.sizes), axis_of(op.axis.value.data, len(shape_of(op.input)))
     if 0 in sizes:
         layer.fail("has parts without elements, Caffe's Slice has none")

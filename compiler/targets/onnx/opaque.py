@@ -15,8 +15,10 @@ from ...formats.onnx.schema import schema_of
 from .layer import Layer, converter
 
 _REDEFINED = frozenset({"GridSample", "RoiAlign", "Split"})
-"""Operators where an addition is more than that: modes have other names (20), the default is another computation (16), an
-attribute is needed where there are no sizes (18). Everywhere else, what a version adds has the older meaning by default."""
+"""Operators where an addition is more than that: modes have other names (20), the default is a different computation
+(16), an attribute is needed where there are no sizes (18). Everywhere else, what a version adds has the older meaning
+by default.
+"""
 
 
 @converter(nn.OpaqueOp)

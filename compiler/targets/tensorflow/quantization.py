@@ -45,7 +45,7 @@ def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
 
 @converter(nn.DequantizeOp)
 def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
-    """Of integers that a FakeQuant stands for, its numbers."""
+    """For integers of a FakeQuant, its numbers."""
     if stored_quantized(op) is not None:
         return write_weight(op, layer.graph)
     if (grid := layer.graph.on_grid.get(source(op.input))) is not None:

@@ -119,7 +119,7 @@ def transpose(op: nn.TransposeOp, layer: Layer) -> str:
 
 @converter(nn.FlattenOp)
 def flatten(op: nn.FlattenOp, layer: Layer) -> str:
-    """Of two products that are not known, the first is computed."""
+    """If both products are unknown, the first is computed."""
     x, shape = layer.value(op.input), shape_of(op.input)
     axis = op.axis.value.data + len(shape) if op.axis.value.data < 0 else op.axis.value.data
     result = [size(shape[:axis]), size(shape[axis:])]
@@ -210,7 +210,7 @@ _ARGUMENTS: Mapping[type[nn.ArgOp], str] = {nn.ArgMaxOp: "ArgMax", nn.ArgMinOp: 
 
 @converter(*_ARGUMENTS)
 def argument(op: nn.ArgOp, layer: Layer) -> str:
-    """Of equal elements TensorFlow takes the first; for the last, the axis is turned round, and the index too."""
+    """TensorFlow takes the first of equal elements; for the last, the axis is reversed, and the index too."""
     axis, x = op.axis.value.data % len(shape_of(op.input)), layer.value(op.input)
     if op.last is not None:
         turned = [slice(None)] * len(shape_of(op.input))

@@ -27,7 +27,7 @@ class Window:
     upper: bool
     """The kind of SAME padding, where `pads` is None."""
     ceil: bool
-    """The last window may stand beyond the padding, as far as sizes tell or will tell."""
+    """The last window may lie beyond the padding, as far as sizes are known or will be."""
 
     @staticmethod
     def of(op: nn.WindowOp) -> Window:
@@ -142,7 +142,7 @@ def ceil_ends(window: Window) -> list[int]:
 
 
 def _same_pairs(layer: Layer, x: str, window: Window) -> str:
-    """The begin and end of SAME padding for each spatial axis, for sizes that run time tells."""
+    """The begin and end of SAME padding for each spatial axis, for sizes that are known at run time."""
     sizes, strides = _spatial_sizes(layer, x, window), layer.ints(window.strides, "strides")
     rest = layer.ints([s - 1 for s in window.strides], "rest")
     counts = layer.helper("FloorDiv", layer.helper("AddV2", sizes, rest), strides)
@@ -153,7 +153,7 @@ def _same_pairs(layer: Layer, x: str, window: Window) -> str:
 
 
 def _ceil_pairs(layer: Layer, x: str, window: Window) -> str:
-    """As `ceil_ends`, for sizes that run time tells."""
+    """As `ceil_ends`, for sizes that are known at run time."""
     sizes, strides = _spatial_sizes(layer, x, window), layer.ints(window.strides, "strides")
     rows = zip(window.begins, window.ends, window.extents, window.strides, strict=True)
     room = layer.helper("AddV2", sizes, layer.ints([b + e - k + s - 1 for b, e, k, s in rows], "room"))

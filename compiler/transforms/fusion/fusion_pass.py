@@ -87,7 +87,7 @@ def run_fusions(ctx: Context, module: ModuleOp, passes: Sequence[FusionPass]) ->
 
 
 def report_unmatched(module: ModuleOp, remarks: Remarks, *kinds: type[NNOp]) -> None:
-    """A remark for each operation of these kinds on one computed value that no pattern has spoken of."""
+    """A remark for each operation of these kinds on one computed value that has no remark of a pattern."""
     for op in nn_ops(module, *kinds):
         computed = [v for v in op.operands if constant_of(v) is None]
         if len(computed) == 1 and not remarks.has(op):

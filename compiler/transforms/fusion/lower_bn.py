@@ -65,4 +65,4 @@ class LowerBnPass(FusionPass):
     PATTERNS: ClassVar[Patterns] = (LowerNorm,)
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
-        """The pattern speaks of every batch norm."""
+        """The pattern itself has a remark for every batch norm."""

@@ -159,4 +159,4 @@ class MergeGroupConvPass(FusionPass):
     PATTERNS: ClassVar[Patterns] = (MergeGroupConv,)
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
-        """The pattern speaks of every Concat of convolutions behind a Split."""
+        """The pattern itself has a remark for every Concat of convolutions behind a Split."""

@@ -1,4 +1,4 @@
-"""What passes that run data through the model are told about how they do it."""
+"""Options of how passes run data through the model."""
 
 from __future__ import annotations
 

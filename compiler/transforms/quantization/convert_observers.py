@@ -185,7 +185,7 @@ def _accumulator_scales(site: Site, scales: Array, input_scale: Array) -> Array:
 
 
 def _check_bias(site: Site, bias: Array, scales: Array) -> None:
-    """Raises CompileError, located at the layer, where a bias in units of given scales is no int32."""
+    """Raises CompileError, located at the layer, where a bias in units of given scales does not fit into int32."""
     if not bias_fits(bias, scales):
         hint = f"leave it out of the record, or give skip-layers={layer_of(site.compute)}"
         raise op_error(site.compute, "has a bias that does not fit into int32 at the record's scales", hint)

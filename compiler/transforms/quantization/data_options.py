@@ -1,4 +1,4 @@
-"""What `--calibrate` and `--quantize` are told about the data that runs through the model."""
+"""Options of `--calibrate` and `--quantize` for the data that runs through the model."""
 
 from __future__ import annotations
 
@@ -40,19 +40,21 @@ class DataOptions:
     seed: int = 0
     """The seed of the synthetic inputs, which are used if there is no data."""
     data_types: tuple[str, ...] = ()
-    """Of raw binaries, one per input: `float32,int64`. A file holds one run."""
+    """Types of raw binaries, one per input: `float32,int64`. A file holds one run."""
     input_shape: str | None = None
-    """Of raw binaries, `images:1,3,224,224;ids:1,16`: the order of the folders, and sizes that the model leaves open."""
+    """Shapes of raw binaries, `images:1,3,224,224;ids:1,16`: the order of the folders, and sizes that the model leaves
+    open.
+    """
     mean: tuple[float, ...] = ()
-    """Of images, in pixels of 0 to 255: one value, or one per channel. Inputs are `(pixel - mean) / std`."""
+    """Mean of images, in pixels of 0 to 255: one value, or one per channel. Inputs are `(pixel - mean) / std`."""
     std: tuple[float, ...] = ()
     """Likewise."""
     resize: str | None = None
-    """Of images: HEIGHTxWIDTH, reached bilinearly."""
+    """Size of images, HEIGHTxWIDTH, reached bilinearly."""
     layout: Literal["NCHW", "NHWC"] | None = None
-    """Of images."""
+    """Layout of the image input."""
     color: Literal["rgb", "bgr", "gray"] | None = None
-    """Of images; rgb when not given."""
+    """Channels of images; default: rgb."""
     batch_num: int | None = None
     """How many runs of the model to use; all when not given. `--quantize` takes its configuration's first."""
 
@@ -65,7 +67,7 @@ class DataOptions:
         return data_files(self.data) if isinstance(self.data, str) else []
 
     def form(self) -> Form:
-        """What is said of the form of the data. Raises CompileError for what contradicts itself, and for half of it."""
+        """The form of the data. Raises CompileError for what contradicts itself, and for half of it."""
         shapes_given = shapes(self.input_shape or "", ",", "input-shape")
         return Form(self.data_types, shapes_given, self._image_form())
 

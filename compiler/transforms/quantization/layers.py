@@ -1,4 +1,4 @@
-"""What settings see of a module: its layers, which of them can be quantized, and why the others cannot."""
+"""The layers of a module as settings see them: which of them can be quantized, and why the others cannot."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def weight_only_broken(site: Site, row: Row) -> Broken | None:
 
 
 def _weight_only_rules(op: NNOp, row: Row) -> Sequence[Rule] | None:
-    """What must hold for the weight to be quantized alone; None where there is no such mode."""
+    """The rules for quantizing the weight alone; None if there is no such mode."""
     if row.weight_only != "table":
         return (weight_constant,) if row.weight_only == "always" else None
     source = row_of(op)
@@ -88,7 +88,9 @@ def _weight_only_rules(op: NNOp, row: Row) -> Sequence[Rule] | None:
 
 
 def other_layers(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> Iterator[tuple[Site, Broken]]:
-    """Layers that AMCT's table of uniform quantization lists, but that are none of these operations; with the reason."""
+    """Layers that AMCT's table of uniform quantization lists, but that are not one of these operations; with the
+    reason.
+    """
     kinds = tuple(kinds)
     seen = {layer_of(site.compute) for site in sites(module, kinds)}
     for site in sites(module, (NNOp,)):

@@ -14,7 +14,9 @@ from ..fusion.regions import in_region
 
 
 def note_foldable_norms(module: ModuleOp, remarks: Remarks) -> None:
-    """A remark for each batch norm that could be folded into the layer before it. What a fusion has spoken of has its reason."""
+    """A remark for each batch norm that could be folded into the layer before it. A layer with a remark of a fusion
+    already has its reason.
+    """
     spoken_of = {remark.layer for remark in remarks.session.remarks if remark.pass_name == "fuse-bn"}
     pattern = FuseComputeBatchNorm(remarks)
     for norm in nn_ops(module, BatchNormOp):

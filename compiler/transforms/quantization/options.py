@@ -1,4 +1,4 @@
-"""What the passes of quantization can be told: AMCT's files, or the most used of their settings one by one."""
+"""Options of the passes of quantization: AMCT's files, or the most used of their settings one by one."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class SettingsOptions:
     observer: str | None = None
     """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`; mse when nothing else is said."""
     bits: Literal[4, 8, 16] | None = None
-    """Of activations."""
+    """Bits of activations."""
     weight_bits: Literal[4, 6, 7, 8] | None = None
-    """Of weights."""
+    """Bits of weights."""
     channel_wise: bool | None = None
     """A scale for each output channel of weights; where the layer's type can, when not given."""
     weight_only: bool | None = None

@@ -1,4 +1,4 @@
-"""What `--insert-observers` and `--quantize` are told about points on values (PPQ's settings of these names)."""
+"""Options of `--insert-observers` and `--quantize` for points on values (PPQ's settings of these names)."""
 
 from __future__ import annotations
 

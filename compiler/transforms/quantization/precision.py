@@ -33,7 +33,8 @@ def wants_fp16(settings: Settings, record: Record | None) -> bool:
 
 
 def round_scales(module: ModuleOp, remarks: Remarks) -> None:
-    """Round the scales of all points to float16's precision; zero points stay. The module's metadata tells the lowering.
+    """Round the scales of all points to float16's precision; zero points stay. The module's metadata carries the mode
+    to the lowering.
 
     Raises CompileError, located at the point, for a scale that is too large or too small.
     """

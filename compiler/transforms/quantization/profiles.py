@@ -72,13 +72,17 @@ class Profile:
     name: str
     rows: Mapping[type[NNOp], Row]
     activations: frozenset[str] = frozenset()
-    """What the target computes in one operation with the convolution or matrix product before it, by fuse-activation's names."""
+    """The activations that the target computes in one operation with the convolution or matrix product before it, by
+    fuse-activation's names.
+    """
     fuse_add: bool = False
     """Whether a residual add belongs into that operation."""
     table: tuple[LayerRow, ...] = UNIFORM
     """The source layers that can be quantized, with their rules; empty where the operation alone decides."""
     points: Literal["layers", "values"] = "layers"
-    """What has quantization points: the inputs of layers, or every value that a quantized operation takes or gives."""
+    """The values that have quantization points: the inputs of layers, or every value that a quantized operation takes
+    or gives.
+    """
     alignment: Mapping[Alignment, Mode] = field(default_factory=dict[Alignment, Mode])
     """How each kind of operation is aligned where the options do not say; kinds that are not listed are not aligned."""
     unsigned_file: bool = False

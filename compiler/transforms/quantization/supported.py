@@ -1,4 +1,4 @@
-"""What AMCT's settings and records can ask for, and is not done: an error, never left out in silence."""
+"""Settings of AMCT's files that are not supported: each is an error, never silently ignored."""
 
 from __future__ import annotations
 

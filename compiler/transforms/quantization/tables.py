@@ -1,4 +1,4 @@
-"""What AMCT quantizes: its three tables of layers as data, by the source framework and its operator type.
+"""AMCT's three tables of layers as data, by the source framework and its operator type.
 
 Constraints are named rules. Source: "layers that support quantization, and constraints" of AMCT's manual, tables 1 to 3.
 """
@@ -51,7 +51,7 @@ from .rules.layer_rules import (
 class LayerRow:
     """A type of layer, what must hold for it to be quantized, and the Ascend IR operators that AMCT maps it to.
 
-    A type can have several rows, told apart by `operations`, what it is imported as (Caffe's Pooling by its mode).
+    A type can have several rows, distinguished by `operations`, what it is imported as (Caffe's Pooling by its mode).
     """
 
     framework: str
@@ -134,7 +134,7 @@ NON_UNIFORM: tuple[LayerRow, ...] = (
 
 
 class Mark(Enum):
-    """What the manual says of a scenario."""
+    """The manual's mark of a scenario."""
 
     YES = "√"
     ONLY = "√, its only form"
@@ -153,7 +153,7 @@ class Marks(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightRow:
-    """What ARQ's options do to an Ascend operator: its weight alone quantized, and beside its input."""
+    """The effect of ARQ's options on an Ascend operator: its weight alone quantized, and beside its input."""
 
     weight_only: Marks
     with_input: Marks

@@ -202,7 +202,7 @@ func.func @half(%x: tensor<1x1x4x4xf16>) -> tensor<1x1x3x3xf16> {
 
 // CHECK-LABEL: @tensor_only
 // CHECK-NOT:   nn.observe
-// REMARK:      [insert-observers missed tensor-only] "pool": not quantized by default; tensor_quantize quantizes its input
+// REMARK:      [insert-observers missed tensor-only] "pool": only its input can be quantized: set tensor_quantize for that
 // REMARK:      [insert-observers missed tensor-only] "add"
 func.func @tensor_only(%x: tensor<1x1x4x4xf32>) -> tensor<1x1x3x3xf32> {
   %p = nn.max_pool %x kernel [2, 2] from <onnx, "MaxPool", "pool"> : (tensor<1x1x4x4xf32>) -> tensor<1x1x3x3xf32>

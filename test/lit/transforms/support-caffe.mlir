@@ -62,8 +62,8 @@ func.func @main(%x: tensor<1x2x4x4xf32>, %l: tensor<1x1x4xf32>, %k: tensor<2x2x1
 // Pooling, mode 1 (AVE): global_pooling false. Mode 0 (MAX): tensor only.
 // CHECK: [insert-observers applied observed] "average"
 // CHECK: [insert-observers missed global-pooling-false] "average-whole": global pooling is not quantized
-// CHECK: [insert-observers missed tensor-only] "max": not quantized by default; tensor_quantize quantizes its input
-// CHECK: [insert-observers missed tensor-only] "max-whole": not quantized by default; tensor_quantize quantizes its input
+// CHECK: [insert-observers missed tensor-only] "max": only its input can be quantized: set tensor_quantize for that
+// CHECK: [insert-observers missed tensor-only] "max-whole": only its input can be quantized: set tensor_quantize for that
 // CHECK: [convert-observers applied quantized] "average"
 func.func @main(%x: tensor<1x2x4x4xf32>) {
   %0 = nn.average_pool %x kernel [2, 2] from <caffe, "Pooling", "average", {pool = "AVE"}> : (tensor<1x2x4x4xf32>) -> tensor<1x2x3x3xf32>
@@ -76,7 +76,7 @@ func.func @main(%x: tensor<1x2x4x4xf32>) {
 // -----
 
 // Eltwise: tensor only, operation 1 (SUM).
-// CHECK: [insert-observers missed tensor-only] "sum": not quantized by default; tensor_quantize quantizes its input
+// CHECK: [insert-observers missed tensor-only] "sum": only its input can be quantized: set tensor_quantize for that
 // CHECK: [insert-observers missed operation-sum] "product": its operation is PROD
 // CHECK: [insert-observers missed operation-sum] "largest": its operation is MAX
 func.func @main(%x: tensor<1x2x4x4xf32>) {

@@ -111,8 +111,8 @@ func.func @main(%x: tensor<1x2x4x4xf32>, %d: tensor<1x2x?x?xf32>) {
 // -----
 
 // MaxPool and Add: tensor only.
-// CHECK: [insert-observers missed tensor-only] "max": not quantized by default; tensor_quantize quantizes its input
-// CHECK: [insert-observers missed tensor-only] "add": not quantized by default; tensor_quantize quantizes its input
+// CHECK: [insert-observers missed tensor-only] "max": only its input can be quantized: set tensor_quantize for that
+// CHECK: [insert-observers missed tensor-only] "add": only its input can be quantized: set tensor_quantize for that
 func.func @main(%x: tensor<1x2x4x4xf32>) {
   %0 = nn.max_pool %x kernel [2, 2] from <onnx, "MaxPool", "max"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x3x3xf32>
   %1 = nn.add %x, %x from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
@@ -168,7 +168,7 @@ func.func @main(%x: tensor<1x2x4x4xf32>) {
 // Operations without a source are judged as the ONNX layers that they resemble.
 // CHECK: [insert-observers applied observed] "conv"
 // CHECK: [insert-observers missed matrix-weight] "matmul": its second operand is of rank 3
-// CHECK: [insert-observers missed tensor-only] "foreign": not quantized by default; tensor_quantize quantizes its input
+// CHECK: [insert-observers missed tensor-only] "foreign": only its input can be quantized: set tensor_quantize for that
 // CHECK: [convert-observers applied quantized] "conv"
 func.func @main(%x: tensor<1x2x4x4xf32>, %m: tensor<2x2xf32>) {
   %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>

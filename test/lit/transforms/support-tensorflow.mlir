@@ -116,10 +116,10 @@ func.func @main(%v: tensor<1x1x4x4x4xf32>, %k: tensor<1x1x1x1x1xf32>) {
 // -----
 
 // MaxPool and Add, also as their later versions: tensor only.
-// CHECK: [insert-observers missed tensor-only] "max": not quantized by default; tensor_quantize quantizes its input
-// CHECK: [insert-observers missed tensor-only] "max-v2": not quantized by default; tensor_quantize quantizes its input
-// CHECK: [insert-observers missed tensor-only] "add": not quantized by default; tensor_quantize quantizes its input
-// CHECK: [insert-observers missed tensor-only] "add-v2": not quantized by default; tensor_quantize quantizes its input
+// CHECK: [insert-observers missed tensor-only] "max": only its input can be quantized: set tensor_quantize for that
+// CHECK: [insert-observers missed tensor-only] "max-v2": only its input can be quantized: set tensor_quantize for that
+// CHECK: [insert-observers missed tensor-only] "add": only its input can be quantized: set tensor_quantize for that
+// CHECK: [insert-observers missed tensor-only] "add-v2": only its input can be quantized: set tensor_quantize for that
 func.func @main(%x: tensor<1x2x4x4xf32>) {
   %0 = nn.max_pool %x kernel [2, 2] from <tensorflow, "MaxPool", "max"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x3x3xf32>
   %1 = nn.max_pool %x kernel [2, 2] from <tensorflow, "MaxPoolV2", "max-v2"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x3x3xf32>

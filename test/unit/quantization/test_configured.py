@@ -203,7 +203,7 @@ BAD_CONFIGS = {
     ),
     "never quantized": (
         'override_layer_configs { layer_name: "add" calibration_config { } }',
-        "override_layer_configs names 'add', which cannot be quantized: only its input tensor",
+        "override_layer_configs names 'add', which cannot be quantized: only its input can be",
     ),
     "what a layer cannot have": (
         'override_layer_configs { layer_name: "fc" calibration_config { arq_quantize { channel_wise: true } } }',

@@ -1,4 +1,4 @@
-"""What is known at once, and what does nothing."""
+"""Operators whose values are known at import, and operators that do nothing."""
 
 from __future__ import annotations
 

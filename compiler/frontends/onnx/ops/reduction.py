@@ -27,7 +27,7 @@ def reduce(node: Node) -> Converted:
 
 @converter("ArgMax", "ArgMin")
 def arg(node: Node) -> Converted:
-    """Of equal elements the first, or with `select_last_index` the last."""
+    """The first of equal elements, or the last with `select_last_index`."""
     op = nn.ArgMaxOp if node.op_type == "ArgMax" else nn.ArgMinOp
     keepdims, last = bool(node.int("keepdims", 1)), bool(node.int("select_last_index", 0))
     return node.emit(op, node.value(0), axis=node.int("axis", 0), keepdims=keepdims, last=last).result

@@ -13,7 +13,7 @@ from ..node import Converted, Node, Size, Unmapped, converter
 
 _MODES = {"nearest": "nearest", "linear": "linear", "cubic": "cubic", "bilinear": "linear"}
 _UPSAMPLING = {"coordinates": "asymmetric", "nearest": "floor"}
-"""What Upsample, and Resize of opset 10, do."""
+"""The computation of Upsample, and of Resize in opset 10."""
 
 
 @converter("Upsample")

@@ -27,7 +27,9 @@ class _Blocks(NamedTuple):
 
     @staticmethod
     def of(rank: int, block: Sequence[int], pairs: Sequence[int | Linear]) -> _Blocks:
-        """Of all axes behind the batch but the last, or of all of them where the first is left alone: then it holds channels."""
+        """The blocks of all axes behind the batch but the last, or of all of them if the first is left alone: then it
+        holds channels.
+        """
         begins, ends = tuple(pairs[::2]), tuple(pairs[1::2])
         if 0 < len(block) == rank - 1 and (block[0], begins[0], ends[0]) == (1, 0, 0):
             return _Blocks("nchw", tuple(block[1:]), begins[1:], ends[1:])
@@ -88,7 +90,7 @@ def _moved(
 
 
 def _blocks(node: Node) -> _Blocks:
-    """Of a node. The older operators have one size for height and width."""
+    """The blocks of a node. The older operators have one size for height and width."""
     rank, newer = len(node.shape(0)), node.op_type.endswith("ND")
     block = node.known_ints(1) if newer else [node.int("block_size", 0)] * 2
     pairs = _pairs(node, node.sink.value(node.binding(2 if newer else 1)))
@@ -156,7 +158,7 @@ def _dilated(node: Node, crops: _Blocks) -> SSAValue | None:
 
 
 def _carried_blocks(node: Node, op: nn.OpaqueOp) -> _Blocks | None:
-    """Of a SpaceToBatchND that is carried because its padding depends on sizes."""
+    """The blocks of a SpaceToBatchND that is carried because its padding depends on sizes."""
     if op.op_type.data != "SpaceToBatchND":
         return None
     x, block, pads = op.operands

@@ -141,7 +141,7 @@ def _remainder(node: Node, quotient: SSAValue) -> SSAValue:
 
 
 def _correction(node: Node, remainder: SSAValue) -> SSAValue:
-    """-1 where truncation rounded up, else 0: something is left, and it has not the divisor's sign.
+    """-1 where truncation rounded up, else 0: something is left, and its sign is not the divisor's.
 
     For a divisor that is known to be positive, as those of sizes are, by arithmetic that shapes are followed through.
     """

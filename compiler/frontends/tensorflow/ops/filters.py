@@ -15,7 +15,9 @@ from ..node import Constant, Node
 
 
 def transposed_filter(node: Node, index: int, perm: Sequence[int]) -> SSAValue:
-    """Input `index` with its axes in another order. Of integers that are dequantized the integers: they stay constant."""
+    """Input `index` with its axes in another order. For integers that are dequantized, it transposes the integers: they
+    stay constant.
+    """
     if (stored := _stored(node, index)) is None:
         return node.transposed(index, perm)
     dequantize, integers = stored

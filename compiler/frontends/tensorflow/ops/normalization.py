@@ -51,7 +51,7 @@ def _per_channel(node: Node, index: int) -> SSAValue:
 
 
 def _training_types(node: Node) -> list[Tensor]:
-    """Of the results in training: one more than TensorFlow knows the rank of."""
+    """The types of the results in training: one more than TensorFlow knows the rank of."""
     x, statistics = tensor_of(node.value(0)), tensor_of(node.value(1))
     reserved = [tensor(statistics.element_type, [DYNAMIC])] if node.op_type == "FusedBatchNormV3" else []
     return [x, *[statistics] * 4, *reserved]

@@ -36,7 +36,7 @@ class FuseRequantPass(ModulePass):
 
 
 def _report(module: ModuleOp, remarks: Remarks) -> None:
-    """A remark for every AscendDequant that is left and that no pattern has spoken of."""
+    """A remark for every AscendDequant that is left and has no remark of a pattern."""
     for op in module.walk():
         if isinstance(op, AscendDequantOp) and not remarks.has(op):
             remarks.missed(op, "integer-consumer", f"{_readers(op.y)} reads floats")

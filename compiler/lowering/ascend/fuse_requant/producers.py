@@ -1,4 +1,4 @@
-"""What stands in front of a value."""
+"""The operation that produces a value."""
 
 from __future__ import annotations
 

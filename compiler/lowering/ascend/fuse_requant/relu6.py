@@ -26,7 +26,7 @@ RULE = "relu6-saturates"
 
 _Relu6 = ascend.Relu6Op | nn.Relu6Op
 _Quant = ascend.AscendQuantOp | nn.QuantizeOp
-"""What becomes AscendQuant, too."""
+"""The operations that are, or become, AscendQuant."""
 
 _MaxPool = nn.MaxPoolOp | nn.GlobalMaxPoolOp | ascend.MaxPoolV3Op | ascend.MaxPoolOp
 

@@ -60,7 +60,7 @@ class AdaptQatPass(ModulePass):
 
 
 def _check_inputs(module: ModuleOp) -> None:
-    """Raises CompileError for float inputs that are no float32."""
+    """Raises CompileError for float inputs that are not float32."""
     function = main_function(module)
     for argument in function.body.block.args:
         if is_float(element := element_of(argument)) and element != f32:

@@ -117,7 +117,9 @@ def set_parameters(observed: Sequence[Observation], parts: Sequence[Part]) -> No
 
 
 def record_data(module: ModuleOp, observed: Sequence[Observation], parts: Sequence[Part], session: Session) -> None:
-    """Metadata: by what, of which data. Of several parts the hashes stand in the order in which they were seen."""
+    """Record the observer and the data's hash in the module's metadata. The hashes of several parts are in the order in
+    which they were seen.
+    """
     add_metadata(
         module,
         tool=tool_version(),

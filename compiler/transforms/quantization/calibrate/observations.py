@@ -26,7 +26,7 @@ class Observation:
 
     @property
     def values(self) -> list[SSAValue]:
-        """What is observed, each value once."""
+        """The observed values, each once."""
         return list(dict.fromkeys(point.input for point in self.points))
 
     def fresh(self) -> Observation:

@@ -126,7 +126,7 @@ def _checksum(arrays: Mapping[str, Array]) -> bytes:
 
 
 def _progress(header: Array, path: Path, model: str, observed: Sequence[Observation]) -> Progress:
-    """What a header says. Raises CompileError where that is about something else than these points of this model."""
+    """The content of a header. Raises CompileError where that is about something else than these points of this model."""
     try:
         found: Any = json.loads(header.tobytes())
         known = found["format"] == _FORMAT

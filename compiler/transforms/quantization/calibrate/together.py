@@ -49,7 +49,7 @@ def _counts_samples(value: SSAValue) -> bool:
 
 
 def _numbers(value: SSAValue) -> int:
-    """Of one sample."""
+    """The number of elements of one sample."""
     return prod(shape_of(value)[1:])
 
 

@@ -92,7 +92,7 @@ def _check_complete(progress: Progress, part: Part, total: int) -> None:
 
 
 def next_step(progress: Progress, total: int, path: Path) -> str:
-    """What a state that was saved to `path` holds, and how to go on from it."""
+    """A note on what a state saved to `path` contains, and how to go on from it."""
     turn = progress.turn + 1
     count = sum(part.samples for part in progress.present)
     seen = f"pass {turn} of {total} has seen {count} samples of {sources(progress.present)}"

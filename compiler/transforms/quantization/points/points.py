@@ -16,7 +16,7 @@ from ..sites import Site
 
 
 class Spec(NamedTuple):
-    """What is asked of a point; with parameters it needs no calibration."""
+    """The specification of a point; with parameters it needs no calibration."""
 
     observer: str
     bits: int
@@ -25,7 +25,7 @@ class Spec(NamedTuple):
 
 
 def spec_of(held: LayerSettings, given: LayerRecord | None) -> Spec:
-    """What settings ask, or what a record gives."""
+    """The specification from settings, or the parameters from a record."""
     return Spec(held.observer, held.bits, held.symmetric) if given is None else recorded(held.observer, given)
 
 

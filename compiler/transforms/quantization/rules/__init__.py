@@ -1,1 +1,1 @@
-"""What can be asked before something is quantized: of layers, of single inputs, of passive operations."""
+"""The rules that are checked before something is quantized: of layers, of single inputs, of passive operations."""

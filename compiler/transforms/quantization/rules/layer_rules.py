@@ -1,4 +1,4 @@
-"""What can be asked of a layer before it is quantized: named rules that return None or the reason why not.
+"""The rules for a layer, checked before it is quantized: named rules that return None or the reason why not.
 
 Rules of a source layer read what its origin keeps of the source's attributes; rules of a target judge the operation itself.
 """
@@ -178,7 +178,7 @@ def pools_locally(site: Site) -> str | None:
 @rule("tensor-only")
 def tensor_only(site: Site) -> str | None:
     """AMCT quantizes this layer's input tensor only when asked to by tensor_quantize"""
-    return "not quantized by default; tensor_quantize quantizes its input"
+    return "only its input can be quantized: set tensor_quantize for that"
 
 
 def source_attribute(op: NNOp, name: str) -> Attribute | None:

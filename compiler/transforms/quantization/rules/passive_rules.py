@@ -1,4 +1,4 @@
-"""What must hold for an operation to be passive: its results hold nothing that its input's grid does not."""
+"""The rules for an operation to be passive: its results hold nothing that its input's grid does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold for an input of a layer to be quantized by itself."""
+"""The rules for quantizing a single input of a layer."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Sums(NamedTuple):
 
     @property
     def axis(self) -> int:
-        """Of the result's output channels."""
+        """The axis of the result's output channels."""
         rank = len(shape_of(self.result))
         return self.compute.channel_axis(rank) if isinstance(self.compute, ConvolutionOp) else rank - 1
 
@@ -122,7 +122,7 @@ def _sums(site: Site, row: Row, remarks: Remarks) -> Sums | None:
 
 
 def _params_of(value: SSAValue | None) -> QParams | None:
-    """What a value was dequantized by."""
+    """The parameters that a value was dequantized with."""
     return value.op.qparams.data if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp) else None
 
 

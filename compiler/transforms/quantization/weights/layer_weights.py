@@ -92,7 +92,7 @@ def _recorded(site: Site, value: SSAValue, array: Array, record: Record, name: s
 
 
 _Form = tuple[bytes, bytes, int, int | tuple[int, ...] | None]
-"""Scales, zero points, bits and levels: what tells the integer forms of one weight apart."""
+"""Scales, zero points, bits and levels: what distinguishes the integer forms of one weight."""
 
 
 class IntegerWeights:

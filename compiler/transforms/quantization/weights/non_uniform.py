@@ -27,7 +27,7 @@ def levels_of(weights: Array, steps: int) -> Array:
         return values.astype(np.int8)
     centres, costs = _runs(values, counts)
     best = costs[0]
-    """Of the first values, up to each, in as many levels as taken so far."""
+    """The costs of the first values, up to each, in as many levels as taken so far."""
     begins: list[Array] = []
     for _ in range(steps - 1):
         totals = best[:-1, None] + costs[1:, 1:]

@@ -27,7 +27,7 @@ LIGHT = 4096
 def layers_of_few_levels(
     settings: Settings, quantized: Sequence[Site], profile: Profile, session: Session
 ) -> dict[str, Nuq]:
-    """Of the layers that are quantized, those that `nuq_config` or `enable_auto_nuq` chooses, with the levels of their weights.
+    """The quantized layers that `nuq_config` or `enable_auto_nuq` chooses, with the levels of their weights.
 
     A layer's own settings win over both. Raises CompileError, located in the mapping file, for a bad one.
     """

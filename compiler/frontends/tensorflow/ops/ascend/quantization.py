@@ -84,7 +84,7 @@ def dequant(node: Node) -> Converted:
 
 @converter("AscendDequant")
 def dequant_of_others(node: Node) -> Converted:
-    """What it scales is no result of a layer."""
+    """It scales something other than the result of a layer."""
     raise node.error(f"takes the result of a layer on integers, not {node.dtype(0)}")
 
 
