@@ -84,7 +84,7 @@ def _read(model: Any, session: Session, signature: Sequence[Any]) -> ModuleOp:
 def parse(text: str, session: Session | None = None, *, name: str = "<text>") -> Loaded:
     """Read the text of a module, verified. Nothing that it names is imported or run.
 
-    `name` stands for its file in locations and errors; where it is a path, arrays are looked up beside it. Raises CompileError,
+    `name` is the file in locations and errors; where it is a path, arrays are looked up beside it. Raises CompileError,
     located at line and column.
     """
     session = new_session() if session is None else session

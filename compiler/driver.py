@@ -96,7 +96,7 @@ class _Driver:
                 self._touch(use.operation)
 
     def _forget(self, op: Operation) -> None:
-        """What gave its operands to `op` alone may be dead now, or can be matched with what is left."""
+        """Producers whose results only `op` read may be dead now, or may match with the rest."""
         for operand in op.operands:
             if isinstance(operand, OpResult) and operand.has_one_use():
                 self._waiting.setdefault(id(operand.op), operand.op)

@@ -39,7 +39,7 @@ def body(function: FuncOp) -> Block:
 
 
 def return_op(function: FuncOp) -> ReturnOp:
-    """What a function ends in: its operands are the outputs."""
+    """The operation that ends a function: its operands are the outputs."""
     return cast(ReturnOp, function.body.block.last_op)
 
 

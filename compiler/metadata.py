@@ -1,4 +1,4 @@
-"""What a module says of itself: tool, profile, observer, calibration data. Targets write it into their files."""
+"""The metadata of a module: tool, profile, observer, calibration data. Targets write it into their files."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def _print_remark(remark: Remark) -> None:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What frontends get beside the model's file. Names are those of the source: layers, blobs, tensors."""
+    """Options for reading a model. Names are those of the source: layers, blobs, tensors."""
 
     inputs: tuple[str, ...] = ()
     """The inputs, in order; found in the model when not given (`--inputs`)."""

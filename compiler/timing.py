@@ -12,7 +12,7 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class Phase:
-    """What one phase took; the phases inside it are behind it, one `depth` deeper."""
+    """The time and memory of one phase; the phases inside it are behind it, one `depth` deeper."""
 
     def __init__(self, name: str, depth: int):
         self.name = name
@@ -45,7 +45,7 @@ class Timer:
             self._running.pop()
 
     def _note_peak(self) -> None:
-        """What was needed since it was last noted belongs to all phases that ran."""
+        """The peak since the last call counts for all phases that ran."""
         peak = peak_memory()
         for each in self._running:
             each.peak = max(each.peak, peak)

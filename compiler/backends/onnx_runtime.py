@@ -99,7 +99,7 @@ class OnnxRuntime:
 
 
 class _Unusable(Exception):
-    """What onnxruntime gives for a batch will not do."""
+    """The result of onnxruntime for a batch cannot be used."""
 
 
 def _arguments(work: Work, values: Sequence[SSAValue]) -> dict[SSAValue, str]:

@@ -25,7 +25,7 @@ _SETTINGS = (
     "skip_fusion_layers",
     "tensor_quantize",
 )
-"""What stands beside layers, whether a file has it or not."""
+"""The keys beside layers, whether a file has them or not."""
 _WEIGHTS: dict[str, type[Weighting]] = {"arq_quantize": Arq, "ada_quantize": Ada, "nuq_quantize": Nuq}
 
 

@@ -89,7 +89,7 @@ class JsonObject:
             raise self.error(f"unknown key '{next(iter(self.values))}'")
 
     def make(self, function: Callable[..., _T], *arguments: Any, **values: Any) -> _T:
-        """What the function returns; the CompileError that it raises is placed here."""
+        """The result of the function; a CompileError that it raises is located here."""
         try:
             return function(*arguments, **values)
         except CompileError as e:

@@ -139,7 +139,7 @@ def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
 
 
 def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> Iterator[tuple[str, bool]]:
-    """What is asked for and this layer cannot have, and whether that is so of all layers of its type."""
+    """The requested settings that this layer cannot have, and whether no layer of its type can."""
     weight, alone = chosen.weight, chosen.weight_compress_only
     if alone and not layer.weight_only:
         yield "has no weight that can be quantized alone", True
@@ -158,7 +158,7 @@ def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> I
 
 
 def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
-    """What a record has and the layer cannot have, as it is refused in settings: AMCT's table 3."""
+    """The parts of a record that the layer cannot have, as in settings: AMCT's table 3."""
     alone = record.weight_compress_only
     if len(record.scale_w) > 1 and not layer.channel_wise and not alone:
         return f"scale_w has {len(record.scale_w)} numbers, its weight takes one"

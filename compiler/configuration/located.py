@@ -48,7 +48,7 @@ class Located:
             raise self.error(f"{self.message.DESCRIPTOR.name} has no {missing[0]}")
 
     def make(self, function: Callable[..., _T], *arguments: Any, **values: Any) -> _T:
-        """What the function returns; the CompileError that it raises is placed here."""
+        """The result of the function; a CompileError that it raises is located here."""
         try:
             return function(*arguments, **values)
         except CompileError as e:

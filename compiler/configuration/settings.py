@@ -1,4 +1,4 @@
-"""What is quantized, and how: AMCT's settings as dataclasses.
+"""AMCT's settings as dataclasses: what is quantized, and how.
 
 Values are checked where a dataclass is made. Errors name the setting; readers of files add the place.
 """

@@ -1,1 +1,3 @@
-"""What files look like, for those who read them (`frontends`), write them (`targets`) or run what came from them (`runtime`)."""
+"""The formats of files, for those who read them (`frontends`), write them (`targets`) or run what came from them
+(`runtime`).
+"""

@@ -20,7 +20,7 @@ _OFFSET_LOW, _OFFSET_HIGH = -256, 255
 
 
 class DeqScale(NamedTuple):
-    """What the 64 bits of AscendDequant say: float32 scales, and per channel the shift and the weight's offset."""
+    """The content of AscendDequant's 64 bits: float32 scales, and per channel the shift and the weight's offset."""
 
     scale: Array
     shift: Array

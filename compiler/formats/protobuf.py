@@ -28,7 +28,7 @@ Enums = Mapping[str, Mapping[str, int]]
 """Number by enum and value."""
 
 _Types = Mapping[str, _Field]
-"""What a type says of a field, by the name that tables use."""
+"""The fields of a type, by the names that tables use."""
 
 _SCALARS: _Types = {name.removeprefix("TYPE_").lower(): _Field(type=number) for name, number in _Field.Type.items()}
 

@@ -75,7 +75,7 @@ class _Reader:
         return [Entry(start.group(), line, column, text, inner) for inner in values]
 
     def _values(self) -> list[tuple[Entry, ...]]:
-        """What stands in a field: its fields if it is a message. A list holds several."""
+        """The values of a field: its fields if it is a message. A list holds several."""
         opening = self._peek()
         string = self.tokens[self.at].group("string") if opening else None
         self.at += 1

@@ -146,7 +146,7 @@ def varint(value: int) -> bytes:
 
 
 def header(number: int, size: int) -> bytes:
-    """What stands before the `size` bytes of a field's value."""
+    """The bytes before the `size` bytes of a field's value."""
     return varint(number << 3 | BYTES) + varint(size)
 
 

@@ -29,7 +29,7 @@ class Constant:
     key: str
     array: Array
     integers: Constant | None = None
-    """What these floats were before a cast: a bias of integers may be larger than floats count."""
+    """The values of these floats before a cast: a bias of integers may be larger than floats count."""
     _views: dict[tuple[str, tuple[int, ...]], Constant] = field(
         default_factory=dict[tuple[str, tuple[int, ...]], "Constant"], repr=False
     )
@@ -86,7 +86,7 @@ class Sink:
         self.half_weights: bool = False
         self._made: dict[Constant, SSAValue] = {}
         self._constants: dict[SSAValue, Constant] = {}
-        """What values that a conversion may hand on are known to be."""
+        """The known contents of values that a conversion may pass on."""
 
     def value(self, binding: Binding) -> SSAValue:
         if not isinstance(binding, Constant):

@@ -31,7 +31,7 @@ def quantizer_of(value: SSAValue) -> ascend.AscendQuantOp | ascend.AscendRequant
 
 
 def zero_point(node: SourceNode, value: SSAValue) -> int:
-    """What the integers of a layer's input have for 0. Raises CompileError where they come from no AscendQuant."""
+    """The zero point of a layer's integer input. Raises CompileError if it does not come from an AscendQuant."""
     if (quant := quantizer_of(value)) is None:
         raise node.error("takes int8 that comes from no AscendQuant: its zero point is not known")
     return int(quant.offset.value.data)

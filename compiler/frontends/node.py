@@ -33,7 +33,7 @@ class SourceNode:
     # Inputs
 
     def binding(self, index: int) -> Binding:
-        """What input `index` stands for. Raises CompileError when the node has none."""
+        """The value of input `index`. Raises CompileError if the node has no such input."""
         found = self.inputs[index] if index < len(self.inputs) else None
         if found is None:
             raise self.error(f"has no input {index}, which {self.op_type} needs")

@@ -58,6 +58,6 @@ def _ends(values: Array, axis: int | None) -> tuple[Array, Array]:
 
 
 def rounded(values: Array, scale: float, zero_point: int, bits: int) -> Array:
-    """What the integers that stand for `values` stand for, float64."""
+    """The values after quantization and dequantization, float64."""
     least = -(2 ** (bits - 1))
     return (np.clip(np.rint(values / scale) + zero_point, least, -least - 1) - zero_point) * scale

@@ -121,7 +121,7 @@ def plan_of(
 
 
 def _usual(program: Program) -> Program:
-    """What is rewritten where nothing else is asked for: results stay the same to the bit."""
+    """The program with the default rewriting: results stay the same to the bit."""
     from .sizes import once_per_shape  # makes plans itself
 
     program = once_per_shape(program)

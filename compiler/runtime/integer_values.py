@@ -14,7 +14,7 @@ from .kernels.quantized import Weight
 
 
 class Integers(NamedTuple):
-    """What a slot of reals holds, as integers in another slot."""
+    """The integers, in another slot, of a slot of reals."""
 
     slot: int
     params: QParams

@@ -1,4 +1,6 @@
-"""What deployable files of every framework share: names of layers and weights, weights as they are stored, scales of averages."""
+"""The parts that deployable files of all frameworks share: names of layers and weights, weights as they are stored,
+scales of averages.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from ..session import Session
 from .graph import identity_of, label_of
 
 _SUFFIXES = re.compile(r"(\.folded)?(\.(i8|i4|i32))?(\.filter)?$")
-"""What quantization and lowering add to the keys of constants."""
+"""The suffixes that quantization and lowering add to the keys of constants."""
 
 _WEIGHTS_ALONE = (
     ascend.AscendAntiQuantOp,
@@ -27,7 +29,7 @@ _WEIGHTS_ALONE = (
     ascend.WeightQuantBatchMatmulV2Op,
     nn.DequantizeOp,
 )
-"""What makes reals of integer weights beside layers that compute in float."""
+"""The operations that dequantize the weights of layers that compute in float."""
 
 Made = dict[tuple[object, str], SSAValue]
 """Rearranged constants by what they were and how they were rearranged: shared ones stay shared."""

@@ -25,7 +25,7 @@ from ..transforms.quantization.sites import Site, sites
 from . import Target
 
 _QUANTIZING = {"caffe": ("Quant", "DeQuant")}
-"""What the layers before and behind a quantized one are called, where that is not AscendQuant and AscendDequant."""
+"""The types of the layers before and behind a quantized one, if they are not AscendQuant and AscendDequant."""
 
 _STRINGS = 1
 """The number of Ascend's list type of strings."""
@@ -33,7 +33,9 @@ _STRINGS = 1
 
 @dataclass(frozen=True)
 class FusionInfoTarget(Target):
-    """Lists the layers of a quantized `nn` module as they stand in AMCT's deployable files, with the source's layers in each."""
+    """Lists the layers of a quantized `nn` module as AMCT's deployable files contain them, with the source's layers in
+    each.
+    """
 
     name = "fusion-info"
     ending = ".json"

@@ -1,4 +1,6 @@
-"""What formats of graphs share: which operations are written, in which layout, and the names of what is written."""
+"""The parts that formats of graphs share: which operations are written, in which layout, and the names of what is
+written.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def flat(block: Block) -> Iterator[Operation]:
 
 
 def readers(value: SSAValue) -> Iterator[Operation]:
-    """What reads a value: the other direction of `source`."""
+    """The readers of a value: the other direction of `source`."""
     for use in value.uses:
         op = use.operation
         if isinstance(op, nn.FusedOp):
@@ -113,5 +115,5 @@ def in_layout(module: ModuleOp, to: Literal["NCHW", "NHWC"], session: Session) -
 
 
 ELSEWHERE = {"ascend": "write the module before --lower-to-ascend, or this one with -t onnx-ascend or -t mlir"}
-"""What to do with operations of other dialects."""
+"""Hints for operations of other dialects."""
 OTHERWISE = "-t mlir holds every dialect"

@@ -134,7 +134,7 @@ def _tensor_records(
 
 
 def _params_behind(value: SSAValue | None, profile: Profile) -> QParams | None:
-    """What a value was dequantized by, before passive operations."""
+    """The parameters that a value was dequantized with, before passive operations."""
     point = point_behind(value, profile.rows)
     return point.qparams.data if isinstance(point, DequantizeOp) else None
 

@@ -132,7 +132,7 @@ def _raw(args: argparse.Namespace, data_shapes: Shapes) -> Data:
 
 
 def _evaluated(args: argparse.Namespace) -> Data:
-    """What the evaluator runs. Raises CompileError for data beside it."""
+    """The data of the evaluator. Raises CompileError for data beside it."""
     from ..runtime.data import from_evaluator
 
     for option in ("input_shape", "data_dir", "data_types"):

@@ -128,7 +128,7 @@ _PIPELINE = (
 
 
 def _summary(pass_class: type[ModulePass]) -> str:
-    """What a pass that a plugin brings says of itself."""
+    """The summary of a plugin's pass."""
     return (pass_class.__doc__ or "").strip().partition("\n")[0].replace("%", "%%")
 
 

@@ -83,7 +83,7 @@ def add_amct_files(add: Callable[..., object]) -> None:
 
 
 def amct_imports(args: argparse.Namespace) -> ImportOptions:
-    """What they say of how the model is read."""
+    """The import options among them."""
     return ImportOptions(outputs=names(args.outputs.replace(";", ",")), weights=args.weights)
 
 

@@ -80,7 +80,7 @@ _PRODUCTS = (nn.MulOp, nn.ReduceProdOp)
 
 
 class PartialShapes:
-    """What is known of the integer tensors of a block, filled by visiting its operations in order."""
+    """The known parts of the integer tensors of a block, filled by visiting its operations in order."""
 
     def __init__(self) -> None:
         self._arrays: dict[SSAValue, Array] = {}
@@ -161,7 +161,7 @@ class PartialShapes:
         return self._new_tag(self._term(op, terms.tolist()) if len(unknown) == 1 else None)
 
     def _term(self, op: Operation, terms: list[int]) -> Linear | None:
-        """What an operation makes of terms of which one is unknown, where that is linear."""
+        """The result of an operation on terms of which one is unknown, if it is linear."""
         at = next(i for i, t in enumerate(terms) if t in self._terms)
         (base, factor, offset), rest = self._terms[terms[at]], [*terms[:at], *terms[at + 1 :]]
         if isinstance(op, _PRODUCTS):
@@ -252,5 +252,5 @@ def expand_target(op: nn.ExpandOp, elements: list[int | Dimension | None]) -> tu
 
 
 def known_sizes(elements: list[int | Dimension | None]) -> Shape:
-    """What a shape made of these elements is sure to be (0 and -1 of a reshape stand for other sizes)."""
+    """The certain sizes of a shape made of these elements (0 and -1 of a reshape mean other sizes)."""
     return tuple(e if isinstance(e, int) and e > 0 else DYNAMIC for e in elements)

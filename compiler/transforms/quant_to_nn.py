@@ -43,7 +43,7 @@ class QuantToNnPass(ModulePass):
 
 
 def _meanings(casts: list[_Cast], remarks: Remarks) -> dict[SSAValue, QParamsAttr]:
-    """What quantized values mean in `nn`; of those that mean nothing there a remark says why."""
+    """The meanings of quantized values in `nn`, with a remark for each that has none."""
     found: dict[SSAValue, QParamsAttr] = {}
     for each in casts:
         for value in (each.input, each.result):
@@ -74,7 +74,7 @@ def _meaning(value: SSAValue, type_: UniformType) -> QParamsAttr | tuple[str, st
 
 
 def _key(value: SSAValue) -> str:
-    """What scales that stand beside the text are called: as they were, else after the value."""
+    """The key of scales in the side file: the one they had, else the value's name."""
     for op in (value.owner, *(use.operation for use in value.uses)):
         if isinstance(op, Operation) and isinstance(key := op.attributes.get(SCALE_KEY), StringAttr):
             return key.data

@@ -123,7 +123,7 @@ class AscendOp(NNOp):
     lowering follow from it."""
 
     def meaning(self) -> Meaning:
-        """What it computes, of floats and of integers that are only moved: the kernel and what files hold follow from it.
+        """The meaning for floats, and for integers that are only moved: the kernel and what files hold follow from it.
 
         Raises TypeError where `nn` has no counterpart.
         """

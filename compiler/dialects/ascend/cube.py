@@ -19,7 +19,9 @@ from .base import AscendOp, ElementTypes, check_range, i8
 
 
 class Row(NamedTuple):
-    """What goes with one element type of x and weight: the bias' and the result's, the first one being inferred."""
+    """The types that go with one element type of x and weight: the bias' and the result's, the first one being
+    inferred.
+    """
 
     bias: ElementTypes
     y: ElementTypes

@@ -44,7 +44,7 @@ class MomentsOp(AscendOp):
 
     @abstractmethod
     def normalization(self) -> NNOp:
-        """What gives y alone, in `nn`."""
+        """The operation of `nn` that gives y alone."""
 
 
 @irdl_op_definition

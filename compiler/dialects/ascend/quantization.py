@@ -97,7 +97,7 @@ class PerChannelOp(AscendOp):
 
     @property
     def integers(self) -> SSAValue:
-        """What is multiplied."""
+        """The integers that are multiplied."""
         return self.operands[0]
 
     @property

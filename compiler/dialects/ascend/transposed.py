@@ -43,7 +43,7 @@ class TransposedOp(ConvolutionOp):
 
     @property
     def output_padding_list(self) -> Shape:
-        """What is added to each spatial size of the result."""
+        """The padding that is added to each spatial size of the result."""
         return (0, 0)
 
     def output_sizes(self, sizes: Sequence[int]) -> Shape:

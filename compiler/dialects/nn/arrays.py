@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class External:
-    """What `#nn.external` holds: an array, known by key, and the tensor type it has."""
+    """The content of `#nn.external`: an array, known by key, and the tensor type it has."""
 
     weight: Weight
     type: Tensor

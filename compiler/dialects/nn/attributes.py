@@ -51,7 +51,7 @@ class AutoPadAttr(EnumAttribute[AutoPad], SpacedOpaqueSyntaxAttribute):
 
 
 class PadMode(StrEnum):
-    """What the border is filled with (ONNX Pad, mode): a constant, the mirrored inside, the edge itself, or the other side."""
+    """The values of the border (ONNX Pad, mode): a constant, the mirrored inside, the edge itself, or the other side."""
 
     CONSTANT = "constant"
     REFLECT = "reflect"

@@ -163,11 +163,11 @@ class NetLayer:
     blobs: Sequence[Array] = ()
     """float32, int8, int32 or uint64."""
     text: str = ""
-    """What the prototxt says of it beside `proto`."""
+    """The text of the prototxt about it, beside `proto`."""
 
 
 def write_net(name: str, layers: Sequence[NetLayer], prototxt: Path, caffemodel: Path) -> list[Path]:
-    """Both files, or none. Raises CompileError when the weights are more than protobuf reads in one file."""
+    """Write both files, or none. Raises CompileError when the weights are more than protobuf reads in one file."""
     net = NetParameter(name=name or None)
     parts = [net.SerializeToString(), *chain.from_iterable(_written_layer(each) for each in layers)]
     size = sum(len(p) for p in parts)

@@ -1,4 +1,6 @@
-"""What a carried layer has beside its bottoms: blobs, which are its last operands, and what the prototxt says of it."""
+"""The parts of a carried layer beside its bottoms: blobs, which are its last operands, and what the prototxt says of
+it.
+"""
 
 from __future__ import annotations
 

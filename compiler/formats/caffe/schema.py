@@ -342,7 +342,7 @@ V1_TYPES = {
     "SOFTMAX_LOSS": "SoftmaxWithLoss",
     "TANH": "TanH",
 }
-"""What types of `layers` are called in `layer`, where it is not simply the words capitalized."""
+"""The names in `layer` of types of `layers`, if they are not simply the words capitalized."""
 
 MESSAGES: dict[str, type[Message]] = message_classes("caffe", "proto2", FIELDS, ENUMS)
 

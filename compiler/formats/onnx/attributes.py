@@ -24,7 +24,7 @@ from ...dialects import nn
 from .tensors import TensorReader
 
 Value = int | float | str | list[int] | list[float] | list[str]
-"""What an attribute holds, tensors and graphs aside."""
+"""The value of an attribute, except tensors and graphs."""
 
 
 def _text(data: bytes) -> str:

@@ -75,7 +75,7 @@ def complaint(node: NodeProto, opsets: Mapping[str, int]) -> str | None:
 
 
 def element_name(dtype_name: str) -> str:
-    """What ONNX calls the element type that numpy calls `dtype_name`."""
+    """ONNX's name of the element type that numpy calls `dtype_name`."""
     return {"float32": "float", "float64": "double"}.get(dtype_name, dtype_name)
 
 

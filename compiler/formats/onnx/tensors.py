@@ -58,7 +58,7 @@ def dtype_of(code: int, where: str) -> np.dtype[Any]:
 
 
 def type_name(code: int) -> str:
-    """What ONNX calls an element type; its number where it has no name."""
+    """ONNX's name of an element type; its number if it has no name."""
     return TensorProto.DataType.Name(code) if code in TensorProto.DataType.values() else str(code)
 
 

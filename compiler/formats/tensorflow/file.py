@@ -42,7 +42,7 @@ class Const(NamedTuple):
 
 
 def key_of(function: str, node: str) -> str:
-    """What the weight in a Const node is known by: the node, after the function in whose body it stands."""
+    """The key of the weight in a Const node: the function whose body contains it, and the node."""
     return f"{function}/{node}" if function else node
 
 

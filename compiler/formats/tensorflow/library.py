@@ -102,7 +102,7 @@ def runner(
 
 
 def _reason(message: str) -> str:
-    """What an error says before it names the node."""
+    """The part of an error before the name of the node."""
     return first_line(message.partition(" [[{{node")[0].rstrip().rpartition("\n")[2] or message)
 
 

@@ -15,7 +15,7 @@ _TYPES = (
 """Element types in the order of their numbers."""
 
 REFERENCE = 100
-"""What is added to the number of a type for a reference to a variable of it."""
+"""The offset of the number of a type for a reference to a variable of it."""
 
 DATA_TYPES: dict[str, int] = {
     **{name: number for number, name in enumerate(_TYPES)},

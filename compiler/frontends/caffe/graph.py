@@ -43,7 +43,7 @@ class Graph:
     last: dict[str, Ref] = field(default_factory=dict[str, Ref])
     """The last value of that name."""
     judged: set[Ref] = field(default_factory=set[Ref])
-    """What losses and the like read."""
+    """The blobs that losses and similar layers read."""
     left_out: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Layers that are not part of it, and why."""
 

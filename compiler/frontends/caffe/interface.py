@@ -105,7 +105,7 @@ def _unknown(graph: Graph, message: str) -> CompileError:
 
 
 def _free(graph: Graph) -> list[Port]:
-    """What no layer reads, in the order in which it is made."""
+    """The blobs that no layer reads, in the order in which they are made."""
     read = {ref for layer in graph.layers for ref in layer.reads}
     made = ((ref, name) for name, ref in graph.last.items() if not brings_data(graph.layers[ref[0]]))
     free = [Port(name, ref, graph.where) for ref, name in sorted(made) if ref not in read]

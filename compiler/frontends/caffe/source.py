@@ -31,7 +31,7 @@ class Source:
     path: Path
     name: str
     state: Message
-    """What `include` and `exclude` rules are held against."""
+    """The state that `include` and `exclude` rules are compared with."""
     layers: list[SourceLayer]
     """In the order in which they run; inputs that stand outside any layer have become layers, the first ones."""
     weights: Mapping[str, list[Blob]]

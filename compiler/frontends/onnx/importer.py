@@ -137,7 +137,7 @@ class _Importer:
         return self.shared.sink.value(env[output.name])
 
     def _note_contradictions(self, outputs: Sequence[ValueInfoProto], results: Sequence[SSAValue]) -> None:
-        """What the model declares of its outputs and computes differently; what it computes holds."""
+        """Note the outputs that the model declares differently from what it computes; the computed types are used."""
         for output, result in zip(outputs, results, strict=True):
             if output.type.tensor_type.HasField("shape"):
                 declared = tensor_type(output.type, f"output '{output.name}'", self.where)

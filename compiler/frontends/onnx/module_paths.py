@@ -16,7 +16,9 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 _NAMESPACE = "namespace"
 """The same as `path: class` joined by slashes."""
 _RULES = "pkg.onnxscript.rewriter.rule_name"
-"""What the exporter's optimizer has made the node with. A node that replaces others has the metadata of the last of them."""
+"""The rule with which the exporter's optimizer made the node. A node that replaces others has the metadata of the last
+of them.
+"""
 _FOLDS_NORM = "FuseBatchNormInto"
 _CALL = re.compile(r"@\d+")
 """How a traced graph numbers the calls of a module: `conv@1`."""

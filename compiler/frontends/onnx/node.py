@@ -171,11 +171,11 @@ def _by_name(attributes: Iterable[AttributeProto], where: str) -> dict[str, Attr
 
 
 _LEFT_OUT = frozenset({"kernel_shape", "strides", "pads", "epsilon", "momentum"})
-"""What the operation states itself, or what means nothing at inference."""
+"""Attributes that the operation has itself, or that have no meaning at inference."""
 
 
 def _provenance(attributes: Mapping[str, AttributeProto], defaults: Mapping[str, Value]) -> dict[str, Attribute]:
-    """What `origin` keeps of the source's attributes: everything that is not the default, by name.
+    """The attributes of the source that `origin` keeps: everything that is not the default, by name.
 
     Dilations of one are the default too. Geometry and epsilon are left to the operation, tensors to its operands.
     """

@@ -17,13 +17,13 @@ LOOPS = frozenset(
     | {"While", "StatelessWhile", "For"}
     | {"EmptyTensorList", "TensorListFromTensor", "TensorListReserve", "TensorArrayV3"}
 )
-"""What loops are made of, and the lists of tensors that they read and write."""
+"""The operators of loops, and of the lists of tensors that they read and write."""
 UNROLL = "recurrent layers of Keras can be read when they are made with unroll=True"
 
 MERGES = frozenset({"Merge", "RefMerge"})
 _SWITCHES = frozenset({"Switch", "RefSwitch"})
 _PIVOTS = _SWITCHES | {"Identity"}
-"""What a branch hangs on by control edges, so that it is dead when the branch is not taken."""
+"""The operators that a branch depends on by control edges, so that it is dead when the branch is not taken."""
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,7 @@ def _load(path: Path) -> Any:
 
 
 def _is_of_keras_2(path: Path) -> bool:
-    """What a .keras file says of itself: the form is the same, the names of layers are not."""
+    """Whether Keras 2 wrote a .keras file: the form is the same, but the names of layers differ."""
     try:
         with ZipFile(path) as archive, archive.open("metadata.json") as file:
             return json.loads(file.read(_METADATA))["keras_version"].startswith("2.")
@@ -188,7 +188,7 @@ def _is_of_keras_2(path: Path) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong inside of all that Keras was doing, in a line: it wraps each exception in the next one's text."""
+    """The innermost error of Keras in one line: it wraps each exception in the next one's text."""
     innermost = str(error).rpartition("Exception encountered: ")[2]
     plain = re.sub(r"\x1b\[\d*m", "", innermost)
     sentence = first_line(re.sub(r"^Exception encountered when calling .*\n+", "", plain)).partition(". ")[0]

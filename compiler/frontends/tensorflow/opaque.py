@@ -46,7 +46,7 @@ def _own(attributes: Mapping[str, AttrValue]) -> dict[str, AttrValue]:
 
 
 def _shown(binding: Binding) -> Array | Tensor:
-    """What shape inference gets of an input: its numbers where they are few and known, else its type."""
+    """The input as shape inference sees it: its numbers where they are few and known, else its type."""
     if not isinstance(binding, Constant):
         return tensor_of(binding)
     array = binding.array

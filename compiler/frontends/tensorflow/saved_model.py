@@ -107,7 +107,7 @@ class _Scope:
 
     nodes: Mapping[str, NodeDef]
     arguments: Mapping[str, tuple[_Scope, str]] = field(default_factory=dict[str, "tuple[_Scope, str]"])
-    """What the caller passes: the scope in which it is computed, and how it is called there."""
+    """The arguments of the caller: the scope that computes them, and their names there."""
 
 
 class _Origin(NamedTuple):
@@ -147,7 +147,7 @@ def _needed(nodes: Mapping[str, NodeDef], root: str) -> Iterable[NodeDef]:
 
 
 def _assigned(main: _Scope, scope: _Scope, node: NodeDef) -> _Saved | None:
-    """What an assignment restores; None where it assigns anything but a value that is read from a checkpoint."""
+    """The value that an assignment restores; None if it is not read from a checkpoint."""
     variable, value = (_input(scope, node, index) for index in (0, 1))
     if variable is None or variable.scope is not main or variable.node.op not in _VARIABLES:
         return None
@@ -165,7 +165,7 @@ def _original(main: _Scope, variable: str) -> str:
 
 
 def _string(value: _Origin, index: int) -> bytes:
-    """What a constant input of RestoreV2 says of one of its outputs."""
+    """The entry of a constant input of RestoreV2 for one of its outputs."""
     constant = _input(value.scope, value.node, index)
     if constant is None or constant.node.op != "Const":
         return b""

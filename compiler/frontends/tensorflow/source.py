@@ -21,7 +21,7 @@ from .saved_model import file_in, serving_graph, variables
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """What a signature says of an input or output."""
+    """The entry of a signature for an input or output."""
 
     name: str
     """The name of the tensor, `x:0`; empty if it is made of several."""

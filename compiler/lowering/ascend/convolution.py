@@ -26,7 +26,7 @@ from .quantized import (
 from .rules import RULES, Builder, Rule, require
 
 Finish = Callable[[SSAValue], SSAValue]
-"""What comes between the convolution and the removal of an added axis."""
+"""The steps between the convolution and the removal of an added axis."""
 
 
 def _rule(operator: Operator) -> Rule:

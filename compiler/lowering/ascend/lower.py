@@ -147,7 +147,7 @@ def _lower(op: NNOp, quantizer: Quantizer, remarks: Remarks) -> None:
 
 
 def _rules(op: NNOp, quantizer: Quantizer) -> Iterator[Callable[[Builder], Sequence[SSAValue]]]:
-    """What may be tried, the best first."""
+    """The lowering rules to try, the best first."""
     if isinstance(op, DequantizeOp):
         yield lambda build: reals(build, op, quantizer)
         return
@@ -169,7 +169,7 @@ def _rules(op: NNOp, quantizer: Quantizer) -> Iterator[Callable[[Builder], Seque
 
 
 def _second_activation(op: NNOp) -> DequantizeOp | None:
-    """What dequantizes the second operand of a product, where that is computed."""
+    """The dequantize of a product's second operand, if that operand is computed."""
     dequantize = dequantize_of(op.rhs) if isinstance(op, MatMulOp) else None
     return None if dequantize is None or constant_of(dequantize.input) is not None else dequantize
 

@@ -30,7 +30,7 @@ def _check_window(op: nn.PoolOp) -> None:
 
 
 def _front(op: nn.PoolOp, neutral: int) -> tuple[int, ...]:
-    """What an axis of size 1 in front of the only one of space has."""
+    """The entries for an axis of size 1 in front of the only spatial axis."""
     return (neutral,) if op.spatial_rank == 1 else ()
 
 

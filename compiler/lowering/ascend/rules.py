@@ -104,7 +104,7 @@ def keys(kinds: Sequence[type[NNOp]], sources: Sequence[Source]) -> list[Key]:
 
 
 def keys_of(op: NNOp) -> tuple[Key, ...]:
-    """What an operation is looked up by, the operator that table 1 of AMCT names for its layer first."""
+    """The keys of an operation in the tables of rules, the operator that table 1 of AMCT names for its layer first."""
     everywhere = (type(op), None)
     source = _carried(op) if isinstance(op, OpaqueOp) else _source(op)
     return (everywhere,) if source is None else ((type(op), source), everywhere)

@@ -37,7 +37,9 @@ def shift_accumulator(build: Builder, op: nn.ShiftAccumulatorOp) -> Sequence[SSA
 
 
 def _dequantization(value: SSAValue) -> tuple[ascend.SqueezeOp | None, ascend.AscendDequantOp | None]:
-    """What dequantizes the sums behind a value, and what removes the axis that a convolution over one has been given."""
+    """The AscendDequant of the sums behind a value, and the Squeeze of the axis that was added to a convolution over
+    one axis.
+    """
     made = value.op if isinstance(value, OpResult) else None
     if isinstance(made, ascend.SqueezeOp) and isinstance(made.x.owner, ascend.AscendDequantOp):
         return made, made.x.owner

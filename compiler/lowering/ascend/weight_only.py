@@ -101,7 +101,7 @@ def _half_batches(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QPa
 
 
 def _offsets(params: QParams) -> Array:
-    """What is added to the integers: the negated zero points, float32, as many as scales."""
+    """The offsets that are added to the integers: the negated zero points, float32, as many as scales."""
     return np.broadcast_to(0 - params.zero_points(), params.scales().reshape(-1).shape).astype(np.float32)
 
 

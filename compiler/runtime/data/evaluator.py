@@ -51,7 +51,9 @@ class FloatModel:
 
 
 def from_evaluator(path: Path, module: ModuleOp, runs: int) -> Samples:
-    """What the evaluator of a Python file runs the model on. The file is executed. Raises CompileError as the two below."""
+    """The samples on which the evaluator of a Python file runs the model. The file is executed. Raises CompileError as
+    the two below.
+    """
     return calibration_runs(load_evaluator(path), path, module, runs)
 
 
@@ -67,7 +69,7 @@ def load_evaluator(path: Path) -> Any:
 
 
 def calibration_runs(evaluator: Any, path: Path, module: ModuleOp, runs: int) -> Samples:
-    """What an evaluator's `calibration` runs the model on.
+    """The samples on which an evaluator's `calibration` runs the model.
 
     Raises CompileError, located in its file, for what it raises, and for fewer runs than asked for.
     """

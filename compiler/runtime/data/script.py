@@ -13,7 +13,7 @@ from typing import Any
 from ...diagnostics import CompileError
 
 MODULE = "amct_script"
-"""What `__name__` is while a file is executed."""
+"""The value of `__name__` while a file is executed."""
 
 
 def load_script(path: Path) -> dict[str, Any]:

@@ -32,7 +32,9 @@ def largest(values: Array, count: int) -> Array:
 
 
 def _bound(values: Array, count: int) -> Any:
-    """What some more than `count` values exceed, unless many equal it: they pile up where activations are cut off."""
+    """A bound that slightly more than `count` values exceed, unless many equal it: they pile up where activations are
+    cut off.
+    """
     sample = values[::_STRIDE]
     rank = 4 * count // _STRIDE + 8
     return np.partition(sample, sample.size - rank)[sample.size - rank]

@@ -144,6 +144,6 @@ def squared_errors(
 
 
 def _within(running: Array, ends: Array) -> Array:
-    """What lies between ends, from running sums: [candidates, steps]."""
+    """The sums between ends, from running sums: [candidates, steps]."""
     at = running[ends]
     return np.diff(at, axis=1, prepend=0.0, append=running[-1])

@@ -28,7 +28,7 @@ class Observer(ABC):
 
     @property
     def merging(self) -> Merging:
-        """What a state merged from parts of the data is to one that saw all of it, in this order."""
+        """How a state merged from parts of the data, in this order, compares to one that saw all of it."""
         return "equal"
 
     @property

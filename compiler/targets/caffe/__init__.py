@@ -35,7 +35,7 @@ _NAMES: dict[Form, tuple[str, str]] = {
     "fake-quant": ("_fake_quant_model", "_fake_quant_weights"),
     "deploy": ("_deploy_model", "_deploy_weights"),
 }
-"""What AMCT appends to the prefix of a model's name: that of the prototxt, of the caffemodel."""
+"""The suffixes that AMCT appends to the prefix of a model's name: that of the prototxt, of the caffemodel."""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ _POWERS: dict[type[nn.UnaryOp], dict[str, object]] = {
     nn.SqrtOp: {"power": 0.5},
     nn.RsqrtOp: {"power": -0.5},
 }
-"""What is `(shift + scale * x)^power`."""
+"""The operations that are `(shift + scale * x)^power`."""
 
 
 @converter(*_POWERS)

@@ -22,7 +22,9 @@ Bottom = SSAValue | str
 """A value of the module, or the name of a blob already written."""
 
 Written = str | Sequence[str] | None
-"""What a converter gives: the blob of the result, one for each result, or None where the layer of the consumer holds it."""
+"""The result of a converter: the blob of the result, one for each result, or None where the layer of the consumer holds
+it.
+"""
 
 
 class Layer:

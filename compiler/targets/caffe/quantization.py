@@ -29,7 +29,7 @@ HINT = "-t 'caffe{form=fake-quant}' and -t 'caffe{form=deploy}' write quantized 
 
 @dataclass(frozen=True)
 class Integers:
-    """What an operation computes with integers."""
+    """The integer form of an operation."""
 
     quantize: nn.QuantizeOp
     scales: Array

@@ -39,7 +39,7 @@ class OpsetError(CompileError):
 
 @dataclass(frozen=True)
 class Form:
-    """What a target makes of a module: the opsets it writes, how operations are written, what arrays are called."""
+    """The form that a target writes: its opsets, how operations are written, the names of arrays."""
 
     target: str
     opsets: range

@@ -19,7 +19,7 @@ NodeParts = tuple[str, list[Operand], dict[str, Any]]
 """Operator type, inputs and attributes of a node."""
 
 _LISTS = {"Split": ("split", 13), "Squeeze": ("axes", 13), "Unsqueeze": ("axes", 13), "ReduceSum": ("axes", 13)}
-"""What the list of integers of an operator is called, and the opset from which it is an input; 18 for other reductions."""
+"""The name of an operator's list of integers, and the opset from which it is an input; 18 for other reductions."""
 
 
 def with_list(op_type: str, x: Operand, values: Sequence[int], layer: Layer) -> NodeParts:
@@ -141,7 +141,7 @@ def pad(op: nn.PadOp, layer: Layer) -> str:
 
 
 def _padding(op: nn.PadOp) -> float:
-    """What is padded with, zeros before a pool with the sign of minus.
+    """The padding value, with a negative zero before a pool.
 
     onnxruntime 1.31 merges a Pad of plain zeros into the pool behind it: of a MaxPool, which pads with -inf, negative borders
     come out wrong, and pads as wide as the kernel are refused of any. A zero that has a sign keeps them apart.

@@ -36,7 +36,7 @@ class Steps:
         return self.layer.constant(np.array(number, np.float32), role)
 
     def rounded(self, result: str) -> str:
-        """What the last step gives, in the element type of the operation."""
+        """The result of the last step, in the element type of the operation."""
         if not self.narrow:
             return result
         return self.layer.helper("Cast", result, to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element_of(self.like))))

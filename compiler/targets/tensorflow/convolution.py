@@ -160,7 +160,9 @@ def _with_holes(op: nn.ConvolutionOp, layer: Layer, kernel: str, depthwise: bool
 
 
 def _cuts(op: nn.ConvTransposeOp, layer: Layer, spatial: Shape) -> tuple[Shape, Shape]:
-    """What is cut off at the begin and at the end of each axis, where the output starts with the first window's first element."""
+    """The sizes that are cut off at the begin and at the end of each axis, where the output starts with the first
+    window's first element.
+    """
     n = op.spatial_rank
     pads = op.resolved_pads(spatial)
     if op.auto_pad is not None and op.output_shape is None:

@@ -44,7 +44,7 @@ def elu(op: nn.EluOp, layer: Layer) -> str:
 
 
 _SELU_ALPHA, _SELU_GAMMA = np.float32(1.6732632423543772), np.float32(1.0507009873554805)
-"""What the operator Selu has."""
+"""The constants of the operator Selu."""
 
 
 @converter(nn.SeluOp)
@@ -120,7 +120,7 @@ def div(op: nn.DivOp, layer: Layer) -> str:
 
 @converter(nn.PowOp)
 def power(op: nn.PowOp, layer: Layer) -> str:
-    """Both of the base's type; an integer to the power of what is none, in float64."""
+    """Both operands have the base's type; an integer to a float power is computed in float64."""
     base, exponent = (dtype_named(element_of(v)) for v in (op.lhs, op.rhs))
     if base.kind in "iu" and exponent.kind not in "iu":
         wide = layer.node("Pow", layer.cast(op.lhs, "float64"), layer.cast(op.rhs, "float64"))

@@ -170,7 +170,7 @@ _TAKE_HALF_BYTES = (
     *(nn.QuantizeOp, nn.DequantizeOp, nn.ConcatOp, nn.PadOp),
     *(nn.WhereOp, nn.CompareOp, nn.ReluOp, nn.MinOp, nn.MaxOp),
 )
-"""What gives the same of 4-bit integers where these are held in bytes, beside all that is passive."""
+"""Operations that give the same for 4-bit integers in bytes, beside the passive ones."""
 
 
 def write_operation(op: Operation, graph: Graph) -> None:

@@ -48,7 +48,7 @@ def _pool(layer: Layer, op_type: str, x: str, window: Window, padding: Mapping[s
 
 
 def _taps(layer: Layer, x: str, window: Window) -> list[str]:
-    """What stands at each position of the windows of an input that needs no padding."""
+    """The elements at each position of the windows of an input that needs no padding."""
     rows = list(zip(window.extents, window.strides, window.dilations, strict=True))
     taps: list[str] = []
     for position in np.ndindex(*window.kernel):

@@ -20,7 +20,7 @@ from .graph import Array, Graph, array_of, element_of, stored_quantized
 from .layer import Layer, converter
 
 _BITS = range(2, 17)
-"""What FakeQuant has."""
+"""The widths of FakeQuant."""
 
 
 @converter(nn.QuantizeOp)

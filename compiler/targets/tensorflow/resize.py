@@ -53,7 +53,7 @@ _OPERATORS: Mapping[tuple[ResizeMode, Coordinates, Nearest | None], _Operator] =
     for mode, name in ((ResizeMode.NEAREST, "ResizeNearestNeighbor"), (ResizeMode.LINEAR, "ResizeBilinear"))
     for coordinates, (attributes, positions, rounding) in _FLAGS.items()
 }
-"""What TensorFlow computes of float32 images whose scales are those of their sizes."""
+"""The resizes that TensorFlow computes, for float32 images whose scales follow from their sizes."""
 
 _LAYOUTS: Mapping[tuple[int, ...], tuple[int, ...]] = {(1, 2): (0, 1, 2, 3), (2, 3): (0, 2, 3, 1)}
 """By the axes of height and width, the order of axes that TensorFlow wants."""

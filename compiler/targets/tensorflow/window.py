@@ -52,7 +52,7 @@ class Window:
 
     @property
     def extents(self) -> Shape:
-        """What the kernel covers of each axis."""
+        """The extent of the kernel on each axis."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     @property
@@ -107,7 +107,7 @@ class Window:
 
 
 def lifted(layer: Layer, window: Window, x: str, write: Callable[[str, Window], str]) -> str:
-    """What `write` makes of a tensor of two or more spatial axes; one axis gets another, of size 1, in front."""
+    """The result of `write` for a tensor of two or more spatial axes; one axis gets another, of size 1, in front."""
     if window.rank != 1:
         return write(x, window)
     inner = write(layer.helper("ExpandDims", x, layer.int(1, "axis")), window.lifted())

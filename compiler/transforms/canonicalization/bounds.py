@@ -18,7 +18,7 @@ _NAMED: dict[Bounds, type[nn.ReluOp | nn.Relu6Op]] = {(0.0, inf): nn.ReluOp, (0.
 
 
 def _bounded(value: SSAValue, bounds: Bounds, op: nn.BoundOp, location: LocationAttr) -> nn.BoundOp:
-    """What keeps a value within bounds, in the place of `op`."""
+    """The operation that keeps a value within bounds, in the place of `op`."""
     types = op.result_types
     if (kind := _NAMED.get(bounds)) is not None:
         return kind.make(value, origin=op.origin, result_types=types, location=location)

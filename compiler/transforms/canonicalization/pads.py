@@ -68,7 +68,7 @@ def _padding_value(pad: nn.PadOp, op: Window) -> str | None:
 
 
 def _neutral(op: Window) -> float:
-    """What the padding of this window stands for: zeros, or for max_pool what never wins."""
+    """The value of this window's padding: zero, or for max_pool the lowest number."""
     if not isinstance(op, nn.MaxPoolOp):
         return 0.0
     element = element_of(op.input)

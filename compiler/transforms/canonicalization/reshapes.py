@@ -26,7 +26,7 @@ Size = int | Axis | None
 """A size, an axis whose size it is, or None for any other size that is not known."""
 
 Renaming = nn.ReshapingOp | nn.TransposeOp
-"""What only renames axes, a transpose where it moves axes of size 1 only."""
+"""Operations that only rename axes; a transpose if it moves axes of size 1 only."""
 
 
 @rule(*nn.kinds(nn.ReshapingOp))

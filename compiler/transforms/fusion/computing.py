@@ -1,4 +1,4 @@
-"""What the fusions know of computing operations: convolution, transposed convolution, matrix product.
+"""Computing operations as fusions see them: convolution, transposed convolution, matrix product.
 
 Each has a weight and an optional bias, and an axis of its result along which the bias runs. A `BiasAdd` may follow it.
 """
@@ -141,7 +141,7 @@ def folded_affine(m: Chain, layer: Operation, factor: Array, shift: Array | None
 
 
 class ChainConditions:
-    """What every fold into a chain's weight needs."""
+    """The conditions of every fold into a chain's weight."""
 
     @condition
     def result_used_once(self, m: Chain) -> str | None:

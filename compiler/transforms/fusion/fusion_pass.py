@@ -111,7 +111,7 @@ def _why_unmatched(op: NNOp, value: SSAValue) -> tuple[str, str]:
 
 
 def producer(value: SSAValue) -> str:
-    """What gives a value, in words."""
+    """The producer of a value, in words."""
     if not isinstance(value, OpResult):
         return "a graph input"
     return f"'{value.op.name}' {layer_of(value.op)}"

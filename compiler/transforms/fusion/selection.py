@@ -62,7 +62,7 @@ class FusionOptions:
         return guards
 
     def _settings(self) -> Settings | None:
-        """What the configuration says. Raises CompileError, located in it."""
+        """The settings of the configuration. Raises CompileError, located in it."""
         if self.config is None:
             return None
         from ...configuration.files import read_settings
@@ -113,7 +113,7 @@ def _skip_types(types: Collection[str]) -> Guard:
 
 
 def type_names(op: Operation) -> list[str]:
-    """What `skip-types` may call the type of an operation: as the source calls it, `nn.conv`, `conv`."""
+    """The names of an operation's type in `skip-types`: as the source calls it, `nn.conv`, `conv`."""
     origin = op.properties.get("origin")
     source = [origin.op_type.data] if isinstance(origin, OriginAttr) else []
     return [*source, op.name, op.name.removeprefix("nn.")]

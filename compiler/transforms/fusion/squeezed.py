@@ -32,7 +32,7 @@ def squeezed(value: SSAValue) -> tuple[Computing, SqueezeOp] | None:
 
 
 class SqueezedConditions:
-    """What every fold through a squeeze needs."""
+    """The conditions of every fold through a squeeze."""
 
     @condition
     def squeeze_used_once(self, m: Squeezed) -> str | None:

@@ -1,4 +1,6 @@
-"""What depends on constants and on sizes only: filled tensors, and operators that `nn` has no word for, computed here."""
+"""Operators that depend on constants and sizes only: filled tensors, and operators that `nn` has no word for, computed
+here.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "Sinh": np.sinh,
     "Tan": np.tan,
 }
-"""What numpy computes as TensorFlow does, with results no larger than the inputs."""
+"""Operators that numpy computes as TensorFlow does, with results no larger than the inputs."""
 
 
 @converter(*_FUNCTIONS)
@@ -92,7 +94,7 @@ def accumulated(node: Node) -> Converted:
 
 
 def _result(node: Node, function: Callable[..., Array], *arrays: Array) -> Constant:
-    """What a function gives. Raises CompileError where it does not take these arrays."""
+    """The result of a function. Raises CompileError if it does not take these arrays."""
     try:
         with np.errstate(all="ignore"):
             return Constant(node.layer.name, np.asarray(function(*arrays)))

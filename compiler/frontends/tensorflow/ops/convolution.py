@@ -89,7 +89,7 @@ def _wanted(node: Node, rank: int) -> tuple[int, list[int | Linear]]:
 
 
 class Cut(NamedTuple):
-    """What is cut off both ends of an axis of a transposed convolution, and how much is added behind."""
+    """The sizes that are cut off both ends of an axis of a transposed convolution, and the size added behind."""
 
     begin: int
     end: int

@@ -116,7 +116,7 @@ def floor_div(node: Node) -> Converted:
 
 @converter("FloorMod")
 def floor_mod(node: Node) -> Converted:
-    """What FloorDiv leaves, of the divisor's sign."""
+    """The remainder of FloorDiv, with the divisor's sign."""
     remainder = _truncated_remainder(node)
     if _unsigned(node):
         return remainder
@@ -126,7 +126,7 @@ def floor_mod(node: Node) -> Converted:
 
 @converter("Mod", "TruncateMod")
 def truncate_mod(node: Node) -> Converted:
-    """What TruncateDiv leaves, of the dividend's sign."""
+    """The remainder of TruncateDiv, with the dividend's sign."""
     return _truncated_remainder(node)
 
 

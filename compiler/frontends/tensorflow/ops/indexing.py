@@ -18,7 +18,7 @@ FIRST, LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class _Range:
-    """What is taken of one axis; `dropped` ones are of size 1 and vanish."""
+    """The range that is taken of one axis; `dropped` axes have size 1 and vanish."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""What the patterns that form regions share: the rules of the target, and the conditions that all of them ask."""
+"""The parts that patterns of regions share: the rules of the target, and the conditions that all of them ask."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ M = TypeVar("M")
 
 @dataclass(frozen=True)
 class Rules:
-    """What a target computes as one operation."""
+    """The operations that a target computes as one."""
 
     source: str
     """Who says so, for remarks: `profile ascend`."""
@@ -85,7 +85,7 @@ class HasActivation(Protocol):
 
 
 class ActivationConditions:
-    """What a region that ends in an activation needs."""
+    """The conditions of a region that ends in an activation."""
 
     rules: Rules
 
@@ -112,7 +112,7 @@ class HasResidual(Protocol):
 
 
 class ResidualConditions:
-    """What a region with a residual add needs. It stands where the add stood, so the other operand is there."""
+    """The conditions of a region with a residual add. It replaces the add, so the other operand is defined there."""
 
     rules: Rules
 

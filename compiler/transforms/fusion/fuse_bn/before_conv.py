@@ -128,7 +128,7 @@ def _along_inputs(op: Computing, weight: Array, per_channel: Array) -> Array:
 
 
 def _shift_sum(op: Computing, weight: Array, shift: Array) -> Array:
-    """What a shift of the inputs adds to each output channel, `[C]`."""
+    """The sum that a shift of the inputs adds to each output channel, `[C]`."""
     products = weight * _along_inputs(op, weight, shift)
     if isinstance(op, MatMulOp):
         return products.sum(axis=1 if op.transpose_b is not None else 0)

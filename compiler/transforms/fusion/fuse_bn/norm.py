@@ -23,7 +23,9 @@ def factor_and_shift(norm: BatchNormOp) -> tuple[Array, Array]:
 
 
 class NormConditions:
-    """What every fold of a batch norm needs. Frontends carry one in training mode as opaque, so none of those comes here."""
+    """The conditions of every fold of a batch norm. Frontends carry one in training mode as opaque, so none of those
+    comes here.
+    """
 
     @condition
     def parameters_constant(self, m: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""What multiplies or shifts the result of a batch norm per channel goes into its scale and offset."""
+"""A factor or shift per channel behind a batch norm goes into its scale and offset."""
 
 from __future__ import annotations
 

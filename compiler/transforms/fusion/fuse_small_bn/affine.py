@@ -1,4 +1,4 @@
-"""What constant folding leaves of a batch norm: products and sums with constants."""
+"""The rest of a batch norm after constant folding: products and sums with constants."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _CONTINUED_BY: Mapping[tuple[type[Operation], ...], tuple[type[Operation], ...]]
     (nn.AddOp,): (),
     (nn.MulOp, nn.AddOp): (),
 }
-"""What may stand behind the quotient, and what would still belong to the norm behind that."""
+"""The operations that may follow the quotient, and those that would still belong to the norm after that."""
 
 _LONGEST = 4
 
@@ -61,7 +61,7 @@ class FuseWrittenNorm(SmallNormPattern):
 
 
 def _factor(step: Step) -> Factor | None:
-    """What a step divides or multiplies by, where that is the standard deviation."""
+    """The factor of a step, if it is the standard deviation."""
     match step.op:
         case nn.DivOp():
             deviation = deviation_of(step.parameter)

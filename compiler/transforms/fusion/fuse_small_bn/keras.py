@@ -77,7 +77,7 @@ def _shift(value: SSAValue, factor: SSAValue) -> Shift | None:
 
 
 def _other_factor(product: SSAValue, factor: SSAValue) -> SSAValue | None:
-    """What multiplies `factor` in a product, in either order."""
+    """The other operand of a product with `factor`, in either order."""
     match maker(product):
         case nn.MulOp(lhs=lhs, rhs=rhs):
             for one, other in ((lhs, rhs), (rhs, lhs)):

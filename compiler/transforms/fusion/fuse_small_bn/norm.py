@@ -1,4 +1,6 @@
-"""What all forms of a batch norm in small operations share: the match, its conditions, and the batch norm it becomes."""
+"""The parts that all forms of a batch norm in small operations share: the match, its conditions, and the batch norm it
+becomes.
+"""
 
 from __future__ import annotations
 
@@ -130,13 +132,13 @@ def channel_axis(m: SmallNorm) -> int | str:
 
 
 class SmallNormPattern(FusionPattern[SmallNorm]):
-    """What makes a batch norm of small operations on a value and constants."""
+    """The pattern of a batch norm in small operations on a value and constants."""
 
     def __init__(self, remarks: Remarks, guards: Sequence[Guard] = (), rules: Rules = RULES["extended"], qat: str = ""):
         super().__init__(remarks, guards)
         self.rules = rules
         self.qat = qat
-        """What makes the module one that was trained with quantization; empty for none."""
+        """The operation that shows that the module was trained with quantization; empty if there is none."""
 
     @condition
     def not_trained_with_quantization(self, m: SmallNorm) -> str | None:
@@ -184,7 +186,7 @@ class SmallNormPattern(FusionPattern[SmallNorm]):
         raise NotImplementedError
 
     def epsilon(self, m: SmallNorm) -> float:
-        """What is added to the variance."""
+        """The number that is added to the variance."""
         return 0.0
 
     def fold(self, m: SmallNorm) -> Sequence[Folded]:

@@ -16,7 +16,7 @@ ON_INTEGERS: dict[str, Converter] = {}
 """How layers compute on int8, by type. In ONNX itself these take floats only."""
 
 ON_ACCUMULATORS: dict[str, Converter] = {}
-"""What may come between a layer and its AscendDequant, by type."""
+"""The converters of operators between a layer and its AscendDequant, by type."""
 
 MOVES = frozenset(
     {
@@ -48,7 +48,7 @@ def registered(table: dict[str, Converter], *op_types: str) -> Callable[[Convert
 
 
 def without_added_axis(node: Node, accumulator: SSAValue, value: SSAValue) -> SSAValue:
-    """What is made of an accumulator, without the axis that its convolution was given when it was read."""
+    """The value computed from an accumulator, without the axis that its convolution got when it was read."""
     layer = producer(accumulator)
     before = producer(layer.x) if isinstance(layer, ascend.Conv2DOp) else None
     if (

@@ -15,7 +15,7 @@ ON_INTEGERS: dict[str, Converter] = {}
 """How operators compute on what AscendQuant gives, by type."""
 
 ON_ACCUMULATORS: dict[str, Converter] = {}
-"""What may take the result of a layer on integers, by type."""
+"""The converters of operators that may read the result of a layer on integers, by type."""
 
 MOVES = frozenset(
     {
@@ -49,7 +49,7 @@ def on_accumulators(*op_types: str) -> Callable[[Converter], Converter]:
 def _registered(table: dict[str, Converter], op_types: tuple[str, ...]) -> Callable[[Converter], Converter]:
     def register(convert: Converter) -> Converter:
         def converted(node: Node) -> Converted:
-            """What floats could be carried with, is an error of integers."""
+            """An operator that is carried for floats is an error for integers."""
             try:
                 return convert(node)
             except Unmapped as e:

@@ -96,7 +96,7 @@ def average_pool(node: Node) -> Converted:
 
 @on_integers("Pad", "PadV2")
 def pad(node: Node) -> Converted:
-    """What is added to floats without their zero point is as much above it among integers."""
+    """A padding value v of floats is zero point + v of integers."""
     value = float(node.number(2)) if node.has(2) else 0.0
     filled = value + zero_point(node, node.value(0))
     if not (filled.is_integer() and -128 <= filled <= 127):
