@@ -18,7 +18,7 @@ from amct_opt.transforms.quantization.rules.layer_rules import tensor_only
 from amct_opt.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow
 from amct_opt.universe import new_session
 
-FOLDER = Path(__file__).parents[2] / "lit" / "transforms"
+FOLDER = Path(__file__).parents[2] / "lit" / "transforms" / "quantization"
 
 Told = set[tuple[str, str, str]]
 """Framework and type of a layer, and what was said of it: the rule of a remark, `applied` before that of an applied one."""

@@ -1,6 +1,6 @@
 """What AMCT's table lets be quantized computes in integers on Ascend, by the table's operator.
 
-The layers are those of the text tests `test/lit/transforms/support-*.mlir`.
+The layers are those of the text tests `test/lit/transforms/quantization/support-*.mlir`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from amct_opt.transforms.quantization.sites import sites
 from amct_opt.transforms.quantization.tables import UNIFORM
 from amct_opt.universe import new_session
 
-TEXTS = sorted((Path(__file__).parents[2] / "lit" / "transforms").glob("support-*.mlir"))
+TEXTS = sorted((Path(__file__).parents[2] / "lit" / "transforms" / "quantization").glob("support-*.mlir"))
 
 
 def takes_integers(op: Operation) -> bool:

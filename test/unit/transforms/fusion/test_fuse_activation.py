@@ -37,7 +37,7 @@ from amct_opt.universe import new_session, target_named
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SHAPE = (2, 4, 6, 6)
 EVERYTHING = f"fuse-activation=activation-type={','.join(sorted(KINDS))}"
 

@@ -19,7 +19,7 @@ from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.universe import new_session
 
-from ..scripts import script
+from ...scripts import script
 
 DATA = Path(__file__).parent / "data"
 
@@ -119,5 +119,5 @@ def test_module_path(layer: str, path: str) -> None:
 
 
 def test_committed_models_are_what_the_script_makes() -> None:
-    for file, build in script("test/unit/transforms/data/fuse_modules").MODELS.items():
+    for file, build in script("test/unit/transforms/fusion/data/fuse_modules").MODELS.items():
         assert onnx.load(DATA / file) == build()
