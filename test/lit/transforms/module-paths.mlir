@@ -27,7 +27,7 @@
 // REMARK-NEXT: [fuse-modules applied compute-add] "node_linear": fused into node_MatMul_3
 // REMARK-NEXT: [fuse-modules applied compute-activation] "node_Relu_3": fused into LinearReLU node_MatMul_3
 
-// TWICE:       error: --fuse-modules cannot fuse twice,relu at twice: it stands for a module that is called 2 times, as node_Conv_6, node_Conv_7: name one of them
+// TWICE:       error: --fuse-modules cannot fuse twice,relu at twice: it is a module that is called 2 times, as node_Conv_6, node_Conv_7: name one of them
 // NEAR:        error: --fuse-modules: no layer or module is called 'features.0.3'
 // NEAR-NEXT:   hint: did you mean features.0.2, features.0.1, features.0.0?
 // LOST:        error: --fuse-modules: no layer or module is called 'norm'

@@ -68,7 +68,7 @@ func.func @norm(%x: tensor<1x2x4x4xf32>, %v: tensor<2xf32>) -> tensor<1x2x4x4xf3
 // -----
 
 // A module that is called twice.
-// CHECK:      error: --fuse-modules cannot fuse conv,relu at conv: it stands for a module that is called 2 times, as /conv/Conv, /conv/Conv_1: name one of them
+// CHECK:      error: --fuse-modules cannot fuse conv,relu at conv: it is a module that is called 2 times, as /conv/Conv, /conv/Conv_1: name one of them
 func.func @twice(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %w from <onnx, "Conv", "/conv/Conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>

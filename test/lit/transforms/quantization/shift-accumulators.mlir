@@ -10,10 +10,9 @@
 // RUN: amct-opt %t.mlir --shift-accumulators='record=%t.txt joint-quant=true' --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
 // RUN: amct-opt %t.shifted.mlir --convert-layout=to=nhwc | filecheck %s --check-prefix LAYOUT
 // RUN: amct-opt %t.shifted.mlir --lower-to-ascend | filecheck %s --check-prefix ASCEND
-// RUN: not amct-opt %t.shifted.mlir -t tf-fakequant -o %t.pb 2>&1 | filecheck %s --check-prefix TENSORFLOW
 // RUN: not amct-opt %t.mlir --shift-accumulators 2>&1 | filecheck %s --check-prefix OFF
 // RUN: not amct-opt %t.mlir --quantize=shift=true 2>&1 | filecheck %s --check-prefix OPTION
-// RUN: not amct-opt %t.mlir --shift-accumulators='record=%t.txt' 2>&1 | filecheck %s --check-prefix RECORD
+// RUN: not amct-opt %t.mlir --shift-accumulators='record=%t.txt joint-quant=false' 2>&1 | filecheck %s --check-prefix RECORD
 // RUN: echo 'record { key: "conv1" value { shift_bit: [1, 2, 3] } }' > %t.three.txt
 // RUN: not amct-opt %t.mlir --shift-accumulators='record=%t.three.txt joint-quant=true' 2>&1 | filecheck %s --check-prefix THREE
 
@@ -39,7 +38,6 @@
 // ASCEND:      ascend.AscendDequant {{.*}} shift_n [2, 3] from <onnx, "ShiftN", "conv1.shift">
 // ASCEND:      ascend.AscendDequant {{.*}} shift_n [4, 5]
 // ASCEND:      ascend.AscendDequant {{.*}} shift_n [6]
-// TENSORFLOW:  error: 'nn.shift_accumulator' op has no form in TensorFlow
 // OFF:         error: shifts require joint_quant
 // OPTION:      error: shift requires joint_quant
 // RECORD:      error: layer 'conv1': shift_bit requires joint_quant
