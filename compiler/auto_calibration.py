@@ -229,7 +229,8 @@ LEAST_IN_FLOAT = Strategy("accuracy_based_auto_calibration", "disabled", _least_
 
 
 def fewest(count: int, accepts: Callable[[int], bool]) -> int | None:
-    """How many of `count` layers have to stay in floats: by bisection, the last number that was accepted; None for none.
+    """How many of `count` layers have to stay in floats: by bisection, the last number that was accepted; None if there
+    was none.
 
     Acceptance is taken to grow with the number. Nothing is asked about all of them: then nothing would be quantized.
     """

@@ -111,7 +111,7 @@ def element_type(dtype: np.dtype[Any]) -> TypeAttribute:
 
 
 def as_stored(array: Array) -> Array:
-    """The array whose bytes stand in text and files: a signed number narrower than a byte fills it with its sign."""
+    """The array whose bytes are in text and files: a signed number narrower than a byte fills it with its sign."""
     import numpy as np
 
     return array.astype(np.int8) if array.dtype.kind == "V" and array.dtype.name == "int4" else array

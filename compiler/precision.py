@@ -27,7 +27,7 @@ def force_fp16(module: ModuleOp) -> None:
 
 
 def forces_fp16(op: Operation) -> bool:
-    """Whether the module that an operation is or stands in is quantized by FORCE_FP16_QUANT."""
+    """Whether the module of an operation, or the operation as a module, is quantized by FORCE_FP16_QUANT."""
     while (parent := op.parent_op()) is not None:
         op = parent
     return isinstance(op, ModuleOp) and metadata(op).get(ENTRY) == FORCE_FP16

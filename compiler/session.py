@@ -81,7 +81,7 @@ class Session(Context):
     def register_frontend(self, ending: str, frontend: Frontend) -> None:
         """Have files with this ending (`.toy`, lower case) read by `frontend`, a function of path and session.
 
-        Raises CompileError for an ending that is taken, or is none.
+        Raises CompileError for an ending that is taken, or is not an ending.
         """
         if ending[:1] != "." or ending != ending.lower():
             raise CompileError(f"'{ending}' is not a file ending", hint="write it with its dot, in lower case")

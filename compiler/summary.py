@@ -63,7 +63,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes: of the model with the files of its arrays, of its weights before and after, of each written format likewise."""
+    """Bytes: of the model with the files of its arrays, of its weights before and after, and of each written format."""
 
     model: int
     float_weights: int
@@ -117,7 +117,7 @@ def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
 
 
 def _is_inside(op: Operation, layers: Collection[str]) -> bool:
-    """Whether an operation stands in a region with a layer that is quantized."""
+    """Whether an operation is in a region with a layer that is quantized."""
     region = op.parent_op()
     return isinstance(region, FusedOp) and any(layer_of(each) in layers for each in region.body.block.ops)
 

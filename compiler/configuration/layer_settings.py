@@ -61,7 +61,7 @@ def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
 
     Only asymmetry is looked up by itself: the layer's, its type's, that of all layers if the algorithm is the same, and
     `activation_offset`. What a layer cannot have is an error where it is asked of this layer, or of its type and no layer of that
-    type can; else the default holds, and `remarks` say so. Raises CompileError, located in the settings' file.
+    type can; else the default applies, and `remarks` report it. Raises CompileError, located in the settings' file.
     """
     levels = _levels(settings, layer)
     chosen = next((c for c in levels if c is not None), Calibration())

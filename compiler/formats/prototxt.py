@@ -26,7 +26,7 @@ class Entry:
     line: int
     column: int
     text: str
-    """The field as it stands in the file; the values of a list share theirs."""
+    """The field as it is in the file; the values of a list share theirs."""
     entries: tuple[Entry, ...] = ()
     """The fields of a message."""
 

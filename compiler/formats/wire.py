@@ -1,7 +1,7 @@
 """Protobuf's encoding (https://protobuf.dev/programming-guides/encoding/) around weights, which protobuf itself would copy.
 
 When a file is read, its weights are taken out before protobuf sees it: only the fields on the way to them are looked at. When one
-is written, the bytes of arrays stand between what protobuf encodes. A format says where its weights are.
+is written, the bytes of arrays are placed between what protobuf encodes. A format says where its weights are.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def text(data: memoryview, field: Field | None) -> str:
 
 
 def fields(data: memoryview, message: Field) -> Iterator[Field]:
-    """The fields of a message. Raises MalformedError where it breaks off or is none."""
+    """The fields of a message. Raises MalformedError if it is truncated or not a message."""
     at, end = message.value, message.end
     while at < end:
         tag, value = read_varint(data, at, end)

@@ -28,7 +28,7 @@ class IntegerValues:
         self.held: dict[int, Integers] = {}
 
     def activations(self, slots: Sequence[int]) -> list[Integers] | None:
-        """Integers of 8 bits with one scale, None where one of the slots has not such."""
+        """Integers of 8 bits with one scale, None if one of the slots does not have them."""
         found = [self.held.get(slot) for slot in slots]
         present = [i for i in found if i is not None and per_tensor_8_bits(i.params)]
         return present if len(present) == len(found) else None

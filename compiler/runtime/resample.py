@@ -61,7 +61,7 @@ def _positions(coordinates: Coordinates, size: int, out: int, scale: float) -> A
         case Coordinates.PYTORCH_HALF_PIXEL if out == 1:
             return i * 0
         case Coordinates.HALF_PIXEL_SYMMETRIC:
-            # the centre of the input meets the centre of the output, also where size * scale is no integer
+            # the centre of the input meets the centre of the output, also where size * scale is not an integer
             return size / 2 * (1 - out / width) + (i + 0.5) / scale - 0.5
         case _:
             return (i + 0.5) / scale - 0.5

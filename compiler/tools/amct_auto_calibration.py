@@ -13,10 +13,10 @@ _DESCRIPTION = """\
 AMCT's accuracy_based_auto_calibration. The evaluator is a Python file with an object or class that has
   calibration(model)              runs model.run({"input": array}) on calibration data
   evaluate(model)                 the metric of a model, float or quantized
-  metric_eval(original, metric)   (ok, loss): whether the metric is good enough beside the original's
+  metric_eval(original, metric)   (ok, loss): whether the metric is good enough compared with the original's
 
-First everything is quantized. Where that is not good enough, layers are ranked by the cosine between what they compute in
-floats and quantized, and the fewest of the worst stay in floats. Written are the files of `amct calibration`, and beside them
+First everything is quantized. If that is not good enough, layers are ranked by the cosine between their float and quantized
+results, and as few of the worst ones as possible stay in float. The command writes the files of `amct calibration`, and
   accuracy_based_auto_calibration_final_config.json, _ranking_information.json and _record.json
 
 --auto_nuq is AMCT's auto_nuq instead: no layer stays in floats, and as many of the heaviest layers as the metric allows get
@@ -25,7 +25,7 @@ them. The files beside are auto_nuq_final_config.json, _ranking_information.json
 
 _IN_FLOAT = ("float", "sensitivity, the worst first", "0.5 + 0.5 cosine")
 _FEW_LEVELS = ("few levels", "weights, the heaviest first", "numbers")
-"""What the layers of trials are in, the title of their ranking, and what ranks them."""
+"""The form of the layers of trials, the title of their ranking, and what ranks them."""
 
 
 def add_parser(commands: Any) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..calibration import Data, Shapes
 
 _DESCRIPTION = """\
-Takes the options of amct_onnx, amct_tensorflow and amct_caffe calibration; the ending of --model says which of them is meant.
+Takes the options of amct_onnx, amct_tensorflow and amct_caffe calibration; the ending of --model selects one of them.
 Writes, with the folder and prefix P of --save_path:
   ONNX (and .mlir)  P_fake_quant_model.onnx   with QuantizeLinear and DequantizeLinear, for any ONNX runtime
                     P_deploy_model.onnx       with AscendQuant and AscendDequant, for ATC
@@ -25,10 +25,10 @@ Writes, with the folder and prefix P of --save_path:
                     P_fake_quant_model.pb     quantization in TensorFlow's own operators, for TensorFlow
   Caffe             P_fake_quant_model.prototxt, P_fake_quant_weights.caffemodel
                     P_deploy_model.prototxt, P_deploy_weights.caffemodel
-  all               P_quant.json              which layers of the source each layer holds
+  all               P_quant.json              which layers of the source each layer contains
                     P_record.txt              scales and offsets of every quantized layer
 
-Files of an earlier run are overwritten, those that were read never."""
+Files of an earlier run are overwritten, but never a file that was read."""
 
 
 def add_parser(commands: Any) -> None:

@@ -19,7 +19,7 @@ _DESCRIPTION = """\
 Runs A (the reference) and B on the same inputs and prints, per output: SQNR in dB, cosine similarity, largest absolute
 difference, and how many elements differ. A and B are models, or .mlir modules of any stage.
 
---inputs is data here. Options of how a model is read hold for A; a B that needs some is made a module first, with amct-opt."""
+--inputs is data here. Options of how a model is read apply to A; if B needs some, convert it to a module first, with amct-opt."""
 
 _COLUMNS = ("SQNR dB", "cosine", "largest difference", "differing")
 

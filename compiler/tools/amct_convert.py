@@ -11,13 +11,13 @@ from .shared import add_amct_files, amct_imports
 from .tables import print_table
 
 _DESCRIPTION = """\
-Quantizes without calibration, by factors that are known:
-  with --record_file   those of a record; layers that it does not list stay float
-  else                 those that the model was trained with, as QuantizeLinear and DequantizeLinear in it
+Quantizes without calibration, with known scales and zero points:
+  with --record_file   those of a record; layers that the record does not list stay in float
+  otherwise            those that the model was trained with, in its QuantizeLinear and DequantizeLinear nodes
 
 Writes the files that amct calibration writes, with the folder and prefix of --save_path: for ONNX P_fake_quant_model.onnx
 and P_deploy_model.onnx, for TensorFlow P_fake_quant_model.pb and P_quantized.pb, beside P_quant.json and P_record.txt.
-Files of an earlier run are overwritten, those that were read never."""
+Files of an earlier run are overwritten, but never a file that was read."""
 
 
 def add_parser(commands: Any) -> None:

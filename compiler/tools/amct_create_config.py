@@ -19,9 +19,9 @@ from .shared import (
 )
 
 _DESCRIPTION = """\
-Lists every layer of MODEL that can be quantized, with its settings, as JSON in AMCT's form. A simplified configuration and
-the options are worked in. Where CONFIG does not end in .json it is a simplified configuration, of what differs from AMCT's
-defaults."""
+Lists every layer of MODEL that can be quantized, with its settings, as JSON in AMCT's form. It includes the settings of a
+simplified configuration and of the options. If CONFIG does not end in .json, it is a simplified configuration with everything
+that differs from AMCT's defaults."""
 
 
 def add_parser(commands: Any) -> None:

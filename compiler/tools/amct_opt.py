@@ -123,7 +123,7 @@ def parser(known: Session) -> Parser:
 
 
 _PIPELINE = (
-    f"passes as xDSL pipeline text, xDSL's own and {', '.join(PIPELINES)} among them; may stand between the flags"
+    f"passes as xDSL pipeline text, xDSL's own and {', '.join(PIPELINES)} among them; may be placed between the flags"
 )
 
 

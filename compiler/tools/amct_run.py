@@ -11,8 +11,8 @@ from .shared import INTEGERS, MODEL, add_batch, add_import_options, add_inputs, 
 _DESCRIPTION = """\
 Runs a model or an .mlir module (nn, quantized, or ascend) and writes its outputs by name.
 
-Inputs are taken as they are where they have the model's shapes. Where the model takes fewer samples at a time (a fixed batch
-of 1, say), it runs as often as the first axis asks for, and the outputs are joined along their first axis.
+Inputs that have the model's shapes are used unchanged. If the model takes fewer samples at a time (a fixed batch
+of 1, say), it runs as often as the first axis requires, and the outputs are joined along their first axis.
 
 --inputs is data here. A model that needs its inputs named is made a module first: amct-opt MODEL --inputs=NAME,... -o M.mlir"""
 

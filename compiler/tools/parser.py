@@ -41,4 +41,4 @@ class Parser(argparse.ArgumentParser):
 
 
 DATA = "inputs"
-"""What the option for the data of a run sets."""
+"""The attribute that the option for the data of a run sets."""

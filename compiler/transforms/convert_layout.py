@@ -106,7 +106,7 @@ class _Converter:
         if isinstance(op, nn.FusedOp):
             self._look_into(op)
         elif isinstance(op, nn.YieldOp):
-            pass  # what is wanted of it was told by the outer block
+            pass  # the outer block determines what is wanted of it
         elif self._is_other(op):
             self.wanted[op.operands[0]] = layout_permutation(self.to, len(shape_of(op.operands[0])))
             self._keep(op.operands[1:])

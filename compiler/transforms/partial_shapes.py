@@ -1,6 +1,6 @@
 """Integer tensors of which only some elements are known: what becomes of `nn.shape` where some sizes are.
 
-An element that is not known stands in the array as a tag, a number near the smallest int32 that no size takes. Operations that
+An unknown element is a tag in the array, a number near the smallest int32 that no size takes. Operations that
 only move elements run their own kernel on such arrays, and the tags travel along; arithmetic gives a new tag to each element
 that depends on one, and remembers how it follows from another where that is linear.
 """

@@ -167,7 +167,7 @@ class OriginAttr(ParametrizedAttribute):
     """The source layer an operation comes from: framework, operator type, layer name, and the source's attributes.
 
     AMCT's tables judge the source layer (its transposes, axis, dilations), not what import made of it. `modules` are the paths
-    of the PyTorch modules that the layer computes, where these are not to be read from its name: several where the exporter has
+    of the PyTorch modules that the layer computes, if its name does not contain them: several where the exporter has
     folded a batch norm into a convolution, the last one empty (`?` in the text) where its name is lost.
 
     ```mlir

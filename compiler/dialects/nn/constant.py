@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 INLINE_ELEMENTS = 16
-"""Constants of up to this many elements stand in the text."""
+"""Constants of up to this many elements are in the text."""
 
 _TRAITS: OpTraits = traits_def(Pure(), ConstantLike())
 

@@ -77,7 +77,7 @@ class AveragePoolOp(PoolOp):
 
 
 class GlobalPoolOp(LayoutOp):
-    """Base of the pools over all spatial axes, of which size 1 remains."""
+    """Base of the pools over all spatial axes, which keep size 1."""
 
     input: Operand = operand_def(ANY_TENSOR)
     result: Result = result_def(ANY_TENSOR)

@@ -35,7 +35,7 @@ from ...text import parse_text
 from .attributes import RangeAttr, RealsAttr, parse_range, parse_reals, reals_text
 from .numbers import f32_text, f64_text, parse_f32, parse_f64
 
-# What a property of each kind holds, and under the same name in capitals the constraint that it is declared by.
+# The value of a property of each kind, and under the same name in capitals the constraint that declares it.
 Ints = DenseArrayBase[IntegerType]
 Int = IntegerAttr[IntegerType]
 Bool = IntegerAttr[IntegerType]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 INLINE_CHANNELS = 16
-"""Scales of up to this many channels stand in the text."""
+"""Scales of up to this many channels are in the text."""
 
 
 @dataclass(frozen=True)

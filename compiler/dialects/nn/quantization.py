@@ -167,7 +167,7 @@ class ShiftAccumulatorOp(PointOp):
 
 
 def before_points(value: SSAValue) -> SSAValue:
-    """The value that quantization points stand on."""
+    """The value that quantization points are on."""
     while isinstance(value, OpResult) and isinstance(value.op, PointOp):
         value = value.op.operands[0]
     return value

@@ -1,7 +1,7 @@
 """The two files of a net. The weights in a `.caffemodel` are views of the mapped file, and are written without a copy of them.
 
-It is read and written for the names and the blobs of layers only: parameters stand in the prototxt, where fork and version do not
-change what they mean.
+It is read and written for the names and the blobs of layers only: parameters are in the prototxt, where fork and
+version do not change what they mean.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _text(layer: NetLayer) -> str:
 
 
 def _written_layer(layer: NetLayer) -> list[bytes | memoryview]:
-    """A layer as a field of the net, in pieces: what stands before an array, the array's bytes, and so on."""
+    """A layer as a field of the net, in pieces: the bytes before an array, the array's bytes, and so on."""
     blobs = [_written_blob(b) for b in layer.blobs]
     head = LayerParameter(name=layer.proto.name, type=layer.proto.type).SerializeToString()
     inside: list[bytes | memoryview] = [head]
@@ -206,7 +206,7 @@ class _Piece(NamedTuple):
 
 
 def _written_blob(array: Array) -> _Piece:
-    """A blob as what stands before its array, and the array's bytes; a view where the array is contiguous."""
+    """A blob as the bytes before its array, and the array's bytes; a view where the array is contiguous."""
     proto = BlobProto()
     if array.ndim:
         proto.shape.dim.extend(array.shape)

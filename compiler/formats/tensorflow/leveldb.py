@@ -19,7 +19,9 @@ _MOST_SHARED = 64
 
 
 def entries(data: memoryview) -> dict[bytes, memoryview]:
-    """The values of a table by key, as views of `data`. Raises MalformedError for what is none, or is compressed."""
+    """The values of a table by key, as views of `data`. Raises MalformedError for anything but a table, and for a
+    compressed one.
+    """
     index = _index(data)
     result: dict[bytes, memoryview] = {}
     last, budget = None, _MOST_SHARED * len(data)

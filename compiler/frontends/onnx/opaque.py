@@ -22,7 +22,7 @@ from .single import inferred_types, runtime_types
 def carry(node: Node, declarations: Mapping[str, TypeProto]) -> nn.OpaqueOp:
     """The node as `nn.opaque`. `declarations` are the types that the model itself gives to values.
 
-    Raises Untyped if the type of a result is not to be found out, CompileError for attributes that cannot be carried.
+    Raises Untyped if the type of a result cannot be determined, CompileError for attributes that cannot be carried.
     """
     attributes = carried(node.attributes, node.shared.tensors, node.layer.where)
     inferred = inferred_types(node)

@@ -38,7 +38,7 @@ from .source import Source, load
 _DEEPEST = 100
 """Calls inside calls; more is a function that calls itself."""
 _MOST = 1 << 20
-"""Nodes of a model whose functions stand in the places of their calls."""
+"""Nodes of a model whose functions are inlined."""
 
 
 _ASSIGNMENTS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})

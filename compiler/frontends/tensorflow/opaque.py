@@ -23,8 +23,8 @@ _VALUES_LIMIT = 1024
 def carry(node: Node, types: Sequence[Tensor] | None = None) -> nn.OpaqueOp:
     """The node as `nn.opaque`, its results of these types. Without them TensorFlow is needed, which knows what they are.
 
-    Raises CompileError when it is not installed, for operators with a state, for attributes that hold functions, and where the
-    element type or the rank of a result is not to be found out.
+    Raises CompileError when it is not installed, for operators with a state, for attributes that hold functions, and if
+    the element type or the rank of a result cannot be determined.
     """
     where = node.layer.where
     attributes = {name: mlir_of(name, value, where) for name, value in _own(node.attributes).items()}

@@ -119,7 +119,7 @@ class LowerIntegersPass(LowerToAscendPass):
 
 
 def _quantize_behind_passive(module: ModuleOp) -> None:
-    """Where a passive operation stands between a quantization and a layer (profile `qdq`), it comes before both: same numbers."""
+    """If a passive operation is between a quantization and a layer (profile `qdq`), it comes before both: same numbers."""
     for op in list(module.walk()):
         if isinstance(op, NNOp) and len(op.operands) > 1 and dequantize_of(op.operands[1]) and quantized_rules(op):
             quantize_at(Site(op, op, False))

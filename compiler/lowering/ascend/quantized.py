@@ -1,4 +1,4 @@
-"""Reading the quantized form of `nn`: which integers stand behind the operands of an operation, and their scales."""
+"""Reading the quantized form of `nn`: which integers are behind the operands of an operation, and their scales."""
 
 from __future__ import annotations
 

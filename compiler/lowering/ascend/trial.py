@@ -1,4 +1,4 @@
-"""Whether an operation would compute in integers: asked of the lowering itself, before the operation is quantized."""
+"""Whether an operation would compute in integers: the lowering itself decides, before the operation is quantized."""
 
 from __future__ import annotations
 

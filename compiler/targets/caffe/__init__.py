@@ -108,7 +108,7 @@ def _input(net: Net, function: FuncOp, argument: BlockArgument, name: str) -> No
     """An Input layer. Caffe wants sizes; the batch may be any, so one that is not known is written as 1."""
     sizes = shape_of(argument)
     if not all(map(known, sizes[1:])):
-        message = f"input '{name}' has sizes that are not known, Caffe's Input layer has none such"
+        message = f"input '{name}' has unknown sizes, which Caffe's Input layer does not allow"
         raise CompileError(message, where=describe(function.location), hint=f"--input-shape '{name}:1,...' gives sizes")
     if 0 in sizes:
         raise CompileError(f"input '{name}' has no elements", where=describe(function.location))

@@ -1,8 +1,9 @@
 """The quantized forms: what AMCT calls the fake-quant model, and the deploy model.
 
-Both have a Quant layer in front of what computes in integers, and a DeQuant layer behind it. In the fake-quant model they stand
-between floats: Quant rounds to integers and back, weights are those that integers stand for, DeQuant changes nothing but where it
-has shifts: there it cuts accumulators to 16 bits. In the deploy model the numbers between them are integers.
+Both have a Quant layer in front of what computes in integers, and a DeQuant layer behind it. In the fake-quant model
+they are between floats: Quant rounds to integers and back, weights are those that integers stand for, DeQuant changes
+nothing but where it has shifts: there it cuts accumulators to 16 bits. In the deploy model the numbers between them are
+integers.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Its optimizer quantizes the constant weight and bias of a Conv, ConvTranspose or Gemm (a MatMul and an Add become one) whose
 input comes from a DequantizeLinear. Between Q/DQ pairs it makes a QLinearSoftmax of a Softmax, and a QLinearAveragePool of an
-AveragePool: the former overflows, the latter has no dilations. It does so only if nothing stands between DequantizeLinear and the
-layer, but moves DequantizeLinear behind whatever moves elements. A Max of one operand, which is that operand, keeps them apart:
-no optimization removes it, and it costs one copy.
+AveragePool: the former overflows, the latter has no dilations. It does so only if nothing is between DequantizeLinear
+and the layer, but moves DequantizeLinear behind whatever moves elements. A Max of one operand, which is that operand,
+keeps them apart: no optimization removes it, and it costs one copy.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def check_meaning(op: nn.OpaqueOp, layer: Layer) -> None:
 def _check_framework(op: nn.OpaqueOp, layer: Layer) -> None:
     if op.framework.data != "onnx":
         message = f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can"
-        raise layer.error(message, hint="where it stands at the end, --outputs leaves it out")
+        raise layer.error(message, hint="if it is at the end, --outputs leaves it out")
 
 
 def _checked_graph(op: nn.OpaqueOp, graph: nn.GraphAttr, layer: Layer) -> ModelProto:

@@ -31,7 +31,7 @@ def split(op: nn.SplitOp, layer: Layer) -> Sequence[str]:
 
 @converter(nn.SliceOp)
 def slice_(op: nn.SliceOp, layer: Layer) -> str:
-    """A bound beyond the other end is none: with a step back, an end of -1 would mean the last element."""
+    """A bound beyond the other end is not a bound: with a step back, an end of -1 would mean the last element."""
     return cut(layer, layer.value(op.input), op.slices(len(shape_of(op.input))), layer.label)
 
 

@@ -64,7 +64,7 @@ def anti_quant(op: ascend.AscendAntiQuantOp, layer: Layer) -> str:
 def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
     """`L.dequant`, its scales packed in `L.dequant.param`; behind a pool `ksize` holds the window, whose mean it scales.
 
-    A ReLU that is part of it stands behind it.
+    A ReLU that is part of it follows it.
     """
     if op.sqrt_mode.value.data:
         raise layer.error("has sqrt_mode, which TensorFlow's AscendDequant does not have")

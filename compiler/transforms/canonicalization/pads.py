@@ -93,7 +93,7 @@ def _no_ceil_mode(pad: nn.PadOp, op: Window) -> str | None:
     """ceil_mode drops windows that start in the end padding, but not those that start in a padded tensor."""
     if isinstance(op, nn.ConvOp) or op.ceil_mode is None:
         return None
-    return "ceil_mode tells padding from what was padded before"
+    return "ceil_mode distinguishes padding from what was padded before"
 
 
 def _counts_alike(pad: nn.PadOp, op: Window) -> str | None:

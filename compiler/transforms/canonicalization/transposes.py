@@ -29,7 +29,7 @@ from .rules import rule
 
 @rule(nn.TransposeOp)
 def merge_transposes(op: nn.TransposeOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
-    """Two transposes become one or none, also when operations that commute with them stand between."""
+    """Two transposes become one or none, also when operations that commute with them are between."""
     first, between = _chain_above(op)
     if first is None:
         return

@@ -64,7 +64,7 @@ def scaled_weight(op: Computing, weight: Array, factor: Array) -> Array:
 def along_channels(op: Computing, constant: Array) -> Array | str:
     """A constant operand of an elementwise operation on `op`'s result as one number per output channel, `[C]`.
 
-    A string says why it is none.
+    A string is the reason why it is not one.
     """
     axis = channel_axis(op)
     if axis is None:
@@ -75,7 +75,7 @@ def along_channels(op: Computing, constant: Array) -> Array | str:
 def per_channel(constant: Array, shape: Sequence[int], axis: int, channels: int) -> Array | str:
     """A constant as one number per channel, `[C]`, where it meets a tensor of this shape under numpy's broadcasting.
 
-    A string says why it is none: it must vary along the channel axis only, and must not enlarge the tensor.
+    A string is the reason why it is not one: it must vary along the channel axis only, and must not enlarge the tensor.
     """
     if constant.ndim > len(shape):
         return f"the constant is of rank {constant.ndim}, the result of rank {len(shape)}"

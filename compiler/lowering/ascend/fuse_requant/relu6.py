@@ -1,8 +1,8 @@
 """Relu6 in front of AscendQuants that saturate at 6 anyway is Relu, which AscendDequant and AscendRequant can include.
 
 Below 6 the two agree. From 6 on AscendQuant does not fall, so that they agree everywhere exactly when it gives its largest
-integer at 6 already (AMCT: "where equivalent"). Max pools may stand between: the largest integer of a window is the integer
-of its largest element.
+integer at 6 already (AMCT: "where equivalent"). Max pools may be between: the largest integer of a window is the
+integer of its largest element.
 """
 
 from __future__ import annotations

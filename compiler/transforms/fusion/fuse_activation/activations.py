@@ -1,4 +1,4 @@
-"""Activation functions as they stand in a graph: one operation, or the small operations that a framework wrote one in."""
+"""Activation functions as graphs contain them: one operation, or the small operations that a framework wrote one in."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class ComputeBatchNorm:
 
 class FuseComputeBatchNorm(ChainConditions, NormConditions, FusionPattern[ComputeBatchNorm]):
     """batch_norm(op(x, w, b)) = op(x, w * k, b * k + shift), with k = scale / sqrt(variance + epsilon) per output channel and
-    shift = offset - mean * k; op is conv (any rank, grouped, depthwise), conv_transpose or matmul, a BiasAdd may stand
+    shift = offset - mean * k; op is conv (any rank, grouped, depthwise), conv_transpose or matmul, a BiasAdd may be
     between (AMCT, PPQ, Horizon)
     """
 

@@ -60,7 +60,7 @@ class Step(NamedTuple):
 
 
 def step_of(op: Operation) -> Step | None:
-    """An operation as a step; None where it is none, or takes no value and one expression of constants."""
+    """An operation as a step; None if it is not a step, or takes no value and one expression of constants."""
     if not isinstance(op, nn.ArithmeticOp) or not is_float(element_of(op.result)):
         return None
     left, right = map(is_expression, op.operands)
@@ -112,7 +112,7 @@ class SmallNorm:
 
 
 def channel_axis(m: SmallNorm) -> int | str:
-    """The axis of the input along which the parameters run: 1 or the last. A string says why there is none."""
+    """The axis of the input along which the parameters run: 1 or the last. A string is the reason why there is none."""
     shape = shape_of(m.input)
     rank = len(shape)
     varied: set[int] = set()

@@ -79,7 +79,7 @@ def _check_pairs(module: ModuleOp) -> None:
 
 
 def _adapt(site: Site, row: Row, remarks: Remarks) -> None:
-    """A quantized layer, or why it is none."""
+    """A quantized layer, or the reason why it is not one."""
     assert row.weight is not None
     quantize_at(site)
     data, weight = dequantize_of(site.activation), dequantize_of(site.operand(row.weight))

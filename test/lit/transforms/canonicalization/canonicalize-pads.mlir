@@ -96,7 +96,7 @@ func.func @auto_pad(%x: tensor<1x2x5xf32>, %w: tensor<3x2x2xf32>) -> tensor<1x3x
 
 // CHECK-LABEL: @ceil_mode
 // CHECK:       nn.pad
-// REMARK:      [canonicalize missed no-ceil-mode] "p": not merged into m: ceil_mode tells padding from what was padded before
+// REMARK:      [canonicalize missed no-ceil-mode] "p": not merged into m: ceil_mode distinguishes padding from what was padded before
 func.func @ceil_mode(%x: tensor<1x2x5xf32>) -> tensor<1x2x4xf32> {
   %p = nn.pad %x pads [0, 0, 0, 0, 0, 2] value -inf : (tensor<1x2x5xf32>) -> tensor<1x2x7xf32>
   %m = nn.max_pool %p kernel [1] strides [2] ceil_mode : (tensor<1x2x7xf32>) -> tensor<1x2x4xf32>
