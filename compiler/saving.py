@@ -89,9 +89,8 @@ class Files:
         for target, name, _ in self.outputs:
             if bits not in target.activation_bits:
                 held = " or ".join(f"INT{n}" for n in sorted(target.activation_bits))
-                message = (
-                    f"layer '{layer}': dst_type INT{bits} has no form in {self._final(Path(name))}, which holds {held}"
-                )
+                file = self._final(target.files(Path(name))[0])
+                message = f"layer '{layer}': dst_type INT{bits} has no form in {file}, which holds {held}"
                 raise CompileError(message, where=where, hint="amct quantize simulates it, without a deployable file")
 
     def write(self, module: ModuleOp, session: Session) -> tuple[Path, ...]:

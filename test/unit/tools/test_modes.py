@@ -57,7 +57,9 @@ _NO_INT16 = "cfg: error: layer 'conv1': dst_type INT16 has no form in "
 REFUSED = {
     ("weight-only", "caffe"): _NO_LAYER,
     ("weight-only-4", "caffe"): _NO_LAYER,
-    **{("int16", framework): _NO_INT16 for framework in MODELS},
+    ("int16", "onnx"): f"{_NO_INT16}P_deploy_model.onnx, which holds",
+    ("int16", "tensorflow"): f"{_NO_INT16}P_quantized.pb, which holds",
+    ("int16", "caffe"): f"{_NO_INT16}P_fake_quant_model.prototxt, which holds",
 }
 AUTO = [mode for mode in MODES if mode not in ("plain", "joint", "weight-only-4", "4-bit")]
 """The modes that are searched: the others differ from these in settings alone, not in files."""
