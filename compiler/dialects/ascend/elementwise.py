@@ -417,3 +417,37 @@ class CastOp(AscendOp):
 
     def meaning(self) -> Meaning:
         return self.as_nn(nn.CastOp, result_types=self.result_types)
+
+
+__all__ = [
+    "AbsOp",
+    "AddOp",
+    "BinaryOp",
+    "CastOp",
+    "ClipByValueOp",
+    "EluOp",
+    "ErfOp",
+    "ExpOp",
+    "GeluOp",
+    "HardSigmoidOp",
+    "HardSwishOp",
+    "LeakyReluOp",
+    "MaximumOp",
+    "MinimumOp",
+    "MishOp",
+    "MulOp",
+    "NegOp",
+    "PReluOp",
+    "PowOp",
+    "RealDivOp",
+    "ReciprocalOp",
+    "Relu6Op",
+    "ReluOp",
+    "RsqrtOp",
+    "SigmoidOp",
+    "SoftplusOp",
+    "SqrtOp",
+    "SubOp",
+    "TanhOp",
+    "UnaryOp",
+]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self, cast
+from types import ModuleType
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from xdsl.dialects.builtin import FunctionType, LocationAttr, TensorType, f32
 from xdsl.interfaces import HasCanonicalizationPatternsInterface
@@ -61,6 +62,8 @@ from .shapes import compatible
 ANY_TENSOR: AttrConstraint[Tensor] = base(TensorType)
 Result = OpResult[Tensor]
 Results = VarOpResult[Tensor]
+
+_Op = TypeVar("_Op", bound=Operation)
 
 PURE: OpTraits = traits_def(Pure())
 """Traits are named first: xDSL takes no annotation on the field `traits`, and type checkers do not infer what a call gives."""
@@ -246,6 +249,18 @@ class MovingOp(NNOp):
 _PLACEHOLDER = TensorType(f32, ())
 
 
+def operations_of(family: ModuleType, base: type[_Op]) -> tuple[type[_Op], ...]:
+    """The operations that a module defines, in its order: the classes that have a name."""
+    return tuple(
+        kind
+        for kind in vars(family).values()
+        if isinstance(kind, type)
+        and issubclass(kind, base)
+        and kind.__module__ == family.__name__
+        and "name" in vars(kind)
+    )
+
+
 def set_type(value: SSAValue, type_: Attribute) -> None:
     """Refine the type of a value in place; its uses see the new type."""
     value._type = type_  # pyright: ignore[reportPrivateUsage]
@@ -303,6 +318,7 @@ __all__ = [
     "integer",
     "ints",
     "name_hint",
+    "operations_of",
     "real",
     "set_type",
 ]
