@@ -42,7 +42,7 @@ def is_second_input(node: SourceNode, value: SSAValue) -> bool:
     if (quant := quantizer_of(value)) is None:
         return False
     if zero := quant.offset.value.data:
-        raise node.error(f"multiplies by integers with the zero point {zero:g}, it must be 0")
+        raise node.error(f"multiplies by integers with the zero point {zero:g}, but it must be 0")
     return True
 
 
@@ -64,7 +64,7 @@ def parameter(node: SourceNode) -> Array:
     """The vector of uint64 that holds scales, the second input."""
     packed = constant(node, 1, "parameter", "uint64")
     if packed.ndim != 1 or not packed.size:
-        raise node.error(f"has a parameter of shape {list(packed.shape)}, it must be a vector")
+        raise node.error(f"has a parameter of shape {list(packed.shape)}, but it must be a vector")
     return packed
 
 
@@ -92,9 +92,9 @@ def scales(node: SourceNode, x: SSAValue, scale: Array) -> Array:
 def constant(node: SourceNode, index: int, what: str, dtype: str) -> Array:
     """The numbers of an input of this type."""
     if node.dtype(index).name != dtype:
-        raise node.error(f"has a {what} of {node.dtype(index)}, it must be {dtype}")
+        raise node.error(f"has a {what} of {node.dtype(index)}, but it must be {dtype}")
     if (array := node.array(index)) is None:
-        raise node.error(f"has a {what} that is computed at run time, it must be a constant")
+        raise node.error(f"has a {what} that is computed at run time, but it must be a constant")
     return array
 
 
@@ -115,4 +115,4 @@ def check_finite(node: SourceNode, name: str, value: float) -> float:
 def check_offset(node: SourceNode, offset: float, low: int, high: int) -> None:
     """Raises CompileError, at the node, for an offset that is not an integer from `low` to `high`."""
     if not (offset.is_integer() and low <= offset <= high):
-        raise node.error(f"has the offset {offset:g}, it must be an integer in [{low}, {high}]")
+        raise node.error(f"has the offset {offset:g}, but it must be an integer in [{low}, {high}]")

@@ -222,9 +222,9 @@ def check_input(name: str, array: Array, type_: Tensor) -> None:
     wanted = type_.get_shape()
     fits = array.ndim == len(wanted) and all(d in (DYNAMIC_INDEX, n) for d, n in zip(wanted, array.shape, strict=True))
     if not fits:
-        raise RunError(f"input '{name}' has shape {list(array.shape)}, the model takes {type_}")
+        raise RunError(f"input '{name}' has shape {list(array.shape)}, but the model takes {type_}")
     if array.dtype != (dtype := numpy_dtype(type_.element_type)):
-        raise RunError(f"input '{name}' is of {array.dtype}, the model takes {dtype}")
+        raise RunError(f"input '{name}' is of {array.dtype}, but the model takes {dtype}")
 
 
 def run(module: ModuleOp, inputs: Mapping[str, Array]) -> dict[str, Array]:

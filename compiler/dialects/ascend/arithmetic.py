@@ -98,7 +98,7 @@ class ManyOp(AscendOp):
 
     def derive(self) -> Sequence[Tensor]:
         if not self.x or len(self.x) != self.N.value.data:
-            raise VerifyException(f"N is {self.N.value.data}, there are {len(self.x)} inputs")
+            raise VerifyException(f"N is {self.N.value.data}, but there are {len(self.x)} inputs")
         shape = shape_of(self.x[0])
         for value in self.x[1:]:
             shape = merge_shape(shape, shape_of(value), "shapes of the inputs")

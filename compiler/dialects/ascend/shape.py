@@ -221,7 +221,7 @@ class ConcatV2Op(AscendOp):
 
     def derive(self) -> Sequence[Tensor]:
         if len(self.x) != self.N.value.data:
-            raise VerifyException(f"N is {self.N.value.data}, there are {len(self.x)} inputs")
+            raise VerifyException(f"N is {self.N.value.data}, but there are {len(self.x)} inputs")
         shapes = [shape_of(v) for v in self.x]
         if any(len(s) != len(shapes[0]) for s in shapes):
             raise VerifyException(f"inputs {', '.join(map(text, shapes))} differ in rank")

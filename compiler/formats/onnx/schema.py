@@ -63,7 +63,7 @@ def complaint(node: NodeProto, opsets: Mapping[str, int]) -> str | None:
         value = value_of(attribute)
         numbers: Iterable[object] = value if isinstance(value, list) else [value]
         if attribute.name in _POSITIVE and any(isinstance(v, int) and v < 1 for v in numbers):
-            return f"attribute '{attribute.name}' is {value}, it must be positive"
+            return f"attribute '{attribute.name}' is {value}, but it must be positive"
     context = checker.C.CheckerContext()
     context.ir_version = IR_VERSION
     context.opset_imports = dict(opsets)

@@ -94,7 +94,7 @@ class TensorReader:
     def _raw(self, tensor: TensorProto, data: Array, where: str) -> Array:
         dtype, shape = _checked(tensor, where)
         if data.size != (size := _size(prod(shape), dtype)):
-            raise CompileError(f"holds {data.size} bytes, its shape {list(shape)} needs {size}", where=where)
+            raise CompileError(f"holds {data.size} bytes, but its shape {list(shape)} needs {size}", where=where)
         return _decode(data, shape, dtype)
 
     def _external(self, tensor: TensorProto, size: int, where: str) -> Array:
@@ -102,7 +102,9 @@ class TensorReader:
         path = self._inside(entries.get("location", ""), where)
         offset, length = _natural(entries, "offset", 0, where), _natural(entries, "length", size, where)
         if length != size:
-            raise CompileError(f"is said to have {length} bytes of external data, its shape needs {size}", where=where)
+            raise CompileError(
+                f"is said to have {length} bytes of external data, but its shape needs {size}", where=where
+            )
         if not size:
             return np.empty(0, np.uint8)
         mapped = self._map(path, where)
@@ -185,7 +187,7 @@ def _typed(tensor: TensorProto, count: int, where: str) -> Array:
     given = len(getattr(tensor, field))
     if given != (wanted := (count + 1) // 2 if ELEMENT_NAMES[code] in _HALF_BYTE else count):
         raise CompileError(
-            f"holds {given} numbers in {field}, its shape {list(tensor.dims)} needs {wanted}", where=where
+            f"holds {given} numbers in {field}, but its shape {list(tensor.dims)} needs {wanted}", where=where
         )
     return np.asarray(numpy_helper.to_array(tensor))
 

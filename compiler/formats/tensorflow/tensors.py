@@ -103,7 +103,7 @@ def shape_of(shape: Any, where: str) -> tuple[int, ...]:
 def decoded(data: Array, dtype: np.dtype[Any], shape: Sequence[int], where: str) -> Array:
     """The elements in a run of bytes. Raises CompileError, located at `where`, when there are more or fewer than `shape` says."""
     if data.size != (size := prod(shape) * dtype.itemsize):
-        raise CompileError(f"holds {data.size} bytes, its shape {list(shape)} needs {size}", where=where)
+        raise CompileError(f"holds {data.size} bytes, but its shape {list(shape)} needs {size}", where=where)
     return from_stored(data, dtype).reshape(shape)
 
 
@@ -133,7 +133,7 @@ def _listed(tensor: Any, dtype: np.dtype[Any]) -> Array:
 def _filled(values: Array, shape: Sequence[int], where: str) -> Array:
     count, size = prod(shape), prod(shape) * values.itemsize
     if values.size > count > 0:
-        raise CompileError(f"lists {values.size} numbers, its shape {list(shape)} has {count}", where=where)
+        raise CompileError(f"lists {values.size} numbers, but its shape {list(shape)} has {count}", where=where)
     if size > _LARGEST_FILLED and values.size < count:
         raise CompileError(f"would take {size} bytes, but lists {values.size} numbers only", where=where)
     if not values.size:

@@ -163,4 +163,4 @@ def _check_arity(node: Node, conversion: Conversion) -> None:
     ):
         if not low <= count <= high:
             wanted = f"{low}" if low == high else f"{low} or more" if high > low + 1 else f"{low} or {high}"
-            raise node.error(f"has {count} {what}, it takes {wanted}")
+            raise node.error(f"has {count} {what}, but it takes {wanted}")

@@ -130,7 +130,7 @@ class Node(SourceNode):
             raise self._without_weights()
         if blobs is not None and len(blobs) != len(shapes):
             wanted = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
-            raise self.error(f"has {len(blobs)} blobs, it needs {len(shapes)}: {wanted}")
+            raise self.error(f"has {len(blobs)} blobs, but it needs {len(shapes)}: {wanted}")
         if blobs is not None and self.layer.name != self.proto.name:
             raise self.error(f"has the name '{self.proto.name}' as others have; weights are found by the layer's name")
         rows = enumerate(zip(owned, shapes.items(), strict=True))
@@ -142,7 +142,7 @@ class Node(SourceNode):
         constant = self.shared.parameters.get(shared)
         if constant is not None and constant.array.shape != tuple(shape):
             given = list(constant.array.shape)
-            raise self.error(f"shares '{shared}' of shape {given} as its {name}, it needs {list(shape)}")
+            raise self.error(f"shares '{shared}' of shape {given} as its {name}, but it needs {list(shape)}")
         return constant
 
     def _shared_name(self, index: int) -> str:
@@ -151,7 +151,7 @@ class Node(SourceNode):
     def _parameter(self, index: int, name: str, shape: Sequence[int]) -> Constant:
         blob = (self.blobs or [])[index]
         if not blob.fits(shape):
-            raise self.error(f"has blob {index} ({name}) of shape {list(blob.dims)}, it needs {list(shape)}")
+            raise self.error(f"has blob {index} ({name}) of shape {list(blob.dims)}, but it needs {list(shape)}")
         constant = Constant(f"{self.layer.name}.{name}", blob.shaped(shape))
         if shared := self._shared_name(index):
             self.shared.parameters[shared] = constant

@@ -322,7 +322,7 @@ class _Importer:
             raise _error(scope, node, f"calls function '{name}', which calls itself")
         arguments = [a.name for a in function.signature.input_arg]
         if len(arguments) != len(inputs):
-            raise _error(scope, node, f"gives function '{name}' {len(inputs)} arguments, it takes {len(arguments)}")
+            raise _error(scope, node, f"gives function '{name}' {len(inputs)} arguments, but it takes {len(arguments)}")
         if name not in self.bodies:
             self.bodies[name] = Graph.of(function.node_def, f"{self.where}: function '{name}'", arguments)
         values: dict[str, _Results] = {a: [v] for a, v in zip(arguments, inputs, strict=True)}

@@ -161,7 +161,7 @@ def samples_of(rows: Mapping[str, Rows], types: Mapping[str, Tensor], source: st
             f"inputs take different numbers of samples per run ({listed})", where=source, hint=_BY_FUNCTION
         )
     if samples.count < samples.batch_size:
-        raise CompileError(f"{samples.count} samples, the model takes {samples.batch_size} at a time", where=source)
+        raise CompileError(f"{samples.count} samples, but the model takes {samples.batch_size} at a time", where=source)
     return samples
 
 
@@ -191,7 +191,7 @@ def samples_per_run(rows: Rows, type_: Tensor) -> int | None:
 
 def _check(name: str, rows: Rows, type_: Tensor, where: str) -> None:
     shape, given = type_.get_shape(), rows.shape
-    listed = f"input '{name}' has shape {list(given)}, the model takes {type_} per run"
+    listed = f"input '{name}' has shape {list(given)}, but the model takes {type_} per run"
     counts = f"the first axis counts samples; {_BY_FUNCTION}"
     if not given or len(given) not in (len(shape), len(shape) + 1):
         raise CompileError(listed, where=where, hint=counts)
@@ -211,7 +211,7 @@ def check_type(name: str, given: np.dtype[Any], type_: Tensor, where: str) -> No
     both_float = given.kind == "f" and is_float(type_.element_type)
     both_integer = given.kind in "iu" and dtype.kind in "iu"
     if not (given == dtype or both_float or both_integer):
-        raise CompileError(f"input '{name}' is of {given}, the model takes {dtype}", where=where)
+        raise CompileError(f"input '{name}' is of {given}, but the model takes {dtype}", where=where)
 
 
 def converted(array: Array, type_: Tensor, what: str, where: str) -> Array:
@@ -220,6 +220,6 @@ def converted(array: Array, type_: Tensor, what: str, where: str) -> Array:
     if dtype.kind in "iu" and not np.can_cast(array.dtype, dtype) and array.size:
         low, high, info = array.min(), array.max(), np.iinfo(dtype)
         if low < info.min or high > info.max:
-            raise CompileError(f"{what} is of {array.dtype}, {low} to {high}; the model takes {dtype}", where=where)
+            raise CompileError(f"{what} is of {array.dtype}, {low} to {high}; but the model takes {dtype}", where=where)
     with np.errstate(over="ignore"):  # what leaves the range is Inf
         return array.astype(dtype, copy=False)

@@ -140,7 +140,7 @@ def _fitting(name: str, array: Array, type_: Tensor, where: str) -> Array:
     shape = type_.get_shape()
     fits = array.ndim == len(shape) and all(w in (DYNAMIC_INDEX, n) for n, w in zip(array.shape, shape, strict=True))
     if not fits:
-        raise CompileError(f"input '{name}' has shape {list(array.shape)}, the model takes {type_}", where=where)
+        raise CompileError(f"input '{name}' has shape {list(array.shape)}, but the model takes {type_}", where=where)
     if not array.size:
         raise CompileError(f"input '{name}' is empty", where=where)
     check_type(name, array.dtype, type_, where)

@@ -109,18 +109,18 @@ CASES: dict[str, tuple[str, str, str]] = {
         NET,
         "has no outputs: every blob is read by some layer",
     ),
-    "bottoms": (DATA + layer("ReLU", 'bottom: "data"'), HERE, "ReLU has 2 bottoms, it takes 1"),
-    "tops": (DATA + layer("TanH", 'top: "z"'), HERE, "TanH has 2 tops, it takes 1"),
+    "bottoms": (DATA + layer("ReLU", 'bottom: "data"'), HERE, "ReLU has 2 bottoms, but it takes 1"),
+    "tops": (DATA + layer("TanH", 'top: "z"'), HERE, "TanH has 2 tops, but it takes 1"),
     "no-bottoms": (
         DATA + 'layer { name: "y" type: "Concat" top: "y" }',
         HERE,
-        "Concat has 0 bottoms, it takes 1 or more",
+        "Concat has 0 bottoms, but it takes 1 or more",
     ),
     "no-kernel": (DATA + conv("num_output: 2"), HERE, "Convolution has no kernel_size"),
     "kernels": (
         DATA + conv("num_output: 2 kernel_size: [1, 2, 3]"),
         HERE,
-        "Convolution has 3 numbers in kernel_size, it has 2 spatial axes",
+        "Convolution has 3 numbers in kernel_size, but it has 2 spatial axes",
     ),
     "kernel-hw": (
         DATA + conv("num_output: 2 kernel_size: 3 kernel_h: 3"),
@@ -204,7 +204,7 @@ CASES: dict[str, tuple[str, str, str]] = {
         HERE,
         "Eltwise has 1 coefficients for a SUM of 2 bottoms",
     ),
-    "lrn": (DATA + layer("LRN", "lrn_param { local_size: 4 }"), HERE, "LRN has local_size 4, it needs an odd one"),
+    "lrn": (DATA + layer("LRN", "lrn_param { local_size: 4 }"), HERE, "LRN has local_size 4, but it needs an odd one"),
     "crop": (
         DATA + layer("Crop", 'bottom: "data" crop_param { offset: 1 }'),
         HERE,
@@ -213,7 +213,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "argmax": (
         DATA + layer("ArgMax", "argmax_param { axis: 1 top_k: 5 }"),
         HERE,
-        "ArgMax has top_k 5, there are 4 elements",
+        "ArgMax has top_k 5, but there are 4 elements",
     ),
     "clip": (DATA + layer("Clip"), HERE, "Clip needs min and max"),
     "log-base": (DATA + layer("Log", "log_param { base: 1 }"), HERE, "Log has base 1, to which there is no logarithm"),

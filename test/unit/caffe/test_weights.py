@@ -138,7 +138,7 @@ PACKED = ENCODINGS["packed"]
         (
             model(("fc", shape(60, 40) + delimited(5, RAW))),
             "net.prototxt:2:1: node 'fc'",
-            "InnerProduct has blob 0 (weight) of shape [60, 40], it needs [40, 60]",
+            "InnerProduct has blob 0 (weight) of shape [60, 40], but it needs [40, 60]",
         ),
         (
             model(("fc2", PACKED)),
@@ -175,7 +175,9 @@ def test_hints(caffe: Any) -> None:
 def test_number_of_blobs(caffe: Any, new_net: Any) -> None:
     net = new_net((1, 60))
     net.add("fc", "InnerProduct", blobs=[NUMBERS], inner_product_param={"num_output": 40})
-    with pytest.raises(CompileError, match=r"node 'fc': .* has 1 blobs, it needs 2: weight \[40, 60\], bias \[40\]$"):
+    with pytest.raises(
+        CompileError, match=r"node 'fc': .* has 1 blobs, but it needs 2: weight \[40, 60\], bias \[40\]$"
+    ):
         caffe.load(net)
 
 
@@ -248,7 +250,7 @@ def test_shared_parameter_of_another_shape(caffe: Any, new_net: Any) -> None:
         )
         net.proto.layer[-1].param.add(name="w")
     with pytest.raises(
-        CompileError, match=r"node 'b': .* shares 'w' of shape \[40, 40\] as its weight, it needs \[20, 40\]"
+        CompileError, match=r"node 'b': .* shares 'w' of shape \[40, 40\] as its weight, but it needs \[20, 40\]"
     ):
         caffe.load(net)
 

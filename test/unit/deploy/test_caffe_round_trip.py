@@ -168,10 +168,10 @@ def without(layer: str) -> Change:
 
 BITS = 0x3A83126F
 CASES: dict[str, tuple[Change, tuple[str, str], str]] = {
-    "float weight": (blob("conv", 0, data=[1.0] * 12), ("", ""), "a weight of float32, it must be int8"),
-    "float bias": (blob("conv", 1, data=[1.0] * 4), ("", ""), "a bias of float32, it must be int32"),
+    "float weight": (blob("conv", 0, data=[1.0] * 12), ("", ""), "a weight of float32, but it must be int8"),
+    "float bias": (blob("conv", 1, data=[1.0] * 4), ("", ""), "a bias of float32, but it must be int32"),
     "float scales": (blob("conv.dequant", 0, data=[1.0] * 4), ("", ""), "needs one of 64-bit integers"),
-    "no scales": (without("conv.dequant"), ("", ""), "has 0 blobs, it needs one"),
+    "no scales": (without("conv.dequant"), ("", ""), "has 0 blobs, but it needs one"),
     "two scales": (blob("conv.dequant", 0, uint64_data=[BITS] * 2), ("", ""), "4 and 2"),
     "shifts": (blob("conv.dequant", 0, uint64_data=[5 << 32 | BITS, BITS, BITS, BITS]), ("", ""), "neither all 0"),
     "weight offset": (blob("conv.dequant", 0, uint64_data=[1 << 40 | BITS] * 4), ("", ""), "an offset that is not 0"),

@@ -111,7 +111,7 @@ def pool(biased: bool = False, **attributes: Any) -> Change:
 BITS = 0x3A83126F
 CASES: dict[str, tuple[Change, str, str]] = {
     "no parameter": (reading("conv.dequant", "conv"), "conv.dequant", "AscendDequant has no input 1"),
-    "float parameter": (holding("param", np.ones(4, np.float32)), "conv.dequant", "of float32, it must be uint64"),
+    "float parameter": (holding("param", np.ones(4, np.float32)), "conv.dequant", "of float32, but it must be uint64"),
     "matrix": (holding("param", np.ones((4, 1), np.uint64)), "conv.dequant", r"of shape \[4, 1\]"),
     "wrong length": (holding("param", np.full(3, BITS, np.uint64)), "conv.dequant", "4 and 3"),
     "shifts": (
@@ -133,7 +133,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "offset": (
         with_attributes("conv.quant", offset=200.0),
         "conv.quant",
-        r"200, it must be an integer in \[-128, 127\]",
+        r"200, but it must be an integer in \[-128, 127\]",
     ),
     "INT4": (with_attributes("conv.quant", dst_type="INT4"), "conv.quant", "gives INT4"),
     "bits": (with_attributes("conv.quant", quant_bits=4), "conv.quant", "has quant_bits = 4"),

@@ -109,7 +109,7 @@ def test_head_tail_and_digest(tmp_path: Path) -> None:
         ("%x: tensor<?x3x8x8xf32>", {"x": (2, 8, 8, 3)}, "(?s)has shape.*hint: the axes come in another order"),
         ("%x: tensor<?x2xf32>", {"x": (0, 2)}, "is empty"),
         ("%x: tensor<?x2xf32>, %y: tensor<?x2xf32>", {"x": (3, 2), "y": (4, 2)}, "different numbers of samples"),
-        ("%x: tensor<4x2xf32>", {"x": (3, 2)}, "3 samples, the model takes 4 at a time"),
+        ("%x: tensor<4x2xf32>", {"x": (3, 2)}, "3 samples, but the model takes 4 at a time"),
         (
             "%x: tensor<2x2xf32>, %y: tensor<1x2xf32>",
             {"x": (4, 2), "y": (4, 2)},
@@ -137,7 +137,7 @@ def test_wrong_element_type(tmp_path: Path, type_: str, array: np.ndarray) -> No
 def test_integers_that_do_not_fit_are_found_when_they_run(tmp_path: Path) -> None:
     x = np.array([[1, 2], [3, 300]])
     samples = load_samples(save(tmp_path / "d.npz", x=x), function("%x: tensor<?x2xi8>"))
-    with pytest.raises(CompileError, match="input 'x' of sample 1 is of int64, 3 to 300; the model takes int8"):
+    with pytest.raises(CompileError, match="input 'x' of sample 1 is of int64, 3 to 300; but the model takes int8"):
         list(samples.batches())
 
 

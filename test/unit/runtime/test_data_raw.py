@@ -74,7 +74,7 @@ def test_unknown_size_comes_from_the_file(tmp_path: Path) -> None:
         ("%x: tensor<?x?xf32>", Form(("float32",)), "input 'x' has several unknown sizes"),
         ("%x: tensor<2x3xf32>", Form(("complex64",)), "data type 'complex64' is not one of float16"),
         ("%x: tensor<2x3xf32>", Form(("float32", "int8")), "2 data types for 1 inputs: x"),
-        ("%x: tensor<2x3xi8>", Form(("float32",)), "input 'x' is of float32, the model takes int8"),
+        ("%x: tensor<2x3xi8>", Form(("float32",)), "input 'x' is of float32, but the model takes int8"),
         ("%x: tensor<2x3xf32>", Form(("float32",), {"y": (2, 3)}), "the model has no input y"),
         ("%x: tensor<2x3xf32>", Form(("float32",), {"x": (3, 2)}), "the model takes tensor<2x3xf32>"),
         (TWO, Form(("float32", "int64")), "1 folder for 2 inputs: x, i"),

@@ -56,7 +56,7 @@ def test_two_inputs_of_other_ranks() -> None:
         (X, np.zeros((1, 3), np.float32), r"batches, batch 1: error: input 'x' has shape \[1, 3\]"),
         (X, np.zeros((2,), np.float32), r"input 'x' has shape \[2\]"),
         (X, np.zeros((0, 2), np.float32), "input 'x' is empty"),
-        (X, np.zeros((1, 2), np.int64), "input 'x' is of int64, the model takes float32"),
+        (X, np.zeros((1, 2), np.int64), "input 'x' is of int64, but the model takes float32"),
         (X, {"y": np.zeros((1, 2), np.float32)}, "has arrays for y; the inputs are x"),
         (X, {}, "has arrays for nothing; the inputs are x"),
         ("%x: tensor<?x2xi8>", np.full((1, 2), 300), "batch 1: error: input 'x' is of int64, 300 to 300"),

@@ -141,9 +141,9 @@ def test_several_results() -> None:
         ({}, "no data for input x\n  hint: given are none"),
         ({"X": X}, "no data for input x\n  hint: given are X"),
         ({"x": X, "b": X, "a": X}, "the model has no input a, b\n  hint: the inputs are x"),
-        ({"x": X[:3]}, "input 'x' has shape [3], the model takes tensor<4xf32>"),
-        ({"x": X[None]}, "input 'x' has shape [1, 4], the model takes tensor<4xf32>"),
-        ({"x": X.astype(np.float64)}, "input 'x' is of float64, the model takes float32"),
+        ({"x": X[:3]}, "input 'x' has shape [3], but the model takes tensor<4xf32>"),
+        ({"x": X[None]}, "input 'x' has shape [1, 4], but the model takes tensor<4xf32>"),
+        ({"x": X.astype(np.float64)}, "input 'x' is of float64, but the model takes float32"),
     ],
 )
 def test_inputs_that_do_not_fit(inputs: dict[str, Array], message: str) -> None:

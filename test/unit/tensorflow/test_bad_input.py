@@ -78,7 +78,7 @@ def constant(name: str, array: Any) -> str:
         ([node("y", "Add", "x", "k"), node("k", "Const")], "node 'k': error: Const has no attribute 'value'"),
         (
             [node("y", "Add", "x", "k"), constant("k", np.ones(3, np.float32)).replace("size: 3", "size: 4")],
-            "node 'k': error: holds 12 bytes, its shape [4] needs 16",
+            "node 'k': error: holds 12 bytes, but its shape [4] needs 16",
         ),
         (
             [

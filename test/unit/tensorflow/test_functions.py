@@ -224,7 +224,7 @@ CALL = 'node_def {{ name: "c" op: "{}" input: "a" }}'
         ),
         (
             [("f", 'node_def { name: "c" op: "g" }', "c:r:0"), ("g", "", "a")],
-            "function 'f': node 'c': error: g gives function 'g' 0 arguments, it takes 1",
+            "function 'f': node 'c': error: g gives function 'g' 0 arguments, but it takes 1",
         ),
         ([("f", "", "b")], "function 'f': node 'return': error: reads 'b', which nothing defines"),
         ([("f", "", "")], "function 'f': node 'return': error: reads '', which names no output of a node"),

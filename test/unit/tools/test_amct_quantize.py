@@ -194,7 +194,7 @@ def test_data_that_does_not_fit(amct_tool, files, tmp_path):
     result = amct_tool("quantize", MODEL, "--data", bad, "-o", tmp_path / "out")
     assert result.status == 1
     assert result.err.startswith(
-        f"{bad}: error: input 'image' has shape [9, 3, 8, 8], the model takes tensor<?x1x8x8xf32>"
+        f"{bad}: error: input 'image' has shape [9, 3, 8, 8], but the model takes tensor<?x1x8x8xf32>"
     )
     assert not (tmp_path / "out").exists()
 

@@ -75,11 +75,11 @@ def dequant(node: Node) -> Converted:
     blobs = node.blobs or []
     if not _deployed(node):
         if len(blobs) != 3 or blobs[2].numbers.any():
-            raise Unmapped("of the fake-quant form, it needs scales, shifts and weight offsets, the last 0")
+            raise Unmapped("it is in the fake-quant form and needs scales, shifts and weight offsets, the last 0")
         return _shifted(node, *(blob.numbers.reshape(-1) for blob in blobs[:2]))
     x = accumulator(node)
     if len(blobs) != 1 or blobs[0].numbers.dtype != np.uint64:
-        raise node.error(f"has {len(blobs)} blobs, it needs one of 64-bit integers")
+        raise node.error(f"has {len(blobs)} blobs, but it needs one of 64-bit integers")
     scale, shift, weight_offset = unpack(blobs[0].numbers)
     if weight_offset.any():
         raise node.error("has a weight with an offset that is not 0")
@@ -120,7 +120,7 @@ def _parameters(node: Node) -> tuple[float, float]:
     if not p.HasField("scale"):
         raise node.error("has no scale")
     if len(p.offset) > 1:
-        raise node.error(f"has an offset of {len(p.offset)} bytes, it needs one")
+        raise node.error(f"has an offset of {len(p.offset)} bytes, but it needs one")
     return check_finite(node, "scale", p.scale), float(int.from_bytes(p.offset, "big", signed=True))
 
 
@@ -206,7 +206,7 @@ def _integers(node: Node, weight: tuple[int, ...], biased: bool) -> tuple[SSAVal
     found = node.parameters(weight=weight, **outputs)
     for constant, (what, dtype) in zip(found, (("weight", "int8"), ("bias", "int32")), strict=False):
         if constant.array.dtype.name != dtype:
-            raise node.error(f"has int8 data and a {what} of {constant.array.dtype}, it must be {dtype}")
+            raise node.error(f"has int8 data and a {what} of {constant.array.dtype}, but it must be {dtype}")
     values = [node.sink.value(c) for c in found]
     return values[0], values[1] if biased else None
 

@@ -32,7 +32,7 @@ def sizes_of(node: Node) -> tuple[int, int, int, list[int]]:
     p = node.proto.convolution_param
     rank = len(node.shape(0))
     if rank < 3:
-        raise node.error(f"reads a blob of rank {rank}, it needs spatial axes")
+        raise node.error(f"reads a blob of rank {rank}, but it needs spatial axes")
     if node.axis(p.axis) != 1:
         raise Unmapped(f"its channels are on axis {p.axis}")
     channels = node.size(1)

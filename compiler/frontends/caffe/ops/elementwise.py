@@ -81,7 +81,7 @@ def log_(node: Node) -> Converted:
 
 def _check_base(node: Node, base: float) -> None:
     if base != -1.0 and not (base > 0.0 and np.isfinite(base)):
-        raise node.error(f"has base {base}, it needs a positive one, or -1 for e")
+        raise node.error(f"has base {base}, but it needs a positive one, or -1 for e")
     if base == 1.0 and node.op_type == "Log":
         raise node.error("has base 1, to which there is no logarithm")
 

@@ -85,7 +85,7 @@ def _constants(node: Node, axis: int, count: int, *names: str) -> list[SSAValue]
 def lrn(node: Node) -> Converted:
     p = node.proto.lrn_param
     if p.local_size % 2 == 0:
-        raise node.error(f"has local_size {p.local_size}, it needs an odd one")
+        raise node.error(f"has local_size {p.local_size}, but it needs an odd one")
     if enum_name(p, "norm_region") == "WITHIN_CHANNEL":
         return _within_channel(node, p.local_size, p.alpha, p.beta)
     return node.emit(nn.LRNOp, node.value(0), size=p.local_size, alpha=p.alpha, beta=p.beta, bias=p.k).result
@@ -95,7 +95,7 @@ def _within_channel(node: Node, size: int, alpha: float, beta: float) -> Convert
     """`x * (1 + alpha * mean of squares in a window)^-beta`; the mean counts the padding, `k` is not used."""
     x = node.value(0)
     if len(shape_of(x)) != 4:
-        raise node.error(f"reads a blob of rank {len(shape_of(x))}, it needs rank 4")
+        raise node.error(f"reads a blob of rank {len(shape_of(x))}, but it needs rank 4")
     squares = node.emit(nn.MulOp, x, x).result
     pads = [(size - 1) // 2] * 4
     mean = node.emit(

@@ -27,7 +27,7 @@ def pooling(node: Node) -> Converted:
     if node.tops == 2:
         raise Unmapped("its second top holds the indices of the largest elements")
     if len(node.shape(0)) != 4:
-        raise node.error(f"reads a blob of rank {len(node.shape(0))}, it needs rank 4")
+        raise node.error(f"reads a blob of rank {len(node.shape(0))}, but it needs rank 4")
     window, whole = _POOLS[kind]
     if p.global_pooling:
         return _whole(node, p, whole)

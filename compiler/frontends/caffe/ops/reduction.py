@@ -49,7 +49,7 @@ def argmax(node: Node) -> Converted:
     if p.top_k > _MOST:
         raise Unmapped(f"it takes the {p.top_k} largest elements")
     if not 1 <= p.top_k <= size:
-        raise node.error(f"has top_k {p.top_k}, there are {size} elements")
+        raise node.error(f"has top_k {p.top_k}, but there are {size} elements")
     indices, elements = _largest(node, x, axis, p.top_k)
     if along:
         return _joined(node, elements if p.out_max_val else indices, axis)

@@ -14,7 +14,7 @@ def interp(node: Node) -> Converted:
     if len(node.inputs) == 2:
         raise Unmapped("its size is that of another blob")
     if len(node.shape(0)) != 4:
-        raise node.error(f"reads a blob of rank {len(node.shape(0))}, it needs rank 4")
+        raise node.error(f"reads a blob of rank {len(node.shape(0))}, but it needs rank 4")
     if max(p.pad_beg, p.pad_end) > 0:
         raise node.error(f"pads by {p.pad_beg} and {p.pad_end}, it can only cut off")
     x = node.value(0)
@@ -47,7 +47,7 @@ def upsample(node: Node) -> Converted:
         raise Unmapped("forks differ in what it means with a mask, or sizes")
     if len(node.shape(0)) != 4 or p.scale < 1:
         raise node.error(
-            f"reads a blob of rank {len(node.shape(0))} with scale {p.scale}, it needs rank 4 and 1 or more"
+            f"reads a blob of rank {len(node.shape(0))} with scale {p.scale}, but it needs rank 4 and 1 or more"
         )
     scales = (1.0, 1.0, float(p.scale), float(p.scale))
     properties = {"mode": "nearest", "coordinates": "asymmetric", "nearest": "floor"}

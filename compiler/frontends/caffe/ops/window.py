@@ -22,7 +22,7 @@ def per_axis(node: Node, message: Message, name: str, axes: int, default: int | 
         raise node.error(f"has no {name}")
     values = given or [default or 0]
     if len(values) not in (1, axes):
-        raise node.error(f"has {len(values)} numbers in {name}, it has {axes} spatial axes")
+        raise node.error(f"has {len(values)} numbers in {name}, but it has {axes} spatial axes")
     return values * (axes // len(values))
 
 

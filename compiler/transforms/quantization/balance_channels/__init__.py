@@ -195,7 +195,9 @@ def _recorded(layer: Balanced, record: Record) -> Array:
     factors = np.array(record.layers[name].tensor_balance_factor, np.float32)
     channels = weight_peaks(layer.compute, layer.numbers).size
     if factors.size != channels:
-        raise record.error(name, f"tensor_balance_factor has {factors.size} numbers, it has {channels} input channels")
+        raise record.error(
+            name, f"tensor_balance_factor has {factors.size} numbers, but it has {channels} input channels"
+        )
     return factors
 
 

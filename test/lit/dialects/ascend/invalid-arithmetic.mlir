@@ -30,7 +30,7 @@ func.func @main(%x: tensor<2xi64>) {
 // -----
 
 // N counts.
-// CHECK: error: 'ascend.AddN' op N is 3, there are 2 inputs
+// CHECK: error: 'ascend.AddN' op N is 3, but there are 2 inputs
 func.func @main(%x: tensor<2x4xf32>) {
   %y = ascend.AddN %x, %x N 3 : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
   func.return

@@ -77,7 +77,7 @@ func.func @main(%x: tensor<?x4x6xf32>) {
 // -----
 
 // N counts.
-// CHECK: error: 'ascend.Pack' op N is 1, there are 2 inputs
+// CHECK: error: 'ascend.Pack' op N is 1, but there are 2 inputs
 func.func @main(%x: tensor<?x4x6xf32>) {
   %y = ascend.Pack %x, %x N 1 : (tensor<?x4x6xf32>, tensor<?x4x6xf32>) -> tensor<?x4x6xf32>
   func.return

@@ -126,7 +126,7 @@ func.func @main(%x: tensor<2x3x4xf32>) {
 // -----
 
 // N counts the inputs.
-// CHECK: error: 'ascend.ConcatV2' op N is 1, there are 2 inputs
+// CHECK: error: 'ascend.ConcatV2' op N is 1, but there are 2 inputs
 func.func @main(%x: tensor<2x3x4xf32>) {
   %d = nn.constant dense<1> : tensor<i64>
   %y = ascend.ConcatV2 %x, %x, %d : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<i64>) -> tensor<2x6x4xf32>

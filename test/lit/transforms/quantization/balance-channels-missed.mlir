@@ -21,7 +21,7 @@
 // CHECK-NEXT: [balance-channels missed input-computed] "inner": its input is computed inside the fused region
 // CHECK-NEXT: [balance-channels applied balanced] "large"
 
-// LENGTH:     .txt: error: layer 'large': tensor_balance_factor has 3 numbers, it has 2 input channels
+// LENGTH:     .txt: error: layer 'large': tensor_balance_factor has 3 numbers, but it has 2 input channels
 // FINITE:     [balance-channels missed finite] "large": its factors, or its weight times these, leave the range of their type
 // STRENGTH:   error: migration_strength must lie in [0.2, 0.8], not 0.9
 // PROFILE:    error: profile qdq does not support dmq_balancer: inputs are quantized where they are made, before balancing

@@ -30,7 +30,7 @@
 // BOTH: error: data-types applies to raw binaries; mean, std, resize and layout apply to images: pass one group only
 
 // RUN: not amct-opt %s --quantize='data=%t/raw mean=0 std=1 resize=1x2 layout=NCHW color=gray' 2>&1 | filecheck %s --check-prefix=IMAGE
-// IMAGE: {{.*}}/raw: error: input 'x' has shape [1, 1, 1, 2], the model takes tensor<1x2xf32> per run
+// IMAGE: {{.*}}/raw: error: input 'x' has shape [1, 1, 1, 2], but the model takes tensor<1x2xf32> per run
 
 // RUN: not amct-opt %s --quantize='data=%t/calib.py' 2>&1 | filecheck %s --check-prefix=SCRIPT
 // SCRIPT: {{.*}}/calib.py: error: is a Python file

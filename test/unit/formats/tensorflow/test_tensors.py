@@ -98,9 +98,9 @@ def test_references_are_of_the_type_that_they_refer_to() -> None:
 
 
 REFUSED = {
-    "too few bytes": (tensor_of(np.dtype("f4"), [2], tensor_content=b"1234567"), "holds 7 bytes, its shape [2] needs 8"),
-    "too many bytes": (tensor_of(np.dtype("f4"), [1], tensor_content=b"12345678"), "holds 8 bytes, its shape [1] needs 4"),
-    "too many numbers": (tensor_of(np.dtype("i4"), [1], int_val=[1, 2]), "lists 2 numbers, its shape [1] has 1"),
+    "too few bytes": (tensor_of(np.dtype("f4"), [2], tensor_content=b"1234567"), "holds 7 bytes, but its shape [2] needs 8"),
+    "too many bytes": (tensor_of(np.dtype("f4"), [1], tensor_content=b"12345678"), "holds 8 bytes, but its shape [1] needs 4"),
+    "too many numbers": (tensor_of(np.dtype("i4"), [1], int_val=[1, 2]), "lists 2 numbers, but its shape [1] has 1"),
     "unknown size": (tensor_of(np.dtype("f4"), [2, -1]), "has a value, but no known shape"),
     "unknown rank": (
         TensorProto(dtype=1, tensor_shape={"unknown_rank": True}),

@@ -293,7 +293,7 @@ def test_large_weight_with_wrong_shape(build: Build, refused: Callable[[ModelPro
     tensor = numpy_helper.from_array(np.ones((100, 1000), np.float32), "w")
     tensor.dims[0] = 99
     text = refused(with_weight(build, tensor))
-    assert text == "model.onnx: initializer 'w': error: holds 400000 bytes, its shape [99, 1000] needs 396000"
+    assert text == "model.onnx: initializer 'w': error: holds 400000 bytes, but its shape [99, 1000] needs 396000"
 
 
 @pytest.mark.parametrize(

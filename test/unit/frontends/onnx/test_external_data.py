@@ -140,7 +140,7 @@ def test_directory(write: Write) -> None:
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"length": 40}, "is said to have 40 bytes of external data, its shape needs 800"),
+        ({"length": 40}, "is said to have 40 bytes of external data, but its shape needs 800"),
         ({"offset": 1}, "needs bytes 1 to 801 of weights.bin, which has 800"),
         ({"offset": 2**70}, f"needs bytes {2**70} to {2**70 + 800} of weights.bin, which has 800"),
         ({"offset": -4}, "the offset of its external data is '-4', not a number of bytes"),

@@ -70,7 +70,7 @@ def conv_transpose(node: Node) -> Converted:
 def gemm(node: Node) -> Converted:
     for name in ("alpha", "beta"):
         if node.float(name, 1.0) != 1.0:
-            raise node.error(f"computes in int8 with {name} = {node.float(name, 1.0):g}, it must be 1")
+            raise node.error(f"computes in int8 with {name} = {node.float(name, 1.0):g}, but it must be 1")
     _weight_shape(node)
     a, b = bool(node.int("transA", 0)), bool(node.int("transB", 0))
     operands = node.value(0), node.value(1), _bias(node, 2)
@@ -139,7 +139,7 @@ def _bias(node: Node, index: int) -> SSAValue | None:
     if not node.has(index):
         return None
     if node.dtype(index).name != "int32":
-        raise node.error(f"has int8 data and a bias of {node.dtype(index)}, it must be int32")
+        raise node.error(f"has int8 data and a bias of {node.dtype(index)}, but it must be int32")
     binding, array = node.binding(index), node.array(index)
     if not isinstance(binding, Constant) or array is None or array.size != max(array.shape, default=1):
         raise node.error("computes in int8 with a bias that is not a constant vector")

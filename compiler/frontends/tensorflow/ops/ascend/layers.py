@@ -31,7 +31,7 @@ def conv(node: Node) -> Converted:
     weight, groups = _filter(node), groups_of(node, channels_of(node))
     x, properties = node.value(0), _window(node, rank)
     if kind is ascend.Conv3DOp and (zero := zero_point(node, x)):
-        raise node.error(f"takes integers with the zero point {zero}, it must be 0")
+        raise node.error(f"takes integers with the zero point {zero}, but it must be 0")
     return node.emit(kind, x, weight, **properties, groups=groups, offset_x=zero_point(node, x)).y
 
 
@@ -123,7 +123,9 @@ def _bias(node: Node, index: int) -> SSAValue:
     if integers is None:
         raise node.error("adds something other than an int32 constant behind a Cast to the int32 result of a layer")
     if (array := integers.array).size != max(array.shape, default=1):
-        raise node.error(f"adds a constant of shape {list(array.shape)} to the result of a layer, it must be a vector")
+        raise node.error(
+            f"adds a constant of shape {list(array.shape)} to the result of a layer, but it must be a vector"
+        )
     return node.sink.value(integers.reshaped((array.size,)))
 
 
