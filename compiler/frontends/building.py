@@ -21,6 +21,9 @@ from ..transforms.partial_shapes import Dimension, PartialShapes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+SHOWN_ELEMENTS = 1024
+"""Constants of up to this many elements are shown to shape inference, which reads shapes, axes and the like from them."""
+
 
 @dataclass(eq=False)
 class Constant:

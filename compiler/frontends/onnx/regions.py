@@ -14,11 +14,13 @@ from ...dialects import nn
 from ...dialects.nn.constant import INLINE_ELEMENTS
 from ...dtypes import Tensor, numpy_dtype
 from ...formats.onnx.graphs import STANDARD, all_nodes, domain_of, free_names, renamed, take_weights
+from ...formats.onnx.opaque import IR_VERSION
 from ...formats.onnx.schema import complaint
 from ...formats.onnx.tensors import code_of, is_ranked, tensor_type
+from ..building import SHOWN_ELEMENTS
 from .graph import Layer
 from .node import Binding, Constant, Shared
-from .single import IR_VERSION, VALUES_LIMIT, asked_types, declared, inferred_types_of
+from .single import asked_types, declared, inferred_types_of
 
 
 class Untyped(Exception):
@@ -190,7 +192,7 @@ def _types(part: Part, shared: Shared, *, every: bool = False) -> dict[str, Type
         return {}
     for name, binding in part.inputs.items():
         model.graph.input.append(ValueInfoProto(name=name, type=declared(binding)))
-        if isinstance(binding, Constant) and binding.array.size <= VALUES_LIMIT:
+        if isinstance(binding, Constant) and binding.array.size <= SHOWN_ELEMENTS:
             model.graph.initializer.append(numpy_helper.from_array(np.asarray(binding.array, order="C"), name))
     model.graph.output.extend(ValueInfoProto(name=name) for name in part.outputs)
     found = inferred_types_of(model)

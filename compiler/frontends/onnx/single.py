@@ -17,7 +17,6 @@ from onnx import (
     helper,
     inliner,
     numpy_helper,
-    shape_inference,
 )
 
 from ...dialects.nn import QUANTIZING, RANDOM
@@ -25,13 +24,12 @@ from ...dialects.nn.shapes import element_of, known, shape_of
 from ...dtypes import numpy_dtype
 from ...formats.onnx.attributes import GRAPHS
 from ...formats.onnx.graphs import STANDARD
-from ...formats.onnx.schema import complaint, schema_of
+from ...formats.onnx.opaque import IR_VERSION
+from ...formats.onnx.schema import complaint, inferred, schema_of
 from ...formats.onnx.tensors import ELEMENT_NAMES, code_of
+from ..building import SHOWN_ELEMENTS
 from .node import Binding, Constant, Node
 
-VALUES_LIMIT = 1024
-"""Constants of up to this many elements are shown to shape inference, which reads shapes, axes and the like from them."""
-IR_VERSION = 10
 _OUTPUT = "output {}"
 """Names for the outputs, the unnamed ones too."""
 
@@ -79,7 +77,7 @@ def inferred_types(node: Node) -> dict[int, TypeProto]:
     """
     model = _valid_model(node)
     for name, binding in _inputs(node).items():
-        if isinstance(binding, Constant) and binding.array.size <= VALUES_LIMIT:
+        if isinstance(binding, Constant) and binding.array.size <= SHOWN_ELEMENTS:
             model.graph.initializer.append(numpy_helper.from_array(np.asarray(binding.array, order="C"), name))
     found = _inferred(model)
     if len(found) == len(node.outputs) or (inlined := _inlined(node, model)) is None:
@@ -158,19 +156,12 @@ def _valid_model(node: Node) -> ModelProto:
 
 
 def _inferred(model: ModelProto) -> dict[int, TypeProto]:
-    try:
-        outputs = shape_inference.infer_shapes(model, data_prop=True).graph.output
-    except (shape_inference.InferenceError, RuntimeError, ValueError):
-        return {}
-    return {i: o.type for i, o in enumerate(outputs) if o.type.WhichOneof("value")}
+    return {i: o.type for i, o in enumerate(inferred(model).output) if o.type.WhichOneof("value")}
 
 
 def inferred_types_of(model: ModelProto) -> dict[str, TypeProto]:
     """The types of a model's values by name, as far as onnx's shape inference finds them."""
-    try:
-        graph = shape_inference.infer_shapes(model, data_prop=True).graph
-    except (shape_inference.InferenceError, RuntimeError, ValueError):
-        return {}
+    graph = inferred(model)
     return {v.name: v.type for v in (*graph.value_info, *graph.output) if v.type.WhichOneof("value")}
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from functools import cached_property
 from math import prod
 
-from onnx import ModelProto, TensorProto, TypeProto, shape_inference
+from onnx import ModelProto, TensorProto, TypeProto
 from xdsl.ir import SSAValue
 
 from ...formats.onnx.graphs import all_nodes
-from ...formats.onnx.schema import complaint
+from ...formats.onnx.schema import complaint, inferred
 from ...formats.onnx.tensors import dimension_names
 from ...transforms.partial_shapes import Dimension
+from ..building import SHOWN_ELEMENTS
 from .source import opsets
-
-_VALUES_LIMIT = 1024
-"""Initializers of up to this many elements are shown to shape inference, which reads shapes, axes and the like from them."""
 
 
 class Symbols:
@@ -52,10 +50,7 @@ def inferred_types(model: ModelProto) -> dict[str, TypeProto]:
     """The types of a graph's values by name, as far as onnx's shape inference finds them; a size without a name gets one."""
     if any(complaint(n, opsets(model)) for n in all_nodes(model.graph.node)):
         return {}
-    try:
-        graph = shape_inference.infer_shapes(_without_weights(model), data_prop=True).graph
-    except (shape_inference.InferenceError, RuntimeError, ValueError):
-        return {}
+    graph = inferred(_without_weights(model))
     return {v.name: v.type for v in [*graph.input, *graph.value_info, *graph.output]}
 
 
@@ -74,7 +69,7 @@ def _without_weights(model: ModelProto) -> ModelProto:
             if not dim.WhichOneof("value"):
                 dim.dim_param = f"{value.name}.{axis}"
     for tensor in model.graph.initializer:
-        if tensor.data_location != TensorProto.EXTERNAL and prod(tensor.dims) <= _VALUES_LIMIT:
+        if tensor.data_location != TensorProto.EXTERNAL and prod(tensor.dims) <= SHOWN_ELEMENTS:
             graph.initializer.append(tensor)
         else:
             value = graph.input.add(name=tensor.name)

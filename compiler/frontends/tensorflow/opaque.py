@@ -13,11 +13,8 @@ from ...dtypes import Tensor, element_type
 from ...formats.tensorflow.attributes import mlir_of
 from ...formats.tensorflow.library import inferred
 from ...formats.tensorflow.tensors import Array, dtype_of
-from ..building import Binding, Constant
+from ..building import SHOWN_ELEMENTS, Binding, Constant
 from .node import AttrValue, Node
-
-_VALUES_LIMIT = 1024
-"""Constants of up to this many elements are shown to shape inference, which reads shapes, axes and the like from them."""
 
 
 def carry(node: Node, types: Sequence[Tensor] | None = None) -> nn.OpaqueOp:
@@ -50,7 +47,7 @@ def _shown(binding: Binding) -> Array | Tensor:
     if not isinstance(binding, Constant):
         return tensor_of(binding)
     array = binding.array
-    return array if array.size <= _VALUES_LIMIT else tensor(element_type(array.dtype), array.shape)
+    return array if array.size <= SHOWN_ELEMENTS else tensor(element_type(array.dtype), array.shape)
 
 
 def result_types(

@@ -11,6 +11,7 @@ from ...diagnostics import CompileError
 from ...formats.onnx.file import external_file, write_model
 from ...formats.onnx.schema import NEWEST_OPSET
 from ...functions import main_function
+from ...metadata import metadata
 from ...session import Session
 from .. import Target
 from ..graph import in_layout
@@ -18,7 +19,7 @@ from . import blocks, convolution, elementwise, linear, normalization, opaque, p
 from .graph import Form
 from .integer_activations import with_integer_activations, with_unsigned_activations
 from .layer import CONVERTERS
-from .model import check, metadata, model_of, skeleton, written_graph
+from .model import check, model_of, skeleton, written_graph
 
 FAMILIES = (blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape)
 """The modules that register the converters."""
@@ -79,7 +80,7 @@ def check_opset(opset: int, form: Form) -> None:
 
 def _written_form(module: ModuleOp, session: Session) -> ModuleOp:
     """The module as the profile that it was quantized by has its activations in files."""
-    name = metadata(module).get("amct_opt.profile", session.profile)
+    name = metadata(module).get("profile", session.profile)
     if name not in session.profiles or not (profile := session.profiles[name]).unsigned_file:
         return module
     return with_integer_activations(module, profile)

@@ -9,7 +9,7 @@ from typing import cast
 
 import onnx
 from onnx import GraphProto, ModelProto, ValueInfoProto, helper
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
@@ -17,7 +17,7 @@ from ...diagnostics import CompileError
 from ...dialects import nn
 from ...formats.onnx.file import INLINE, Initializer, packed
 from ...functions import body, dimension_names, input_names, main_function, output_names, return_op
-from ...metadata import metadata as source_metadata
+from ...metadata import metadata
 from ...rewriting import Remarks
 from ...session import Session
 from ..graph import check_names, flat, source
@@ -26,8 +26,6 @@ from .layer import Layer, write_operation
 from .opaque import check_meaning
 
 PRODUCER = "amct-opt"
-METADATA = "nn.metadata"
-"""The module attribute whose entries become the file's metadata."""
 
 
 def model_of(graph: Graph, module: ModuleOp) -> ModelProto:
@@ -38,7 +36,7 @@ def model_of(graph: Graph, module: ModuleOp) -> ModelProto:
         producer_version=version(PRODUCER),
         opset_import=[helper.make_opsetid(domain, number) for domain, number in graph.domains.items()],
     )
-    helper.set_model_props(model, metadata(module))
+    helper.set_model_props(model, {f"amct_opt.{key}": text for key, text in metadata(module).items()})
     return model
 
 
@@ -47,21 +45,13 @@ def ir_version(opset: int) -> int:
     return max(8, helper.find_min_ir_version_for([helper.make_opsetid("", opset)]))
 
 
-def metadata(module: ModuleOp) -> dict[str, str]:
-    """The module's metadata as the file keeps it: `amct_opt.<key>`."""
-    entries = module.attributes.get(METADATA)
-    if not isinstance(entries, DictionaryAttr):
-        return {}
-    return {f"amct_opt.{key}": v.data for key, v in entries.data.items() if isinstance(v, StringAttr)}
-
-
 DEFAULT_OPSET = 17
 """Written for sources without an opset of their own: TensorFlow, Caffe, module text."""
 
 
 def opset_of(module: ModuleOp) -> int | None:
     """The opset of the ONNX file that a module was read from, None for other sources."""
-    entries = source_metadata(module)
+    entries = metadata(module)
     text = entries.get("opset", "")
     return int(text) if entries.get("framework") == "onnx" and text.isdecimal() else None
 
