@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import TensorType, f32, i8
 from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Block
 from xdsl.utils.exceptions import VerifyException
 
 from amct_opt.diagnostics import CompileError
-from amct_opt.dialects import nn
+from amct_opt.dialects import ascend, nn
+from amct_opt.dialects.nn.shapes import element_of
+from amct_opt.frontends.deployed import quantizer_of
+from amct_opt.pipelines import make_pass
 from amct_opt.runtime.comparison import match_layers
 from amct_opt.runtime.executor import run
 from amct_opt.summary import describe_layers
@@ -132,3 +137,37 @@ def test_what_keeps_shape_gives_that_of_operand_0() -> None:
     named = {computed(case, case.arrays)[0].name for case in CASES.values()}
     broadcasting = {kind.name for kind in nn.kinds(nn.ElementwiseOp)}
     assert named - changing - broadcasting <= kept
+
+
+MOVED = """
+func.func @main(%x: tensor<1x8x4x4xf32> {nn.name = "x"}) -> (tensor<1x2x8x8xf32> {nn.name = "y"}) {
+  %q = nn.quantize %x by <i8, scale = 0.05, zero_point = 3> : (tensor<1x8x4x4xf32>) -> tensor<1x8x4x4xi8>
+  %d = nn.dequantize %q by <i8, scale = 0.05, zero_point = 3> : (tensor<1x8x4x4xi8>) -> tensor<1x8x4x4xf32>
+  %m = nn.depth_to_space %d block 2 : (tensor<1x8x4x4xf32>) -> tensor<1x2x8x8xf32>
+  %i = nn.constant dense<[[[[3]], [[-7]]], [[[100]], [[1]]]]> : tensor<2x2x1x1xi8>
+  %w = nn.dequantize %i by <i8, scale = [0.01, 0.02], axis = 0> : (tensor<2x2x1x1xi8>) -> tensor<2x2x1x1xf32>
+  %c = nn.conv %m, %w : (tensor<1x2x8x8xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x8x8xf32>
+  func.return %c : tensor<1x2x8x8xf32>
+}
+"""
+
+
+def test_a_layer_computes_in_integers_behind_whatever_is_passive() -> None:
+    """Not only behind operations that a list in the lowering names."""
+    session = new_session()
+    module = parse_module(session, MOVED, "moved.mlir")
+    x = {"x": np.random.default_rng(3).normal(size=(1, 8, 4, 4)).astype(np.float32)}
+    expected = run(module, x)["y"]
+    make_pass("lower-to-ascend").apply(session, module)
+    (conv,) = (op for op in module.walk() if isinstance(op, ascend.Conv2DOp))
+    assert element_of(conv.x) == i8
+    np.testing.assert_allclose(run(module, x)["y"], expected, rtol=1e-6)
+
+
+def test_the_zero_point_of_a_deployed_layer_is_found_behind_whatever_is_passive() -> None:
+    x = Block(arg_types=[TensorType(f32, [1, 8, 4, 4])]).args[0]
+    quant = ascend.AscendQuantOp.make(x, scale=20.0, offset=3.0)
+    moved = nn.DepthToSpaceOp.make(quant.results[0], block=2)
+    joined = nn.ConcatOp.make([moved.result, moved.result], axis=1)
+    assert quantizer_of(joined.result) is quant
+    assert quantizer_of(nn.ReluOp.make(joined.result).result) is None
