@@ -93,7 +93,7 @@ class DataOptions:
         return found
 
     def available(self, module: ModuleOp, session: Session, runs: int | None = None) -> Samples:
-        """What there is, as `load` gives it; of a function's batches the first `runs`."""
+        """The samples, as `load` gives them; from a function only its first `runs` batches."""
         function = main_function(module)
         if self.data is None:
             session.warn(

@@ -126,7 +126,7 @@ def insert_observers(
 
 
 def _lacking(record: Record, name: str, site: Site) -> str | None:
-    """What a record lacks of a layer's inputs; those that came quantized need nothing."""
+    """The part of a layer's inputs that a record lacks; inputs that are already quantized need nothing."""
     for index in site.inputs:
         given = record.layers.get(_entry(name, index))
         if (given is None or given.scale_d is None) and not is_dequantized(site.operand(index)):

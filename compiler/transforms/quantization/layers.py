@@ -123,7 +123,7 @@ def has_integer_weight(site: Site) -> bool:
 
 
 def half_quantized(site: Site, row: Row) -> str | None:
-    """What is to be said of a layer whose input came quantized and whose weight did not."""
+    """The reason for a layer whose input is already quantized and whose weight is not."""
     if row.weight is None:
         return None
     weight = site.operand(row.weight)

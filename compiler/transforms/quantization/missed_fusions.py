@@ -1,4 +1,6 @@
-"""What fusion would have made one layer, and quantization takes as several: it says so, and names the pass."""
+"""Remarks for operations that fusion would have made one layer and that quantization sees as several; they name the
+pass.
+"""
 
 from __future__ import annotations
 

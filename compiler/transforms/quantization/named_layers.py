@@ -44,7 +44,9 @@ def in_module(settings: Settings, names: LayerNames, quantizable: Collection[str
 
 
 def note_modules(settings: Settings, names: LayerNames, remarks: Remarks) -> None:
-    """A remark for each name in settings that is of a module with several layers: which, and whether it is called repeatedly."""
+    """A remark for each name in settings of a module with several layers: its layers, and whether it is called
+    repeatedly.
+    """
     named = (*settings.skip_layers, *settings.only_layers, *settings.by_layer, *settings.skip_fusion_layers)
     for name in dict.fromkeys(named):
         found = names.find_inside(name)

@@ -115,7 +115,7 @@ def _is_second(op: ObserveOp | QuantizeOp) -> bool:
 
 
 def _readers(op: ObserveOp | QuantizeOp) -> Iterator[Operation]:
-    """What reads through a point."""
+    """The operations that read a value through a point."""
     for use in op.result.uses:
         if isinstance(use.operation, DequantizeOp):
             yield from (each.operation for each in use.operation.result.uses)

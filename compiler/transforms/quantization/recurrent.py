@@ -48,7 +48,7 @@ class Recurrent(NamedTuple):
 
     @property
     def is_quantized(self) -> bool:
-        """Both weights come from integer constants."""
+        """Whether both weights come from integer constants."""
         return all(
             isinstance(v, OpResult) and isinstance(v.op, DequantizeOp) and constant_of(v.op.input) is not None
             for v in self.weights

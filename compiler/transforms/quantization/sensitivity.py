@@ -27,7 +27,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def sensitivities(whole: ModuleOp, quantized: ModuleOp, samples: Samples, session: Session) -> dict[str, float]:
-    """By quantized layer `0.5 + 0.5 * cosine` of its results in floats and quantized, the worst first; 1 is no difference.
+    """By quantized layer `0.5 + 0.5 * cosine` of its results in floats and quantized, the worst first; 1 means no
+    difference.
 
     Both modules hold the same layers, fused alike. Every layer gets the inputs that it has in `whole`, of all samples. A layer
     that gives nothing but zeros in floats counts 1, one that does so only quantized 0.

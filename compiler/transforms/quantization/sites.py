@@ -16,7 +16,7 @@ from ..evaluation import HALF_WEIGHTS
 
 @dataclass(frozen=True)
 class Site:
-    """`compute` is the operation that is quantized, `owner` the one that stands in the graph: itself, or its fused region."""
+    """`compute` is the operation that is quantized, `owner` the one that is in the graph: itself, or its fused region."""
 
     owner: NNOp | FusedOp
     compute: NNOp

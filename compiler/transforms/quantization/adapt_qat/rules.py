@@ -1,4 +1,6 @@
-"""What AMCT asks of a layer that was trained with fake quantization (`convert_qat_model`), and what the target computes."""
+"""The rules for a layer that was trained with fake quantization (AMCT's `convert_qat_model`), and for what the target
+computes.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def _broken_weight(site: Site, weight: DequantizeOp) -> Broken | None:
 
 
 def _broken_operator(site: Site, row: Row, data: DequantizeOp, weight: DequantizeOp) -> Broken | None:
-    """What the lowering says of the layer with these parameters, where the profile asks it."""
+    """The lowering's refusal of the layer with these parameters, if the profile requires the lowering."""
     if computes_in_integers not in row.rules:
         return None
     from ....lowering.ascend.trial import integer_refusal

@@ -13,7 +13,8 @@ SMALLEST = 1.1920929e-07
 
 
 def balance_factors(activations: Array, weights: Array, strength: float = 0.5) -> Array:
-    """What each input channel of an activation is divided by and of the weight multiplied with: float32 [channels].
+    """The factors by which input channels of an activation are divided and those of the weight are multiplied: float32
+    [channels].
 
     `activations` and `weights` are the largest magnitudes per input channel. `f = a^strength / w^(1 - strength)`; where one of
     the two is zero, f brings the other's peak to the largest of the balanced ones; where both are, it is 1.

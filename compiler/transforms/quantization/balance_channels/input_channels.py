@@ -1,4 +1,4 @@
-"""Input channels of a layer: where they stand in its activation and in its weight."""
+"""Input channels of a layer: their axes in its activation and in its weight."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Progress(NamedTuple):
     present: tuple[Part, ...] = ()
 
     def missing(self) -> list[Part]:
-        """What the first pass saw and the present one has not seen yet."""
+        """The parts that the first pass saw and the present one did not see yet."""
         return [part for part in self.first if not part.among(self.present)]
 
     def with_part(self, *parts: Part) -> Progress:

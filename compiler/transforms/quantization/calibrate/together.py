@@ -54,5 +54,5 @@ def _numbers(value: SSAValue) -> int:
 
 
 def _acts_by_sample(op: Operation) -> bool:
-    """What a region holds is asked itself."""
+    """The operations inside a region are checked themselves."""
     return isinstance(op, nn.FusedOp) or (isinstance(op, nn.NNOp) and op.acts_by_sample)

@@ -66,7 +66,7 @@ def show_to_the_end(
 
 
 def advanced(progress: Progress, part: Part, total: int) -> Progress:
-    """What was seen when `part` is shown next. Raises CompileError, located in it, where no pass can take it."""
+    """The progress after `part` is shown next. Raises CompileError, located in it, where no pass can take it."""
     if part.among(progress.present):
         _check_complete(progress, part, total)
         return Progress(progress.turn + 1, progress.first, (part,))

@@ -59,7 +59,7 @@ def _values(site: Site) -> Iterator[SSAValue]:
 
 
 def _observed(value: SSAValue | None) -> SSAValue | None:
-    """What stands behind a value's point."""
+    """The value behind a value's point."""
     producer = producer_of(value)
     return producer.input if isinstance(producer, ObserveOp) else value
 

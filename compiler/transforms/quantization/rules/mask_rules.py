@@ -1,4 +1,4 @@
-"""What keeps masks out of ranges: attention masks scores by adding or choosing -10000, the lowest float or -inf."""
+"""Rules that keep masks out of ranges: attention masks scores by adding or choosing -10000, the lowest float or -inf."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..sites import Site
 from .layer_rules import rule
 
 _SCORES = (nn.MovingOp, nn.BinaryOp, nn.CastOp, nn.WhereOp, nn.ReduceMaxOp)
-"""What scales, biases, masks and moves scores and masks, and what takes the largest one from them."""
+"""Operations that scale, bias, mask and move scores and masks, or take the largest one."""
 
 
 @rule("softmax-input")

@@ -105,7 +105,9 @@ def shift_accumulators(
 
 
 def _sums(site: Site, row: Row, remarks: Remarks) -> Sums | None:
-    """What a layer sums up; None, with a remark where that needs one, for layers that are float, shifted already, or pools."""
+    """The sums of a layer; None, with a remark where that needs one, for layers that are float, shifted already, or
+    pools.
+    """
     compute, params = site.compute, _params_of(site.activation)
     if params is None:
         return None

@@ -24,7 +24,9 @@ NO_INTEGER_READER = "nothing that computes in integers reads its result"
 
 
 class Between:
-    """What stands around values: who reads them in integers, and which layers stay float therefore, each with the reason."""
+    """The neighbours of values: who reads them in integers, and which layers therefore stay in float, each with the
+    reason.
+    """
 
     def __init__(self, module: ModuleOp, layers: ValueLayers):
         self._layers = layers
@@ -109,7 +111,7 @@ def _has_constant(layer: ValueLayer) -> bool:
 
 
 def _readers(value: SSAValue) -> Iterator[tuple[Operation, int]]:
-    """What reads a value, at once or through points, with the index of the operand."""
+    """The readers of a value, directly or through points, with the index of the operand."""
     for use in value.uses:
         if isinstance(use.operation, PointOp):
             yield from _readers(use.operation.results[0])

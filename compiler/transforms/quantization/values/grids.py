@@ -31,7 +31,7 @@ def is_passive(op: Operation, rows: Mapping[type[NNOp], Row]) -> bool:
 
 
 def point_on(value: SSAValue) -> ObserveOp | QuantizeOp | None:
-    """The observer or quantization that stands on a value, the first of several."""
+    """The observer or quantization of a value, the first of several."""
     points = [op for use in uses_of(value) if isinstance(op := use.operation, ObserveOp | QuantizeOp)]
     return min(points, key=_position) if len(points) > 1 else next(iter(points), None)
 

@@ -13,11 +13,11 @@ from .value_layers import ValueLayers
 
 
 def recorded_values(layers: ValueLayers, record: Record) -> Mapping[SSAValue, Spec]:
-    """What a record gives for values: the entry of a layer is of its first input, `layer:1` of its second. Behind passive
-    operations that are quantized it is of what goes into these.
+    """The parameters of a record for values: the entry of a layer is for its first input, `layer:1` of its second.
+    Behind passive operations that are quantized it is of what goes into these.
 
-    Raises CompileError, located in the record's file, where two layers read one value by different parameters, and for an entry
-    that is of no input.
+    Raises CompileError, located in the record's file, where two layers read one value by different parameters, and for
+    an entry without an input.
     """
     found: dict[SSAValue, tuple[str, Spec]] = {}
     used: set[str] = set()

@@ -27,7 +27,7 @@ from .grids import point_behind
 
 
 class ValueLayer(NamedTuple):
-    """A quantized operation: `site.owner` stands in the graph."""
+    """A quantized operation: `site.owner` is in the graph."""
 
     site: Site
     row: Row
@@ -57,7 +57,7 @@ class ValueLayer(NamedTuple):
 
 
 ValueLayers = Mapping[Operation, ValueLayer]
-"""By the operation that stands in the graph."""
+"""The layers by the operation that is in the graph."""
 
 
 def quantized_layers(
@@ -95,7 +95,7 @@ def quantized_layers(
 
 
 def _belongs_to_layer(site: Site, layers: ValueLayers) -> bool:
-    """A linear activation that alone reads a quantized operation's result is one with it, and no record lists it."""
+    """A linear activation that alone reads a quantized operation's result belongs to it, and no record lists it."""
     value = site.activation
     if single_kind(site.compute) not in LINEAR or not isinstance(value, OpResult):
         return False

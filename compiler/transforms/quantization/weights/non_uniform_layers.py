@@ -79,7 +79,9 @@ def _allowed(settings: Settings, module: ModuleOp, profile: Profile) -> list[Sit
 
 
 def _listed(config: NuqConfig, sites: Sequence[Site], session: Session) -> Iterator[str]:
-    """The layers that the mapping file's compressed operators were made of; a warning for what is none."""
+    """The layers that the mapping file's compressed operators were made of; a warning for operators without such a
+    layer.
+    """
     layers = {layer_of(site.compute) for site in sites}
     operators = compressed_operators(Path(config.mapping_file))
     unknown = [name for name, made_of in operators.items() if layers.isdisjoint(made_of)]
