@@ -44,6 +44,11 @@ class Layers:
     others: Mapping[str, int]
     """Operations, by kind, that no rule quantizes."""
 
+    @property
+    def float_layers(self) -> list[Remark]:
+        """The first remark of each layer that was left in float."""
+        return list({r.layer: r for r in reversed(self.left_in_float)}.values())
+
 
 @dataclass(frozen=True)
 class Accuracy:

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> None:
             backend_options(args),
         )
     print_lists(result.layers)
-    quantized, left = len(result.layers.quantized), len(result.layers.left_in_float)
+    quantized, left = len(result.layers.quantized), len(result.layers.float_layers)
     fused = counted(Counter(r.rule for r in result.layers.fused))
     rows = [
         ("fused", fused),

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
     rows = [
         ("fused", fused),
         ("quantized", f"{len(layers.quantized)} layers"),
-        ("left in float", f"{len(layers.left_in_float)} layers"),
+        ("left in float", f"{len(layers.float_layers)} layers"),
     ]
     print_table("conversion", (), [*rows, *(("wrote", str(file)) for file in result.files)])
     print_peers(result.files, args.model)

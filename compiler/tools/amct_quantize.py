@@ -191,7 +191,7 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "fused", counted(Counter(r.rule for r in layers.fused))
     yield "not fused", counted(Counter(r.rule for r in layers.not_fused))
     yield "quantized", counted(Counter(r.op for r in layers.quantized))
-    yield "left in float", counted(Counter(r.op for r in layers.left_in_float))
+    yield "left in float", counted(Counter(r.op for r in layers.float_layers))
     if layers.quantized_before:
         yield "quantized before", counted(layers.quantized_before)
     if layers.inside:

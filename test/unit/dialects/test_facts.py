@@ -13,7 +13,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block
 from xdsl.utils.exceptions import VerifyException
 
-from amct_opt.diagnostics import CompileError
+from amct_opt.diagnostics import CompileError, Remark
 from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.frontends.deployed import quantizer_of
@@ -50,6 +50,18 @@ def test_what_stands_between_layers_is_not_a_layer(tmp_path: Path) -> None:
     assert [op["name"] for op in graph["op"]] == ["conv"]
     assert match_layers(module, module)[0].keys() == {"conv"}
     assert [point.layer for point in quant_points(module, ASCEND)] == ["x", "conv"]
+
+
+def test_a_layer_with_two_reasons_is_one_layer_in_float() -> None:
+    """The list says both, the count and `float_layers` say one."""
+    session = new_session()
+    module = parse_module(session, SHIFTED, "shifted.mlir")
+    reasons = [
+        Remark("missed", "insert-observers", r, "conv", "nn.conv", r, "shifted.mlir") for r in ("table", "joint")
+    ]
+    layers = describe_layers(module, reasons)
+    assert layers.left_in_float == tuple(reasons)
+    assert layers.float_layers == [reasons[0]]
 
 
 def computed(case: Case, arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
