@@ -10,20 +10,20 @@ from ...diagnostics import CompileError
 
 
 def check_supported(settings: Settings) -> None:
-    """Raises CompileError, located in the settings' file, that names the first setting that nothing does."""
-    if (setting := next(_unsupported(settings), None)) is not None:
-        raise CompileError(f"{setting} is not supported", where=settings.where)
+    """Raises CompileError, located in the settings' file, that names the first setting that nothing does, and says why."""
+    if (reason := next(_unsupported(settings), None)) is not None:
+        raise CompileError(reason, where=settings.where)
 
 
 def _unsupported(settings: Settings) -> Iterator[str]:
     if settings.skip_approximation_layers:
-        yield "skip_approximation_layers"
+        yield "skip_approximation_layers is not supported: no layer is approximated here"
     named = [("common_config", settings.common), *settings.by_type.items(), *settings.by_layer.items()]
     for name, calibration in named:
         if calibration is None:
             continue
         if isinstance(calibration.weight, Ada):
-            yield f"ada_quantize of {name}"
+            yield f"ada_quantize of {name} is not supported: it learns how to round weights, and nothing here is trained"
 
 
 def check_record(record: Record, recurrent: Collection[str]) -> None:

@@ -49,6 +49,8 @@ MODES = {
     "4-bit": ("common_config { arq_quantize { quant_bits: 4 } }", {"wts_type"}),
     "6-bit": ("common_config { arq_quantize { quant_bits: 6 } }", {"wts_type"}),
     "unfused": ("do_fusion: false", {"skip_fusion"}),
+    "ada": ("common_config { ada_quantize { } }", set[str]()),
+    "approximated": ('skip_approximation_layers: "conv1"', set[str]()),
     "int16": ("common_config { hfmg_quantize { dst_type: INT16 } }", set[str]()),
 }
 """Simplified configurations, and the fields of the record that hold them."""
@@ -57,6 +59,11 @@ _NO_INT16 = "cfg: error: layer 'conv1': dst_type INT16 has no form in "
 REFUSED = {
     ("weight-only", "caffe"): _NO_LAYER,
     ("weight-only-4", "caffe"): _NO_LAYER,
+    **{("ada", framework): "cfg: error: ada_quantize of common_config is not supported: it" for framework in MODELS},
+    **{
+        ("approximated", framework): "cfg: error: skip_approximation_layers is not supported: no"
+        for framework in MODELS
+    },
     ("int16", "onnx"): f"{_NO_INT16}P_deploy_model.onnx, which holds",
     ("int16", "tensorflow"): f"{_NO_INT16}P_quantized.pb, which holds",
     ("int16", "caffe"): f"{_NO_INT16}P_fake_quant_model.prototxt, which holds",
