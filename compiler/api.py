@@ -138,7 +138,7 @@ def quantize(
     chosen = _settings(settings)
     options = DataOptions(_data(data, module, chosen.batch_num)).within(chosen)
     if isinstance(record, str | os.PathLike):
-        record = read_record(Path(record), joint_quant=chosen.joint_quant)
+        record = read_record(Path(record), joint_quant=settings is None or chosen.joint_quant)
     run_passes(module, [_Quantize(chosen, record, options, BackendOptions(backend=backend))], session)
 
 

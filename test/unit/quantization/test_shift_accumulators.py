@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt import frontends
+from amct_opt import frontends, quantize
 from amct_opt.diagnostics import CompileError, verify
 from amct_opt.dialects import ascend, nn
 from amct_opt.pipelines import make_pass
@@ -236,6 +236,9 @@ def test_the_whole_of_quantization(way: str, data: Path, tmp_path: Path) -> None
     RecordTarget().write(module, tmp_path / "record.txt", session)
     again, session = parsed(NET)
     make_pass("quantize", f"record={tmp_path}/record.txt").apply(session, again)
+    assert shifts_in(again) == shifts_in(module)
+    again, session = parsed(NET)
+    quantize(again, session, record=tmp_path / "record.txt")
     assert shifts_in(again) == shifts_in(module)
 
 
