@@ -9,17 +9,16 @@ from typing import Literal
 from xdsl.dialects.builtin import ModuleOp
 
 from .dialects.ascend import AscendOp
-from .dialects.nn import ConstantOp, NNOp, OriginAttr
+from .dialects.nn import ConstantOp, NNOp, OriginAttr, plan_of
 from .lowering.ascend import LowerToAscendPass
-from .rewriting import Remarks, layer_of
+from .rewriting import layer_of
 from .session import Session
 from .transforms.fusion.fuse_all import FuseAllPass
-from .transforms.quantization.layers import NO_SETTINGS, has_integer_weight, is_quantized
-from .transforms.quantization.legality import Broken, first_broken, other_layers
+from .transforms.quantization.insert_observers import insert_observers
+from .transforms.quantization.layers import NO_SETTINGS, is_quantized
 from .transforms.quantization.profiles import Profile, profile_of
 from .transforms.quantization.rules.layer_rules import tensor_only
-from .transforms.quantization.sites import Site, sites
-from .transforms.quantization.values.between import layers_in_integers
+from .transforms.quantization.sites import sites
 
 Quantizable = Literal["fully", "tensor only", "no"]
 """Input and weight; the input alone, where `tensor_quantize` asks for it; neither."""
@@ -45,7 +44,7 @@ def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
     """
     profile, fused = profile_of(session), module.clone()
     FuseAllPass().apply(session.silent(), fused)
-    verdicts = dict((_of_values if profile.points == "values" else _of_layers)(fused, session, profile))
+    verdicts = dict(_verdicts(fused, session, profile))
     left = {layer_of(op) for op in fused.walk() if isinstance(op, NNOp)}
     ascend = _ascend_operators(fused, session)
     types = {
@@ -69,41 +68,26 @@ _Verdict = tuple[Quantizable, str, str]
 _FOLDED: _Verdict = ("no", "folded", "fusion folds it into another layer")
 
 
-def _of_values(module: ModuleOp, session: Session, profile: Profile) -> Iterator[tuple[str, _Verdict]]:
-    """Layers by name, as quantization decides of all of them: there it counts what stands around an operation. Where a layer is
-    several operations, those that are quantized come last.
-    """
-    remarks = Remarks(session.silent(), "support")
-    layers, _ = layers_in_integers(module, NO_SETTINGS, None, profile, remarks)
-    found = sites(module, profile.rows)
-    first = {site.owner: site for site in reversed(found)}
-    for site in sorted(found, key=lambda each: each.owner in layers):
-        begin = first[site.owner]
-        if site.owner in layers or has_integer_weight(begin):
-            yield layer_of(site.compute), _verdict(begin, None)
-        else:
-            remark = remarks.of(begin.compute)[0]
-            yield layer_of(site.compute), ("no", remark.rule, remark.reason)
-
-
-def _of_layers(module: ModuleOp, session: Session, profile: Profile) -> Iterator[tuple[str, _Verdict]]:
-    """Layers that quantization considers, by name; where a layer is several operations, those that count come last."""
+def _verdicts(module: ModuleOp, session: Session, profile: Profile) -> Iterator[tuple[str, _Verdict]]:
+    """Layers by name, as quantization decides of them; those that are quantized come last: a layer may be several operations."""
+    silent = session.silent()
+    insert_observers(module, NO_SETTINGS, None, silent)
+    reasons = {(r.layer, r.rule): r.reason for r in silent.remarks if r.kind == "missed"}
     rows = profile.rows
-    found = sites(module, rows)
-    judged = [
-        (s, None if is_quantized(s) else first_broken(s, rows[type(s.compute)].rules, profile.table)) for s in found
-    ]
-    if profile.table:
-        judged.extend(other_layers(module, rows))
-    for site, broken in sorted(judged, key=lambda each: each[1] is None):
-        yield layer_of(site.compute), _verdict(site, broken)
-
-
-def _verdict(site: Site, broken: Broken | None) -> _Verdict:
-    if broken is None:
-        return "fully", "", "it is already quantized in the model" if is_quantized(site) else ""
-    rule, reason = broken
-    return "tensor only" if rule is tensor_only else "no", rule.name, reason
+    first = {site.owner: site for site in reversed(sites(module, rows))}
+    found: list[tuple[str, _Verdict]] = []
+    for site in sites(module, (NNOp,)):
+        name, begin = layer_of(site.compute), first.get(site.owner, site)
+        decided = begin.compute if profile.points == "values" else site.compute
+        if (plan := plan_of(decided)) is None:
+            if is_quantized(begin):
+                found.append((name, ("fully", "", "it is already quantized in the model")))
+        elif plan.rule is None:
+            found.append((name, ("fully", "", "")))
+        else:
+            kind: Quantizable = "tensor only" if plan.rule == tensor_only.name else "no"
+            found.append((name, (kind, plan.rule, reasons[layer_of(decided), plan.rule])))
+    yield from sorted(found, key=lambda each: each[1][0] == "fully")
 
 
 def _not_listed(kind: str, profile: Profile) -> _Verdict:

@@ -46,8 +46,9 @@ from .fused import FusedOp, YieldOp, is_layer
 from .linear import BiasAddOp, MatMulOp
 from .normalization import BatchNormOp, GroupNormOp, InstanceNormOp, LayerNormOp, LogSoftmaxOp, LRNOp, SoftmaxOp
 from .opaque import QUANTIZING, RANDOM, OpaqueOp
+from .plan import Plan, PlanAttr, WeightPlan, plan_of, set_plan, weights_of
 from .pooling import AveragePoolOp, GlobalAveragePoolOp, GlobalMaxPoolOp, GlobalPoolOp, MaxPoolOp, PoolOp
-from .qparams import QParams, QParamsAttr, weights_of
+from .qparams import QParams, QParamsAttr
 from .quantization import DequantizeOp, ObserveOp, PointOp, QuantizeOp, ShiftAccumulatorOp, before_points
 from .reduction import (
     ArgMaxOp,
@@ -135,7 +136,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     OpaqueOp,
 )
 
-NN = Dialect("nn", [*OPERATIONS], [*NN_ATTRIBUTES])
+NN = Dialect("nn", [*OPERATIONS], [*NN_ATTRIBUTES, PlanAttr])
 
 
 def kinds(family: type[_Op]) -> tuple[type[_Op], ...]:
@@ -201,6 +202,8 @@ __all__ = [
     "PadOp",
     "ParamsSource",
     "ParamsSourceAttr",
+    "Plan",
+    "PlanAttr",
     "PointOp",
     "PoolOp",
     "Predicate",
@@ -232,6 +235,7 @@ __all__ = [
     "SqueezeOp",
     "TransposeOp",
     "UnsqueezeOp",
+    "WeightPlan",
     "WindowOp",
     "YieldOp",
     "array_of",
@@ -242,6 +246,8 @@ __all__ = [
     "is_layer",
     "kinds",
     "name_hint",
+    "plan_of",
+    "set_plan",
     "set_type",
     "weights_of",
 ]

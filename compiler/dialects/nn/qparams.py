@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerType, ModuleOp, TensorType, f32
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerType, TensorType, f32
 from xdsl.ir import Data
 from xdsl.irdl import base, irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...dtypes import Tensor, integer_range
 from ...text import parse_optional_text
 from ...weights import Weight, WeightError
-from .arrays import ExternalAttr, hex_text, parse_bytes, print_reference, referenced_weight
+from .arrays import hex_text, parse_bytes, print_reference, referenced_weight
 from .numbers import f32 as nearest_f32
 from .numbers import f32_text, parse_f32
 
@@ -160,16 +160,6 @@ class QParamsAttr(Data[QParams]):
                 raise VerifyException(f"{len(p.zero_point)} zero points for {len(p.scale)} scales")
         if not all(low <= z <= high for z in p.zero_point):
             raise VerifyException(f"zero points must lie in [{low}, {high}]")
-
-
-def weights_of(module: ModuleOp) -> Iterator[Weight]:
-    """Every array that a module holds beside its text, those of constants and those of scales."""
-    for op in module.walk():
-        for attribute in op.properties.values():
-            if isinstance(attribute, ExternalAttr):
-                yield attribute.data.weight
-            elif isinstance(attribute, QParamsAttr) and isinstance(attribute.data.scale, Weight):
-                yield attribute.data.scale
 
 
 _INTEGER = base(IntegerType)

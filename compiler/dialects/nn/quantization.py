@@ -47,7 +47,7 @@ class ObserveOp(PointOp):
     input of any float shape, result as input. `point` is `"layer:operand"` of the (first) consumer, `observer` the algorithm,
     `bits` and `symmetric` the specification. Calibration adds `range`, `qparams` and `source`; points with one `group` carry
     equal parameters: those of its `master`s, where it has any, else of all members. `joint` members of a group are observed
-    together, as if their values were one.
+    together, as if their values were one. A scale of `fp16_scale` keeps as many bits as float16's has (AMCT's FORCE_FP16_QUANT).
     """
 
     name = "nn.observe"
@@ -65,6 +65,7 @@ class ObserveOp(PointOp):
     group: Text | None = opt_prop_def(TEXT)
     master: Flag | None = opt_prop_def(FLAG)
     joint: Flag | None = opt_prop_def(FLAG)
+    fp16_scale: Flag | None = opt_prop_def(FLAG)
     result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:

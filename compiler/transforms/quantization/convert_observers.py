@@ -13,97 +13,108 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...collector import collector_aside
-from ...configuration.layer_settings import settings_for
-from ...configuration.record import Record
-from ...configuration.settings import Settings
 from ...diagnostics import op_error
 from ...dialects.nn import (
     ConstantOp,
     DequantizeOp,
     ObserveOp,
+    Plan,
     QParams,
     QParamsAttr,
-    QuantizeOp,
+    WeightPlan,
     array_of,
     constant_of,
+    plan_of,
+    set_plan,
     set_type,
 )
 from ...rewriting import Remarks, erase_dead_constants, layer_of
 from ...session import Session, session_of
-from ..fusion.fuse_activation.activations import LINEAR, single_kind
-from .layers import has_integer_weight, layer_at, named_in
+from .layers import channel_axis, layer_at
 from .legality import first_broken
-from .options import SettingsOptions
 from .pairs import quantized_pair
 from .parameters import bias_fits, quantized_bias, widened_for_bias
-from .precision import round_scales, wants_fp16
+from .precision import round_scales
 from .profiles import Profile, Row, profile_of
 from .sites import Site, sites
 from .values.grids import point_behind
-from .weights.layer_weights import IntegerWeights, Weight, described, weight_at
-from .weights.non_uniform_layers import layers_of_few_levels
+from .weights.layer_weights import IntegerWeights, Weight, described, weight_as
 from .weights.recurrent_weights import quantize_recurrent
-from .weights.weight_only import takes_weight_only, weight_only_layers
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class ConvertObserversPass(SettingsOptions, ModulePass):
-    """Turn calibrated observers into quantize and dequantize, and the weights and biases behind them into integers."""
+class ConvertObserversPass(ModulePass):
+    """Turn calibrated observers into quantize and dequantize, and weights and biases into integers, as the layers' plans have it.
+
+    A layer without a plan, whose observer was placed by hand, has 8-bit weights, per channel where the profile has them so.
+    """
 
     name = "convert-observers"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        settings = self.settings()
-        convert_observers(op, settings, self.records(settings), session_of(ctx))
+        convert_observers(op, session_of(ctx))
 
 
 @collector_aside()
-def convert_observers(module: ModuleOp, settings: Settings, record: Record | None, session: Session) -> None:
-    """Quantize what is observed and calibrated, and weights alone where these are asked for; weights as the record has them, else
-    as settings say.
-
-    Raises CompileError, located in the record's file, for scales that do not fit a weight.
-    """
+def convert_observers(module: ModuleOp, session: Session) -> None:
+    """Quantize what is observed and calibrated, and the weights that are planned to be quantized alone."""
     remarks = Remarks(session, ConvertObserversPass.name)
     profile = profile_of(session)
-    settings = named_in(settings, module, profile)
-    if wants_fp16(settings, record):
-        round_scales(module, remarks)
+    round_scales(module, remarks)
     weights = IntegerWeights()
-    alone = list(weight_only_layers(module, settings, record, profile))
-    observed = [
-        (site, point)
-        for site in sites(module, profile.rows)
-        if (point := _point_of(site, profile)) is not None and not _stays_float(site, settings, record, profile)
-    ]
+    found = [(site, profile.rows[type(site.compute)], _plan_at(site, profile)) for site in sites(module, profile.rows)]
+    observed = [(s, row, plan, point) for s, row, plan in found if plan.input and (point := _point_of(s, profile))]
     for point in [o for o in module.walk() if isinstance(o, ObserveOp)]:
         if point.qparams is None:
             remarks.missed(point, "calibrated", "it has no parameters: run --calibrate first")
         else:
             _convert_point(point)
-    few = {} if record is not None else layers_of_few_levels(settings, [site for site, _ in observed], profile, session)
-    for site, params in observed:
-        row = profile.rows[type(site.compute)]
-        weight = weight_at(site, row, settings, record, few)
+    for site, row, plan, params in observed:
+        weight = _weight_at(site, row, plan)
         if weight is not None:
             _convert_parameters(site, row, weight, params, weights)
         remarks.applied(site.compute, "quantized", _summary(site, row, params, weight))
-        if weight is not None and weight.refused is not None:
-            remarks.missed(site.compute, weight.refused[0].name, f"its weight takes all levels: {weight.refused[1]}")
-    for site in alone:
-        row = profile.rows[type(site.compute)]
-        weight = weight_at(site, row, settings, record, {})
-        assert weight is not None, "legality has asked for it"
-        assert row.weight is not None
+    for site, row, plan in found:
+        if plan.input or (weight := _weight_at(site, row, plan)) is None:
+            continue
+        assert row.weight is not None, "it has a weight"
         weights.feed(site, row.weight, weight)
         remarks.applied(site.compute, "quantized", f"{described(weight)}, alone")
-    quantize_recurrent(module, settings, record, weights, remarks)
+    quantize_recurrent(module, weights, remarks)
+    _drop_plans(module)
     erase_dead_constants(module)
     remarks.flush()
     if not any(isinstance(op, DequantizeOp) for op in module.walk()):
         session.warn("nothing is quantized: the remarks say why")
+
+
+def _plan_at(site: Site, profile: Profile) -> Plan:
+    """The layer's plan; where nothing has decided, what an observer that was placed by hand asks for."""
+    if (plan := plan_of(site.compute)) is not None:
+        return plan
+    row = profile.rows[type(site.compute)]
+    if (broken := first_broken(site, row.rules, profile.table)) is not None and profile.points == "values":
+        return Plan(broken[0].name)
+    return Plan(
+        input=True, weights=(WeightPlan(8, channel_axis(site.compute) if layer_at(site, row).channel_wise else None),)
+    )
+
+
+def _weight_at(site: Site, row: Row, plan: Plan) -> Weight | None:
+    """The layer's weight as its plan has it; None where it has no constant one."""
+    if row.weight is None or not plan.weights or array_of(value := site.operand(row.weight)) is None:
+        return None
+    assert value is not None, "a constant is a value"
+    return weight_as(value, plan.weights[0])
+
+
+def _drop_plans(module: ModuleOp) -> None:
+    """What is done needs no plan; sums that are to be shifted are left."""
+    for op in module.walk():
+        if (plan := plan_of(op)) is not None:
+            set_plan(op, Plan(input=True, shift=plan.shift) if plan.shift else None)
 
 
 def _convert_point(point: ObserveOp) -> None:
@@ -128,33 +139,6 @@ def _point_of(site: Site, profile: Profile) -> QParams | None:
     points = (point_behind(value, profile.rows) for value in values)
     calibrated = (p.qparams.data for p in points if isinstance(p, ObserveOp) and p.qparams is not None)
     return next(calibrated, None)
-
-
-def _stays_float(site: Site, settings: Settings, record: Record | None, profile: Profile) -> bool:
-    """Where values have points, layers whose inputs are not quantized may read through them."""
-    if profile.points == "layers":
-        return False
-    row = profile.rows[type(site.compute)]
-    if has_integer_weight(site) or takes_weight_only(site, row, settings, record):
-        return True
-    if record is not None and layer_of(site.compute) not in record.layers:
-        return True
-    moves_elements = not row.active and site.owner is site.compute
-    if row.between and not moves_elements and not _is_between_points(site, profile):
-        return True
-    skipped = settings_for(settings, layer_at(site, row)).skipped
-    return skipped is not None or first_broken(site, row.rules, profile.table) is not None
-
-
-def _is_between_points(site: Site, profile: Profile) -> bool:
-    """Whether an operation takes quantized values alone, and its result, or that of its activation, is read quantized."""
-    operands = (site.operand(i) for i in range(len(site.compute.operands)))
-    if any(value is not None and point_behind(value, profile.rows) is None for value in operands):
-        return False
-    result, uses = site.owner.results[0], list(site.owner.results[0].uses)
-    if len(uses) == 1 and not isinstance(uses[0].operation, ObserveOp) and single_kind(uses[0].operation) in LINEAR:
-        result = uses[0].operation.results[0]
-    return bool(result.uses) and all(isinstance(use.operation, ObserveOp | QuantizeOp) for use in result.uses)
 
 
 def _convert_parameters(site: Site, row: Row, weight: Weight, params: QParams, weights: IntegerWeights) -> None:

@@ -1,4 +1,4 @@
-"""`--insert-observers`: decides where quantization happens, and says why not elsewhere."""
+"""`--insert-observers`: decides what is quantized and how, and says why all else is not. Later passes follow it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from xdsl.passes import ModulePass
 
 from ...collector import collector_aside
 from ...configuration.checks import check_observers
-from ...configuration.layer_settings import LayerSettings, recorded_impossible, settings_for
+from ...configuration.layer_settings import recorded_impossible, settings_for
 from ...configuration.record import Record
 from ...configuration.settings import Settings
-from ...dialects.nn import ObserveOp
+from ...dialects.nn import ObserveOp, Plan, plan_of, set_plan
 from ...layer_names import LayerNames
 from ...rewriting import Remarks, layer_of
 from ...session import Session, session_of
@@ -29,25 +29,39 @@ from .legality import first_broken, other_layers, weight_only_broken
 from .missed_fusions import note_foldable_norms, note_small_operations
 from .named_layers import note_modules
 from .options import SettingsOptions
+from .planning import (
+    Broken,
+    Computed,
+    Request,
+    check_factors,
+    leave_in_float,
+    note_unbalanced,
+    plan_balance,
+    plan_layers,
+    warn_unbalanced,
+)
 from .point_options import PointOptions
 from .points.joint import join_sums
 from .points.points import Points, producer_of, spec_of
 from .points.tensor_points import insert_tensor_points, recorded_tensors
+from .precision import mark_fp16, wants_fp16
 from .profiles import Profile, profile_of
 from .recurrent import recurrent_layers
 from .sites import Site, sites
 from .skipped import SKIPPED
 from .supported import check_record
 from .values.value_points import insert_value_points
-from .weights.recurrent_weights import note_recurrent
-from .weights.weight_only import note_weight_only, takes_weight_only
+from .weights.recurrent_weights import plan_recurrent
+from .weights.weight_only import plan_weight_only, takes_weight_only
 
 _AS_THE_PROFILE = PointOptions()
 
 
 @dataclass(frozen=True)
 class InsertObserversPass(SettingsOptions, PointOptions, ModulePass):
-    """Put observers on what the target profile quantizes and legality allows: the inputs of layers, or every value."""
+    """Decide what is quantized, and how: observers stand on what the target profile quantizes and legality allows, the inputs of
+    layers or every value, and each layer has a plan, `nn.plan`. The passes behind this one follow both, and decide nothing.
+    """
 
     name = "insert-observers"
 
@@ -64,10 +78,11 @@ def insert_observers(
     session: Session,
     options: PointOptions = _AS_THE_PROFILE,
 ) -> None:
-    """Observe the inputs of the layers that settings, the profile and legality allow; with a record, of those that it lists, and
-    with its parameters. A profile that quantizes values has its points on these, as options say.
+    """Decide what is quantized, and how: points on inputs of layers or on values, and a plan for each operation that could be.
 
-    Raises CompileError, located in the file of the settings or the record, for layers and values that the module does not have.
+    Settings, the profile and legality decide; with a record, only what it lists is quantized, with its parameters. What has a
+    plan already keeps it, unless a record is given. Raises CompileError, located in the file of the settings or the record, for
+    layers and values that the module does not have, and for what they cannot have.
     """
     profile = profile_of(session)
     before = Remarks(session, InsertObserversPass.name)
@@ -75,54 +90,100 @@ def insert_observers(
     settings = checked(settings, module, profile)
     check_observers(settings, session.observers)
     options.check_points(profile)
+    request = Request(settings, record, profile)
     note_foldable_norms(module, before)
     note_small_operations(module, options.activations(profile), before)
     before.flush()
     remarks = Remarks(session, InsertObserversPass.name)
     if record is not None:
         _check_layers(record, module, session)
-    note_recurrent(module, settings, record, remarks)
+    plan_recurrent(module, settings, record, remarks)
     if profile.points == "values":
         _note_tensors(settings, module, profile, remarks)
-        insert_value_points(module, settings, record, options, profile, remarks)
-        remarks.flush()
-        return
+        layers = insert_value_points(module, request, options, remarks)
+    else:
+        layers = _insert_layer_points(module, request, remarks)
+    plan_layers(layers, request, session, remarks)
+    if wants_fp16(settings, record):
+        mark_fp16(module)
+    remarks.flush()
+
+
+def _insert_layer_points(module: ModuleOp, request: Request, remarks: Remarks) -> list[Computed]:
+    """Points on the inputs of layers, and on the tensors that are asked for; the layers that compute on quantized inputs."""
+    settings, record, profile = request.settings, request.record, request.profile
     points = Points()
+    layers: list[Computed] = []
     for site in sites(module, profile.rows):
         row = profile.rows[type(site.compute)]
-        layer, producer = layer_at(site, row), producer_of(site.activation)
-        held = settings_for(settings, layer)
-        given = record.layers.get(layer.name) if record is not None else None
+        held = settings_for(settings, layer_at(site, row))
+        layer = Computed(site, row, held)
+        if plan_of(site.compute) is not None and record is None:
+            continue  # it is decided already
+        set_plan(site.compute, None)
+        producer = producer_of(site.activation)
         if isinstance(producer, ObserveOp):
+            given = record.layers.get(layer.name) if record is not None else None
+            balance = plan_balance(layer, request)
             if given is not None and given.scale_d is not None and producer.qparams is None:
                 points.observe(site, 0, producer.input, spec_of(held, given), f"{layer.name}:0")
         elif is_quantized(site):
             if (reason := half_quantized(site, row)) is not None:
                 remarks.missed(site.compute, "weight-quantized", reason)
-        elif held.skipped is not None:
-            remarks.missed(site.compute, held.skipped, SKIPPED[held.skipped])
-        elif takes_weight_only(site, row, settings, record):
-            note_weight_only(site, row, held, remarks)
-        elif (broken := first_broken(site, row.rules, profile.table)) is not None:
-            remarks.missed(site.compute, broken[0].name, broken[1])
-        elif record is not None and (lacks := _lacking(record, layer.name, site)) is not None:
-            remarks.missed(site.compute, "record", f"the record {lacks}")
+            elif request.shifts and is_dequantized(site.activation):
+                layers.append(layer)
+            continue
+        elif takes_weight_only(site, held, record):
+            plan_weight_only(site, row, held, settings, record, remarks)
+            continue
+        elif (broken := _broken(layer, request)) is not None:
+            leave_in_float(site.compute, *broken, remarks)
+            warn_unbalanced(site.compute, broken.reason, request, remarks)
+            continue
         else:
-            _observe_inputs(site, held, record, layer.name, points)
-            inputs = "inputs" if site.multiplies_inputs else "input"
-            source = f"{inputs} observed by {held.observer}" if given is None else "parameters from the record"
-            remarks.applied(site.compute, "observed", source)
-            if held.remarks and given is None:
-                remarks.note(
-                    site.compute, "configuration", f"not as the configuration has it: {'; '.join(held.remarks)}"
-                )
+            balance = plan_balance(layer, request)
+            _observe(layer, points, request, remarks, None if balance is None or isinstance(balance, Broken) else site)
+        layers.append(layer)
+        if isinstance(balance, Broken):
+            note_unbalanced(site.compute, balance, request, remarks)
+        elif balance is not None:
+            set_plan(site.compute, Plan(balance=balance))
     for site, (rule, reason) in other_layers(module, profile.rows):
-        remarks.missed(site.compute, rule.name, reason)
+        if plan_of(site.compute) is None:
+            leave_in_float(site.compute, rule.name, reason, remarks)
     insert_tensor_points(module, settings, _of_tensors(record, module, profile), points, remarks)
     points.erase_unused()
     if settings.joint_quant:
         join_sums(module, remarks)
-    remarks.flush()
+    return layers
+
+
+def _broken(layer: Computed, request: Request) -> Broken | None:
+    """The first rule that leaves a layer in float."""
+    if layer.held.skipped is not None:
+        return Broken(layer.held.skipped, SKIPPED[layer.held.skipped])
+    if (broken := first_broken(layer.site, layer.row.rules, request.profile.table)) is not None:
+        return Broken(broken[0].name, broken[1])
+    lacks = None if request.record is None else _lacking(request.record, layer.name, layer.site)
+    return None if lacks is None else Broken("record", f"the record {lacks}")
+
+
+def _observe(layer: Computed, points: Points, request: Request, remarks: Remarks, only_for: Site | None) -> None:
+    """Points on what a layer multiplies, and what is said of them; a layer that is balanced reads other values than all else."""
+    site, held, record = layer.site, layer.held, request.record
+    given = record.layers.get(layer.name) if record is not None else None
+    for index in site.inputs:
+        value = site.operand(index)
+        assert value is not None, "legality has asked for it"
+        if is_dequantized(value):
+            continue
+        recorded = None if record is None else record.layers[_entry(layer.name, index)]
+        points.observe(site, index, value, spec_of(held, recorded), f"{layer.name}:{index}", only_for)
+    inputs = "inputs" if site.multiplies_inputs else "input"
+    source = f"{inputs} observed by {held.observer}" if given is None else "parameters from the record"
+    remarks.applied(site.compute, "observed", source)
+    if held.remarks and given is None:
+        remarks.note(site.compute, "configuration", f"not as the configuration has it: {'; '.join(held.remarks)}")
 
 
 def _lacking(record: Record, name: str, site: Site) -> str | None:
@@ -138,17 +199,6 @@ def _lacking(record: Record, name: str, site: Site) -> str | None:
 def _entry(name: str, index: int) -> str:
     """The key of a record for an input: AMCT's for the first one is the layer's name."""
     return name if index == 0 else f"{name}:{index}"
-
-
-def _observe_inputs(site: Site, held: LayerSettings, record: Record | None, name: str, points: Points) -> None:
-    """Points on what a layer multiplies, one or two inputs."""
-    for index in site.inputs:
-        value = site.operand(index)
-        assert value is not None, "legality has asked for it"
-        if is_dequantized(value):
-            continue
-        given = None if record is None else record.layers[_entry(name, index)]
-        points.observe(site, index, value, spec_of(held, given), f"{name}:{index}")
 
 
 def _of_tensors(record: Record | None, module: ModuleOp, profile: Profile) -> Record | None:
@@ -194,6 +244,7 @@ def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
             raise record.error(name, "cannot be quantized")
         if name in recurrent:
             continue
+        check_factors(found[name], record)
         layer = layer_at(found[name], profile.rows[type(found[name].compute)])
         if (reason := recorded_impossible(record.layers[name], layer)) is not None:
             raise record.error(name, reason)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
 from ...configuration.record import Record
 from ...configuration.settings import Settings
@@ -32,13 +32,20 @@ def wants_fp16(settings: Settings, record: Record | None) -> bool:
     return forced or settings.fakequant_precision_mode is not None
 
 
+def mark_fp16(module: ModuleOp) -> None:
+    """Decide that the scales of all points keep as many bits as float16's have."""
+    for point in (op for op in module.walk() if isinstance(op, ObserveOp)):
+        point.fp16_scale = UnitAttr()
+
+
 def round_scales(module: ModuleOp, remarks: Remarks) -> None:
-    """Round the scales of all points to float16's precision; zero points stay. The module's metadata carries the mode
-    to the lowering.
+    """Round the scales of the points that ask for it to float16's precision; zero points stay. The module's metadata tells the
+    lowering.
 
     Raises CompileError, located at the point, for a scale that is too large or too small.
     """
-    points = [(op, op.qparams.data) for op in module.walk() if isinstance(op, ObserveOp) and op.qparams is not None]
+    marked = (op for op in module.walk() if isinstance(op, ObserveOp) and op.fp16_scale is not None)
+    points = [(op, op.qparams.data) for op in marked if op.qparams is not None]
     for point, params in points:
         scales = params.scales()
         rounded = float16_scales(scales)

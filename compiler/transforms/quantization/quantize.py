@@ -1,4 +1,4 @@
-"""`--quantize`: the whole of quantization: balanced channels, observers where missing, calibration, integers."""
+"""`--quantize`: the whole of quantization, one pass after the other."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from .data_options import DataOptions
 from .insert_observers import insert_observers
 from .options import SettingsOptions
 from .point_options import PointOptions
-from .profiles import Profile, profile_of
 from .shift_accumulators import shift_accumulators
 
 
 @dataclass(frozen=True)
 class QuantizePass(SettingsOptions, PointOptions, DataOptions, BackendOptions, ModulePass):
-    """Balance channels where asked, insert observers where missing, calibrate them, and turn activations, weights and biases into
-    integers.
+    """Decide what is quantized, balance channels where that is planned, calibrate, and turn activations, weights and biases into
+    integers: `--insert-observers`, `--balance-channels`, `--calibrate`, `--convert-observers` and `--shift-accumulators`.
     """
 
     name = "quantize"
@@ -53,23 +52,13 @@ def quantize(
     """
     session = session_of(ctx)
     samples = cache(lambda: data.load(module, session))
-    with session.phase("balance-channels"):
-        balance_channels(module, settings, record, samples, session, runner)
     with session.phase("insert-observers"):
         insert_observers(module, settings, record, session, options)
+    with session.phase("balance-channels"):
+        balance_channels(module, samples, session, runner)
     with session.phase("calibrate"):
         calibrate_points(module, samples, session, runner)
     with session.phase("convert-observers"):
-        convert_observers(module, settings, record, session)
-    if _shifts(settings, record, profile_of(session)):
-        with session.phase("shift-accumulators"):
-            shift_accumulators(module, settings, record, samples, session)
-
-
-def _shifts(settings: Settings, record: Record | None, profile: Profile) -> bool:
-    """Whether sums are shifted: as settings say, else if the record shifts one or, without a record, with joint_quant (AMCT)."""
-    if settings.shift is not None:
-        return settings.shift
-    if record is not None:
-        return any(any(layer.shift_bit) for layer in record.layers.values())
-    return settings.joint_quant and profile.points == "layers"
+        convert_observers(module, session)
+    with session.phase("shift-accumulators"):
+        shift_accumulators(module, samples, session)

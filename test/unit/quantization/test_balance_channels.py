@@ -68,6 +68,14 @@ def applied(name: str, options: str, text: str) -> tuple[ModuleOp, Session]:
     return module, session
 
 
+def balanced(data: Path, text: str, strength: float = 0.5) -> tuple[ModuleOp, Session]:
+    """Planned, then balanced; observers, which stand behind the products, compute nothing yet."""
+    module, session = applied("insert-observers", f"dmq={strength}", text)
+    make_pass("balance-channels", f"data={data}").apply(session, module)
+    verify(module)
+    return module, session
+
+
 def factors_in(module: ModuleOp) -> np.ndarray:
     (product,) = [op for op in module.walk() if isinstance(op, nn.MulOp)]
     assert isinstance(product.origin, nn.OriginAttr)
@@ -140,8 +148,8 @@ def test_factors_and_equivalence(case: str, strength: float, tmp_path: Path) -> 
     """The product and the weight cancel out; their factors are those of all data."""
     text, x, axis, weight_ = CASES[case]
     np.savez(tmp_path / "x.npz", x=x)
-    module, session = applied("balance-channels", f"data={tmp_path}/x.npz dmq={strength}", text)
-    assert [r.rule for r in session.remarks] == ["balanced"]
+    module, session = balanced(tmp_path / "x.npz", text, strength)
+    assert [r.rule for r in session.remarks if r.pass_name == "balance-channels"] == ["balanced"]
     np.testing.assert_allclose(factors_in(module), expected(first(x, axis), weight_, strength), rtol=1e-6)
     whole = parsed(text)[0]
     sample = x[:1] if text.count("?x") or "1x6x" in text else x[:2]
@@ -155,7 +163,7 @@ def test_half_precision(tmp_path: Path) -> None:
     text = layer("nn.conv %x, %w", "1x6x2x2", HALF, "1x4x2x2")
     x = spread(4, 6, 2, 2, dtype=np.float16)
     np.savez(tmp_path / "x.npz", x=x)
-    module, _ = applied("balance-channels", f"data={tmp_path}/x.npz", text)
+    module, _ = balanced(tmp_path / "x.npz", text)
     np.testing.assert_allclose(factors_in(module), expected(first(x, 1), first(HALF, 1), 0.5), rtol=2e-3)
     before, after = (run(m, {"x": x[:1]})["y"] for m in (parsed(text)[0], module))
     np.testing.assert_allclose(after.astype(np.float32), before, atol=2e-3 * np.abs(before).max())
@@ -195,7 +203,7 @@ def test_balanced_once(tmp_path: Path) -> None:
     """Neither a second request nor a second quantization balances what is balanced."""
     text, x, _, _ = CASES["conv"]
     np.savez(tmp_path / "x.npz", x=x)
-    module, session = applied("balance-channels", f"data={tmp_path}/x.npz", text)
+    module, session = balanced(tmp_path / "x.npz", text)
     for _ in range(2):
         make_pass("quantize", f"data={tmp_path}/x.npz dmq=0.5").apply(session, module)
     assert factors_in(module).size == 6
@@ -213,7 +221,7 @@ func.func @main(%x: tensor<1x2xf32> {nn.name = "x"}) -> (tensor<1x2xf32> {nn.nam
 """
     np.savez(tmp_path / "x.npz", x=np.full((1, 2), 1e30, np.float32))
     with pytest.raises(CompileError, match=r"net\.mlir:5:3.*has an input whose values hold NaN or Inf"):
-        applied("balance-channels", f"data={tmp_path}/x.npz", text)
+        balanced(tmp_path / "x.npz", text)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ from amct_opt.tools import amct_opt
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 DATA = f"data={DIGITS / 'calib.npz'} samples=4"
 
+STEPS = (f"--balance-channels={DATA}", f"--calibrate={DATA}", "--convert-observers", f"--shift-accumulators={DATA}")
+"""The passes behind the one that decides: none is given a decision again."""
+
 CONFIGURATIONS = {
     "levels.cfg": "common_config { nuq_quantize { num_steps: 16 } dmq_balancer { } }",
     "all.cfg": """
@@ -63,11 +66,12 @@ def test_mode(profile: str, options: str) -> None:
     once = made("once", DIGITS / "digits.onnx", fuse, f"--quantize={DATA} {options}")
     assert made("twice", "once.mlir", f"--quantize={DATA} {options}") == once
 
-    balance = [f"--balance-channels={DATA} {options}"] if "dmq" in options or "config" in options else []
-    shifts = "shift=true" in options or (JOINT in options and profile == "ascend" and "shift" not in options)
-    shift = [f"--shift-accumulators={DATA} {options}"] if shifts else []
-    steps = (f"--insert-observers={options}", f"--calibrate={DATA}", f"--convert-observers={options}")
-    assert made("steps", DIGITS / "digits.onnx", fuse, *balance, *steps, *shift) == once
+    source: str | Path = DIGITS / "digits.onnx"
+    for i, step in enumerate((fuse, f"--insert-observers={options}", *STEPS)):
+        text = made(f"step{i}", source, step)
+        source = f"step{i}.mlir"
+        assert made("read", source) == text, "what a pass leaves prints and parses"
+    assert text == once
 
     assert amct_opt.run(["once.mlir", f"--profile={profile}", "-t", "record", "-o", "record.txt"]) == 0
     joint = " joint-quant=true" if JOINT in options else ""

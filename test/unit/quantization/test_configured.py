@@ -391,7 +391,7 @@ def test_files_that_are_not_there(quantize) -> None:
             quantize(option)
 
 
-def test_the_three_steps_take_the_same_options(folder: Path, quantize) -> None:
+def test_the_first_of_the_steps_decides(folder: Path, quantize) -> None:
     write(
         folder,
         "simple.cfg",
@@ -401,7 +401,7 @@ def test_the_three_steps_take_the_same_options(folder: Path, quantize) -> None:
     session = new_session()
     module = parse_module(session, NET, "net.mlir")
     options = f'config="{folder}/simple.cfg"'
-    pipeline = f'insert-observers{{{options}}},calibrate{{data="{folder}/x.npz"}},convert-observers{{{options}}}'
+    pipeline = f'insert-observers{{{options}}},calibrate{{data="{folder}/x.npz"}},convert-observers'
     for each in parse_pipeline(pipeline):
         each.apply(session, module)
     assert module_text(module) == module_text(whole)

@@ -160,17 +160,23 @@ def least_error(sums: Sequence[int]) -> int:
     return errors.index(min(errors)) + 1
 
 
+def shift(module: ModuleOp, session: Session, data: Path) -> None:
+    """Plan shifts in a module that is quantized already, and make them."""
+    make_pass("insert-observers", "joint-quant=true shift=true").apply(session, module)
+    make_pass("shift-accumulators", f"data={data}").apply(session, module)
+
+
 def test_search(data: Path) -> None:
     """A shift for each channel of the convolution, one for the product, of least error over all samples."""
     module, session = prepared(data)
     conv, fc = own_sums(module, session, np.load(data)["x"])
     channels = np.moveaxis(np.concatenate(conv), 1, 0).reshape(3, -1).tolist()
     expected = [tuple(map(least_error, channels)), (least_error(np.concatenate(fc).reshape(-1).tolist()),)]
-    make_pass("shift-accumulators", f"data={data} joint-quant=true").apply(session, module)
+    shift(module, session, data)
     verify(module)
     assert shifts_in(module) == expected
     assert len(set(expected[0])) > 1, "the channels differ"
-    make_pass("shift-accumulators", f"data={data} joint-quant=true").apply(session, module)
+    shift(module, session, data)
     assert len(shifts_in(module)) == 2
 
 
@@ -179,7 +185,7 @@ def test_the_shifted_model(data: Path) -> None:
     module, session = prepared(data)
     x = np.load(data)["x"][:1]
     before = run(module, {"x": x})["y"]
-    make_pass("shift-accumulators", f"data={data} joint-quant=true").apply(session, module)
+    shift(module, session, data)
     after = run(module, {"x": x})["y"]
     assert 20 < sqnr(before, after) < np.inf
     np.testing.assert_array_equal(run(parsed(module_text(module))[0], {"x": x})["y"], after)
@@ -190,12 +196,12 @@ def test_the_shifted_model(data: Path) -> None:
 def test_record(data: Path, tmp_path: Path) -> None:
     """Written where sums are shifted, and applied without data."""
     module, session = prepared(data)
-    make_pass("shift-accumulators", f"data={data} joint-quant=true").apply(session, module)
+    shift(module, session, data)
     RecordTarget().write(module, tmp_path / "record.txt", session)
     again, session = parsed(NET)
     options = f"record={tmp_path}/record.txt joint-quant=true"
-    for each in ("insert-observers", "convert-observers", "shift-accumulators"):
-        make_pass(each, options).apply(session, again)
+    for each, given in (("insert-observers", options), ("convert-observers", ""), ("shift-accumulators", "")):
+        make_pass(each, given).apply(session, again)
     assert shifts_in(again) == shifts_in(module)
     x = np.load(data)["x"][:1]
     np.testing.assert_array_equal(run(again, {"x": x})["y"], run(module, {"x": x})["y"])
@@ -215,7 +221,7 @@ func.func @main(%x: tensor<1x2xf32> {nn.name = "x"}) -> (tensor<1x2xf32> {nn.nam
 """)
     np.savez(tmp_path / "x.npz", x=np.full((1, 2), 1e10, np.float32))
     with pytest.raises(CompileError, match=r"net\.mlir:7:3.*has NaN or Inf among its results"):
-        make_pass("shift-accumulators", f"data={tmp_path}/x.npz joint-quant=true").apply(session, module)
+        shift(module, session, tmp_path / "x.npz")
 
 
 @pytest.mark.parametrize(

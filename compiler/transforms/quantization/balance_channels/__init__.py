@@ -10,23 +10,24 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import BlockArgument, OpResult, SSAValue
+from xdsl.ir import OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....backends import Runner, Wanted, Work
-from ....configuration.layer_settings import settings_for
-from ....configuration.record import Record
-from ....configuration.settings import Calibration, Settings
-from ....diagnostics import CompileError, op_error
+from ....diagnostics import op_error
 from ....dialects.nn import (
     ConstantOp,
+    ConvolutionOp,
+    MatMulOp,
     MulOp,
     ObserveOp,
     OriginAttr,
     array_of,
     before_points,
     constant_of,
+    plan_of,
+    set_plan,
 )
 from ....dialects.nn.shapes import element_of, shape_of
 from ....dtypes import numpy_dtype
@@ -35,13 +36,7 @@ from ....runtime.data import Samples
 from ....session import Session, session_of
 from ..backend_options import BackendOptions
 from ..data_options import DataOptions
-from ..layers import checked, is_quantized, layer_at
-from ..legality import first_broken
-from ..options import SettingsOptions
-from ..profiles import Profile, Row, profile_of
-from ..rules.layer_rules import weight_constant
 from ..sites import Site, sites
-from ..skipped import SKIPPED
 from .factors import balance_factors
 from .input_channels import Weighted, activation_axis, activation_peaks, weight_channels, weight_peaks
 
@@ -49,36 +44,30 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 BALANCER = "DMQBalancer"
 """The origin's type of the products that balance."""
-STRENGTH = 0.5
-"""AMCT's default."""
+_WEIGHT = 1
+"""The operand that is the weight of every layer that has one."""
 
 
 @dataclass(frozen=True)
-class BalanceChannelsPass(SettingsOptions, DataOptions, BackendOptions, ModulePass):
-    """Divide outlier channels of layers' inputs, and multiply the weights by the same.
+class BalanceChannelsPass(DataOptions, BackendOptions, ModulePass):
+    """Divide outlier channels of layers' inputs, and multiply the weights by the same, where a plan says so.
 
-    The layers are those that settings give a dmq_balancer, or that the record has factors of; without either, all of them, at
-    AMCT's strength of 0.5.
+    `--insert-observers=dmq=0.5`, a configuration with a dmq_balancer, and a record with factors plan it.
     """
 
     name = "balance-channels"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        settings, session = self.settings(), session_of(ctx)
-        if self.config is None and self.dmq is None:
-            settings = replace(settings, common=replace(settings.common or Calibration(), migration_strength=STRENGTH))
-        data = self.within(settings)
-        balance_channels(op, settings, self.records(settings), lambda: data.load(op, session), session, self.runner())
+        session = session_of(ctx)
+        balance_channels(op, lambda: self.load(op, session), session, self.runner())
 
 
 class Balanced(NamedTuple):
-    """A layer whose input channels are balanced."""
+    """A layer whose input channels are to be balanced."""
 
     site: Site
-    weight: int
-    """The index of the weight among the operands."""
-    strength: float | None
-    """How much of the activation's spread goes into the weight; None where a record gives the factors."""
+    balance: float | tuple[float, ...]
+    """How much of the activation's spread goes into the weight, or the factors."""
 
     @property
     def compute(self) -> Weighted:
@@ -86,119 +75,44 @@ class Balanced(NamedTuple):
 
     @property
     def activation(self) -> SSAValue:
+        """What the layer reads, before its point."""
         value = self.site.activation
         assert value is not None, "legality has asked for it"
-        return value
+        return value.owner.input if isinstance(value.owner, ObserveOp) else value
 
     @property
     def numbers(self) -> Array:
         """The weight's."""
-        array = array_of(self.site.operand(self.weight))
+        array = array_of(self.site.operand(_WEIGHT))
         assert array is not None, "legality has asked for it"
         return array
 
 
-def balance_channels(
-    module: ModuleOp,
-    settings: Settings,
-    record: Record | None,
-    samples: Callable[[], Samples],
-    session: Session,
-    runner: Runner,
-) -> None:
-    """Balance the layers that settings ask for by data, or with a record those that it has factors of, by these.
+def balance_channels(module: ModuleOp, samples: Callable[[], Samples], session: Session, runner: Runner) -> None:
+    """Balance the layers whose plans say so: by data, or by the factors of a record.
 
-    All of the data runs through the model once, and the largest magnitudes count. Raises CompileError, located in the file of
-    settings or record, or at a layer, for NaN or Inf in its input.
+    All of the data runs through the model once, and the largest magnitudes count. Raises CompileError, located at a layer, for
+    NaN or Inf in its input.
     """
-    profile = profile_of(session)
-    if not _asked(settings, record):
-        return
-    if profile.points == "values":
-        raise CompileError(
-            f"profile {profile.name} does not support dmq_balancer: inputs are quantized where they are made, before balancing",
-            where=settings.where if record is None else record.where,
-        )
-    settings = checked(settings, module, profile)
     remarks = Remarks(session, "balance-channels")
-    layers = [*_layers(module, settings, record, profile, remarks)]
+    planned = [(site, plan) for site in sites(module, (ConvolutionOp, MatMulOp)) if (plan := plan_of(site.compute))]
+    layers = [Balanced(site, plan.balance) for site, plan in planned if plan.balance is not None]
+    searched = [layer for layer in layers if isinstance(layer.balance, float)]
+    found: dict[Site, Array] = {}
     source = "record"
-    if record is not None:
-        found = [_recorded(layer, record) for layer in layers]
-    elif layers:
+    if searched:
         data = samples()
         source = "synthetic" if data.synthetic else "data"
-        found = _computed(module, layers, data, session, runner)
-    else:
-        found = []
-    for layer, factors in zip(layers, found, strict=True):
-        _balance(layer, factors, source, remarks)
+        found = dict(zip((s.site for s in searched), _computed(module, searched, data, session, runner), strict=True))
+    for layer in layers:
+        if isinstance(layer.balance, float):
+            _balance(layer, found[layer.site], source, remarks)
+        else:
+            _balance(layer, np.array(layer.balance, np.float32), "record", remarks)
+    for site, plan in planned:
+        set_plan(site.compute, replace(plan, balance=None))
     erase_dead_constants(module)
     remarks.flush()
-
-
-def _asked(settings: Settings, record: Record | None) -> bool:
-    if record is not None:
-        return any(layer.tensor_balance_factor for layer in record.layers.values())
-    every = (settings.common, *settings.by_type.values(), *settings.by_layer.values())
-    return any(each is not None and each.migration_strength is not None for each in every)
-
-
-def _layers(
-    module: ModuleOp, settings: Settings, record: Record | None, profile: Profile, remarks: Remarks
-) -> Sequence[Balanced]:
-    """The layers that are to be balanced and can be; a remark for each that cannot, and a warning where it was named (AMCT)."""
-    found: list[Balanced] = []
-    for site in sites(module, profile.rows):
-        row = profile.rows[type(site.compute)]
-        layer = layer_at(site, row)
-        if record is not None:
-            given = record.layers.get(layer.name)
-            strength = None
-            wanted = named = given is not None and bool(given.tensor_balance_factor)
-        else:
-            own = settings.by_layer.get(layer.name)
-            strength = settings_for(settings, layer).migration_strength
-            named = own is not None and own.migration_strength is not None
-            wanted = strength is not None or named
-        if not wanted or is_quantized(site) or balancer_of(site) is not None:
-            continue
-        if (broken := _broken(site, row, settings)) is None:
-            assert row.weight is not None, "a condition has asked for it"
-            found.append(Balanced(site, row.weight, strength))
-            continue
-        remarks.missed(site.compute, *broken)
-        if named:
-            remarks.session.warn(f"dmq_balancer of '{layer.name}' is dropped: {broken[1]}")
-    return found
-
-
-def _broken(site: Site, row: Row, settings: Settings) -> tuple[str, str] | None:
-    """The first condition that keeps a layer from being balanced: its name, and the reason."""
-    if (skipped := settings_for(settings, layer_at(site, row)).skipped) is not None:
-        return skipped, SKIPPED[skipped]
-    if row.weight is None:
-        return "weight", "it has no weight"
-    if (illegal := first_broken(site, (*row.rules, weight_constant))) is not None:
-        return illegal[0].name, illegal[1]
-    if isinstance(site.activation, OpResult) and isinstance(site.activation.op, ObserveOp):
-        return "observed", "its input is observed already: balance first"
-    operands = (site.compute.operands[i] for i in (0, row.weight))
-    if any(isinstance(v, BlockArgument) and not v.has_one_use() for v in operands if site.owner is not site.compute):
-        return "own-operands", "another operation of its region reads the same operand"
-    return None
-
-
-def _recorded(layer: Balanced, record: Record) -> Array:
-    """The record's factors. Raises CompileError, located in its file, for another number of them than of input channels."""
-    name = layer_of(layer.compute)
-    factors = np.array(record.layers[name].tensor_balance_factor, np.float32)
-    channels = weight_peaks(layer.compute, layer.numbers).size
-    if factors.size != channels:
-        raise record.error(
-            name, f"tensor_balance_factor has {factors.size} numbers, but it has {channels} input channels"
-        )
-    return factors
 
 
 def _computed(
@@ -229,15 +143,16 @@ def _computed(
         balance_factors(
             peaks[layer.activation, activation_axis(layer.compute)],
             weight_peaks(layer.compute, layer.numbers),
-            STRENGTH if layer.strength is None else layer.strength,
+            strength,
         )
         for layer in layers
+        if isinstance(strength := layer.balance, float)
     ]
 
 
 def _balance(layer: Balanced, factors: Array, source: str, remarks: Remarks) -> None:
     """Divide the input and multiply the weight, unless the numbers leave their types."""
-    value, weight = layer.activation, constant_of(layer.site.operand(layer.weight))
+    value, weight = layer.activation, constant_of(layer.site.operand(_WEIGHT))
     assert weight is not None, "legality has asked for it"
     numbers = weight.array
     with np.errstate(all="ignore"):
@@ -260,9 +175,15 @@ def _balance(layer: Balanced, factors: Array, source: str, remarks: Remarks) -> 
         name=f"{value.name_hint}.dmq" if value.name_hint else None,
     )
     balanced = ConstantOp.of(scaled, f"{weight.key}.balanced", weight.location)
-    Rewriter.insert_op([constant, product, balanced], InsertPoint.before(layer.site.owner))
-    layer.site.set_operand(0, product.result)
-    layer.site.set_operand(layer.weight, balanced.result)
+    point = None if layer.site.activation is None else layer.site.activation.owner
+    if isinstance(point, ObserveOp):
+        Rewriter.insert_op([constant, product], InsertPoint.before(point))
+        point.operands[0] = product.result
+    else:
+        Rewriter.insert_op([constant, product], InsertPoint.before(layer.site.owner))
+        layer.site.set_operand(0, product.result)
+    Rewriter.insert_op(balanced, InsertPoint.before(layer.site.owner))
+    layer.site.set_operand(_WEIGHT, balanced.result)
     span = f"{factors.min(initial=np.inf):.6g} to {factors.max(initial=0):.6g}"
     remarks.applied(layer.compute, "balanced", f"{factors.size} channels of its input divided by {span} ({source})")
 

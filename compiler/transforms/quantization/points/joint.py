@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ....dialects.nn import AddOp, FusedOp, NNOp, ObserveOp
+from ....dialects.nn import AddOp, FusedOp, NNOp, ObserveOp, plan_of
 from ....rewriting import Remarks, layer_of
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..layer_inputs import ends_layer, inputs_of
@@ -70,7 +70,13 @@ def users(value: SSAValue) -> list[Operation]:
 
 
 def _points_on(value: SSAValue) -> list[ObserveOp]:
-    return sorted((op for op in users(value) if isinstance(op, ObserveOp)), key=_position)
+    """The points on a value, but for those of layers that read it balanced."""
+    return sorted((op for op in users(value) if isinstance(op, ObserveOp) and not _is_balanced(op)), key=_position)
+
+
+def _is_balanced(point: ObserveOp) -> bool:
+    readers = (op for user in users(point.result) for op in user.walk())
+    return any(plan.balance is not None for op in readers if (plan := plan_of(op)) is not None)
 
 
 def _position(op: ObserveOp) -> int:

@@ -46,17 +46,22 @@ class Points:
     """The points that are made."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[SSAValue, Spec], ObserveOp] = {}
+        self._made: dict[tuple[SSAValue, Spec, Site | None], ObserveOp] = {}
         self._replaced: set[ObserveOp] = set()
 
-    def observe(self, site: Site, index: int, value: SSAValue, spec: Spec, name: str) -> None:
-        """Let an operation read `value` through a point, in place of the one that it may read through so far."""
+    def observe(
+        self, site: Site, index: int, value: SSAValue, spec: Spec, name: str, only_for: Site | None = None
+    ) -> None:
+        """Let an operation read `value` through a point, in place of the one that it may read through so far; `only_for` gives a
+        layer a point that no other shares.
+        """
         if isinstance(old := producer_of(site.operand(index)), ObserveOp):
             self._replaced.add(old)
-        if (value, spec) not in self._made:
-            made = self._made[value, spec] = make_point(value, name, spec, site.compute.location)
+        key = (value, spec, only_for)
+        if key not in self._made:
+            made = self._made[key] = make_point(value, name, spec, site.compute.location)
             Rewriter.insert_op(made, InsertPoint.before(site.owner))
-        point = self._made[value, spec]
+        point = self._made[key]
         _move_before(point, site.owner)
         site.set_operand(index, point.result)
 

@@ -15,7 +15,7 @@ from ....configuration.record import LayerRecord, Record
 from ....configuration.settings import Activation, Calibration, Settings
 from ....configuration.tensor_names import tensor_parts
 from ....diagnostics import CompileError, describe
-from ....dialects.nn import DequantizeOp, NNOp, ObserveOp
+from ....dialects.nn import DequantizeOp, NNOp, ObserveOp, Plan, plan_of, set_plan
 from ....rewriting import Remarks, layer_of
 from ..layer_inputs import LayerInput, inputs_of
 from ..rules.tensor_rules import tensor_broken
@@ -57,6 +57,8 @@ def insert_tensor_points(
     for op, texts in observed.items():
         for part in (s.compute for s in found if layer_of(s.compute) == layer_of(op)):
             remarks.forget(part)
+            if (plan := plan_of(part)) is not None and plan.is_float:
+                set_plan(part, Plan(input=True))
         remarks.applied(op, _RULE, "; ".join(texts))
     for op, text in left:
         remarks.note(op, f"{_RULE}-left", text)

@@ -13,20 +13,18 @@ from xdsl.ir import OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....configuration.record import Record
-from ....configuration.settings import Settings
-from ....diagnostics import CompileError, op_error
+from ....diagnostics import op_error
 from ....dialects.nn import (
-    AveragePoolOp,
     ConvolutionOp,
     DequantizeOp,
-    GlobalAveragePoolOp,
     MatMulOp,
     NNOp,
     OriginAttr,
     QParams,
     QParamsAttr,
     ShiftAccumulatorOp,
+    plan_of,
+    set_plan,
 )
 from ....dialects.nn.shapes import shape_of
 from ....rewriting import Remarks, layer_of
@@ -34,8 +32,6 @@ from ....runtime.data import Samples
 from ....runtime.executor import Executable
 from ....session import Session, session_of
 from ..data_options import DataOptions
-from ..options import SettingsOptions
-from ..profiles import Row, profile_of
 from ..sites import Site, sites
 from .shift import LARGEST, best_shift, shift_errors
 
@@ -43,15 +39,17 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class ShiftAccumulatorsPass(SettingsOptions, DataOptions, ModulePass):
-    """Let quantized layers keep 16 bits of their sums: those that the record shifts, else all, by the shifts of least error."""
+class ShiftAccumulatorsPass(DataOptions, ModulePass):
+    """Let quantized layers keep 16 bits of their sums where a plan says so, by its shifts or by those of least error.
+
+    `--insert-observers='joint-quant=true shift=true'` and a record with shifts plan it.
+    """
 
     name = "shift-accumulators"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        settings, session = self.settings(), session_of(ctx)
-        data = self.within(settings)
-        shift_accumulators(op, settings, self.records(settings), lambda: data.load(op, session), session)
+        session = session_of(ctx)
+        shift_accumulators(op, lambda: self.load(op, session), session)
 
 
 class Sums(NamedTuple):
@@ -77,46 +75,33 @@ class Sums(NamedTuple):
         return self.compute.output_channels if isinstance(self.compute, ConvolutionOp) else 1
 
 
-def shift_accumulators(
-    module: ModuleOp, settings: Settings, record: Record | None, samples: Callable[[], Samples], session: Session
-) -> None:
-    """Shift the sums of quantized layers: with a record of those that it has a `shift_bit` of, else of all, by data.
+def shift_accumulators(module: ModuleOp, samples: Callable[[], Samples], session: Session) -> None:
+    """Shift the sums of the quantized layers whose plans say so.
 
-    All of the data runs through the quantized model once, and squared errors of all of it count. Raises CompileError where
-    joint_quant is off, and, located in the record's file or at a layer, for shifts that do not fit and for NaN or Inf.
+    All of the data runs through the quantized model once, and squared errors of all of it count. Raises CompileError, located
+    at a layer, for NaN or Inf among its results.
     """
-    if record is None and not settings.joint_quant:
-        raise CompileError("shifts require joint_quant", where=settings.where)
     remarks = Remarks(session, ShiftAccumulatorsPass.name)
-    rows = profile_of(session).rows
-    layers = [s for site in sites(module, rows) if (s := _sums(site, rows[type(site.compute)], remarks)) is not None]
-    if record is not None:
-        found, source = [_recorded(sums, record) for sums in layers], "from the record"
-    else:
-        found, source = _searched(module, layers, samples, session), "of least error"
-    for sums, shifts in zip(layers, found, strict=True):
-        if not shifts:
-            remarks.missed(sums.compute, "record", "the record does not shift it")
-            continue
+    planned = [
+        (site, plan.shift) for site in sites(module, (ConvolutionOp, MatMulOp)) if (plan := plan_of(site.compute))
+    ]
+    layers = [(sums, shift) for site, shift in planned if shift and (sums := _sums(site, remarks)) is not None]
+    found = iter(_searched(module, [sums for sums, shift in layers if shift is True], samples, session))
+    for sums, shift in layers:
+        shifts, source = (shift, "from the record") if isinstance(shift, tuple) else (next(found), "of least error")
         _shift(sums, shifts)
         span = f"{min(shifts)}" if len(set(shifts)) == 1 else f"{min(shifts)} to {max(shifts)}"
         remarks.applied(sums.compute, "shifted", f"its sums are shifted right by {span}, {source}")
+        set_plan(sums.compute, None)
     remarks.flush()
 
 
-def _sums(site: Site, row: Row, remarks: Remarks) -> Sums | None:
-    """The sums of a layer; None, with a remark where that needs one, for layers that are float, shifted already, or
-    pools.
-    """
+def _sums(site: Site, remarks: Remarks) -> Sums | None:
+    """The sums of a layer; None, with a remark where that needs one, for layers that are float."""
     compute, params = site.compute, _params_of(site.activation)
-    if params is None:
+    if params is None or not isinstance(compute, ConvolutionOp | MatMulOp):
         return None
-    if isinstance(compute, AveragePoolOp | GlobalAveragePoolOp):
-        remarks.missed(compute, "pool", "the sums of pools are not shifted (AMCT)")
-    if not isinstance(compute, ConvolutionOp | MatMulOp) or shift_of(compute) is not None:
-        return None
-    assert row.weight is not None, "convolutions and products have one"
-    weight = _params_of(site.operand(row.weight))
+    weight = _params_of(site.operand(1))
     if weight is None:
         remarks.missed(compute, "integer-weight", "its weight is not quantized")
         return None
@@ -132,18 +117,6 @@ def shift_of(compute: NNOp) -> ShiftAccumulatorOp | None:
     """The operation that shifts a layer's sums."""
     users = (use.operation for use in compute.results[0].uses)
     return next((op for op in users if isinstance(op, ShiftAccumulatorOp)), None)
-
-
-def _recorded(sums: Sums, record: Record) -> Sequence[int]:
-    """The record's shifts, none for 0. Raises CompileError, located in its file, for another number of them than channels."""
-    name = layer_of(sums.compute)
-    given = record.layers[name].shift_bit if name in record.layers else ()
-    if not any(given):
-        return ()
-    if len(given) not in (1, sums.compute.output_channels):
-        takes = f"one or {sums.compute.output_channels}"
-        raise record.error(name, f"shift_bit has {len(given)} numbers, the layer takes {takes}")
-    return given
 
 
 def _searched(

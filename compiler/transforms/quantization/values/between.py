@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ....configuration.record import Record
-from ....configuration.settings import Settings
 from ....dialects.nn import PointOp, array_of, before_points
 from ....functions import main_function
 from ....rewriting import Remarks
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
-from ..profiles import Profile
+from ..planning import Request, leave_in_float
 from .value_layers import ValueLayer, ValueLayers, quantized_layers
 
 NO_INTEGER_OPERANDS = "not all of its operands are computed in integers"
@@ -64,16 +62,16 @@ class Between:
 
 
 def layers_in_integers(
-    module: ModuleOp, settings: Settings, record: Record | None, profile: Profile, remarks: Remarks
+    module: ModuleOp, request: Request, remarks: Remarks
 ) -> tuple[dict[Operation, ValueLayer], Between]:
-    """The operations that a profile of points on values quantizes, and what stands around them; a remark for each other that
-    gives reals. The passes and `amct support` ask here.
+    """The operations that a profile of points on values quantizes, and what stands around them; each other that gives reals is
+    decided to stay float.
     """
-    layers = quantized_layers(module, settings, record, profile, remarks)
+    layers = quantized_layers(module, request, remarks)
     between = Between(module, layers)
     for owner, reason in between.in_float.items():
-        reason = f"profile {profile.name} leaves it in float: {reason}"
-        remarks.missed(layers.pop(owner).site.compute, "between", reason)
+        reason = f"profile {request.profile.name} leaves it in float: {reason}"
+        leave_in_float(layers.pop(owner).site.compute, "between", reason, remarks)
     return layers, between
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ....configuration.layer_settings import LayerSettings, settings_for
+from ....configuration.layer_settings import settings_for
 from ....configuration.record import Record
-from ....configuration.settings import Settings
-from ....dialects.nn import DequantizeOp, FusedOp, array_of, is_layer
+from ....dialects.nn import DequantizeOp, FusedOp, array_of, is_layer, plan_of, set_plan
 from ....dialects.nn.shapes import element_of
 from ....dtypes import is_float
 from ....functions import body, main_function
@@ -19,23 +17,15 @@ from ....rewriting import Remarks, layer_of
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..layers import half_quantized, has_integer_weight, layer_at
 from ..legality import first_broken
-from ..profiles import Profile, Row
+from ..planning import Computed, Request, leave_in_float
 from ..sites import Site, sites
 from ..skipped import SKIPPED
-from ..weights.weight_only import note_weight_only, takes_weight_only
+from ..weights.weight_only import plan_weight_only, takes_weight_only
 from .grids import point_behind
 
 
-class ValueLayer(NamedTuple):
+class ValueLayer(Computed):
     """A quantized operation: `site.owner` is in the graph."""
-
-    site: Site
-    row: Row
-    held: LayerSettings
-
-    @property
-    def name(self) -> str:
-        return layer_of(self.site.compute)
 
     @property
     def is_passive(self) -> bool:
@@ -60,10 +50,9 @@ ValueLayers = Mapping[Operation, ValueLayer]
 """The layers by the operation that is in the graph."""
 
 
-def quantized_layers(
-    module: ModuleOp, settings: Settings, record: Record | None, profile: Profile, remarks: Remarks
-) -> dict[Operation, ValueLayer]:
-    """Those that are quantized, with a record those that it lists; a remark for each other that gives reals."""
+def quantized_layers(module: ModuleOp, request: Request, remarks: Remarks) -> dict[Operation, ValueLayer]:
+    """Those that are quantized, with a record those that it lists; each other that gives reals is decided to stay float."""
+    settings, record, profile = request.settings, request.record, request.profile
     layers: dict[Operation, ValueLayer] = {}
     considered: set[Operation] = set()
     for site in sites(module, profile.rows):
@@ -72,10 +61,15 @@ def quantized_layers(
         considered.add(site.owner)
         row = profile.rows[type(site.compute)]
         held = settings_for(settings, layer_at(site, row))
-        if held.skipped is not None:
-            remarks.missed(site.compute, held.skipped, SKIPPED[held.skipped])
-        elif takes_weight_only(site, row, settings, record):
-            note_weight_only(site, row, held, remarks)
+        if record is not None:
+            set_plan(site.compute, None)
+        if (plan := plan_of(site.compute)) is not None:  # it is decided already
+            if plan.input:
+                layers[site.owner] = ValueLayer(site, row, held)
+        elif held.skipped is not None:
+            leave_in_float(site.compute, held.skipped, SKIPPED[held.skipped], remarks)
+        elif takes_weight_only(site, held, record):
+            plan_weight_only(site, row, held, settings, record, remarks)
         elif isinstance(point_behind(site.activation, profile.rows), DequantizeOp):
             layers[site.owner] = ValueLayer(site, row, held)
             if (reason := half_quantized(site, row)) is not None:
@@ -83,14 +77,14 @@ def quantized_layers(
         elif has_integer_weight(site):
             continue  # its weight alone
         elif (broken := first_broken(site, row.rules, profile.table)) is not None:
-            remarks.missed(site.compute, broken[0].name, broken[1])
+            leave_in_float(site.compute, broken[0].name, broken[1], remarks)
         elif record is not None and not (_is_listed(site, record) or _belongs_to_layer(site, layers)):
-            remarks.missed(site.compute, "record", "the record does not list it")
+            leave_in_float(site.compute, "record", "the record does not list it", remarks)
         else:
             layers[site.owner] = ValueLayer(site, row, held)
     for op in body(main_function(module)).ops:
-        if op not in considered and _gives_reals(op):
-            remarks.missed(op, "not-in-profile", f"profile {profile.name} does not quantize {op.name}")
+        if op not in considered and plan_of(op) is None and _gives_reals(op):
+            leave_in_float(op, "not-in-profile", f"profile {profile.name} does not quantize {op.name}", remarks)
     return layers
 
 

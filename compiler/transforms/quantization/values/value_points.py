@@ -14,13 +14,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....configuration.record import Record
-from ....configuration.settings import Settings
 from ....dialects.nn import FusedOp, NNOp, ObserveOp, array_of, is_layer
 from ....functions import main_function
 from ....rewriting import Remarks, layer_of
 from ...fusion.computing import COMPUTING
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
+from ..planning import Request
 from ..point_options import PointOptions
 from ..points.points import Spec, make_point, set_parameters, spec_of
 from ..profiles import Profile
@@ -32,19 +31,16 @@ from .value_layers import ValueLayer, ValueLayers, is_quantizable
 
 
 def insert_value_points(
-    module: ModuleOp,
-    settings: Settings,
-    record: Record | None,
-    options: PointOptions,
-    profile: Profile,
-    remarks: Remarks,
-) -> None:
-    """Give every value that settings, the profile and its rules allow to quantize one point; group those that are aligned.
+    module: ModuleOp, request: Request, options: PointOptions, remarks: Remarks
+) -> list[ValueLayer]:
+    """Give every value that settings, the profile and its rules allow to quantize one point; group those that are aligned. The
+    operations that compute on quantized values are returned.
 
     With a record only the values that quantized operations read have points, with the parameters that it gives.
     """
-    layers, between = layers_in_integers(module, settings, record, profile, remarks)
-    given = None if record is None else recorded_values(layers, record)
+    profile = request.profile
+    layers, between = layers_in_integers(module, request, remarks)
+    given = None if request.record is None else recorded_values(layers, request.record)
     kinds = options.activations(profile)
     for value in list(_values(main_function(module))):
         layer = layers.get(value.owner) if isinstance(value, OpResult) else None
@@ -65,10 +61,11 @@ def insert_value_points(
             _observe(value, f"{layer.name}:{_which(value)}", spec, list(value.uses))
             source = f"observed by {spec.observer}" if given is None else "has the record's parameters"
             remarks.applied(layer.site.compute, "observed", f"result {source}")
-    align_values(module, layers, options.modes(profile, settings.joint_quant), options, profile, remarks)
+    align_values(module, layers, options.modes(profile, request.settings.joint_quant), options, profile, remarks)
     for layer in layers.values():
         if any(array_of(v) is not None for i, v in enumerate(layer.site.compute.operands) if _is_factor(layer, i)):
             remarks.note(layer.site.compute, "constant-operand", "its constant operand stays float")
+    return list(layers.values())
 
 
 def _values(function: FuncOp) -> Iterator[SSAValue]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,18 +9,11 @@ from xdsl.dialects.builtin import IntegerType, UnknownLoc
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....configuration.layer_settings import settings_for
-from ....configuration.record import Record
-from ....configuration.settings import Arq, Nuq, Settings
-from ....diagnostics import op_error
-from ....dialects.nn import ConstantOp, DequantizeOp, NNOp, QParamsAttr, array_of, constant_of
+from ....dialects.nn import ConstantOp, DequantizeOp, NNOp, QParamsAttr, WeightPlan, array_of, constant_of
 from ....dtypes import numpy_dtype
 from ....rewriting import erase_constant
 from ....runtime.affine import asymmetric_params, symmetric_scales
-from ..layers import channel_axis, layer_at
-from ..legality import Broken, non_uniform_broken
 from ..parameters import NO_OFFSET, quantized
-from ..profiles import Row
 from ..sites import Site
 from .non_uniform import levels_of, nearest
 
@@ -41,54 +33,22 @@ class Weight(NamedTuple):
     """int32, [] or along `axis`; other than 0 only where the layer's input stays float."""
     levels: int | tuple[int, ...] | None = None
     """How many different integers there may be, or which; None for any."""
-    refused: Broken | None = None
-    """Why there may be any, though settings ask for few."""
     fixed: bool = False
     """The scales are a record's."""
 
 
-def weight_at(site: Site, row: Row, settings: Settings, record: Record | None, few: Mapping[str, Nuq]) -> Weight | None:
-    """The weight as the record has it, else as settings say; None where the layer has no constant one.
-
-    `few` are the layers that were chosen for weights of few levels. Raises CompileError, located in the record's file, for
-    scales that do not fit the weight, and at a layer whose own settings ask for few levels that it cannot have.
-    """
-    if row.weight is None or (value := site.operand(row.weight)) is None or (array := array_of(value)) is None:
-        return None
-    layer = layer_at(site, row)
-    if record is not None and layer.name in record.layers:
-        return _recorded(site, value, array, record, layer.name)
-    held = settings_for(settings, layer).weight
-    assert isinstance(held, Arq | Nuq), "others are refused"
-    axis = channel_axis(site.compute) if held.channel_wise else None
-    if isinstance(held, Arq) and held.asymmetric:
-        scales, zero_points = asymmetric_params(array, held.bits, axis)
-        return Weight(value, array, scales, axis, held.bits, zero_points)
-    wanted = held if isinstance(held, Nuq) else few.get(layer.name)
-    bits = held.bits if wanted is None else wanted.bits
-    uniform = Weight(value, array, symmetric_scales(array, bits, axis), axis, bits)
-    if wanted is None:
-        return uniform
-    refused = non_uniform_broken(site, row.rules)
-    if refused is not None and layer.name in settings.by_layer:
-        raise op_error(site.compute, f"cannot have weights of few levels: {refused[1]}", "leave its nuq_quantize out")
-    return uniform._replace(levels=wanted.num_steps if refused is None else None, refused=refused)
-
-
-def _recorded(site: Site, value: SSAValue, array: Array, record: Record, name: str) -> Weight:
-    given = record.layers[name]
-    scales, zero_points = np.array(given.scale_w, np.float32), np.array(given.offset_w, np.int32)
-    if not scales.size:
-        raise record.error(name, "has no scale_w")
-    levels = tuple(sorted(given.cluster)) or None
-    if scales.size == 1:
-        return Weight(value, array, scales[0], None, given.weight_bits, zero_points[0], levels, fixed=True)
-    axis = channel_axis(site.compute)
-    channels = None if axis is None else array.shape[axis]
-    if channels != scales.size:
-        takes = "one" if channels is None else f"one or {channels}"
-        raise record.error(name, f"scale_w has {scales.size} numbers, its weight takes {takes}")
-    return Weight(value, array, scales, axis, given.weight_bits, zero_points, levels, fixed=True)
+def weight_as(value: SSAValue, plan: WeightPlan) -> Weight:
+    """A constant weight with the scales that its plan gives, or that its values have."""
+    array = array_of(value)
+    assert array is not None, "a weight that is planned is constant"
+    if plan.given is not None:
+        given = plan.given.data
+        return Weight(value, array, given.scales(), plan.axis, plan.bits, given.zero_points(), plan.levels, fixed=True)
+    if plan.asymmetric:
+        scales, zero_points = asymmetric_params(array, plan.bits, plan.axis)
+        return Weight(value, array, scales, plan.axis, plan.bits, zero_points)
+    scales = symmetric_scales(array, plan.bits, plan.axis)
+    return Weight(value, array, scales, plan.axis, plan.bits, levels=plan.levels)
 
 
 _Form = tuple[bytes, bytes, int, int | tuple[int, ...] | None]

@@ -2,96 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from ....configuration.layer_settings import settings_for
-from ....configuration.record import LayerRecord, Record
+from ....configuration.layer_settings import LayerSettings, settings_for
+from ....configuration.record import Record
 from ....configuration.settings import Arq, Settings
-from ....dialects.nn import array_of
+from ....dialects.nn import Plan, WeightPlan, plan_of, set_plan
+from ....dialects.nn.shapes import shape_of
 from ....rewriting import Remarks
-from ....runtime.affine import asymmetric_params, symmetric_scales
 from ..recurrent import ROWS, Recurrent, recurrent_layers
 from ..skipped import SKIPPED
-from .layer_weights import Array, IntegerWeights, Weight, described
+from .layer_weights import IntegerWeights, described, weight_as
+from .planned_weights import recorded_weight, weight_as_held
+
+_NOT_ASKED = "weight-only", "no operator computes it in integers: only its weights are quantized"
 
 
-def note_recurrent(module: ModuleOp, settings: Settings, record: Record | None, remarks: Remarks) -> None:
-    """Say of each recurrent layer that its weights are quantized, or why not."""
-    for each in recurrent_layers(module):
-        held = settings_for(settings, each.layer)
-        if each.is_quantized:
-            continue
-        if held.skipped is not None:
-            remarks.missed(each.op, held.skipped, SKIPPED[held.skipped])
-        elif not _is_asked(each, settings, record):
-            remarks.missed(
-                each.op, "weight-only", "no operator computes it in integers: only its weights are quantized"
-            )
-        elif (broken := each.broken) is not None:
-            remarks.missed(each.op, *broken)
-        else:
-            remarks.applied(each.op, "weight-only", "it stays float, its weights W and R are quantized")
-            given = None if record is None else record.layers[each.layer.name]
-            if given is not None and (given.scale_d is not None or given.scale_h is not None):
-                remarks.note(
-                    each.op, "record", "the record's scales of its input and state are not used: these stay float"
-                )
-
-
-def quantize_recurrent(
-    module: ModuleOp, settings: Settings, record: Record | None, weights: IntegerWeights, remarks: Remarks
-) -> None:
-    """Feed integer weights to the layers that `note_recurrent` has said it of.
+def plan_recurrent(module: ModuleOp, settings: Settings, record: Record | None, remarks: Remarks) -> None:
+    """Decide of each recurrent layer whether its weights are quantized, and say so, or why not.
 
     Raises CompileError, located in the record's file, for scales that do not fit a weight.
     """
-    for each in list(recurrent_layers(module)):
-        if each.is_quantized or not _is_asked(each, settings, record) or each.broken is not None:
+    for each in recurrent_layers(module):
+        if each.is_quantized or (plan_of(each.op) is not None and record is None):
             continue
-        found = list(_weights(each, settings, record))
+        held = settings_for(settings, each.layer)
+        if (broken := _broken(each, held, record)) is not None:
+            set_plan(each.op, Plan(broken[0]))
+            remarks.missed(each.op, *broken)
+            continue
+        set_plan(each.op, Plan(weights=tuple(_weights(each, held, record))))
+        remarks.applied(each.op, "weight-only", "it stays float, its weights W and R are quantized")
+        given = None if record is None else record.layers[each.layer.name]
+        if given is not None and (given.scale_d is not None or given.scale_h is not None):
+            remarks.note(each.op, "record", "the record's scales of its input and state are not used: these stay float")
+
+
+def _broken(each: Recurrent, held: LayerSettings, record: Record | None) -> tuple[str, str] | None:
+    """The rule that leaves a layer in float, by its name, and the reason."""
+    if held.skipped is not None:
+        return held.skipped, SKIPPED[held.skipped]
+    entry = None if record is None else record.layers.get(each.layer.name)
+    asked = held.weight_compress_only if record is None else entry is not None and bool(entry.scale_r)
+    return each.broken if asked else _NOT_ASKED
+
+
+def _weights(each: Recurrent, held: LayerSettings, record: Record | None) -> Iterator[WeightPlan]:
+    """W and R as the record has them, else as settings say."""
+    for name, value in zip("wr", each.weights, strict=True):
+        if record is not None:
+            yield recorded_weight(record, each.layer.name, name, ROWS, shape_of(value))
+        else:
+            assert isinstance(held.weight, Arq), "weights alone take no other algorithm"
+            yield weight_as_held(held.weight, ROWS if held.weight.channel_wise else None)
+
+
+def quantize_recurrent(module: ModuleOp, weights: IntegerWeights, remarks: Remarks) -> None:
+    """Feed integer weights to the recurrent layers that are planned to have them."""
+    for each in list(recurrent_layers(module)):
+        plan = plan_of(each.op)
+        if each.is_quantized or plan is None or not plan.weights:
+            continue
+        found = [weight_as(value, how) for value, how in zip(each.weights, plan.weights, strict=True)]
         for index, weight in enumerate(found, 1):
             weights.feed(each.site, index, weight)
         remarks.applied(each.op, "quantized", f"W {described(found[0])}, R {described(found[1])}, alone")
-
-
-def _is_asked(each: Recurrent, settings: Settings, record: Record | None) -> bool:
-    """By the record where there is one, else by settings."""
-    held = settings_for(settings, each.layer)
-    if not held.quantize or record is None:
-        return held.quantize and held.weight_compress_only
-    return bool((entry := record.layers.get(each.layer.name)) and entry.scale_r)
-
-
-def _weights(each: Recurrent, settings: Settings, record: Record | None) -> Iterator[Weight]:
-    """W and R as the record has them, else as settings say."""
-    held = settings_for(settings, each.layer).weight
-    for name, value in zip("wr", each.weights, strict=True):
-        array = array_of(value)
-        assert array is not None, "legality has asked for it"
-        if record is not None:
-            scales, points, bits = _recorded(each, array, record, name)
-            axis = ROWS if scales.ndim else None
-        else:
-            assert isinstance(held, Arq), "weights alone take no other algorithm"
-            axis, bits = ROWS if held.channel_wise else None, held.bits
-            if held.asymmetric:
-                scales, points = asymmetric_params(array, bits, axis)
-            else:
-                scales = symmetric_scales(array, bits, axis)
-                points = np.zeros_like(scales, np.int32)
-        yield Weight(value, array, scales, axis, bits, points, fixed=record is not None)
-
-
-def _recorded(each: Recurrent, array: Array, record: Record, name: str) -> tuple[Array, Array, int]:
-    """Scales and zero points, [] or [rows], and bits."""
-    given: LayerRecord = record.layers[each.layer.name]
-    scales: Sequence[float] = given.scale_w if name == "w" else given.scale_r
-    offsets: Sequence[int] = given.offset_w if name == "w" else given.offset_r
-    if len(scales) not in (1, array.shape[ROWS]):
-        reason = f"scale_{name} has {len(scales)} numbers, its weight takes one or {array.shape[ROWS]}"
-        raise record.error(each.layer.name, reason)
-    shape = () if len(scales) == 1 else (-1,)
-    return np.array(scales, np.float32).reshape(shape), np.array(offsets, np.int32).reshape(shape), given.weight_bits

@@ -1,25 +1,25 @@
 // One case for each condition.
 // RUN: echo 'common_config { dmq_balancer { } } skip_layers: "skipped"' > %t.cfg
 // RUN: echo 'override_layer_configs { layer_name: "pool" calibration_config { dmq_balancer { } } }' >> %t.cfg
-// RUN: amct-opt %s --balance-channels='config=%t.cfg' --remarks=all 2>&1 >/dev/null | filecheck %s
-// RUN: echo 'record { key: "large" value { tensor_balance_factor: [2, 4, 8] } }' > %t.txt
-// RUN: not amct-opt %s --balance-channels='record=%t.txt' 2>&1 | filecheck %s --check-prefix LENGTH
-// RUN: echo 'record { key: "large" value { tensor_balance_factor: [2, 4] } }' > %t.large.txt
-// RUN: amct-opt %s --balance-channels='record=%t.large.txt' --remarks=missed 2>&1 >/dev/null | filecheck %s --check-prefix FINITE
-// RUN: not amct-opt %s --balance-channels='dmq=0.9' 2>&1 | filecheck %s --check-prefix STRENGTH
-// RUN: not amct-opt %s --profile=qdq --balance-channels 2>&1 | filecheck %s --check-prefix PROFILE
+// RUN: amct-opt %s --insert-observers='config=%t.cfg' --balance-channels --remarks=all 2>&1 >/dev/null | filecheck %s
+// RUN: echo 'record { key: "large" value { scale_d: 0.5 offset_d: 0 scale_w: 0.01 offset_w: 0 tensor_balance_factor: [2, 4, 8] } }' > %t.txt
+// RUN: not amct-opt %s --insert-observers='record=%t.txt' 2>&1 | filecheck %s --check-prefix LENGTH
+// RUN: echo 'record { key: "large" value { scale_d: 0.5 offset_d: 0 scale_w: 0.01 offset_w: 0 tensor_balance_factor: [2, 4] } }' > %t.large.txt
+// RUN: amct-opt %s --insert-observers='record=%t.large.txt' --balance-channels --remarks=missed 2>&1 >/dev/null | filecheck %s --check-prefix FINITE
+// RUN: not amct-opt %s --insert-observers='dmq=0.9' 2>&1 | filecheck %s --check-prefix STRENGTH
+// RUN: not amct-opt %s --profile=qdq --insert-observers=dmq=0.5 2>&1 | filecheck %s --check-prefix PROFILE
 
 
 // CHECK:      warning: dmq_balancer of 'pool' is dropped: it has no weight
-// CHECK:      [balance-channels missed weight] "pool": it has no weight
-// CHECK-NEXT: [balance-channels missed skip-layers] "skipped": it is on the list of skip-layers
-// CHECK-NEXT: [balance-channels missed weight-constant] "computed": its weight is computed at run time
-// CHECK-NEXT: [balance-channels missed weight-constant] "infinite": its weight holds NaN or Inf
-// CHECK-NEXT: [balance-channels missed observed] "observed": its input is observed already: balance first
-// CHECK-NEXT: [balance-channels missed own-operands] "residual": another operation of its region reads the same operand
-// CHECK-NEXT: [balance-channels missed own-operands] "twice": another operation of its region reads the same operand
-// CHECK-NEXT: [balance-channels missed input-computed] "inner": its input is computed inside the fused region
-// CHECK-NEXT: [balance-channels applied balanced] "large"
+// CHECK:      [insert-observers missed weight] "pool": its channels are not balanced: it has no weight
+// CHECK:      [insert-observers missed skip-layers] "skipped": it is on the list of skip-layers
+// CHECK:      [insert-observers missed weight-constant] "computed": its weight is computed at run time
+// CHECK:      [insert-observers missed weight-constant] "infinite": its weight holds NaN or Inf
+// CHECK:      [insert-observers missed observed] "observed": its channels are not balanced: its input is observed already
+// CHECK:      [insert-observers missed own-operands] "residual": its channels are not balanced: another operation of its region reads the same operand
+// CHECK:      [insert-observers missed own-operands] "twice": its channels are not balanced: another operation of its region reads the same operand
+// CHECK:      [insert-observers missed input-computed] "inner": its input is computed inside the fused region
+// CHECK:      [balance-channels applied balanced] "large"
 
 // LENGTH:     .txt: error: layer 'large': tensor_balance_factor has 3 numbers, but it has 2 input channels
 // FINITE:     [balance-channels missed finite] "large": its factors, or its weight times these, leave the range of their type

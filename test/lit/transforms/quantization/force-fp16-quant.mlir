@@ -4,7 +4,7 @@
 // RUN: amct-opt %s --quantize='record=%t.txt' --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
 // RUN: amct-opt %s --quantize='record=%t.txt' --lower-to-ascend | filecheck %s --check-prefix ASCEND
-// RUN: amct-opt %s --insert-observers='record=%t.txt' --convert-observers='fakequant-precision-mode=FORCE_FP16_QUANT' | filecheck %s
+// RUN: amct-opt %s --insert-observers='record=%t.txt fakequant-precision-mode=FORCE_FP16_QUANT' --convert-observers | filecheck %s
 // RUN: not amct-opt %s --quantize='fakequant-precision-mode=FP8' 2>&1 | filecheck %s --check-prefix MODE
 
 // CHECK:       fakequant_precision_mode = "FORCE_FP16_QUANT"

@@ -22,16 +22,16 @@
 // CHECK-DAG: [insert-observers missed transpose-a-false] "gemm-turned": its transA is 1
 
 // CHECK-DAG: [convert-observers applied quantized] "convolution": {{.*}} int8 weight per channel of 16 levels
-// CHECK-DAG: [convert-observers missed dilation-1] "cdilated": its weight takes all levels: its dilations are [2]
+// CHECK-DAG: [insert-observers missed dilation-1] "cdilated": its weight takes all levels: its dilations are [2]
 // CHECK-DAG: [convert-observers applied quantized] "inner": {{.*}} int8 weight per tensor of 16 levels
 // CHECK-DAG: [convert-observers applied quantized] "conv2d": {{.*}} int8 weight per channel of 16 levels
-// CHECK-DAG: [convert-observers missed dilation-1] "dilated": its weight takes all levels: its dilations are [1, 2, 2, 1]
+// CHECK-DAG: [insert-observers missed dilation-1] "dilated": its weight takes all levels: its dilations are [1, 2, 2, 1]
 // CHECK-DAG: [convert-observers applied quantized] "tf-matmul": {{.*}} int8 weight per tensor of 16 levels
 // CHECK-DAG: [convert-observers applied quantized] "conv": {{.*}} int8 weight per channel of 16 levels
 // CHECK-DAG: [convert-observers applied quantized] "dilated-conv": {{.*}} int8 weight per channel of 16 levels
-// CHECK-DAG: [convert-observers missed planar-filter] "volume": its weight takes all levels: its filter is of rank 5
+// CHECK-DAG: [insert-observers missed planar-filter] "volume": its weight takes all levels: its filter is of rank 5
 // CHECK-DAG: [convert-observers applied quantized] "gemm": {{.*}} int8 weight per tensor of 16 levels
-// CHECK-DAG: [convert-observers missed not-in-table] "matmul": its weight takes all levels: AMCT does not restrict the weights of MatMul layers to a few values
+// CHECK-DAG: [insert-observers missed not-in-table] "matmul": its weight takes all levels: AMCT does not restrict the weights of MatMul layers to a few values
 
 // DILATED-CAFFE: error: 'nn.conv' op cannot have weights of few levels: its dilations are [2]
 // DILATED-TF: error: 'nn.conv' op cannot have weights of few levels: its dilations are [1, 2, 2, 1]

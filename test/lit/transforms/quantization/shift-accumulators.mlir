@@ -4,17 +4,16 @@
 // RUN: echo 'record { key: "pool" value { scale_d: 0.5 offset_d: 0 scale_w: 1 offset_w: 0 shift_bit: 0 } }' >> %t.txt
 // RUN: echo 'record { key: "plain" value { scale_d: 0.5 offset_d: 0 scale_w: 0.5 offset_w: 0 } }' >> %t.txt
 // RUN: echo 'record { key: "fc" value { scale_d: 0.5 offset_d: 0 scale_w: 0.5 offset_w: 0 shift_bit: 6 } }' >> %t.txt
-// RUN: amct-opt %s --insert-observers='record=%t.txt joint-quant=true' --convert-observers='record=%t.txt joint-quant=true' -o %t.mlir
-// RUN: amct-opt %t.mlir --shift-accumulators='record=%t.txt joint-quant=true' -o %t.shifted.mlir
+// RUN: amct-opt %s --insert-observers='record=%t.txt joint-quant=true' --convert-observers -o %t.mlir --remarks=missed 2>&1 | filecheck %s --check-prefix PLANNED
+// RUN: amct-opt %t.mlir --shift-accumulators -o %t.shifted.mlir
 // RUN: filecheck %s --input-file=%t.shifted.mlir
-// RUN: amct-opt %t.mlir --shift-accumulators='record=%t.txt joint-quant=true' --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %t.mlir --shift-accumulators --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
 // RUN: amct-opt %t.shifted.mlir --convert-layout=to=nhwc | filecheck %s --check-prefix LAYOUT
 // RUN: amct-opt %t.shifted.mlir --lower-to-ascend | filecheck %s --check-prefix ASCEND
-// RUN: not amct-opt %t.mlir --shift-accumulators 2>&1 | filecheck %s --check-prefix OFF
 // RUN: not amct-opt %t.mlir --quantize=shift=true 2>&1 | filecheck %s --check-prefix OPTION
-// RUN: not amct-opt %t.mlir --shift-accumulators='record=%t.txt joint-quant=false' 2>&1 | filecheck %s --check-prefix RECORD
-// RUN: echo 'record { key: "conv1" value { shift_bit: [1, 2, 3] } }' > %t.three.txt
-// RUN: not amct-opt %t.mlir --shift-accumulators='record=%t.three.txt joint-quant=true' 2>&1 | filecheck %s --check-prefix THREE
+// RUN: not amct-opt %s --insert-observers='record=%t.txt joint-quant=false' 2>&1 | filecheck %s --check-prefix RECORD
+// RUN: echo 'record { key: "conv1" value { scale_d: 0.5 offset_d: -3 scale_w: 0.01 offset_w: 0 shift_bit: [1, 2, 3] } }' > %t.three.txt
+// RUN: not amct-opt %s --insert-observers='record=%t.three.txt joint-quant=true' 2>&1 | filecheck %s --check-prefix THREE
 
 // Inside a region the sums are those of its convolution; a scale for the whole weight is one for each shift.
 // CHECK:       [[C:%.*]] = nn.conv
@@ -28,17 +27,17 @@
 // CHECK:       [[F:%.*]] = nn.matmul
 // CHECK-NEXT:  nn.shift_accumulator [[F]] of <i32, scale = 0.25> by [6]
 
-// REMARK:      [shift-accumulators missed pool] "pool": the sums of pools are not shifted (AMCT)
-// REMARK-NEXT: [shift-accumulators applied shifted] "conv1": its sums are shifted right by 2 to 3, from the record
+// PLANNED:      [insert-observers missed pool] "pool": the sums of pools are not shifted (AMCT)
+// PLANNED-NEXT: [insert-observers missed record] "plain": the record does not shift it
+
+// REMARK:      [shift-accumulators applied shifted] "conv1": its sums are shifted right by 2 to 3, from the record
 // REMARK-NEXT: [shift-accumulators applied shifted] "conv2": its sums are shifted right by 4 to 5, from the record
 // REMARK-NEXT: [shift-accumulators applied shifted] "fc": its sums are shifted right by 6, from the record
-// REMARK-NEXT: [shift-accumulators missed record] "plain": the record does not shift it
 
 // LAYOUT:      nn.shift_accumulator {{.*}} of <i32, scale = [0.005, 0.01], axis = 3> by [2, 3]
 // ASCEND:      ascend.AscendDequant {{.*}} shift_n [2, 3] from <onnx, "ShiftN", "conv1.shift">
 // ASCEND:      ascend.AscendDequant {{.*}} shift_n [4, 5]
 // ASCEND:      ascend.AscendDequant {{.*}} shift_n [6]
-// OFF:         error: shifts require joint_quant
 // OPTION:      error: shift requires joint_quant
 // RECORD:      error: layer 'conv1': shift_bit requires joint_quant
 // THREE:       error: layer 'conv1': shift_bit has 3 numbers, the layer takes one or 2

@@ -1,0 +1,183 @@
+"""`#nn.plan`: how a layer is to be quantized, decided before any data is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntegerType, ModuleOp
+from xdsl.ir import Data, Operation
+from xdsl.irdl import base, irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from ...text import parse_text
+from ...weights import Weight
+from .arrays import ExternalAttr
+from .numbers import f32_text, f64_text, parse_f32, parse_f64
+from .qparams import QParamsAttr
+
+_KEY = "nn.plan"
+_BITS = range(2, 17)
+_INTEGER = base(IntegerType)
+
+
+@dataclass(frozen=True)
+class WeightPlan:
+    """How a weight becomes integers. Scales come from its values, unless they are given."""
+
+    bits: int
+    axis: int | None = None
+    """The axis that has a scale for each index; None for one scale."""
+    asymmetric: bool = False
+    levels: int | tuple[int, ...] | None = None
+    """How many different integers there may be, or which; None for any."""
+    given: QParamsAttr | None = None
+    """Scales and zero points of a record, of these bits and this axis."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is decided of one layer. The observers on its inputs say how these are quantized."""
+
+    rule: str | None = None
+    """The name of the rule that leaves the layer in float; nothing else holds then."""
+    input: bool = False
+    """The layer computes on quantized inputs. If it does not, its weights are quantized alone."""
+    weights: tuple[WeightPlan, ...] = ()
+    """One for a convolution or matrix product, two for a recurrent layer."""
+    balance: float | tuple[float, ...] | None = None
+    """The share of its input's spread that moves into the weight (DMQ), or the factors of a record."""
+    shift: bool | tuple[int, ...] = False
+    """Whether its sums keep 16 bits, by the shifts of least error (True) or by these."""
+
+    @property
+    def is_float(self) -> bool:
+        return self.rule is not None
+
+
+@irdl_attr_definition
+class PlanAttr(Data[Plan]):
+    """A plan as the attribute `nn.plan` of a layer's operation.
+
+    ```mlir
+    #nn.plan<float "skip-layers">
+    #nn.plan<input, weight i8 axis 0 levels 16, balance 0.5, shift>
+    #nn.plan<weight i4 axis 1 asymmetric>
+    #nn.plan<input, weight by <i8, scale = [0.1, 0.2], axis = 0>, balance [2.0, 0.5], shift [3, 4]>
+    ```
+    """
+
+    name = "nn.plan"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Plan:
+        with parser.in_angle_brackets():
+            if parser.parse_optional_keyword("float") is not None:
+                return Plan(parse_text(parser, "rule"))
+            parts = parser.parse_comma_separated_list(parser.Delimiter.NONE, lambda: _parse_part(parser))
+        weights = tuple(part for part in parts if isinstance(part, WeightPlan))
+        named = dict(part for part in parts if not isinstance(part, WeightPlan))
+        return Plan(weights=weights, **named)  # pyright: ignore[reportArgumentType]
+
+    def print_parameter(self, printer: Printer) -> None:
+        plan = self.data
+        with printer.in_angle_brackets():
+            if plan.rule is not None:
+                printer.print_string("float ")
+                printer.print_string_literal(plan.rule)
+                return
+            begin = ""
+            if plan.input:
+                printer.print_string("input")
+                begin = ", "
+            for weight in plan.weights:
+                printer.print_string(f"{begin}weight ")
+                _print_weight(weight, printer)
+                begin = ", "
+            if plan.balance is not None:
+                printer.print_string(f"{begin}balance {_balance_text(plan.balance)}")
+                begin = ", "
+            if plan.shift:
+                printer.print_string(f"{begin}shift{'' if plan.shift is True else f' {list(plan.shift)}'}")
+
+    def verify(self) -> None:
+        for weight in self.data.weights:
+            if weight.bits not in _BITS:
+                raise VerifyException(f"bits must lie in [{_BITS[0]}, {_BITS[-1]}], not {weight.bits}")
+
+
+def plan_of(op: Operation) -> Plan | None:
+    """The plan of an operation; None where nothing is decided of it."""
+    attribute = op.attributes.get(_KEY)
+    return attribute.data if isinstance(attribute, PlanAttr) else None
+
+
+def set_plan(op: Operation, plan: Plan | None) -> None:
+    """Give an operation a plan in place of the one that it may have; None removes that."""
+    op.attributes.pop(_KEY, None)
+    if plan is not None:
+        op.attributes[_KEY] = PlanAttr(plan)
+
+
+def weights_of(module: ModuleOp) -> Iterator[Weight]:
+    """Every array that a module holds beside its text: those of constants, and scales, also those in plans."""
+    for op in module.walk():
+        plan = plan_of(op)
+        planned = () if plan is None else (weight.given for weight in plan.weights)
+        for attribute in (*op.properties.values(), *planned):
+            if isinstance(attribute, ExternalAttr):
+                yield attribute.data.weight
+            elif isinstance(attribute, QParamsAttr) and isinstance(attribute.data.scale, Weight):
+                yield attribute.data.scale
+
+
+def _parse_part(parser: AttrParser) -> WeightPlan | tuple[str, object]:
+    word = parser.parse_keyword_in(("input", "weight", "balance", "shift"))
+    if word == "weight":
+        return _parse_weight(parser)
+    if word == "input":
+        return word, True
+    if word == "balance":
+        factors = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_f32(parser))
+        return word, parse_f64(parser) if factors is None else tuple(factors)
+    shifts = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+    return word, True if shifts is None else tuple(shifts)
+
+
+def _parse_weight(parser: AttrParser) -> WeightPlan:
+    given = None
+    if parser.parse_optional_keyword("by") is not None:
+        given = QParamsAttr.new(QParamsAttr.parse_parameter(parser))
+        bits, axis = given.data.storage.width.data, given.data.axis
+    else:
+        start = parser.pos
+        storage = parser.parse_type()
+        if not _INTEGER.verifies(storage):
+            parser.raise_error("integer type expected", start, parser.pos)
+        bits, axis = storage.width.data, None
+        if parser.parse_optional_keyword("axis") is not None:
+            axis = parser.parse_integer(allow_boolean=False, allow_negative=False)
+    asymmetric = parser.parse_optional_keyword("asymmetric") is not None
+    levels: int | tuple[int, ...] | None = None
+    if parser.parse_optional_keyword("levels") is not None:
+        several = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        levels = parser.parse_integer(allow_boolean=False) if several is None else tuple(several)
+    return WeightPlan(bits, axis, asymmetric, levels, given)
+
+
+def _print_weight(weight: WeightPlan, printer: Printer) -> None:
+    if weight.given is not None:
+        printer.print_string("by ")
+        weight.given.print_parameter(printer)
+    else:
+        printer.print_string(f"i{weight.bits}{'' if weight.axis is None else f' axis {weight.axis}'}")
+    if weight.asymmetric:
+        printer.print_string(" asymmetric")
+    if weight.levels is not None:
+        printer.print_string(f" levels {weight.levels if isinstance(weight.levels, int) else list(weight.levels)}")
+
+
+def _balance_text(balance: float | tuple[float, ...]) -> str:
+    return f64_text(balance) if not isinstance(balance, tuple) else f"[{', '.join(map(f32_text, balance))}]"

@@ -1,0 +1,185 @@
+"""What settings, a record and the tables decide of a layer, written as its plan. Only `--insert-observers` asks here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from xdsl.ir import BlockArgument, Operation, OpResult
+
+from ...configuration.layer_settings import LayerSettings
+from ...configuration.record import Record
+from ...configuration.settings import Nuq, Settings
+from ...diagnostics import CompileError
+from ...dialects.nn import (
+    AveragePoolOp,
+    ConvolutionOp,
+    GlobalAveragePoolOp,
+    MatMulOp,
+    ObserveOp,
+    Plan,
+    array_of,
+    plan_of,
+    set_plan,
+)
+from ...rewriting import Remarks, layer_of
+from ...session import Session
+from .balance_channels import balancer_of
+from .balance_channels.input_channels import weight_peaks
+from .profiles import Profile, Row
+from .shift_accumulators import shift_of
+from .sites import Site
+from .weights.non_uniform_layers import layers_of_few_levels
+from .weights.planned_weights import planned_weight
+
+Balance = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for: settings in the names of the module's layers, and a record, whose layers alone are quantized."""
+
+    settings: Settings
+    record: Record | None
+    profile: Profile
+
+    def __post_init__(self) -> None:
+        if self.profile.points == "values" and self._balances():
+            raise CompileError(
+                f"profile {self.profile.name} does not support dmq_balancer: "
+                "inputs are quantized where they are made, before balancing",
+                where=self.settings.where if self.record is None else self.record.where,
+            )
+
+    def _balances(self) -> bool:
+        if self.record is not None:
+            return any(layer.tensor_balance_factor for layer in self.record.layers.values())
+        held = (self.settings.common, *self.settings.by_type.values(), *self.settings.by_layer.values())
+        return any(each is not None and each.migration_strength is not None for each in held)
+
+    @property
+    def shifts(self) -> bool:
+        """Sums keep 16 bits: as settings say, else if the record shifts one or, without a record, with joint_quant (AMCT)."""
+        if self.settings.shift is not None:
+            return self.settings.shift
+        if self.record is not None:
+            return any(any(layer.shift_bit) for layer in self.record.layers.values())
+        return self.settings.joint_quant and self.profile.points == "layers"
+
+
+class Broken(NamedTuple):
+    """A rule that does not hold, by its name, and the reason."""
+
+    rule: str
+    reason: str
+
+
+class Computed(NamedTuple):
+    """A layer that computes on quantized inputs."""
+
+    site: Site
+    row: Row
+    held: LayerSettings
+
+    @property
+    def name(self) -> str:
+        return layer_of(self.site.compute)
+
+
+def leave_in_float(op: Operation, rule: str, reason: str, remarks: Remarks) -> None:
+    """Decide that an operation stays in float, and say why."""
+    set_plan(op, Plan(rule))
+    remarks.missed(op, rule, reason)
+
+
+def plan_layers(layers: Sequence[Computed], request: Request, session: Session, remarks: Remarks) -> None:
+    """Write how the weights of layers with quantized inputs become integers, and whether their sums are shifted.
+
+    Raises CompileError, located in the record's file or at a layer, for what a layer cannot have.
+    """
+    planned = [(each, plan_of(each.site.compute) or Plan()) for each in layers]
+    new = [(each, known) for each, known in planned if not known.input]
+    few: Mapping[str, Nuq] = {}
+    if request.record is None:
+        few = layers_of_few_levels(request.settings, [each.site for each, _ in new], request.profile, session)
+    for each, known in new:
+        weight, refused = planned_weight(each.site, each.row, each.held, request.settings, request.record, few)
+        weights = known.weights if weight is None else (weight,)
+        shift = _shift_of(each, request, remarks) if request.shifts else False
+        set_plan(each.site.compute, Plan(input=True, weights=weights, balance=known.balance, shift=shift))
+        if refused is not None:
+            remarks.missed(each.site.compute, refused[0].name, f"its weight takes all levels: {refused[1]}")
+
+
+def _shift_of(layer: Computed, request: Request, remarks: Remarks) -> bool | tuple[int, ...]:
+    """The record's shifts, or True for those that data will show."""
+    compute = layer.site.compute
+    if isinstance(compute, AveragePoolOp | GlobalAveragePoolOp):
+        remarks.missed(compute, "pool", "the sums of pools are not shifted (AMCT)")
+    if not isinstance(compute, ConvolutionOp | MatMulOp) or shift_of(compute) is not None:
+        return False
+    if request.record is None:
+        return True
+    entry = request.record.layers.get(layer.name)
+    if entry is None or not any(entry.shift_bit):
+        remarks.missed(compute, "record", "the record does not shift it")
+        return False
+    if len(entry.shift_bit) not in (1, compute.output_channels):
+        takes = f"one or {compute.output_channels}"
+        raise request.record.error(layer.name, f"shift_bit has {len(entry.shift_bit)} numbers, the layer takes {takes}")
+    return entry.shift_bit
+
+
+def plan_balance(layer: Computed, request: Request) -> Balance | Broken | None:
+    """The share of its input's spread that moves into a layer's weight, or a record's factors; or why that cannot be. None where
+    nobody asks for it.
+    """
+    site, record = layer.site, request.record
+    given = () if record is None or layer.name not in record.layers else record.layers[layer.name].tensor_balance_factor
+    wanted = layer.held.migration_strength if record is None else (given or None)
+    if (wanted is None and not _is_named(layer.name, request)) or balancer_of(site) is not None:
+        return None
+    if wanted is None or layer.row.weight is None or site.multiplies_inputs:
+        return Broken("weight", "it has no weight")
+    if isinstance(site.activation, OpResult) and isinstance(site.activation.op, ObserveOp):
+        return Broken("observed", "its input is observed already")
+    operands = (site.compute.operands[i] for i in (0, layer.row.weight))
+    if any(isinstance(v, BlockArgument) and not v.has_one_use() for v in operands if site.owner is not site.compute):
+        return Broken("own-operands", "another operation of its region reads the same operand")
+    return wanted
+
+
+def check_factors(site: Site, record: Record) -> None:
+    """Raise CompileError, located in the record's file, for another number of a layer's factors than of its input channels."""
+    name, compute = layer_of(site.compute), site.compute
+    factors = record.layers[name].tensor_balance_factor
+    if (
+        not factors
+        or not isinstance(compute, ConvolutionOp | MatMulOp)
+        or (numbers := array_of(site.operand(1))) is None
+    ):
+        return
+    channels = weight_peaks(compute, numbers).size
+    if len(factors) != channels:
+        raise record.error(name, f"tensor_balance_factor has {len(factors)} numbers, it has {channels} input channels")
+
+
+def note_unbalanced(op: Operation, broken: Broken, request: Request, remarks: Remarks) -> None:
+    """Say why a layer that is quantized is not balanced."""
+    remarks.missed(op, broken.rule, f"its channels are not balanced: {broken.reason}")
+    warn_unbalanced(op, broken.reason, request, remarks)
+
+
+def warn_unbalanced(op: Operation, reason: str, request: Request, remarks: Remarks) -> None:
+    """Warn where a layer that is not balanced was named, as AMCT does."""
+    if _is_named(layer_of(op), request):
+        remarks.session.warn(f"dmq_balancer of '{layer_of(op)}' is dropped: {reason}")
+
+
+def _is_named(layer: str, request: Request) -> bool:
+    """Whether settings ask by a layer's name for its channels to be balanced, or the record does."""
+    if request.record is not None:
+        return layer in request.record.layers and bool(request.record.layers[layer].tensor_balance_factor)
+    own = request.settings.by_layer.get(layer)
+    return own is not None and own.migration_strength is not None

@@ -1,0 +1,120 @@
+"""One pass decides: the passes behind `--insert-observers` follow plans and points, and are given no decision again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import amct_opt
+from amct_opt.dialects import nn
+from amct_opt.pipelines import make_pass
+from amct_opt.session import Session
+from amct_opt.support import layers_of
+from amct_opt.transforms.quantization.profiles import ASCEND, Profile
+from amct_opt.universe import new_session
+
+NET = """
+func.func @main(%x: tensor<?x2x4x4xf32> {nn.name = "x"}) -> (tensor<?x3xf32> {nn.name = "y"}) {
+  %w1 = nn.constant #nn.external<"w1", tensor<4x2x3x3xf32>, "0xCONV1">
+  %w2 = nn.constant #nn.external<"w2", tensor<4x4x1x1xf32>, "0xCONV2">
+  %v = nn.constant #nn.external<"v", tensor<64x3xf32>, "0xFC">
+  %a = nn.conv %x, %w1 pads [1, 1, 1, 1] from <onnx, "Conv", "conv1"> :
+    (tensor<?x2x4x4xf32>, tensor<4x2x3x3xf32>) -> tensor<?x4x4x4xf32>
+  %r = nn.relu %a from <onnx, "Relu", "relu1"> : tensor<?x4x4x4xf32>
+  %b = nn.conv %r, %w2 from <onnx, "Conv", "conv2"> : (tensor<?x4x4x4xf32>, tensor<4x4x1x1xf32>) -> tensor<?x4x4x4xf32>
+  %f = nn.flatten %b axis 1 : (tensor<?x4x4x4xf32>) -> tensor<?x64xf32>
+  %y = nn.matmul %f, %v from <onnx, "Gemm", "fc"> : (tensor<?x64xf32>, tensor<64x3xf32>) -> tensor<?x3xf32>
+  func.return %y : tensor<?x3xf32>
+}
+"""
+WEIGHTS = {"CONV1": (4, 2, 3, 3), "CONV2": (4, 4, 1, 1), "FC": (64, 3)}
+
+
+@pytest.fixture
+def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(7)
+    np.savez("x.npz", x=rng.normal(size=(4, 2, 4, 4)).astype(np.float32))
+    text = NET
+    for name, shape in WEIGHTS.items():
+        text = text.replace(f"0x{name}", f"0x{rng.normal(size=shape).astype(np.float32).tobytes().hex()}")
+    return text
+
+
+def in_steps(text: str, session: Session, options: str) -> str:
+    """The passes of `--quantize` one by one, printed and parsed between any two; only the first is given the options."""
+    data = "data=x.npz"
+    for name, given in (
+        ("insert-observers", options),
+        ("balance-channels", data),
+        ("calibrate", data),
+        ("convert-observers", ""),
+        ("shift-accumulators", data),
+    ):
+        module, _ = amct_opt.parse(text, session, name="net.mlir")
+        make_pass(name, given).apply(session, module)
+        text = amct_opt.to_text(module)
+    return text
+
+
+OPTIONS = {
+    "ascend": (
+        *("weight-bits=4", "weight-only=true weight-asymmetric=true", "skip-layers=conv2", "only-layers=fc bits=16"),
+        *("dmq=0.5 joint-quant=true", "joint-quant=true shift=true", "fakequant-precision-mode=FORCE_FP16_QUANT"),
+    ),
+    "qdq": ("weight-bits=4", "weight-only=true", "skip-layers=conv2", "activation-offset=false channel-wise=false"),
+    "ppq": ("skip-layers=fc observer=minmax", "align-concat=large fuse-activation=false"),
+}
+
+
+@pytest.mark.parametrize(("profile", "options"), [(p, text) for p, texts in OPTIONS.items() for text in texts])
+def test_the_whole_is_its_steps(net: str, profile: str, options: str) -> None:
+    """Every option changes the module; the whole changes it as the steps do, and no remark contradicts the result."""
+    whole = {}
+    for given in ("", options):
+        session = new_session()
+        session.profile = profile
+        module, _ = amct_opt.parse(net, session, name="net.mlir")
+        make_pass("quantize", f"data=x.npz {given}").apply(session, module)
+        whole[given] = amct_opt.to_text(module)
+    assert whole[options] != whole[""]
+    quantized = {
+        op.origin.layer.data
+        for op in module.walk()
+        if isinstance(op, nn.ConvOp | nn.MatMulOp)
+        and isinstance(op.origin, nn.OriginAttr)
+        and isinstance(op.operands[1].owner, nn.DequantizeOp)
+    }
+    applied = {r.layer for r in session.remarks if r.rule == "quantized"} & {"conv1", "conv2", "fc"}
+    missed = {r.layer for r in session.remarks if r.pass_name == "insert-observers" and r.kind == "missed"}
+    assert applied == quantized
+    assert not missed & quantized
+    session = new_session()
+    session.profile = profile
+    assert in_steps(net, session, options) == whole[options]
+
+
+def test_what_is_decided_stays(net: str) -> None:
+    """A second pass that decides completes the plan of the first; `--quantize` is one."""
+    session = new_session()
+    module, _ = amct_opt.parse(net, session, name="net.mlir")
+    make_pass("insert-observers", "weight-bits=4 skip-layers=fc").apply(session, module)
+    make_pass("quantize", "data=x.npz").apply(session, module)
+    again, _ = amct_opt.parse(net, session, name="net.mlir")
+    make_pass("quantize", "data=x.npz weight-bits=4 skip-layers=fc").apply(session, again)
+    assert amct_opt.to_text(module) == amct_opt.to_text(again)
+
+
+def test_support_says_what_is_done_without_a_table(net: str) -> None:
+    """A profile of its own without AMCT's tables: `amct support` and `--quantize` judge by the same rules."""
+    session = new_session()
+    session.register_profile(Profile("own", dict(ASCEND.rows), table=()))
+    session.profile = "own"
+    module, _ = amct_opt.parse(net.replace('"Gemm"', '"Unheard"'), session, name="net.mlir")
+    judged = {each.name: each.quantizable for each in layers_of(module, session)}
+    make_pass("quantize", "data=x.npz").apply(session, module)
+    done = {r.layer for r in session.remarks if r.rule == "quantized"}
+    assert {name for name, how in judged.items() if how == "fully"} == done == {"conv1", "conv2", "fc"}
+    assert not [r for r in session.remarks if r.rule == "not-in-table"]
