@@ -23,9 +23,9 @@ results, and as few of the worst ones as possible stay in float. The command wri
 weights of few levels (NUQ). Candidates are the layers to which the configuration gives few levels, else all that may have
 them. The files beside are auto_nuq_final_config.json, _ranking_information.json (numbers in weights) and _record.json"""
 
-_IN_FLOAT = ("float", "sensitivity, the worst first", "0.5 + 0.5 cosine")
-_FEW_LEVELS = ("few levels", "weights, the heaviest first", "numbers")
-"""The form of the layers of trials, the title of their ranking, and what ranks them."""
+_IN_FLOAT = ("layers in float", "float", "sensitivity, the worst first", "0.5 + 0.5 cosine")
+_FEW_LEVELS = ("layers with few levels", "few levels", "weights, the heaviest first", "numbers")
+"""What trials count, what is said of the chosen layers, the title of the ranking, and what ranks."""
 
 
 def add_parser(commands: Any) -> None:
@@ -66,9 +66,9 @@ def run(args: argparse.Namespace) -> None:
             args.batch_num,
             strategy=FEW_LEVELS if args.auto_nuq else LEAST_IN_FLOAT,
         )
-    chosen, ranking, measure = _FEW_LEVELS if args.auto_nuq else _IN_FLOAT
+    counted, chosen, ranking, measure = _FEW_LEVELS if args.auto_nuq else _IN_FLOAT
     rows = [(str(len(t.layers)), str(t.metric), "yes" if t.ok else "no", str(t.loss)) for t in found.trials]
-    print_table(f"trials (original: {found.original})", (f"layers in {chosen}", "metric", "ok", "loss"), rows)
+    print_table(f"trials (original: {found.original})", (counted, "metric", "ok", "loss"), rows)
     ranked = [
         (
             name,
