@@ -32,6 +32,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dtypes import Tensor
 from ..nn.base import Bool, Ints, NNOp, ints
+from ..nn.properties import number_defaults
 from ..nn.shapes import DYNAMIC, Shape, element_of, known, same_pads, shape_of, window_size
 
 if TYPE_CHECKING:
@@ -119,8 +120,8 @@ class AscendOp(NNOp):
     DEVIATION: ClassVar[str] = ""
     """Where the operation departs from the Ascend IR header, empty where it does not."""
     MEANS: ClassVar[Counterpart] = None
-    """The `nn` operation with the same operands and results, without properties: the kernel, what files hold and the rule of the
-    lowering follow from it."""
+    """The `nn` operation with the same operands, results and numbers: the kernel, what files hold and the rule of the lowering
+    follow from it."""
 
     def meaning(self) -> Meaning:
         """The meaning for floats, and for integers that are only moved: the kernel and what files hold follow from it.
@@ -129,7 +130,8 @@ class AscendOp(NNOp):
         """
         if self.MEANS is None:
             raise TypeError(f"{self.name} has no counterpart in nn")
-        return self.as_nn(self.MEANS)
+        numbers = (name for name in number_defaults(self.MEANS) if name in self.properties)
+        return self.as_nn(self.MEANS, **{name: self.properties[name] for name in numbers})
 
     @classmethod
     def has_meaning(cls) -> bool:

@@ -139,6 +139,8 @@ class HardSigmoidOp(AscendOp):
 
     name = "ascend.HardSigmoid"
 
+    MEANS: ClassVar[Counterpart] = nn.HardSigmoidOp
+
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"input_x": FB}
 
     input_x: Operand = operand_def(ANY_TENSOR)
@@ -148,9 +150,6 @@ class HardSigmoidOp(AscendOp):
 
     def derive(self) -> Sequence[Tensor]:
         return [tensor_of(self.input_x)]
-
-    def meaning(self) -> Meaning:
-        return self.as_nn(nn.HardSigmoidOp, alpha=self.alpha, beta=self.beta)
 
 
 @irdl_op_definition

@@ -57,11 +57,6 @@ def selu(build: Builder, op: nn.SeluOp) -> Sequence[SSAValue]:
     return [build.add(ascend.SeluOp, op.input).y]
 
 
-@lowers(nn.HardSigmoidOp)
-def hard_sigmoid(build: Builder, op: nn.HardSigmoidOp) -> Sequence[SSAValue]:
-    return [build.add(ascend.HardSigmoidOp, op.input, alpha=op.alpha, beta=op.beta).output_y]
-
-
 @lowers(nn.GeluOp)
 def gelu(build: Builder, op: nn.GeluOp) -> Sequence[SSAValue]:
     """Gelu by the error function; the form by tanh, which Ascend IR lacks, step by step as `nn` computes it, in float32."""

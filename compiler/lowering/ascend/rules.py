@@ -17,6 +17,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects.ascend import AscendOp
 from ...dialects.nn import ConstantOp, NNOp, OpaqueOp
+from ...dialects.nn.properties import number_defaults
 from .constants import Array, numbers_behind
 
 
@@ -132,10 +133,13 @@ def lowers(
 
 
 def lowers_each(table: Mapping[type[NNOp], type[AscendOp]]) -> None:
-    """Registers operations with the same operands in the same order, and no properties; rules that ask for more come after."""
+    """Registers operations with the same operands in the same order, and the same numbers; rules that ask for more come after."""
 
     def rule_for(kind: type[AscendOp]) -> Rule:
-        return lambda build, op: build.add(kind, *op.operands).results
+        def rule(build: Builder, op: NNOp) -> Sequence[SSAValue]:
+            return build.add(kind, *op.operands, **{n: op.properties[n] for n in number_defaults(type(op))}).results
+
+        return rule
 
     RULES.update({(source, None): rule_for(kind) for source, kind in table.items()})
 
