@@ -130,8 +130,8 @@ class AscendOp(NNOp):
         """
         if self.MEANS is None:
             raise TypeError(f"{self.name} has no counterpart in nn")
-        numbers = (name for name in number_defaults(self.MEANS) if name in self.properties)
-        return self.as_nn(self.MEANS, **{name: self.properties[name] for name in numbers})
+        numbers: dict[str, Any] = {n: self.properties[n] for n in number_defaults(self.MEANS) if n in self.properties}
+        return self.as_nn(self.MEANS, **numbers)
 
     @classmethod
     def has_meaning(cls) -> bool:

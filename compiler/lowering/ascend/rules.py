@@ -137,7 +137,8 @@ def lowers_each(table: Mapping[type[NNOp], type[AscendOp]]) -> None:
 
     def rule_for(kind: type[AscendOp]) -> Rule:
         def rule(build: Builder, op: NNOp) -> Sequence[SSAValue]:
-            return build.add(kind, *op.operands, **{n: op.properties[n] for n in number_defaults(type(op))}).results
+            numbers: dict[str, Any] = {name: op.properties[name] for name in number_defaults(type(op))}
+            return build.add(kind, *op.operands, **numbers).results
 
         return rule
 
