@@ -161,7 +161,7 @@ def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
     """The parts of a record that the layer cannot have, as in settings: AMCT's table 3."""
     alone = record.weight_compress_only
     if len(record.scale_w) > 1 and not layer.channel_wise and not alone:
-        return f"scale_w has {len(record.scale_w)} numbers, its weight takes one"
+        return f"scale_w has {len(record.scale_w)} numbers, but its weight takes one"
     if record.wts_type in OWN_WEIGHT_TYPES and not layer.low_bits:
         return (
             f"wts_type {record.wts_type}: only two-dimensional convolutions take a weight of {record.weight_bits} bits"

@@ -127,7 +127,9 @@ def _shift_of(layer: Computed, request: Request, remarks: Remarks) -> bool | tup
         return False
     if len(entry.shift_bit) not in (1, compute.output_channels):
         takes = f"one or {compute.output_channels}"
-        raise request.record.error(layer.name, f"shift_bit has {len(entry.shift_bit)} numbers, the layer takes {takes}")
+        raise request.record.error(
+            layer.name, f"shift_bit has {len(entry.shift_bit)} numbers, but the layer takes {takes}"
+        )
     return entry.shift_bit
 
 
@@ -162,7 +164,9 @@ def check_factors(site: Site, record: Record) -> None:
         return
     channels = weight_peaks(compute, numbers).size
     if len(factors) != channels:
-        raise record.error(name, f"tensor_balance_factor has {len(factors)} numbers, it has {channels} input channels")
+        raise record.error(
+            name, f"tensor_balance_factor has {len(factors)} numbers, but it has {channels} input channels"
+        )
 
 
 def note_unbalanced(op: Operation, broken: Broken, request: Request, remarks: Remarks) -> None:

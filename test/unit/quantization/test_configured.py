@@ -306,11 +306,11 @@ BAD_RECORDS = {
     "no weight": ('key: "fc" value { scale_d: 1 offset_d: 0 }', "layer 'fc': has no scale_w"),
     "channels": (
         'key: "conv2" value { scale_d: 1 offset_d: 0 scale_w: [1, 1, 1] offset_w: [0, 0, 0] }',
-        "layer 'conv2': scale_w has 3 numbers, its weight takes one or 2",
+        "layer 'conv2': scale_w has 3 numbers, but its weight takes one or 2",
     ),
     "columns": (
         'key: "fc" value { scale_d: 1 offset_d: 0 scale_w: [1, 1] offset_w: [0, 0] }',
-        "layer 'fc': scale_w has 2 numbers, its weight takes one",
+        "layer 'fc': scale_w has 2 numbers, but its weight takes one",
     ),
     "bits": (
         'key: "fc" value { scale_d: 1 offset_d: 0 scale_w: 1 offset_w: 0 wts_type: "INT6" }',

@@ -60,7 +60,7 @@ def recorded_weight(record: Record, name: str, of: str, axis: int | None, shape:
     channels = None if axis is None else shape[axis]
     if len(scales) not in (1, channels):
         takes = "one" if channels is None else f"one or {channels}"
-        raise record.error(name, f"scale_{of} has {len(scales)} numbers, its weight takes {takes}")
+        raise record.error(name, f"scale_{of} has {len(scales)} numbers, but its weight takes {takes}")
     along = None if len(scales) == 1 else axis
     params = QParamsAttr.of(
         IntegerType(given.weight_bits), np.array(scales, np.float32), offsets, along, key=f"{name}.scale_{of}"

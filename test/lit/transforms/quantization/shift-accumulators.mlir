@@ -40,7 +40,7 @@
 // ASCEND:      ascend.AscendDequant {{.*}} shift_n [6]
 // OPTION:      error: shift requires joint_quant
 // RECORD:      error: layer 'conv1': shift_bit requires joint_quant
-// THREE:       error: layer 'conv1': shift_bit has 3 numbers, the layer takes one or 2
+// THREE:       error: layer 'conv1': shift_bit has 3 numbers, but the layer takes one or 2
 func.func @main(%x: tensor<?x2x4x4xf32>) -> tensor<?x2xf32> {
   %weight = nn.constant dense<[[[[1.27]], [[-0.64]]], [[[1.28]], [[-2.56]]]]> : tensor<2x2x1x1xf32>
   %columns = nn.constant dense<0.5> : tensor<32x2xf32>
