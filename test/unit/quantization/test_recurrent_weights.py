@@ -113,7 +113,9 @@ def test_record(model: tuple[Path, str, int], tmp_path: Path) -> None:
 
 REFUSED = {
     "scale_w: 1 offset_w: 0": "needs scale_w and scale_r, of its two weights",
-    "scale_w: 1 offset_w: 0 scale_r: 1 scale_r: 1 offset_r: 0 offset_r: 0": "scale_r has 2 numbers, but its weight takes one or 24",
+    "scale_w: 1 offset_w: 0 scale_r: 1 scale_r: 1 offset_r: 0 offset_r: 0": (
+        "scale_r has 2 numbers, but its weight takes one or 24"
+    ),
 }
 
 
