@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, i32
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -83,7 +84,7 @@ def convert_observers(module: ModuleOp, session: Session) -> None:
         weights.feed(site, row.weight, weight)
         remarks.applied(site.compute, "quantized", f"{described(weight)}, alone")
     quantize_recurrent(module, weights, remarks)
-    _drop_plans(module)
+    _drop_plans(module, {site.compute for site, *_ in observed}, remarks)
     erase_dead_constants(module)
     remarks.flush()
     if not any(isinstance(op, DequantizeOp) for op in module.walk()):
@@ -110,11 +111,16 @@ def _weight_at(site: Site, row: Row, plan: Plan) -> Weight | None:
     return weight_as(value, plan.weights[0])
 
 
-def _drop_plans(module: ModuleOp) -> None:
-    """What is done needs no plan; sums that are to be shifted are left."""
+def _drop_plans(module: ModuleOp, done: Container[Operation], remarks: Remarks) -> None:
+    """Drop the plans that are carried out, but for sums that are to be shifted; while points are not calibrated, the others stay."""
+    unfinished = any(isinstance(op, ObserveOp) for op in module.walk())
     for op in module.walk():
-        if (plan := plan_of(op)) is not None:
-            set_plan(op, Plan(input=True, shift=plan.shift) if plan.shift else None)
+        if (plan := plan_of(op)) is None or (unfinished and op not in done):
+            continue
+        if plan.balance is not None:
+            reason = "its channels are not balanced: --balance-channels comes before --calibrate"
+            remarks.missed(op, "balance", reason)
+        set_plan(op, Plan(input=True, shift=plan.shift) if plan.shift else None)
 
 
 def _convert_point(point: ObserveOp) -> None:

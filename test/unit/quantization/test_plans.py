@@ -107,6 +107,24 @@ def test_what_is_decided_stays(net: str) -> None:
     assert amct_opt.to_text(module) == amct_opt.to_text(again)
 
 
+def test_what_is_not_carried_out_is_said_or_stays(net: str) -> None:
+    """Conversion without calibration leaves the plans; without `--balance-channels` it says so."""
+    session = new_session()
+    module, _ = amct_opt.parse(net, session, name="net.mlir")
+    for name, given in (
+        ("insert-observers", "weight-bits=4 dmq=0.5"),
+        ("convert-observers", ""),
+        ("calibrate", "data=x.npz"),
+        ("convert-observers", ""),
+    ):
+        make_pass(name, given).apply(session, module)
+    said = {r.layer for r in session.remarks if r.rule == "balance"}
+    assert said == {"conv1", "conv2", "fc"}
+    widths = {op.qparams.data.storage.width.data for op in module.walk() if isinstance(op, nn.DequantizeOp)}
+    assert 4 in widths, "the plan of 4 bits has outlived the first conversion"
+    assert not any(nn.plan_of(op) for op in module.walk())
+
+
 def test_support_says_what_is_done_without_a_table(net: str) -> None:
     """A profile of its own without AMCT's tables: `amct support` and `--quantize` judge by the same rules."""
     session = new_session()
