@@ -13,8 +13,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from . import frontends
 from .calibration import BATCH_NUM, check_wanted
+from .configuration.files import read_settings
 from .configuration.json_config import json_text
-from .configuration.settings import IFMR
+from .configuration.settings import IFMR, Settings
 from .diagnostics import CompileError, verify
 from .files import made, refuse_overwriting, replacing_all
 from .functions import main_function
@@ -140,7 +141,7 @@ class Search:
     evaluator: Any
     path: Path
     session: Session
-    config: str | None
+    config: Settings | None
     samples: Samples
     runs: int
     original: Any = None
@@ -156,9 +157,10 @@ class Search:
         for method in ("evaluate", "metric_eval"):
             if not callable(getattr(evaluator, method, None)):
                 raise CompileError(f"its evaluator has no method {method}", where=str(path))
-        runs = batch_num or QuantizePass(config=config).settings().batch_num or BATCH_NUM
+        settings = None if config is None else read_settings(Path(config))
+        runs = batch_num or (None if settings is None else settings.batch_num) or BATCH_NUM
         samples = calibration_runs(evaluator, path, module, runs)
-        return Search(module, evaluator, path, session, config, samples, runs)
+        return Search(module, evaluator, path, session, settings, samples, runs)
 
     def run(self, strategy: Strategy) -> Accepted:
         """The chosen layers. Raises CompileError if the float model, or every quantization, is refused."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from . import frontends
+from .configuration.files import read_settings
 from .configuration.layer_settings import settings_for
 from .configuration.settings import IFMR
 from .diagnostics import CompileError, verify
@@ -108,12 +109,14 @@ def quantize_runs(
     model: Path,
 ) -> int:
     """Quantize a module in place, once it is known that `files` can hold it; how many runs calibrated."""
-    asked = QuantizePass(config=config, observer=None if config is not None else IFMR)
+    asked = QuantizePass(
+        config=None if config is None else read_settings(Path(config)), observer=None if config is not None else IFMR
+    )
     runs = batch_num or asked.settings().batch_num or BATCH_NUM
     samples = data(module, runs)
     quantize = QuantizePass(
         samples,
-        config=config,
+        config=asked.config,
         observer=asked.observer,
         batch_num=runs,
         backend=running.backend,

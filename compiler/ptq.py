@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from . import frontends
 from .backends.threads import OrderedBatches, Turn, threads_here
+from .configuration.files import read_settings
 from .configuration.record import Record
 from .configuration.tensor_names import tensor_parts
 from .diagnostics import CompileError, remarks_yaml, verify
@@ -90,11 +91,12 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
     given = {Path(f) for f in (settings.config, settings.record) if f is not None} | set(data.files())
     refuse_overwriting(written, sources | given)
     original = module.clone()
-    batch_num = data.batch_num or QuantizePass(config=settings.config).settings().batch_num
+    config = None if settings.config is None else read_settings(Path(settings.config))
+    batch_num = data.batch_num or (None if config is None else config.batch_num)
     calibration, held, held_back = _split(data, batch_num, module, session)
     quantize = QuantizePass(
         data=calibration,
-        config=settings.config,
+        config=config,
         record=settings.record,
         observer=settings.observer,
         skip_layers=settings.skip_layers,
@@ -103,6 +105,7 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
         backend=settings.running.backend,
         threads=settings.running.threads,
     )
+    quantize = replace(quantize, record=quantize.records(quantize.settings()))
     run_on_verified(module, SIMPLIFY, session)
     fuse(quantize, module, session)
     onnx.check(module, session)
@@ -168,7 +171,7 @@ def _check_bits(opset: int | None, quantize: QuantizePass) -> None:
     newer += [f"quant_bits {n}" for n in sorted(weights & _NEWER_BITS)]
     if newer:
         message = f"opset {opset} has no quantization with {' and '.join(newer)}"
-        where = quantize.record or quantize.config or ""
+        where = wanted.where if record is None else record.where
         raise CompileError(message, where=where, hint=f"write a newer opset: -t 'onnx{{opset={_INTEGERS_SINCE}}}'")
 
 

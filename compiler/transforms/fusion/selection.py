@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -21,7 +21,18 @@ from ...session import Session
 from .computing import COMPUTING
 
 if TYPE_CHECKING:
-    from ...configuration.settings import Settings, TensorQuantize
+    from ...configuration.settings import TensorQuantize
+
+
+class FusionSettings(Protocol):
+    """The settings of a configuration that concern fusion."""
+
+    @property
+    def do_fusion(self) -> bool: ...
+    @property
+    def skip_fusion_layers(self) -> tuple[str, ...]: ...
+    @property
+    def tensor_quantize(self) -> tuple[TensorQuantize, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,7 @@ class FusionOptions:
     """Fuse only around convolutions and matrix products that the profile's rules allow to quantize (AMCT)."""
     do_fusion: bool = True
     """AMCT's switch of that name: false leaves every operation unchanged, with a remark if it would have been fused."""
-    config: str | None = None
+    config: str | FusionSettings | None = None
     """A configuration of AMCT, for its `do_fusion` and `skip_fusion_layers`, and for its `tensor_quantize`: such an input stays a
     value of its own.
     """
@@ -61,10 +72,10 @@ class FusionOptions:
             guards.append(_only_quantizable(module, session))
         return guards
 
-    def _settings(self) -> Settings | None:
+    def _settings(self) -> FusionSettings | None:
         """The settings of the configuration. Raises CompileError, located in it."""
-        if self.config is None:
-            return None
+        if not isinstance(self.config, str):
+            return self.config
         from ...configuration.files import read_settings
 
         return read_settings(Path(self.config))

@@ -112,7 +112,7 @@ def _weight_at(site: Site, row: Row, plan: Plan) -> Weight | None:
 
 
 def _drop_plans(module: ModuleOp, done: Container[Operation], remarks: Remarks) -> None:
-    """Drop the plans that are carried out, but for sums that are to be shifted; while points are not calibrated, the others stay."""
+    """Drop plans that are carried out, but for sums that are to be shifted. While points are not calibrated, the others stay."""
     unfinished = any(isinstance(op, ObserveOp) for op in module.walk())
     for op in module.walk():
         if (plan := plan_of(op)) is None or (unfinished and op not in done):

@@ -24,9 +24,9 @@ class SettingsOptions:
     of all layers takes the place of what the file says of all layers.
     """
 
-    config: str | None = None
+    config: str | Settings | None = None
     """A configuration of AMCT: JSON in a file ending in .json, else a simplified one."""
-    record: str | None = None
+    record: str | Record | None = None
     """A record file of AMCT: its parameters are taken for the layers that it lists, the others stay float."""
     observer: str | None = None
     """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`; mse when nothing else is said."""
@@ -112,15 +112,15 @@ class SettingsOptions:
     def _file(self) -> Settings:
         if self.config is None:
             return Settings(common=Calibration(Activation(DEFAULT_OBSERVER)))
-        return read_settings(Path(self.config))
+        return self.config if isinstance(self.config, Settings) else read_settings(Path(self.config))
 
     def records(self, settings: Settings) -> Record | None:
         """Raises CompileError for a bad record, located at its line: one with shifts, too, where joint_quant is off.
 
         Without a configuration the shifts of a record say that it is on.
         """
-        if self.record is None:
-            return None
+        if self.record is None or isinstance(self.record, Record):
+            return self.record
         unsaid = self.config is None and self.joint_quant is None
         return read_record(Path(self.record), joint_quant=settings.joint_quant or unsaid)
 

@@ -252,3 +252,16 @@ def test_only_layers(tmp_path, capsys):
     assert amct.run([*given, str(tmp_path / "none"), "--only-layers", "conv9"]) == 1
     assert "only_layers names 'conv9', which is not a layer or module of the model" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+def test_a_configuration_is_read_once(amct_tool, tmp_path, monkeypatch):
+    """All passes of one command see the same settings, whatever happens to the file meanwhile."""
+    from amct_opt.configuration import files as formats
+
+    read: list[Path] = []
+    parse = formats.read_simplified
+    monkeypatch.setattr(formats, "read_simplified", lambda path: read.append(path) or parse(path))
+    config = tmp_path / "simple.cfg"
+    config.write_text('skip_layers: "conv2" do_fusion: true')
+    assert amct_tool("quantize", MODEL, "--data", CALIB, "--config", config, "-o", tmp_path / "out").status == 0
+    assert read == [config]
