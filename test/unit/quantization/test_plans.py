@@ -9,11 +9,15 @@ import pytest
 
 import amct_opt
 from amct_opt.dialects import nn
+from amct_opt.dialects.nn.fused import outside
 from amct_opt.pipelines import make_pass
+from amct_opt.rewriting import layer_of
 from amct_opt.session import Session
 from amct_opt.support import layers_of
 from amct_opt.transforms.quantization.profiles import ASCEND, Profile
 from amct_opt.universe import new_session
+
+from .random_networks import random_network
 
 NET = """
 func.func @main(%x: tensor<?x2x4x4xf32> {nn.name = "x"}) -> (tensor<?x3xf32> {nn.name = "y"}) {
@@ -94,6 +98,73 @@ def test_the_whole_is_its_steps(net: str, profile: str, options: str) -> None:
     session = new_session()
     session.profile = profile
     assert in_steps(net, session, options) == whole[options]
+
+
+def random_options(random: np.random.Generator, profile: str, layers: list[str]) -> str:
+    """Two options that the profile takes."""
+    some = ",".join(sorted({str(name) for name in random.choice(layers, 2)}))
+    anywhere = (
+        *("weight-bits=4", "weight-bits=7", "bits=16", "observer=minmax", "activation-offset=false"),
+        *(
+            "channel-wise=false",
+            "fakequant-precision-mode=FORCE_FP16_QUANT",
+            f"skip-layers={some}",
+            f"only-layers={some}",
+        ),
+    )
+    own = {
+        "ascend": ("dmq=0.5", "dmq=0.2", "joint-quant=true", "joint-quant=true shift=false"),
+        "ppq": ("align-elementwise=output", "align-concat=none", "fuse-passive-op=false", "fuse-activation=false"),
+        "qdq": ("align-elementwise=large", "align-concat=large", "force-alignment-overlap=false"),
+    }
+    chosen = [str(each) for each in random.choice((*anywhere, *own[profile]), 2, replace=False)]
+    return " ".join({each.partition("=")[0]: each for each in chosen}.values())
+
+
+def check_random(seed: int, folder: Path) -> None:
+    """On a random network, by random options: the whole is its steps, and what is said is what is done."""
+    graph, outputs = random_network(seed)
+    profile = ("ascend", "ppq", "qdq")[seed % 3]
+    session = new_session()
+    session.profile = profile
+    module, _ = amct_opt.load(graph.save(folder / "net.onnx", *outputs), session)
+    make_pass("fuse-all").apply(session, module)
+    layers = [layer_of(op) for op in module.walk() if isinstance(op, nn.ConvOp)]
+    options = random_options(graph.random, profile, layers)
+    text = amct_opt.to_text(module)
+    session.remarks.clear()
+    make_pass("quantize", f"data=x.npz {options}").apply(session, module)
+    whole = amct_opt.to_text(module)
+    convs = [op for op in module.walk() if isinstance(op, nn.ConvOp)]
+    integer = {layer_of(op) for op in convs if isinstance(outside(op.operands[1]).owner, nn.DequantizeOp)}
+    applied = {r.layer for r in session.remarks if r.rule == "quantized"} & {layer_of(op) for op in convs}
+    assert applied == integer, f"seed {seed}: {profile} {options}"
+    again = new_session()
+    again.profile = profile
+    assert in_steps(text, again, options) == whole, f"seed {seed}: {profile} {options}"
+    plain = new_session()
+    plain.profile = profile
+    unasked, _ = amct_opt.parse(text, plain, name="net.mlir")
+    make_pass("quantize", "data=x.npz").apply(plain, unasked)
+    said = [str(r) for r in session.remarks] != [str(r) for r in plain.remarks]
+    assert amct_opt.to_text(unasked) != whole or said, f"seed {seed}: {profile} {options} changes nothing"
+
+
+@pytest.mark.parametrize("first", range(0, 12, 6))
+def test_random_networks(first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("x.npz", x=np.random.default_rng(7).standard_normal((4, 4, 8, 8)).astype(np.float32))
+    for seed in range(first, first + 6):
+        check_random(seed, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(12, 72, 20))
+def test_many_random_networks(first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("x.npz", x=np.random.default_rng(7).standard_normal((4, 4, 8, 8)).astype(np.float32))
+    for seed in range(first, first + 20):
+        check_random(seed, tmp_path)
 
 
 def test_what_is_decided_stays(net: str) -> None:
