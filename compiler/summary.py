@@ -47,7 +47,7 @@ class Layers:
     @property
     def float_layers(self) -> list[Remark]:
         """The first remark of each layer that was left in float."""
-        return list({r.layer: r for r in reversed(self.left_in_float)}.values())
+        return list({r.layer: r for r in reversed(self.left_in_float)}.values())[::-1]
 
 
 @dataclass(frozen=True)

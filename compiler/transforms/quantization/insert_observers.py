@@ -148,7 +148,7 @@ def _insert_layer_points(module: ModuleOp, request: Request, remarks: Remarks) -
             note_unbalanced(site.compute, balance, request, remarks)
         elif balance is not None:
             set_plan(site.compute, Plan(balance=balance))
-    for site, (rule, reason) in other_layers(module, profile.rows):
+    for site, (rule, reason) in other_layers(module, profile.rows) if profile.table else ():
         if plan_of(site.compute) is None:
             leave_in_float(site.compute, rule.name, reason, remarks)
     insert_tensor_points(module, settings, _of_tensors(record, module, profile), points, remarks)
