@@ -65,6 +65,7 @@ def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
 
 _Verdict = tuple[Quantizable, str, str]
 
+_NOT_IN_PROFILE = "not-in-profile"
 _FOLDED: _Verdict = ("no", "folded", "fusion folds it into another layer")
 
 
@@ -80,11 +81,11 @@ def _verdicts(module: ModuleOp, session: Session, profile: Profile) -> Iterator[
         name, begin = layer_of(site.compute), first.get(site.owner, site)
         decided = begin.compute if profile.points == "values" else site.compute
         if (plan := plan_of(decided)) is None:
-            if is_quantized(begin):
+            if type(site.compute) in rows and is_quantized(begin):
                 found.append((name, ("fully", "", "it is already quantized in the model")))
         elif plan.rule is None:
             found.append((name, ("fully", "", "")))
-        else:
+        elif plan.rule != _NOT_IN_PROFILE:  # that is said in the words of the source
             kind: Quantizable = "tensor only" if plan.rule == tensor_only.name else "no"
             found.append((name, (kind, plan.rule, reasons[layer_of(decided), plan.rule])))
     yield from sorted(found, key=lambda each: each[1][0] == "fully")
@@ -93,7 +94,7 @@ def _verdicts(module: ModuleOp, session: Session, profile: Profile) -> Iterator[
 def _not_listed(kind: str, profile: Profile) -> _Verdict:
     if profile.table:
         return "no", "not-in-table", f"AMCT does not quantize {kind} layers"
-    return "no", "not-in-profile", f"profile {profile.name} does not quantize {kind} layers"
+    return "no", _NOT_IN_PROFILE, f"profile {profile.name} does not quantize {kind} layers"
 
 
 def _ascend_operators(module: ModuleOp, session: Session) -> Mapping[str, list[str]]:

@@ -26,7 +26,7 @@ from ...dtypes import element_type, numpy_dtype
 from .schema import MESSAGES, Message, NodeDef
 from .tensors import array_of, code_of, dtype_of, shape_proto, tensor_proto
 
-AttrValue, ListValue = MESSAGES["AttrValue"], MESSAGES["AttrValue.ListValue"]
+_AttrValue, _ListValue = MESSAGES["AttrValue"], MESSAGES["AttrValue.ListValue"]
 
 
 def make_node(op_type: str, inputs: Sequence[str], attributes: Mapping[str, Any], name: str) -> Message:
@@ -42,15 +42,15 @@ def attribute(value: Any) -> Message:
     kinds: dict[type, str] = {bool: "b", int: "i", float: "f"}
     match value:
         case bool() | int() | float():
-            return AttrValue(**{kinds[type(value)]: value})
+            return _AttrValue(**{kinds[type(value)]: value})
         case str():
-            return AttrValue(s=value.encode())
+            return _AttrValue(s=value.encode())
         case np.dtype():
-            return AttrValue(type=code_of(cast("np.dtype[Any]", value)))
+            return _AttrValue(type=code_of(cast("np.dtype[Any]", value)))
         case list() | tuple():
-            return AttrValue(list=ListValue(i=cast("Sequence[int]", value)))
+            return _AttrValue(list=_ListValue(i=cast("Sequence[int]", value)))
         case _:
-            return AttrValue(shape=value)
+            return _AttrValue(shape=value)
 
 
 def mlir_of(name: str, value: Message, where: str) -> Attribute:
@@ -105,16 +105,16 @@ def attr_value(attribute: Attribute) -> Message:
     """An attribute of `nn.opaque` as TensorFlow has it. Raises ValueError for one that has no such form."""
     match attribute:
         case DenseArrayBase():
-            return AttrValue(list=ListValue(i=nn.ints(cast("DenseArrayBase[Any]", attribute))))
+            return _AttrValue(list=_ListValue(i=nn.ints(cast("DenseArrayBase[Any]", attribute))))
         case nn.RealsAttr():
-            return AttrValue(list=ListValue(f=attribute.data))
+            return _AttrValue(list=_ListValue(f=attribute.data))
         case ArrayAttr():
             items = [_content(a) for a in cast("Sequence[Attribute]", attribute.data)]
             if len(kinds := {kind for kind, _ in items}) > 1:
                 raise ValueError(f"a list of {' and '.join(sorted(kinds))} has no form in TensorFlow")
-            return AttrValue(list=ListValue(**{kind: [content for _, content in items] for kind in kinds}))
+            return _AttrValue(list=_ListValue(**{kind: [content for _, content in items] for kind in kinds}))
         case _:
-            return AttrValue(**dict([_content(attribute)]))
+            return _AttrValue(**dict([_content(attribute)]))
 
 
 def _content(attribute: Attribute) -> tuple[str, Any]:

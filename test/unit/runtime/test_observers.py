@@ -106,7 +106,7 @@ def test_unknown_observer() -> None:
         ("ifmr{search-range-start=2}", "in order"),
         ("ifmr{max-percentile=0.4}", "max-percentile must lie in"),
         ("percentile{percentile=2}", "percentile must lie in"),
-        ("hfmg{num-of-bins=1000}", "none of 1024, 2048, 4096, 8192"),
+        ("hfmg{num-of-bins=1000}", "not one of 1024, 2048, 4096, 8192"),
         ("moving-average{momentum=1}", "momentum must lie in"),
         ("moving-average{momentum=nan}", "momentum must lie in"),
         ("percentile{percentile=nan}", "percentile must lie in"),

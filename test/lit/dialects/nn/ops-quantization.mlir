@@ -8,8 +8,8 @@ func.func @points(%x: tensor<?x3xf32>) {
   %plain = nn.observe %x as "conv1:0" by "min-max" : tensor<?x3xf32>
   // CHECK-NEXT: %wanted = nn.observe %x as "fc:0" by "ifmr" bits 4 symmetric group "g3" master : tensor<?x3xf32>
   %wanted = nn.observe %x as "fc:0" by "ifmr" bits 4 symmetric group "g3" master : tensor<?x3xf32>
-  // CHECK-NEXT: %together = nn.observe %x as "add:0" by "ifmr" group "g4" joint : tensor<?x3xf32>
-  %together = nn.observe %x as "add:0" by "ifmr" group "g4" joint : tensor<?x3xf32>
+  // CHECK-NEXT: %together = nn.observe %x as "add:0" by "ifmr" group "g4" joint fp16_scale : tensor<?x3xf32>
+  %together = nn.observe %x as "add:0" by "ifmr" group "g4" joint fp16_scale : tensor<?x3xf32>
   // CHECK-NEXT: %seen = nn.observe %x as "a \"b\"\\c:0" by "min-max" range [-2.5, 3.75] gives <i8, scale = 0.024509804, zero_point = -26> given data : tensor<?x3xf32>
   %seen = nn.observe %x as "a \"b\"\\c:0" by "min-max" range [-2.5, 3.75] gives <i8, scale = 0.024509804, zero_point = -26> given data : tensor<?x3xf32>
   // CHECK-NEXT: %guess = nn.observe %x as "层:0" by "min-max" range [0.0, 1.0] gives <ui8, scale = 0.003921569> given synthetic : tensor<?x3xf32>
