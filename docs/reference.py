@@ -55,7 +55,11 @@ The keyword is the property's name unless another one is given. Every operation 
 """
 
 
-_HEADINGS = {"linear": "Matrix products and bias", "shape": "Data movement and shapes"}
+_HEADINGS = {
+    "linear": "Matrix products and bias",
+    "shape": "Data movement and shapes",
+    "space": "Space, channels and batch",
+}
 
 
 def _heading(module: str) -> str:

@@ -62,9 +62,7 @@ from .reduction import (
     ReduceSumOp,
 )
 from .shape import (
-    BatchToSpaceOp,
     ConcatOp,
-    DepthToSpaceOp,
     ExpandOp,
     FlattenOp,
     GatherOp,
@@ -74,13 +72,12 @@ from .shape import (
     ResizeOp,
     ShapeOp,
     SliceOp,
-    SpaceToBatchOp,
-    SpaceToDepthOp,
     SplitOp,
     SqueezeOp,
     TransposeOp,
     UnsqueezeOp,
 )
+from .space import BatchToSpaceOp, DepthToSpaceOp, SpaceToBatchOp, SpaceToDepthOp
 from .window import LayoutOp, WindowOp
 
 _Op = TypeVar("_Op", bound=Operation)
@@ -115,11 +112,11 @@ OPERATIONS: tuple[type[Operation], ...] = (
     UnsqueezeOp,
     PadOp,
     ResizeOp,
+    ShapeOp,
     DepthToSpaceOp,
     SpaceToDepthOp,
     SpaceToBatchOp,
     BatchToSpaceOp,
-    ShapeOp,
     ReduceMeanOp,
     ReduceSumOp,
     ReduceMaxOp,

@@ -34,6 +34,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...dtypes import Tensor
 from ...hints import name_hint
 from .attributes import OriginAttr
+from .plan import check_plan
 from .properties import (
     BOOL,
     DOUBLE,
@@ -99,6 +100,7 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
     def verify_(self) -> None:
         super().verify_()
         self.verify_operation()
+        check_plan(self)
 
     def verify_operation(self) -> None:
         """The declared result types must be compatible with the inferred ones. Overridden to check more."""

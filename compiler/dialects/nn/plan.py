@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
 from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.ir import Data, Operation
@@ -17,9 +18,11 @@ from ...weights import Weight
 from .arrays import ExternalAttr
 from .numbers import f32_text, f64_text, parse_f32, parse_f64
 from .qparams import QParamsAttr
+from .shapes import shape_of
 
 _KEY = "nn.plan"
 _BITS = range(2, 17)
+_SHIFTS = range(1, 17)
 _INTEGER = base(IntegerType)
 
 
@@ -103,9 +106,18 @@ class PlanAttr(Data[Plan]):
                 printer.print_string(f"{begin}shift{'' if plan.shift is True else f' {list(plan.shift)}'}")
 
     def verify(self) -> None:
-        for weight in self.data.weights:
+        plan = self.data
+        for weight in plan.weights:
             if weight.bits not in _BITS:
                 raise VerifyException(f"bits must lie in [{_BITS[0]}, {_BITS[-1]}], not {weight.bits}")
+            _check_levels(weight)
+        if isinstance(plan.balance, tuple):
+            if not plan.balance or not all(0 < factor < inf for factor in plan.balance):
+                raise VerifyException("balance needs factors that are positive and finite")
+        elif plan.balance is not None and not 0 < plan.balance < 1:
+            raise VerifyException(f"balance must lie between 0 and 1, not {plan.balance}")
+        if isinstance(plan.shift, tuple) and not (plan.shift and all(n in _SHIFTS for n in plan.shift)):
+            raise VerifyException(f"shift needs numbers in [{_SHIFTS[0]}, {_SHIFTS[-1]}]")
 
 
 def plan_of(op: Operation) -> Plan | None:
@@ -119,6 +131,27 @@ def set_plan(op: Operation, plan: Plan | None) -> None:
     op.attributes.pop(_KEY, None)
     if plan is not None:
         op.attributes[_KEY] = PlanAttr(plan)
+
+
+def check_plan(op: Operation) -> None:
+    """Raise VerifyException for a plan whose weights an operation does not have."""
+    if (plan := plan_of(op)) is None or not plan.weights:
+        return
+    most = 2 if op.name == "nn.opaque" else 1
+    if len(plan.weights) > min(most, len(op.operands) - 1):
+        raise VerifyException(f"nn.plan has {len(plan.weights)} weights, which is more than the operation has")
+    for value, weight in zip(op.operands[1:], plan.weights, strict=False):
+        rank = len(shape_of(value))
+        if weight.axis is not None and weight.axis >= rank:
+            raise VerifyException(f"nn.plan: axis {weight.axis} is out of range for a weight of rank {rank}")
+
+
+def _check_levels(weight: WeightPlan) -> None:
+    levels, half = weight.levels, 2 ** (weight.bits - 1)
+    if isinstance(levels, int) and not 1 <= levels <= 2 * half:
+        raise VerifyException(f"{levels} levels of {weight.bits} bits: there are 1 to {2 * half}")
+    if isinstance(levels, tuple) and not (levels and all(-half <= level < half for level in levels)):
+        raise VerifyException(f"levels must be numbers in [{-half}, {half - 1}]")
 
 
 def weights_of(module: ModuleOp) -> Iterator[Weight]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...dialects import nn
-from ...dialects.nn.shape import BlockOp
 from ...dialects.nn.shapes import DYNAMIC, Shape, known, shape_of, size, static
+from ...dialects.nn.space import BlockOp
 from .layer import Layer, Operand, converter
 from .movement import Axis, cut, pad_all, reshaped
 

@@ -96,7 +96,7 @@ def _plan_at(site: Site, profile: Profile) -> Plan:
     if (plan := plan_of(site.compute)) is not None:
         return plan
     row = profile.rows[type(site.compute)]
-    if (broken := first_broken(site, row.rules, profile.table)) is not None and profile.points == "values":
+    if profile.points == "values" and (broken := first_broken(site, row.rules, profile.table)) is not None:
         return Plan(broken[0].name)
     return Plan(
         input=True, weights=(WeightPlan(8, channel_axis(site.compute) if layer_at(site, row).channel_wise else None),)
@@ -108,7 +108,7 @@ def _weight_at(site: Site, row: Row, plan: Plan) -> Weight | None:
     if row.weight is None or not plan.weights or array_of(value := site.operand(row.weight)) is None:
         return None
     assert value is not None, "a constant is a value"
-    return weight_as(value, plan.weights[0])
+    return weight_as(value, plan.weights[0], site.compute)
 
 
 def _drop_plans(module: ModuleOp, done: Container[Operation], remarks: Remarks) -> None:
@@ -120,6 +120,8 @@ def _drop_plans(module: ModuleOp, done: Container[Operation], remarks: Remarks) 
         if plan.balance is not None:
             reason = "its channels are not balanced: --balance-channels comes before --calibrate"
             remarks.missed(op, "balance", reason)
+        if plan.shift:
+            remarks.note(op, "shift", "its sums keep 32 bits until --shift-accumulators shifts them")
         set_plan(op, Plan(input=True, shift=plan.shift) if plan.shift else None)
 
 

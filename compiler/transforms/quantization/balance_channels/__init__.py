@@ -59,6 +59,8 @@ class BalanceChannelsPass(DataOptions, BackendOptions, ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
+        if not any(plan.balance is not None for each in op.walk() if (plan := plan_of(each)) is not None):
+            session.warn("--balance-channels has nothing to do: --insert-observers=dmq=0.5 before it plans balancing")
         balance_channels(op, lambda: self.load(op, session), session, self.runner())
 
 
@@ -92,11 +94,13 @@ def balance_channels(module: ModuleOp, samples: Callable[[], Samples], session: 
     """Balance the layers whose plans say so: by data, or by the factors of a record.
 
     All of the data runs through the model once, and the largest magnitudes count. Raises CompileError, located at a layer, for
-    NaN or Inf in its input.
+    NaN or Inf in its input, and for a plan that does not fit the layer.
     """
     remarks = Remarks(session, "balance-channels")
     planned = [(site, plan) for site in sites(module, (ConvolutionOp, MatMulOp)) if (plan := plan_of(site.compute))]
     layers = [Balanced(site, plan.balance) for site, plan in planned if plan.balance is not None]
+    for layer in layers:
+        _check(layer)
     searched = [layer for layer in layers if isinstance(layer.balance, float)]
     found: dict[Site, Array] = {}
     source = "record"
@@ -113,6 +117,18 @@ def balance_channels(module: ModuleOp, samples: Callable[[], Samples], session: 
         set_plan(site.compute, replace(plan, balance=None))
     erase_dead_constants(module)
     remarks.flush()
+
+
+def _check(layer: Balanced) -> None:
+    """Raise CompileError, located at the layer, for a plan that does not fit it; one that this project writes does."""
+    if layer.site.activation is None or array_of(layer.site.operand(_WEIGHT)) is None:
+        raise op_error(
+            layer.compute, "has a plan to be balanced, which needs a constant weight and an input from outside"
+        )
+    channels = weight_peaks(layer.compute, layer.numbers).size
+    if isinstance(layer.balance, tuple) and len(layer.balance) != channels:
+        reason = f"has a plan with {len(layer.balance)} factors for {channels} input channels"
+        raise op_error(layer.compute, reason)
 
 
 def _computed(

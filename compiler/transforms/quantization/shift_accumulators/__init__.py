@@ -49,6 +49,9 @@ class ShiftAccumulatorsPass(DataOptions, ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
+        if not any(plan.shift for each in op.walk() if (plan := plan_of(each)) is not None):
+            hint = "--insert-observers='joint-quant=true shift=true' before it plans shifts"
+            session.warn(f"--shift-accumulators has nothing to do: {hint}")
         shift_accumulators(op, lambda: self.load(op, session), session)
 
 
@@ -79,7 +82,7 @@ def shift_accumulators(module: ModuleOp, samples: Callable[[], Samples], session
     """Shift the sums of the quantized layers whose plans say so.
 
     All of the data runs through the quantized model once, and squared errors of all of it count. Raises CompileError, located
-    at a layer, for NaN or Inf among its results.
+    at a layer, for NaN or Inf among its results, and for another number of shifts than one or that of channels.
     """
     remarks = Remarks(session, ShiftAccumulatorsPass.name)
     planned = [
@@ -89,6 +92,9 @@ def shift_accumulators(module: ModuleOp, samples: Callable[[], Samples], session
     found = iter(_searched(module, [sums for sums, shift in layers if shift is True], samples, session))
     for sums, shift in layers:
         shifts, source = (shift, "from the record") if isinstance(shift, tuple) else (next(found), "of least error")
+        channels = sums.compute.output_channels
+        if len(shifts) not in (1, channels):
+            raise op_error(sums.compute, f"has a plan with {len(shifts)} shifts for {channels} channels")
         _shift(sums, shifts)
         span = f"{min(shifts)}" if len(set(shifts)) == 1 else f"{min(shifts)} to {max(shifts)}"
         remarks.applied(sums.compute, "shifted", f"its sums are shifted right by {span}, {source}")

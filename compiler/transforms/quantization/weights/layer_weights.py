@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import IntegerType, UnknownLoc
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ....diagnostics import op_error
 from ....dialects.nn import ConstantOp, DequantizeOp, NNOp, QParamsAttr, WeightPlan, array_of, constant_of
 from ....dtypes import numpy_dtype
 from ....rewriting import erase_constant
@@ -37,12 +38,18 @@ class Weight(NamedTuple):
     """The scales are a record's."""
 
 
-def weight_as(value: SSAValue, plan: WeightPlan) -> Weight:
-    """A constant weight with the scales that its plan gives, or that its values have."""
+def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
+    """A constant weight of a layer, with the scales that its plan gives, or that its values have.
+
+    Raises CompileError, located at the layer, for another number of given scales than of indices along their axis.
+    """
     array = array_of(value)
     assert array is not None, "a weight that is planned is constant"
     if plan.given is not None:
         given = plan.given.data
+        channels = 1 if plan.axis is None else array.shape[plan.axis]
+        if given.scales().size != channels:
+            raise op_error(layer, f"has a plan with {given.scales().size} scales for a weight of {channels} channels")
         return Weight(value, array, given.scales(), plan.axis, plan.bits, given.zero_points(), plan.levels, fixed=True)
     if plan.asymmetric:
         scales, zero_points = asymmetric_params(array, plan.bits, plan.axis)

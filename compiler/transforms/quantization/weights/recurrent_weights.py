@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ....configuration.layer_settings import LayerSettings, settings_for
 from ....configuration.record import Record
 from ....configuration.settings import Arq, Settings
+from ....diagnostics import op_error
 from ....dialects.nn import Plan, WeightPlan, plan_of, set_plan
 from ....dialects.nn.shapes import shape_of
 from ....rewriting import Remarks
@@ -60,12 +61,17 @@ def _weights(each: Recurrent, held: LayerSettings, record: Record | None) -> Ite
 
 
 def quantize_recurrent(module: ModuleOp, weights: IntegerWeights, remarks: Remarks) -> None:
-    """Feed integer weights to the recurrent layers that are planned to have them."""
+    """Feed integer weights to the recurrent layers that are planned to have them.
+
+    Raises CompileError, located at the layer, for a plan that does not fit its weights.
+    """
     for each in list(recurrent_layers(module)):
         plan = plan_of(each.op)
         if each.is_quantized or plan is None or not plan.weights:
             continue
-        found = [weight_as(value, how) for value, how in zip(each.weights, plan.weights, strict=True)]
+        if len(plan.weights) != len(each.weights):
+            raise op_error(each.op, "has a plan for one weight, where W and R are quantized together")
+        found = [weight_as(value, how, each.op) for value, how in zip(each.weights, plan.weights, strict=True)]
         for index, weight in enumerate(found, 1):
             weights.feed(each.site, index, weight)
         remarks.applied(each.op, "quantized", f"W {described(found[0])}, R {described(found[1])}, alone")
