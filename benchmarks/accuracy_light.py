@@ -24,7 +24,7 @@ from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, Q
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from amct_opt import frontends
-from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.metrics import Differences
 from amct_opt.targets.onnx import OnnxTarget

@@ -59,7 +59,7 @@ def measure(model: Path, data: Path, threads: int) -> None:
     import onnxruntime
 
     from amct_opt import frontends
-    from amct_opt.pipelines import make_pass, run_passes
+    from amct_opt.pipelines.passes import make_pass, run_passes
     from amct_opt.runtime.executor import Executable
     from amct_opt.universe import new_session
 

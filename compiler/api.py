@@ -18,14 +18,14 @@ from .configuration.files import read_settings
 from .configuration.record import Record, read_record
 from .configuration.settings import Settings
 from .diagnostics import CompileError, verify
-from .pipelines import After, parse_pipeline, run_passes
+from .ir.text import module_text, parse_module
+from .pipelines.passes import After, parse_pipeline, run_passes
 from .registry import load as load_reference
 from .runtime.data import Samples
 from .runtime.data.given import Given, samples_from
 from .runtime.executor import Array, Executable
 from .session import Session
 from .targets import Target
-from .text import module_text, parse_module
 from .transforms.quantization.backend_options import BackendOptions
 from .transforms.quantization.data_options import DataOptions
 from .transforms.quantization.options import SettingsOptions

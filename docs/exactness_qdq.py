@@ -23,7 +23,7 @@ import onnx
 import onnxruntime
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.functions import main_function
+from amct_opt.ir.functions import main_function
 from amct_opt.runtime.executor import Executable, Rewrite
 from amct_opt.runtime.inputs import load_runs
 from amct_opt.runtime.integer_plan import in_integers

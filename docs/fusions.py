@@ -17,9 +17,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult
 
 from amct_opt.dialects import nn
-from amct_opt.functions import main_function
+from amct_opt.ir.functions import main_function
+from amct_opt.ir.text import parse_module, print_module
 from amct_opt.rewriting import FusionPattern
-from amct_opt.text import parse_module, print_module
 from amct_opt.transforms.fusion.fuse_all import FOLDS
 from amct_opt.transforms.fusion.fusion_pass import FusionPass
 from amct_opt.transforms.fusion.selection import FusionOptions

@@ -17,11 +17,11 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..api import Loaded, PathLike, load
-from ..auto_nuq import FEW_LEVELS
-from ..calibration import BATCH_NUM, Shapes, other_batch, read_for
 from ..diagnostics import CompileError
 from ..files import made, refuse_overwriting
-from ..functions import main_function
+from ..flows.auto_nuq import FEW_LEVELS
+from ..flows.calibration import BATCH_NUM, Shapes, other_batch, read_for
+from ..ir.functions import main_function
 from ..runtime.data import input_types
 from ..runtime.executor import Array, Executable
 from ..targets.caffe import CaffeTarget

@@ -17,19 +17,19 @@ from weakref import finalize
 from xdsl.dialects.builtin import ModuleOp
 
 from ..api import Loaded, PathLike
-from ..auto_calibration import LEAST_IN_FLOAT, Strategy, auto_calibrate_file
-from ..calibration import BATCH_NUM, quantize_runs
 from ..configuration.checks import check_observers
 from ..configuration.json_config import json_text
 from ..configuration.settings import IFMR
-from ..conversion import convert_file
 from ..diagnostics import CompileError
 from ..dialects.nn import QuantizeOp
 from ..files import made, replacing
-from ..functions import main_function
-from ..pipelines import run_passes
+from ..flows.auto_calibration import LEAST_IN_FLOAT, Strategy, auto_calibrate_file
+from ..flows.calibration import BATCH_NUM, quantize_runs
+from ..flows.conversion import convert_file
+from ..flows.saving import files_of
+from ..ir.functions import main_function
+from ..pipelines.passes import run_passes
 from ..runtime.data import FloatModel, Spool
-from ..saving import files_of
 from ..session import ImportOptions, Session
 from ..targets.record import RecordTarget
 from ..transforms.quantization.backend_options import AUTOMATIC

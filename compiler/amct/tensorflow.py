@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..api import PathLike, load
 from ..diagnostics import CompileError
 from ..formats.tensorflow.library import tensorflow
-from ..functions import input_names, main_function
+from ..ir.functions import input_names, main_function
 from ..targets.tensorflow import TfFakequantTarget
 from . import steps
 from .steps import AutoCalibrationEvaluatorBase, Inputs

@@ -10,8 +10,8 @@ from typing import Literal
 
 from ..diagnostics import CompileError
 from ..dialects.nn import weights_of
+from ..ir.weights import set_aside
 from ..runtime.executor import Executable
-from ..weights import set_aside
 from .estimate import numbers, weights
 from .work import Wanted, Work
 

@@ -14,7 +14,7 @@ from xdsl.ir import Block, SSAValue
 from ..dialects import nn
 from ..dialects.nn.shapes import element_of
 from ..formats.onnx.file import write_model
-from ..functions import body, main_function, return_op, value_attributes
+from ..ir.functions import body, main_function, return_op, value_attributes
 from ..session import Session
 from ..targets.graph import in_layout, source
 from ..targets.onnx import FORM, model_of, written_graph

@@ -14,7 +14,7 @@ import numpy as np
 from xdsl.ir import BlockArgument, SSAValue
 
 from ..diagnostics import CompileError, first_line
-from ..functions import input_names, main_function
+from ..ir.functions import input_names, main_function
 from ..runtime.data.rows import Array
 from ..runtime.executor import Executable
 from ..targets.graph import source

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ..diagnostics import CompileError
-from ..text import read_text
+from ..ir.text import read_text
 
 _T = TypeVar("_T")
 Json = dict[str, Any]

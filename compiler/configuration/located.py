@@ -12,7 +12,7 @@ from google.protobuf import text_format
 
 from ..diagnostics import CompileError, first_line
 from ..formats.prototxt import Entry, entries, unknown
-from ..text import read_text
+from ..ir.text import read_text
 
 _T = TypeVar("_T")
 

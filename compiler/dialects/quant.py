@@ -18,7 +18,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from ..dtypes import integer_range, is_float
+from ..ir.dtypes import integer_range, is_float
 from .nn.base import ANY_TENSOR, PURE, Result
 from .nn.numbers import f64_text, parse_f64
 from .nn.shapes import element_of, known, merge_dim, shape_of

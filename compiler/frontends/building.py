@@ -13,7 +13,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ..dialects import nn
 from ..dialects.nn.shapes import element_of
-from ..dtypes import Tensor, numpy_dtype
+from ..ir.dtypes import Tensor, numpy_dtype
 from ..rewriting import Refusal
 from ..transforms.dead_code import erase_dead
 from ..transforms.evaluation import HALF_WEIGHTS, evaluated, is_constant, widens_half

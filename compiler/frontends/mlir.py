@@ -6,8 +6,8 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..ir.text import parse_module, read_text
 from ..session import ImportOptions, Session
-from ..text import parse_module, read_text
 from .options import take_only
 
 

@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..diagnostics import CompileError
 from ..dialects import nn
 from ..dialects.nn.shapes import Shape, element_of, shape_of
-from ..dtypes import numpy_dtype
+from ..ir.dtypes import numpy_dtype
 from ..transforms.partial_shapes import Dimension, root
 from .building import Array, Binding, Constant, Sink, Size, Unmapped
 from .naming import Layer

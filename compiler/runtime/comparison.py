@@ -12,8 +12,8 @@ from xdsl.ir import Operation, SSAValue
 
 from ..diagnostics import CompileError
 from ..dialects.nn import ConvolutionOp, MatMulOp, OriginAttr, is_layer
-from ..dtypes import Tensor
-from ..functions import main_function
+from ..ir.dtypes import Tensor
+from ..ir.functions import main_function
 from .executor import Executable
 from .metrics import Difference, Differences
 from .program import Rewrite

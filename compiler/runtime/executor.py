@@ -17,9 +17,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..diagnostics import CompileError, describe, op_error
 from ..dialects.nn import ConstantOp, FusedOp
-from ..dtypes import Tensor, numpy_dtype
-from ..functions import input_names, main_function, output_names
-from ..weights import WeightError
+from ..ir.dtypes import Tensor, numpy_dtype
+from ..ir.functions import input_names, main_function, output_names
+from ..ir.weights import WeightError
 from .kernels import Array, Kernel, bare_kernel_for
 from .program import Program, Rewrite, Row
 

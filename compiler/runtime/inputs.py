@@ -12,8 +12,8 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.dialects.func import FuncOp
 
 from ..diagnostics import CompileError
-from ..dtypes import Tensor, numpy_dtype
-from ..functions import input_names
+from ..ir.dtypes import Tensor, numpy_dtype
+from ..ir.functions import input_names
 from .data import Samples, load_arrays, load_samples, takes_whole_inputs
 from .executor import Executable
 

@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Operation
 
 from ..dialects.nn import NNOp, OriginAttr, is_layer
 from ..files import replacing
-from ..functions import main_function
+from ..ir.functions import main_function
 from ..rewriting import layer_of
 from ..session import Session
 from ..transforms.quantization.layers import is_dequantized

@@ -13,7 +13,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from ..diagnostics import CompileError, describe
 from ..dialects import nn
-from ..functions import body
+from ..ir.functions import body
 from ..session import Session
 from ..transforms.convert_layout import ConvertLayoutPass
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..ir.text import write_module
+from ..ir.weights import side_file_of
 from ..session import Session
-from ..text import write_module
-from ..weights import side_file_of
 from . import Target
 
 

@@ -22,7 +22,7 @@ from ..configuration.record import (
 from ..diagnostics import CompileError
 from ..dialects.nn import DequantizeOp, QParams, array_of
 from ..files import replacing
-from ..precision import FORCE_FP16, forces_fp16
+from ..ir.precision import FORCE_FP16, forces_fp16
 from ..rewriting import Array, Remarks, layer_of
 from ..session import Session
 from ..transforms.quantization.balance_channels import factors_of

@@ -49,8 +49,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
-    from ..auto_calibration import LEAST_IN_FLOAT, auto_calibrate_file
-    from ..auto_nuq import FEW_LEVELS
+    from ..flows.auto_calibration import LEAST_IN_FLOAT, auto_calibrate_file
+    from ..flows.auto_nuq import FEW_LEVELS
     from ..universe import new_session
 
     session = new_session()

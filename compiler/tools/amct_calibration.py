@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
-from ..options import shapes
+from ..pipelines.options import shapes
 from .amct_quantize import counted, print_lists, print_peers
 from .shared import add_amct_files, add_backend_options, add_configuration, amct_imports, backend_options, positive
 from .tables import print_table, progress_bar
 
 if TYPE_CHECKING:
-    from ..calibration import Data, Shapes
+    from ..flows.calibration import Data, Shapes
 
 _DESCRIPTION = """\
 Takes the options of amct_onnx, amct_tensorflow and amct_caffe calibration; the ending of --model selects one of them.
@@ -68,7 +68,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
-    from ..calibration import calibrate_file
+    from ..flows.calibration import calibrate_file
     from ..universe import new_session
 
     session = new_session()
@@ -110,7 +110,7 @@ def _written(files: tuple[Path, ...]) -> list[tuple[str, str]]:
 
 def _shapes(args: argparse.Namespace) -> Shapes:
     """--input_shape by input. TensorFlow's inputs may be called by their tensors, `images:0`."""
-    from ..saving import framework_of
+    from ..flows.saving import framework_of
 
     given = shapes(args.input_shape, ",", "--input_shape")
     if framework_of(args.model) != "tensorflow":
@@ -120,7 +120,7 @@ def _shapes(args: argparse.Namespace) -> Shapes:
 
 def _raw(args: argparse.Namespace, data_shapes: Shapes) -> Data:
     """The files of --data_dir. Raises CompileError for options that are missing."""
-    from ..functions import main_function
+    from ..ir.functions import main_function
     from ..runtime.data import Form, load_samples
 
     given = {"--input_shape": args.input_shape, "--data_dir": args.data_dir, "--data_types": args.data_types}

@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for unreadable models, inputs that do not fit, and models without a common output."""
-    from ..functions import main_function
+    from ..ir.functions import main_function
     from ..runtime.comparison import compare
     from ..runtime.inputs import load_runs
     from ..runtime.integer_plan import in_integers
@@ -81,7 +81,7 @@ def _rows(differences: Mapping[str, Difference]) -> list[tuple[str, ...]]:
 
 
 def _as_json(result: Comparison) -> dict[str, Any]:
-    from ..summary import difference_data
+    from ..flows.summary import difference_data
 
     return {
         "outputs": {name: difference_data(d) for name, d in result.outputs.items()},

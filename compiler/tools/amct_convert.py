@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
-    from ..conversion import convert_file
+    from ..flows.conversion import convert_file
     from ..universe import new_session
 
     session = new_session()

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..options import names
+from ..pipelines.options import names
 from .shared import (
     MODEL,
     PROFILE,
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     from ..configuration.simplified_text import simplified_text
     from ..files import replacing
     from ..frontends import files_of
-    from ..pipelines import run_passes
+    from ..pipelines.passes import run_passes
     from ..transforms.quantization.layers import checked, quantizable_layers
     from ..transforms.quantization.options import SettingsOptions
     from ..transforms.quantization.profiles import profile_of

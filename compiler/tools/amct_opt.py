@@ -18,13 +18,13 @@ from .. import __version__, frontends
 from ..diagnostics import CompileError, Remark, remarks_yaml
 from ..files import refuse_overwriting, replacing
 from ..frontends.mlir import refuse_options
-from ..options import build, names
-from ..pipelines import Passes, make_pass, parse_pipeline, run_passes
+from ..ir.text import parse_module, print_module, read_text
+from ..pipelines.options import build, names
+from ..pipelines.passes import Passes, make_pass, parse_pipeline, run_passes
+from ..pipelines.timing import Timer
 from ..session import Session
 from ..targets import Target
 from ..targets.mlir import MlirTarget
-from ..text import parse_module, print_module, read_text
-from ..timing import Timer
 from ..universe import PIPELINES, SUMMARIES, new_session
 from .entry import run_tool
 from .parser import Parser

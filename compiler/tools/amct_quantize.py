@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
-from ..options import names
+from ..pipelines.options import names
 from .shared import (
     MODEL,
     PROFILE,
@@ -25,8 +25,8 @@ from .tables import print_table, progress_bar, some
 
 if TYPE_CHECKING:
     from ..diagnostics import Remark
-    from ..peer import Peer
-    from ..summary import Accuracy, Layers, Summary
+    from ..flows.peer import Peer
+    from ..flows.summary import Accuracy, Layers, Summary
 
 _DESCRIPTION = """\
 Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, and writes into OUTDIR:
@@ -94,7 +94,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
-    from ..ptq import Settings, quantize_file
+    from ..flows.quantization import Settings, quantize_file
     from ..universe import new_session
 
     session = new_session()
@@ -129,7 +129,7 @@ def print_summary(summary: Summary) -> None:
 
 def refuse(peer: Peer | None, file: Path, source: Path) -> None:
     """Raises CompileError, located in a file that was written, if onnxruntime does not run it but runs its source."""
-    from ..peer import refused
+    from ..flows.peer import refused
 
     if peer is not None and refused(peer, source):
         message = f"onnxruntime {peer.version} does not run the file: {peer.failure}"
@@ -138,7 +138,7 @@ def refuse(peer: Peer | None, file: Path, source: Path) -> None:
 
 def print_peers(files: Iterable[Path], source: Path) -> None:
     """Open AMCT's ONNX file for accuracy in onnxruntime and print what it says. Raises CompileError as `refuse` does."""
-    from ..peer import described, peer_of
+    from ..flows.peer import described, peer_of
 
     for file in (f for f in files if f.name.endswith("fake_quant_model.onnx")):
         peer = peer_of(file)
@@ -183,7 +183,7 @@ def _accuracy(summary: Summary) -> Iterator[tuple[str, ...]]:
 
 
 def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
-    from ..peer import described
+    from ..flows.peer import described
 
     layers, sizes, accuracy, meta = summary.layers, summary.sizes, summary.accuracy, summary.metadata
     if layers.imported:

@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for an unreadable model, inputs that do not fit, and a run that fails."""
     from ..frontends import files_of
-    from ..functions import main_function
+    from ..ir.functions import main_function
     from ..runtime.executor import Executable
     from ..runtime.half import in_half, require_ascend
     from ..runtime.inputs import load_runs, run_all

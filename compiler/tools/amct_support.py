@@ -13,7 +13,7 @@ from .shared import MODEL, PROFILE, add_import_options, add_input_names, import_
 from .tables import print_table
 
 if TYPE_CHECKING:
-    from ..support import LayerSupport
+    from ..flows.support import LayerSupport
 
 _DESCRIPTION = """\
 Lists every layer of MODEL: whether it can be quantized (fully, its input tensor only, or not), the rule that keeps it in float,
@@ -41,8 +41,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for an unreadable model and an unknown profile."""
-    from ..pipelines import run_passes
-    from ..support import layers_of
+    from ..flows.support import layers_of
+    from ..pipelines.passes import run_passes
     from ..transforms.simplification import SIMPLIFY
 
     module, session = load_module(args.model, import_options(args, args.input_names))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..diagnostics import CompileError
 from ..files import refuse_overwriting
-from ..options import names, shapes
+from ..pipelines.options import names, shapes
 from ..session import ImportOptions, Session
 from ..universe import FRONTENDS
 

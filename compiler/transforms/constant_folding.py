@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..diagnostics import op_error
 from ..dialects import nn
 from ..dialects.nn.shapes import Shape, merge_shape, tensor, tensor_of
-from ..dtypes import numpy_dtype
+from ..ir.dtypes import numpy_dtype
 from ..rewriting import Refusal, Remarks, erase_dead_constants
 from ..runtime.kernels import Array
 from .dead_code import erase_dead

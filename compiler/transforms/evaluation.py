@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..diagnostics import CompileError, op_error
 from ..dialects import nn
 from ..dialects.nn.shapes import Shape, compatible, element_of, shape_of, static, tensor, tensor_of
-from ..dtypes import element_type, numpy_dtype
+from ..ir.dtypes import element_type, numpy_dtype
 from ..rewriting import QUANTIZATION_OPS, Refusal
 from ..runtime.kernels import Array, kernel_for
 

@@ -23,9 +23,9 @@ from ..dialects.quant import (
     in_range,
     stored,
 )
-from ..dtypes import integer_range
+from ..ir.dtypes import integer_range
+from ..ir.weights import Weight
 from ..rewriting import Remarks
-from ..weights import Weight
 
 PREFIX = "nn."
 """The prefix of attributes that keep, on casts, what `quant` has no word for: `nn.origin`, `nn.group` and so on."""

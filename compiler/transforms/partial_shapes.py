@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..dialects import nn
 from ..dialects.nn.shapes import DYNAMIC, Shape, axes_of, element_of, known, shape_of, size
-from ..dtypes import integer_range
+from ..ir.dtypes import integer_range
 from ..runtime.kernels import Array, kernel_for
 
 LIMIT = 64

@@ -15,9 +15,9 @@ from xdsl.utils.exceptions import VerifyException
 from ..diagnostics import CompileError, describe, op_error
 from ..dialects.nn import FusedOp, NNOp, set_type
 from ..dialects.nn.shapes import DYNAMIC, Shape, compatible, known, merge_dim, merge_shape, tensor, tensor_of
-from ..dtypes import Tensor
-from ..functions import dimension_names, input_names, main_function
-from ..options import shapes, shapes_of
+from ..ir.dtypes import Tensor
+from ..ir.functions import dimension_names, input_names, main_function
+from ..pipelines.options import shapes, shapes_of
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import nn
 from ..dialects.nn.shapes import DYNAMIC, Shape, axes_of, axis_of, shape_of, static, tensor
-from ..dtypes import Tensor
+from ..ir.dtypes import Tensor
 from .rebuild import rebuilt
 
 Perm = tuple[int, ...]

@@ -15,12 +15,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.diagnostics import verify
 from amct_opt.dialects.nn.shapes import known, tensor_of
-from amct_opt.dtypes import numpy_dtype
-from amct_opt.functions import dimension_names, input_names, main_function, output_names
-from amct_opt.pipelines import make_pass
+from amct_opt.ir.dtypes import numpy_dtype
+from amct_opt.ir.functions import dimension_names, input_names, main_function, output_names
+from amct_opt.ir.text import parse_module
+from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
-from amct_opt.text import parse_module
 from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import i1, i32, i64
 from xdsl.irdl import Operand, VarOperand, irdl_op_definition, operand_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.attributes import RealsAttr
 from ..nn.base import ANY_TENSOR, INT, REAL, Int, Real, Result, integer, real

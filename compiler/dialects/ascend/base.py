@@ -30,7 +30,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from ..nn.base import Bool, Ints, NNOp, ints
 from ..nn.properties import number_defaults
 from ..nn.shapes import DYNAMIC, Shape, element_of, known, same_pads, shape_of, window_size

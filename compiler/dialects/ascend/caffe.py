@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, Bool, Int, Real, Result, integer, real
 from ..nn.shapes import Shape, axis_of, merge_dim, merge_shape, same_element, shape_of, size, tensor_of
 from .base import FB, TRUE, AscendOp, ElementTypes, F

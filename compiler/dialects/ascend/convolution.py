@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, NNOp, Result, Text, integer
 from ..nn.shapes import DYNAMIC, Shape, element_of, known, merge_dim, shape_of, tensor

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import prop_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from ..nn.base import INT, Int, integer
 from ..nn.shapes import compatible, element_of, tensor
 from .base import AscendOp, ElementTypes, check_range, i8

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import bf16, f16, f32, f64, i1, i32, i64
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, INT, REAL, Int, Real, Result, real
 from ..nn.constant import array_of, constant_of

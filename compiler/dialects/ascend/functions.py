@@ -8,7 +8,7 @@ from typing import ClassVar
 from xdsl.irdl import irdl_op_definition, prop_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import REAL, Real, real
 from .base import Counterpart

@@ -19,7 +19,7 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from ..nn.base import ANY_TENSOR, BOOL, INT, Bool, Int, Result, Results, integer
 from ..nn.constant import constant_ints
 from ..nn.shapes import (

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, TEXT, Bool, Int, Result, Text, integer
 from ..nn.shapes import Shape, broadcast, element_of, merge_dim, same_element, shape_of, size, tensor, tensor_of

@@ -8,7 +8,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import i1, i32, i64
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, result_def
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, Result
 from ..nn.shapes import broadcast, same_element, shape_of, tensor

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, Bool, Int, NNOp, Real, Result, Text, integer, real
 from ..nn.shapes import axis_of, known, merge_dim, merge_shape, same_element, shape_of, tensor, tensor_of

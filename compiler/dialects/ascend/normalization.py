@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import StringAttr, bf16, f16, f32
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, REAL, TEXT, Bool, Int, Ints, Real, Result, Text, integer, ints, real
 from ..nn.shapes import axes_of, merge_dim, shape_of, tensor_of

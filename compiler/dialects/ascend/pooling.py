@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import StringAttr, f16, f32, f64, i32
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, TEXT, Bool, Int, Ints, NNOp, Result, Text, integer, ints
 from ..nn.shapes import Shape, element_of, known, same_size, shape_of, static, tensor

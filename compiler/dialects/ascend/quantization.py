@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor, integer_range
+from ...ir.dtypes import Tensor, integer_range
 from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, REAL, TEXT, Bool, Int, Ints, Real, Result, Text, integer, ints
 from ..nn.constant import constant_of
 from ..nn.shapes import Shape, known, merge_dim, shape_of, size, tensor

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from ..nn.base import ANY_TENSOR, BOOL, REAL, Bool, Real, Result, real
 from ..nn.shapes import merge_shape, shape_of, tensor
 from .base import FALSE, ElementTypes, i8, i16

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import StringAttr, f32, i32
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, Bool, Int, Real, Result, Text, integer, real
 from ..nn.constant import array_of, constant_ints

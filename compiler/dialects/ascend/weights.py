@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from ..nn.base import ANY_TENSOR, BOOL, INT, TEXT, Bool, Int, Result, Text, integer
 from ..nn.shapes import (
     Shape,

@@ -13,9 +13,9 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from ...dtypes import Tensor, as_stored, from_stored, numpy_dtype
-from ...text import ModulePrinter, parse_text
-from ...weights import Weight, WeightError, separate_key, side_file_of
+from ...ir.dtypes import Tensor, as_stored, from_stored, numpy_dtype
+from ...ir.text import ModulePrinter, parse_text
+from ...ir.weights import Weight, WeightError, separate_key, side_file_of
 
 if TYPE_CHECKING:
     import numpy as np

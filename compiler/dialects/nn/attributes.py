@@ -14,7 +14,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from ...text import parse_text
+from ...ir.text import parse_text
 from .arrays import ExternalAttr
 from .numbers import f32, f32_text, parse_f32
 from .qparams import QParamsAttr

@@ -31,8 +31,8 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
-from ...hints import name_hint
+from ...ir.dtypes import Tensor
+from ...ir.name_hints import name_hint
 from .attributes import OriginAttr
 from .plan import check_plan
 from .properties import (

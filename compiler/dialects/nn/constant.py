@@ -16,9 +16,9 @@ from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ...diagnostics import op_error
-from ...dtypes import Tensor, as_stored, element_type, from_stored, has_numpy_dtype, numpy_dtype
-from ...text import Dense, print_dense
-from ...weights import Weight, WeightError, is_finite
+from ...ir.dtypes import Tensor, as_stored, element_type, from_stored, has_numpy_dtype, numpy_dtype
+from ...ir.text import Dense, print_dense
+from ...ir.weights import Weight, WeightError, is_finite
 from .arrays import External, ExternalAttr
 from .base import ANY_TENSOR, Result, name_hint
 from .shapes import element_of, static, tensor_of

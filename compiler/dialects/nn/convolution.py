@@ -17,7 +17,7 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .attributes import AutoPad
 from .base import ANY_TENSOR, INT, INTS, Int, Ints, Result, integer, ints
 from .shapes import DYNAMIC, Shape, known, merge_dim, same_element, shape_of, tensor

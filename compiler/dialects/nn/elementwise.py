@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import FloatAttr, i1
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .attributes import PredicateAttr
 from .base import ANY_TENSOR, DOUBLE, FLAG, REAL, Double, Flag, NNOp, Real, Result, real
 from .constant import constant_of

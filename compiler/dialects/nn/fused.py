@@ -26,8 +26,8 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SingleBlockImplicitTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
-from ...text import parse_text
+from ...ir.dtypes import Tensor
+from ...ir.text import parse_text
 from .attributes import OriginAttr
 from .base import ANY_TENSOR, NNOp, Result
 from .constant import ConstantOp

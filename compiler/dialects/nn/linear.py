@@ -8,7 +8,7 @@ from typing import ClassVar
 from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .base import ANY_TENSOR, FLAG, Flag, NNOp, Result
 from .constant import constant_of
 from .shapes import DYNAMIC, Shape, broadcast, merge_dim, same_element, shape_of, tensor

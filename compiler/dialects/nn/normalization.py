@@ -8,7 +8,7 @@ from typing import ClassVar
 from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .base import ANY_TENSOR, INT, REAL, Int, NNOp, Real, Result, integer, real
 from .constant import constant_of
 from .shapes import axis_of, broadcast, known, merge_dim, merge_shape, same_element, shape_of, tensor_of

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import DictionaryAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import VarOperand, base, irdl_op_definition, opt_prop_def, prop_def, var_operand_def, var_result_def
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .attributes import GraphAttr
 from .base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, NNOp, Results, Text, ints
 

@@ -13,8 +13,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from ...text import parse_text
-from ...weights import Weight
+from ...ir.text import parse_text
+from ...ir.weights import Weight
 from .arrays import ExternalAttr
 from .numbers import f32_text, f64_text, parse_f32, parse_f64
 from .qparams import QParamsAttr

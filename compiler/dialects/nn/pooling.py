@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .base import ANY_TENSOR, FLAG, INTS, Flag, Ints, Result, ints
 from .shapes import DYNAMIC, Shape, shape_of, tensor, tensor_of
 from .window import LayoutOp, WindowOp

@@ -31,7 +31,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.str_enum import StrEnum
 
-from ...text import parse_text
+from ...ir.text import parse_text
 from .attributes import RangeAttr, RealsAttr, parse_range, parse_reals, reals_text
 from .numbers import f32_text, f64_text, parse_f32, parse_f64
 

@@ -13,9 +13,9 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor, integer_range
-from ...text import parse_optional_text
-from ...weights import Weight, WeightError
+from ...ir.dtypes import Tensor, integer_range
+from ...ir.text import parse_optional_text
+from ...ir.weights import Weight, WeightError
 from .arrays import hex_text, parse_bytes, print_reference, referenced_weight
 from .numbers import f32 as nearest_f32
 from .numbers import f32_text, parse_f32

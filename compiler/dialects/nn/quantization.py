@@ -10,8 +10,8 @@ from xdsl.ir import OpResult, SSAValue
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor, is_float
-from ...weights import Weight
+from ...ir.dtypes import Tensor, is_float
+from ...ir.weights import Weight
 from .attributes import ParamsSourceAttr, RangeAttr
 from .base import ANY_TENSOR, FLAG, INT, INTS, TEXT, Flag, Int, Ints, NNOp, Result, Text, integer, ints
 from .qparams import QParamsAttr

@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import i64
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .base import ANY_TENSOR, FLAG, INT, INTS, Flag, Int, Ints, NNOp, Result, integer, ints
 from .shapes import Shape, axes_of, axis_of, element_of, shape_of, tensor
 

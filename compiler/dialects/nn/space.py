@@ -8,7 +8,7 @@ from math import prod
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .attributes import DepthMode, DepthModeAttr
 from .base import ANY_TENSOR, INT, INTS, Int, Ints, MovingOp, Result, ints
 from .shapes import DYNAMIC, Shape, element_of, known, shape_of, tensor, text

@@ -13,7 +13,7 @@ from typing import IO, NamedTuple
 from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, helper
 
 from ...files import replacing, replacing_all
-from ...weights import release
+from ...ir.weights import release
 from ..wire import MOST_BYTES, Field, Places, header, only, rewritten, text, without
 from .tensors import Array, packed, stored_size
 

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import tensor_of
-from ...dtypes import numpy_dtype
+from ...ir.dtypes import numpy_dtype
 from .attributes import attribute_proto
 from .graphs import STANDARD, domain_of
 

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import TensorType
 
 from ...diagnostics import CompileError
 from ...dialects.nn.shapes import DYNAMIC
-from ...dtypes import Tensor, dtype_named, element_type
+from ...ir.dtypes import Tensor, dtype_named, element_type
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -22,7 +22,7 @@ from xdsl.ir import Attribute, TypeAttribute
 from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC
-from ...dtypes import element_type, numpy_dtype
+from ...ir.dtypes import element_type, numpy_dtype
 from .schema import MESSAGES, Message, NodeDef
 from .tensors import array_of, code_of, dtype_of, shape_proto, tensor_proto
 

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import TensorType
 from ...diagnostics import CompileError, first_line
 from ...dialects.nn import RANDOM
 from ...dialects.nn.shapes import DYNAMIC, Shape
-from ...dtypes import Tensor, numpy_dtype
+from ...ir.dtypes import Tensor, numpy_dtype
 from .schema import GraphDef, Message
 from .tensors import Array, code_of, shape_proto, tensor_proto
 

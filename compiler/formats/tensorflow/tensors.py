@@ -10,7 +10,7 @@ import numpy as np
 
 from ...diagnostics import CompileError
 from ...dialects.nn.shapes import Shape, known
-from ...dtypes import as_stored, dtype_named, from_stored
+from ...ir.dtypes import as_stored, dtype_named, from_stored
 from .schema import DATA_TYPES, REFERENCE, Message, TensorProto, TensorShapeProto
 
 Array = np.ndarray[Any, np.dtype[Any]]

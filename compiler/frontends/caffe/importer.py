@@ -14,11 +14,11 @@ from xdsl.utils.exceptions import VerifyException
 from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, shape_of, size
-from ...dtypes import Tensor
 from ...formats.caffe.schema import NetParameter
 from ...formats.prototxt import unknown
-from ...functions import value_attributes
-from ...options import shapes_of
+from ...ir.dtypes import Tensor
+from ...ir.functions import value_attributes
+from ...pipelines.options import shapes_of
 from ...session import Session
 from ..building import Binding, Unmapped
 from ..import_report import ImportReport

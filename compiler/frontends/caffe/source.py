@@ -13,7 +13,7 @@ from ...diagnostics import CompileError, first_line
 from ...formats.caffe.file import Blob, blob_of, read_weights
 from ...formats.caffe.schema import LayerParameter, Message, NetParameter, upgraded
 from ...formats.prototxt import Entry, entries, unknown
-from ...text import read_text
+from ...ir.text import read_text
 
 
 @dataclass(frozen=True)

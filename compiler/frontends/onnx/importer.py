@@ -14,14 +14,14 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ... import precision
 from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import compatible, element_of, known, shape_of, tensor_of
 from ...formats.onnx.graphs import STANDARD, all_nodes, free_names
 from ...formats.onnx.schema import schema_of
 from ...formats.onnx.tensors import Array, TensorReader, dimension_names, tensor_type
-from ...functions import value_attributes
+from ...ir import precision
+from ...ir.functions import value_attributes
 from ...session import Session
 from .. import naming
 from ..import_report import ImportReport

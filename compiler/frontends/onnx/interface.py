@@ -10,7 +10,7 @@ from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
 
 from ...diagnostics import CompileError
 from ...formats.onnx.graphs import free_names
-from ...options import shapes_of
+from ...pipelines.options import shapes_of
 from ...session import ImportOptions
 from ..options import overridden, take_only
 from .symbols import inferred_types

@@ -9,7 +9,7 @@ from typing import cast
 
 from onnx import NodeProto
 
-from ...layer_names import module_path
+from ...ir.layer_names import module_path
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
 """Paths from the model (`''`) to the innermost module, then the name of the node in the traced graph, as a Python list."""

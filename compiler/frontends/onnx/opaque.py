@@ -8,11 +8,11 @@ from onnx import TypeProto
 from xdsl.dialects.builtin import DictionaryAttr
 
 from ...dialects import nn
-from ...dtypes import Tensor
 from ...formats.onnx.attributes import carried
 from ...formats.onnx.graphs import STANDARD
 from ...formats.onnx.schema import schema_of
 from ...formats.onnx.tensors import is_ranked, is_tensor, tensor_type
+from ...ir.dtypes import Tensor
 from .module_paths import module_paths
 from .node import Node
 from .regions import Untyped

@@ -12,11 +12,11 @@ from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto, helper, numpy
 from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.constant import INLINE_ELEMENTS
-from ...dtypes import Tensor, numpy_dtype
 from ...formats.onnx.graphs import STANDARD, all_nodes, domain_of, free_names, renamed, take_weights
 from ...formats.onnx.opaque import IR_VERSION
 from ...formats.onnx.schema import complaint
 from ...formats.onnx.tensors import code_of, is_ranked, tensor_type
+from ...ir.dtypes import Tensor, numpy_dtype
 from ..building import SHOWN_ELEMENTS
 from .graph import Layer
 from .node import Binding, Constant, Shared

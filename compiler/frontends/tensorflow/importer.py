@@ -19,10 +19,10 @@ from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...diagnostics import CompileError
-from ...dtypes import Tensor
 from ...formats.tensorflow.schema import Message
 from ...formats.tensorflow.tensors import array_of
-from ...functions import value_attributes
+from ...ir.dtypes import Tensor
+from ...ir.functions import value_attributes
 from ...session import Session
 from ..building import Binding, Constant, Sink, Unmapped
 from ..import_report import ImportReport

@@ -11,10 +11,10 @@ from xdsl.dialects.builtin import TensorType
 
 from ...diagnostics import CompileError
 from ...dialects import nn
-from ...dtypes import Tensor, element_type
 from ...formats.tensorflow.schema import DATA_TYPES
 from ...formats.tensorflow.tensors import dtype_of
-from ...options import shapes_of
+from ...ir.dtypes import Tensor, element_type
+from ...pipelines.options import shapes_of
 from ...session import ImportOptions
 from ..options import overridden
 from .graph import Graph, NodeDef, Output, consumers, parse_input

@@ -9,10 +9,10 @@ from xdsl.dialects.builtin import DictionaryAttr
 from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import tensor, tensor_of
-from ...dtypes import Tensor, element_type
 from ...formats.tensorflow.attributes import mlir_of
 from ...formats.tensorflow.library import inferred
 from ...formats.tensorflow.tensors import Array, dtype_of
+from ...ir.dtypes import Tensor, element_type
 from ..building import SHOWN_ELEMENTS, Binding, Constant
 from .node import AttrValue, Node
 

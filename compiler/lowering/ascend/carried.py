@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import element_of, known, shape_of, static
-from ...dtypes import numpy_dtype
+from ...ir.dtypes import numpy_dtype
 from .indexing import sizes_of
 from .rules import Builder, Source, lowers, require
 

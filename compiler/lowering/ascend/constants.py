@@ -9,7 +9,7 @@ from xdsl.ir import OpResult, SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of
-from ...dtypes import numpy_dtype
+from ...ir.dtypes import numpy_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -13,7 +13,7 @@ from ...dialects import ascend, nn
 from ...dialects.ascend.base import FB, data_type_number
 from ...dialects.nn import Predicate
 from ...dialects.nn.shapes import element_of, shape_of
-from ...dtypes import is_float, numpy_dtype
+from ...ir.dtypes import is_float, numpy_dtype
 from .rules import Builder, array_of, lowers, lowers_each, require
 
 SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875

@@ -12,7 +12,6 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
-from ...collector import collector_aside
 from ...dialects.ascend import AscendDequantOp, AscendQuantOp, SqueezeOp
 from ...dialects.nn import (
     ConstantOp,
@@ -25,6 +24,7 @@ from ...dialects.nn import (
     set_type,
 )
 from ...rewriting import Remarks, erase_dead_constants
+from ...rewriting.collector import collector_aside
 from ...transforms.quantization.passive import quantize_at
 from ...transforms.quantization.sites import Site
 from . import (

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
-from ...dtypes import numpy_dtype
+from ...ir.dtypes import numpy_dtype
 from ...transforms.fusion.fuse_bn.norm import factor_and_shift
 from .rules import Builder, lowers, require
 

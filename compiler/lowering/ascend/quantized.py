@@ -15,7 +15,7 @@ from ...dialects import ascend, nn
 from ...dialects.ascend.base import F, data_type_number, i4, i8
 from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
-from ...precision import forces_fp16, shortened
+from ...ir.precision import forces_fp16, shortened
 from .constants import Array, dequantize_of
 from .rules import Builder, Key, NotLowered, Source, keys, keys_of, require
 

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.nn import PadMode, ints
 from ...dialects.nn.shapes import element_of, shape_of
-from ...dtypes import numpy_dtype
+from ...ir.dtypes import numpy_dtype
 from .rules import Builder, lowers, require
 
 

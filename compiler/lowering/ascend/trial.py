@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialects.ascend.base import i8
 from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QParamsAttr
 from ...dialects.nn.shapes import shape_of, static
-from ...dtypes import numpy_dtype
+from ...ir.dtypes import numpy_dtype
 from ...transforms.quantization.pairs import quantized_pair
 from .linear import product_of_inputs
 from .quantized import Quantizer, quantized_rules

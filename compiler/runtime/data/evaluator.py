@@ -10,7 +10,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError
-from ...functions import main_function
+from ...ir.functions import main_function
 from ..executor import Executable
 from .rows import Array
 from .samples import Samples

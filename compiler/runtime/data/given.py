@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError
-from ...functions import main_function
+from ...ir.functions import main_function
 from .rows import Array, ArrayRows
 from .samples import Samples, input_types, samples_of
 from .stream import Batch, from_batches

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...diagnostics import CompileError
-from ...dtypes import Tensor, is_float, numpy_dtype
+from ...ir.dtypes import Tensor, is_float, numpy_dtype
 from .raw import files_of
 from .rows import Array
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from xdsl.dialects.func import FuncOp
 
 from ...diagnostics import CompileError
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .arrays import load_arrays
 from .images import ImageForm, image_rows
 from .raw import raw_rows

@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 
 from ...diagnostics import CompileError
-from ...dtypes import Tensor
+from ...ir.dtypes import Tensor
 from .rows import Array
 
 DATA_TYPES = (

@@ -13,8 +13,8 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.dialects.func import FuncOp
 
 from ...diagnostics import CompileError
-from ...dtypes import Tensor, is_float, numpy_dtype
-from ...functions import input_names
+from ...ir.dtypes import Tensor, is_float, numpy_dtype
+from ...ir.functions import input_names
 from .rows import Array, Rows, WholeRows
 
 _HASH_CHUNK = 1 << 24

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.dialects.func import FuncOp
 
 from ...diagnostics import CompileError
-from ...dtypes import Tensor, numpy_dtype
+from ...ir.dtypes import Tensor, numpy_dtype
 from .rows import Array, forget
 from .samples import Samples, check_type, converted, input_types, samples_of
 from .script import load_script, running

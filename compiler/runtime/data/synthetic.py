@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.dialects.func import FuncOp
 
 from ...dialects.nn import GatherOp
-from ...dtypes import Tensor, is_float, numpy_dtype
+from ...ir.dtypes import Tensor, is_float, numpy_dtype
 from .rows import ArrayRows
 from .samples import Samples, input_types
 

@@ -12,7 +12,7 @@ from ...dialects import ascend, nn
 from ...dialects.ascend import AscendOp
 from ...dialects.ascend.base import stand_ins
 from ...dialects.nn.shapes import element_of
-from ...dtypes import numpy_dtype
+from ...ir.dtypes import numpy_dtype
 from ..precision import wide
 from . import Array, Kernel, bare_kernel_for
 

@@ -16,7 +16,7 @@ from ...dialects import ascend
 from ...dialects.ascend import AscendOp
 from ...dialects.ascend.base import i8, i16
 from ...dialects.nn.shapes import element_of
-from ...dtypes import integer_range, numpy_dtype
+from ...ir.dtypes import integer_range, numpy_dtype
 from ..bounds import UNBOUNDED, Bounds
 from . import Array, Kernel
 

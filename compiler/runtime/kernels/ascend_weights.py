@@ -10,7 +10,7 @@ import numpy as np
 from ...dialects import ascend
 from ...dialects.ascend import AscendOp
 from ...dialects.nn.shapes import element_of
-from ...dtypes import integer_range, numpy_dtype
+from ...ir.dtypes import integer_range, numpy_dtype
 from ..multiply import matmul
 from . import Array, Kernel
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...dialects import nn
 from ...dialects.nn.attributes import Predicate
-from ...dtypes import numpy_dtype
+from ...ir.dtypes import numpy_dtype
 from ..erf import erf
 from ..precision import wide
 from . import Array, Kernel, kernel

@@ -13,7 +13,7 @@ from ...diagnostics import first_line, op_error
 from ...dialects import nn
 from ...dialects.nn.shapes import known, tensor_of
 from ...dialects.nn.shapes import text as shape_text
-from ...dtypes import Tensor, numpy_dtype
+from ...ir.dtypes import Tensor, numpy_dtype
 from . import Array, Kernel
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...diagnostics import describe, op_error
 from ...dialects import nn
 from ...dialects.nn.shapes import tensor_of
-from ...dtypes import numpy_dtype
+from ...ir.dtypes import numpy_dtype
 from . import Array, Kernel
 
 

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import i16
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
-from ...dtypes import integer_range, numpy_dtype
+from ...ir.dtypes import integer_range, numpy_dtype
 from . import Array, Kernel, kernel
 
 

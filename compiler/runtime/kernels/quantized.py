@@ -17,7 +17,7 @@ import numpy as np
 
 from ...dialects import nn
 from ...dialects.nn import QParams
-from ...dtypes import integer_range, numpy_dtype
+from ...ir.dtypes import integer_range, numpy_dtype
 from ..bounds import UNBOUNDED, Bounds
 from ..integer import matmul_int8, prepare_conv, prepare_matmul
 from ..layouts import in_layout, per_channel

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...diagnostics import CompileError
-from ...options import build
+from ...pipelines.options import build
 from ...registry import Registry
 from .entropy import EntropyObserver
 from .hfmg import HfmgObserver

@@ -16,7 +16,7 @@ from ...diagnostics import CompileError, describe
 from ...dialects import nn
 from ...dialects.nn.shapes import known, shape_of
 from ...formats.caffe.file import NetLayer, write_net
-from ...functions import body, input_names, main_function, output_names, return_op
+from ...ir.functions import body, input_names, main_function, output_names, return_op
 from ...rewriting import Remarks
 from ...session import Session
 from .. import Target

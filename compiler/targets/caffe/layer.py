@@ -12,8 +12,8 @@ from ...diagnostics import CompileError, op_error
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of
 from ...formats.caffe.file import NetLayer
+from ...ir.weights import WeightError
 from ...runtime.kernels.quantization import dequantize
-from ...weights import WeightError
 from ..converters import Converters, Register
 from ..graph import ELSEWHERE, OTHERWISE, source
 from .net import Array, Net, layer_proto

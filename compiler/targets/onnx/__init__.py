@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 from ...diagnostics import CompileError
 from ...formats.onnx.file import external_file, write_model
 from ...formats.onnx.schema import NEWEST_OPSET
-from ...functions import main_function
-from ...metadata import metadata
+from ...ir.functions import main_function
+from ...ir.metadata import metadata
 from ...session import Session
 from .. import Target
 from ..graph import in_layout

@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import FloatAttr
 from ...dialects import nn
 from ...dialects.nn.properties import number_defaults
 from ...dialects.nn.shapes import element_of
-from ...dtypes import numpy_dtype
 from ...formats.onnx.counterparts import COUNTERPARTS
+from ...ir.dtypes import numpy_dtype
 from .float_layers import summand
 from .layer import Layer, converter
 from .steps import Steps

@@ -13,11 +13,11 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ...diagnostics import CompileError, op_error
 from ...dialects import nn
-from ...dtypes import Tensor, numpy_dtype
 from ...formats.onnx.file import Initializer
 from ...formats.onnx.schema import element_name
+from ...ir.dtypes import Tensor, numpy_dtype
+from ...ir.weights import WeightError
 from ...rewriting import Remarks
-from ...weights import WeightError
 from ..graph import Names, flat, identity_of, source
 
 Array = np.ndarray[Any, np.dtype[Any]]

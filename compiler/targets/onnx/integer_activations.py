@@ -7,8 +7,8 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects.nn import BoundOp, DequantizeOp, QParams, QParamsAttr, QuantizeOp
-from ...dtypes import integer_range
-from ...functions import main_function
+from ...ir.dtypes import integer_range
+from ...ir.functions import main_function
 from ...lowering.ascend.fused import inline_fused
 from ...transforms.quantization.pairs import quantized_pair
 from ...transforms.quantization.profiles import Profile

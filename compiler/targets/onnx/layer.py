@@ -11,10 +11,10 @@ from onnx import NodeProto, helper
 from xdsl.ir import Operation, SSAValue
 
 from ...diagnostics import CompileError, op_error
-from ...dtypes import Tensor, numpy_dtype
 from ...formats.onnx.graphs import replace_names
 from ...formats.onnx.schema import first_opset_taking, rejected_output, result_elements, schema_of, type_mismatch
-from ...weights import WeightError
+from ...ir.dtypes import Tensor, numpy_dtype
+from ...ir.weights import WeightError
 from ..converters import Converters, Register
 from ..graph import ELSEWHERE, OTHERWISE, label_of
 from .graph import Array, Graph, OpsetError, element_of, value_info

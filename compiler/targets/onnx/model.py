@@ -16,8 +16,8 @@ from xdsl.ir import BlockArgument, SSAValue
 from ...diagnostics import CompileError
 from ...dialects import nn
 from ...formats.onnx.file import INLINE, Initializer, packed
-from ...functions import body, dimension_names, input_names, main_function, output_names, return_op
-from ...metadata import metadata
+from ...ir.functions import body, dimension_names, input_names, main_function, output_names, return_op
+from ...ir.metadata import metadata
 from ...rewriting import Remarks
 from ...session import Session
 from ..graph import check_names, flat, source

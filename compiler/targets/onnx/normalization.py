@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import FloatAttr
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
-from ...dtypes import numpy_dtype
+from ...ir.dtypes import numpy_dtype
 from .float_layers import softmax_input
 from .layer import Layer, Operand, converter
 from .shape import reduce, unsqueezed

@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import f32, i16, i32
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
-from ...dtypes import integer_range, numpy_dtype
+from ...ir.dtypes import integer_range, numpy_dtype
 from .layer import Layer, Operand, converter
 
 # The names end in the operator: the layer's own name is its consumer's.

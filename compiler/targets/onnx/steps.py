@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from xdsl.ir import SSAValue
 
 from ...dialects.nn.shapes import element_of
-from ...dtypes import numpy_dtype
+from ...ir.dtypes import numpy_dtype
 from .layer import Layer, Operand
 
 

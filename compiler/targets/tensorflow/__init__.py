@@ -12,11 +12,11 @@ from xdsl.ir import BlockArgument, SSAValue
 from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
-from ...dtypes import dtype_named
 from ...formats.tensorflow.attributes import attribute
 from ...formats.tensorflow.file import write_graph
 from ...formats.tensorflow.tensors import shape_proto
-from ...functions import body, input_names, main_function, output_names, return_op
+from ...ir.dtypes import dtype_named
+from ...ir.functions import body, input_names, main_function, output_names, return_op
 from ...rewriting import Remarks
 from ...session import Session
 from .. import Target

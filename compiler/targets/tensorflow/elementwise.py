@@ -7,8 +7,8 @@ from math import inf, pi, sqrt
 import numpy as np
 
 from ...dialects import nn
-from ...dtypes import dtype_named
 from ...formats.tensorflow.counterparts import COUNTERPARTS
+from ...ir.dtypes import dtype_named
 from .graph import element_of
 from .layer import Layer, converter
 

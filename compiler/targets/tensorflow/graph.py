@@ -13,12 +13,12 @@ from xdsl.ir import Operation, SSAValue
 from ...diagnostics import op_error
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of as mlir_element_of
-from ...dtypes import has_numpy_dtype, numpy_dtype
 from ...formats.tensorflow.attributes import make_node
 from ...formats.tensorflow.file import Const
 from ...formats.tensorflow.schema import Message
+from ...ir.dtypes import has_numpy_dtype, numpy_dtype
+from ...ir.weights import WeightError
 from ...rewriting import Remarks
-from ...weights import WeightError
 from ..graph import Names, identity_of, source
 
 Array = np.ndarray[Any, np.dtype[Any]]

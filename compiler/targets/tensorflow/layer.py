@@ -11,11 +11,11 @@ from xdsl.ir import Operation, SSAValue
 
 from ...diagnostics import CompileError, op_error
 from ...dialects import nn
-from ...dtypes import dtype_named
 from ...formats.tensorflow.attributes import attribute, make_node
 from ...formats.tensorflow.operators import OPERATORS
 from ...formats.tensorflow.schema import Message
-from ...weights import WeightError
+from ...ir.dtypes import dtype_named
+from ...ir.weights import WeightError
 from ..converters import Converters, Register
 from ..graph import ELSEWHERE, OTHERWISE, label_of
 from .graph import Array, Graph, element_of, is_half_byte, legal_name, quantized_weight

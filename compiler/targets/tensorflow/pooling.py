@@ -10,7 +10,7 @@ import numpy as np
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of, static
-from ...dtypes import dtype_named
+from ...ir.dtypes import dtype_named
 from .layer import Layer, converter
 from .movement import cut, pad_all
 from .window import Window, ceil_ends, lifted, padded

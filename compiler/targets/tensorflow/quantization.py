@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import i16
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
-from ...dtypes import integer_range
+from ...ir.dtypes import integer_range
 from ..graph import source
 from .graph import Array, Graph, array_of, element_of, stored_quantized
 from .layer import Layer, converter

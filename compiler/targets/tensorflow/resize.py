@@ -10,7 +10,7 @@ import numpy as np
 from ...dialects import nn
 from ...dialects.nn.attributes import Coordinates, Nearest, ResizeMode
 from ...dialects.nn.shapes import known, shape_of, static
-from ...dtypes import dtype_named
+from ...ir.dtypes import dtype_named
 from ...runtime.resample import Sampling, Taps, taps_of
 from .graph import Array
 from .layer import Layer, converter, transposed

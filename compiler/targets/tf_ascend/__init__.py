@@ -9,7 +9,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from ...formats.tensorflow.file import write_graph
-from ...functions import main_function
+from ...ir.functions import main_function
 from ...rewriting import Remarks
 from ...session import Session
 from .. import Target

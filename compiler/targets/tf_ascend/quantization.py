@@ -12,9 +12,9 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import i8
 from ...dialects.nn.shapes import element_of, shape_of
-from ...dtypes import dtype_named, numpy_dtype
 from ...formats import deq_scale
 from ...formats.tensorflow.attributes import attribute
+from ...ir.dtypes import dtype_named, numpy_dtype
 from ..deployed import layer_before, layer_behind, quant_name, unaveraged
 from ..graph import identity_of
 from ..tensorflow.layer import Layer

@@ -12,7 +12,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of
-from ...dtypes import is_float
+from ...ir.dtypes import is_float
 from ...rewriting import Remarks
 from ...runtime.kernels import Array
 from .rules import give_back, rule

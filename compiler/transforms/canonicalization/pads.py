@@ -13,7 +13,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
-from ...dtypes import integer_range
+from ...ir.dtypes import integer_range
 from ...rewriting import Remarks, fused_location, layer_of
 from ..rebuild import rebuilt
 from .rules import rule

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
 from ...dialects.nn import BiasAddOp, ConvOp, ConvTransposeOp, MatMulOp, constant_of
 from ...dialects.nn.shapes import shape_of
-from ...dtypes import numpy_dtype
+from ...ir.dtypes import numpy_dtype
 from ...rewriting import Array, Folded, condition, layer_of
 
 Computing = ConvOp | ConvTransposeOp | MatMulOp

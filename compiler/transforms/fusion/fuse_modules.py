@@ -14,7 +14,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 
 from ...diagnostics import CompileError, describe
 from ...dialects.nn import AddOp, BatchNormOp, BiasAddOp, NNOp, OpaqueOp, constant_of
-from ...layer_names import LayerNames, has_lost_module, modules_of
+from ...ir.layer_names import LayerNames, has_lost_module, modules_of
 from ...rewriting import FusionPattern, Remarks, erase_dead_constants, layer_of
 from ...session import Session
 from ..dead_code import erase_dead

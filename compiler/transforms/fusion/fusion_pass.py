@@ -15,7 +15,7 @@ from xdsl.ir import OpResult, SSAValue
 from xdsl.passes import ModulePass
 
 from ...dialects.nn import DivOp, NNOp, SubOp, constant_of
-from ...layer_names import LayerNames
+from ...ir.layer_names import LayerNames
 from ...rewriting import FusionPattern, Guard, Remarks, erase_dead_constants, layer_of, nn_ops, rewrite
 from .computing import chain_of
 from .selection import FusionOptions, type_names

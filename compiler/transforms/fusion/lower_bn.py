@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects.nn import AddOp, BatchNormOp, MulOp
 from ...dialects.nn.shapes import element_of, shape_of
-from ...dtypes import numpy_dtype
+from ...ir.dtypes import numpy_dtype
 from ...rewriting import Folded, FusionPattern, Remarks, Roots, layer_of
 from .fuse_bn.norm import NormConditions, factor_and_shift
 from .fusion_pass import FusionPass, Patterns

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ...dialects.nn import NNOp, OriginAttr
-from ...layer_names import named_among, names_of
+from ...ir.layer_names import named_among, names_of
 from ...rewriting import Guard, Refusal, layer_of
 from ...session import Session
 from .computing import COMPUTING

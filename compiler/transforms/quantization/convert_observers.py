@@ -13,7 +13,6 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...collector import collector_aside
 from ...diagnostics import op_error
 from ...dialects.nn import (
     ConstantOp,
@@ -30,6 +29,7 @@ from ...dialects.nn import (
     set_type,
 )
 from ...rewriting import Remarks, erase_dead_constants, layer_of
+from ...rewriting.collector import collector_aside
 from ...session import Session, session_of
 from .layers import channel_axis, layer_at
 from .legality import first_broken

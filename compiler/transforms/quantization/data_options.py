@@ -12,8 +12,8 @@ from xdsl.dialects.func import FuncOp
 from ...configuration.ranges import at_least
 from ...configuration.settings import Settings
 from ...diagnostics import CompileError
-from ...functions import main_function
-from ...options import shapes
+from ...ir.functions import main_function
+from ...pipelines.options import shapes
 from ...runtime.data import (
     Form,
     ImageForm,

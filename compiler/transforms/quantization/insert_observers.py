@@ -8,14 +8,14 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ...collector import collector_aside
 from ...configuration.checks import check_observers
 from ...configuration.layer_settings import recorded_impossible, settings_for
 from ...configuration.record import Record
 from ...configuration.settings import Settings
 from ...dialects.nn import ObserveOp, Plan, plan_of, set_plan
-from ...layer_names import LayerNames
+from ...ir.layer_names import LayerNames
 from ...rewriting import Remarks, layer_of
+from ...rewriting.collector import collector_aside
 from ...session import Session, session_of
 from .layers import (
     checked,

@@ -22,8 +22,8 @@ from ...dialects.nn import (
     constant_of,
 )
 from ...dialects.nn.shapes import shape_of
-from ...functions import main_function
-from ...layer_names import LayerNames
+from ...ir.functions import main_function
+from ...ir.layer_names import LayerNames
 from ...rewriting import layer_of
 from .legality import Broken, first_broken, has_weight_only_mode, row_of, types_of, weight_only_broken
 from .named_layers import in_module

@@ -9,7 +9,7 @@ from xdsl.ir import Operation
 
 from ...configuration.settings import Calibration, Settings, TensorQuantize
 from ...diagnostics import CompileError
-from ...layer_names import LayerNames
+from ...ir.layer_names import LayerNames
 from ...rewriting import Remarks, layer_of
 
 Find = Callable[[str], Sequence[str]]

@@ -9,7 +9,7 @@ from ...configuration.record import Record
 from ...configuration.settings import Settings
 from ...diagnostics import op_error
 from ...dialects.nn import ObserveOp, QParamsAttr
-from ...precision import FORCE_FP16, float16_scales, force_fp16
+from ...ir.precision import FORCE_FP16, float16_scales, force_fp16
 from ...rewriting import Remarks
 
 _MODES = (None, "DEFAULT", FORCE_FP16)

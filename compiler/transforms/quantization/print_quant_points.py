@@ -27,8 +27,8 @@ from ...dialects.nn import (
     is_layer,
 )
 from ...dialects.nn.shapes import element_of
-from ...dtypes import is_float
-from ...functions import input_names, main_function
+from ...ir.dtypes import is_float
+from ...ir.functions import input_names, main_function
 from ...rewriting import layer_of
 from ...session import session_of
 from .profiles import Profile, profile_of

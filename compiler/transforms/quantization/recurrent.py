@@ -14,8 +14,8 @@ from xdsl.ir import OpResult, SSAValue
 from ...configuration.layer_settings import Layer
 from ...dialects.nn import DequantizeOp, OpaqueOp, constant_of
 from ...dialects.nn.shapes import element_of
-from ...dtypes import is_float
-from ...functions import main_function
+from ...ir.dtypes import is_float
+from ...ir.functions import main_function
 from ...rewriting import layer_of
 from .sites import Site
 

@@ -10,7 +10,7 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from ...dialects.nn import FusedOp, MatMulOp, NNOp, before_points, constant_of
 from ...dialects.nn.shapes import element_of
-from ...functions import main_function
+from ...ir.functions import main_function
 from ..evaluation import HALF_WEIGHTS
 
 

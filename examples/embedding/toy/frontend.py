@@ -11,7 +11,7 @@ from xdsl.ir import Block, Region, SSAValue
 from amct_opt import CompileError, Session
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC, tensor
-from amct_opt.functions import value_attributes
+from amct_opt.ir.functions import value_attributes
 
 from .dialect import GainOp, SquashOp
 

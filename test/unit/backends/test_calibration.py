@@ -14,10 +14,10 @@ from amct_opt import backends, frontends
 from amct_opt.backends.threads import OrderedBatches
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
-from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.ir.text import parse_module
+from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.observers import OBSERVERS
 from amct_opt.session import Session
-from amct_opt.text import parse_module
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.calibrate import together
 from amct_opt.universe import new_session

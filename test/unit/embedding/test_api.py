@@ -13,7 +13,7 @@ import pytest
 
 import amct_opt
 from amct_opt import CompileError, Executable, Settings
-from amct_opt.pipelines import make_pass
+from amct_opt.pipelines.passes import make_pass
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 Array = np.ndarray[Any, np.dtype[Any]]

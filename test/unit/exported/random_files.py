@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 from amct_opt import frontends
 from amct_opt.diagnostics import CompileError, verify
 from amct_opt.lowering.ascend import LowerToAscendPass
-from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.targets.onnx import OnnxTarget

@@ -11,7 +11,7 @@ import numpy as np
 
 from amct_opt import frontends
 from amct_opt.dialects import nn
-from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.rewriting import layer_of
 from amct_opt.runtime.executor import run
 from amct_opt.universe import new_session

@@ -25,8 +25,8 @@ from xdsl.ir import Operation, SSAValue
 
 from amct_opt import frontends
 from amct_opt.dialects import nn
-from amct_opt.functions import body, main_function, return_op, value_attributes
-from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.ir.functions import body, main_function, return_op, value_attributes
+from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.kernels import kernel_for
 from amct_opt.runtime.metrics import difference

@@ -14,7 +14,7 @@ from xdsl.ir import Block
 
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC
-from amct_opt.dtypes import element_type, numpy_dtype
+from amct_opt.ir.dtypes import element_type, numpy_dtype
 from amct_opt.runtime.kernels import Array, kernel_for
 
 

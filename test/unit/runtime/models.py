@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from xdsl.dialects.func import FuncOp
 
-from amct_opt.functions import main_function
-from amct_opt.text import parse_module
+from amct_opt.ir.functions import main_function
+from amct_opt.ir.text import parse_module
 from amct_opt.universe import new_session
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from amct_opt.dialects import nn
-from amct_opt.dtypes import element_type
+from amct_opt.ir.dtypes import element_type
 from amct_opt.runtime.erf import erf
 from amct_opt.runtime.kernels import Array
 

@@ -12,13 +12,13 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
-from amct_opt.functions import main_function
+from amct_opt.ir.functions import main_function
+from amct_opt.ir.text import parse_module
 from amct_opt.runtime import executor
 from amct_opt.runtime.executor import Executable, RunError, compile_block
 from amct_opt.runtime.kernels import Array
 from amct_opt.runtime.program import Program
 from amct_opt.runtime.sizes import once_per_shape
-from amct_opt.text import parse_module
 from amct_opt.universe import new_session
 
 X = np.array([-1, 2, -3, 4], np.float32)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from amct_opt.dialects import nn
+from amct_opt.ir.text import parse_module
 from amct_opt.runtime import kernels, scratch
 from amct_opt.runtime.executor import Executable
-from amct_opt.text import parse_module
 from amct_opt.universe import new_session
 
 

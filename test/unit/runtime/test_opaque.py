@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
-from amct_opt.dtypes import element_type
+from amct_opt.ir.dtypes import element_type
 from amct_opt.runtime.kernels import kernel_for
 
 

@@ -24,13 +24,13 @@ from xdsl.dialects.builtin import (
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC
-from amct_opt.dtypes import element_type
 from amct_opt.formats.tensorflow.attributes import attr_value, mlir_of
 from amct_opt.formats.tensorflow.schema import MESSAGES
 from amct_opt.frontends.tensorflow.opaque import result_types
-from amct_opt.functions import main_function
+from amct_opt.ir.dtypes import element_type
+from amct_opt.ir.functions import main_function
+from amct_opt.ir.text import module_text, parse_module
 from amct_opt.runtime.kernels import kernel_for
-from amct_opt.text import module_text, parse_module
 from amct_opt.transforms.constant_folding import FoldConstantsPass
 from amct_opt.universe import new_session
 

@@ -10,7 +10,7 @@ import pytest
 from xdsl.dialects.builtin import IntegerType, Signedness, TensorType, f16, f32
 
 from amct_opt.dialects import nn
-from amct_opt.dtypes import integer_range, numpy_dtype
+from amct_opt.ir.dtypes import integer_range, numpy_dtype
 
 STORAGES = [
     IntegerType(4),

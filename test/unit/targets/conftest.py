@@ -17,9 +17,9 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.diagnostics import verify
+from amct_opt.ir.text import parse_module
 from amct_opt.session import Session
 from amct_opt.targets.onnx import OnnxTarget
-from amct_opt.text import parse_module
 from amct_opt.universe import new_session
 
 from .operations import module_of

@@ -16,10 +16,10 @@ from xdsl.dialects.builtin import ModuleOp
 from amct_opt.diagnostics import CompileError, verify
 from amct_opt.dialects import nn
 from amct_opt.frontends.caffe import read
+from amct_opt.ir.text import parse_module
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions
 from amct_opt.targets.caffe import CaffeTarget
-from amct_opt.text import parse_module
 from amct_opt.universe import new_session
 
 from .operations import CASES, Array, Case, X, const, nhwc, positive, real

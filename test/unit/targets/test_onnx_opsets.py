@@ -13,7 +13,7 @@ import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 import amct_opt
-from amct_opt.metadata import add_metadata
+from amct_opt.ir.metadata import add_metadata
 from amct_opt.runtime.executor import Executable
 from amct_opt.session import Session
 from amct_opt.tools import amct

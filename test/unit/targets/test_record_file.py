@@ -8,10 +8,10 @@ import pytest
 from amct_opt.configuration.record import read_record
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
-from amct_opt.options import build
-from amct_opt.pipelines import make_pass
+from amct_opt.ir.text import parse_module
+from amct_opt.pipelines.options import build
+from amct_opt.pipelines.passes import make_pass
 from amct_opt.targets.record import RecordTarget, record_of
-from amct_opt.text import parse_module
 from amct_opt.universe import new_session, target_named
 
 NET = """

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from amct_opt.diagnostics import CompileError, verify
+from amct_opt.ir.text import parse_module
 from amct_opt.targets.tensorflow import TfFakequantTarget
-from amct_opt.text import parse_module
 from amct_opt.tools.amct_opt import run
 from amct_opt.universe import new_session
 

@@ -19,10 +19,10 @@ from amct_opt.dialects import nn
 from amct_opt.formats.tensorflow import file
 from amct_opt.formats.tensorflow.operators import OPERATORS
 from amct_opt.formats.tensorflow.schema import GraphDef
+from amct_opt.ir.text import parse_module
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.targets.tensorflow import TfFakequantTarget
-from amct_opt.text import parse_module
 from amct_opt.universe import new_session
 
 from .operations import Array, const, module_of, nhwc, real

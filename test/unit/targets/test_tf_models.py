@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from amct_opt import frontends
 from amct_opt.dialects import nn
 from amct_opt.formats.tensorflow.schema import GraphDef
-from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.kernels import kernel_for
 from amct_opt.targets.graph import label_of

@@ -13,8 +13,8 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, TensorType,
 
 from amct_opt import frontends
 from amct_opt.dialects import nn
-from amct_opt.dtypes import integer_range
 from amct_opt.formats.tensorflow.schema import DATA_TYPES, GraphDef
+from amct_opt.ir.dtypes import integer_range
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.targets.tensorflow import TfFakequantTarget

@@ -14,12 +14,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
 from amct_opt.dialects import nn
-from amct_opt.pipelines import make_pass
+from amct_opt.ir.text import module_text
+from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.targets.caffe import CaffeTarget
 from amct_opt.targets.tensorflow import TfFakequantTarget
-from amct_opt.text import module_text
 from amct_opt.universe import new_session
 
 from .operations import Array, const, module_of, real

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from amct_opt.auto_calibration import LEAST_IN_FLOAT, fewest
+from amct_opt.flows.auto_calibration import LEAST_IN_FLOAT, fewest
 
 NAME = LEAST_IN_FLOAT.name
 RNG = np.random.default_rng(4)

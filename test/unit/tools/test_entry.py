@@ -43,7 +43,7 @@ def test_products_run_in_one_thread_unless_the_user_says_how_many(
 
 _FOLD = """
 import sys
-from amct_opt.text import parse_module
+from amct_opt.ir.text import parse_module
 from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
 from amct_opt.universe import new_session
 

@@ -14,8 +14,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
+from amct_opt.ir.text import module_text
 from amct_opt.runtime.executor import compile_block, run
-from amct_opt.text import module_text
 
 
 @settings(max_examples=150)

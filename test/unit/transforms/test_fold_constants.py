@@ -12,7 +12,7 @@ from xdsl.ir import Block
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
-from amct_opt.functions import main_function
+from amct_opt.ir.functions import main_function
 from amct_opt.runtime.executor import Executable, RunError, compile_block
 from amct_opt.transforms.partial_shapes import Dimension, Linear, PartialShapes
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of, static
-from amct_opt.functions import main_function
+from amct_opt.ir.functions import main_function
 from amct_opt.runtime.executor import Executable
 from amct_opt.transforms.shape_inference import parse_input_shapes
 

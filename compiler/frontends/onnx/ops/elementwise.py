@@ -9,9 +9,9 @@ from xdsl.ir import SSAValue
 from ....dialects import nn
 from ....dialects.nn.properties import number_defaults
 from ....dialects.nn.shapes import element_of, shape_of
-from ....dtypes import element_type
 from ....formats.onnx.counterparts import COUNTERPARTS
 from ....formats.onnx.tensors import dtype_of
+from ....ir.dtypes import element_type
 from ...shapes import exact
 from ..node import Constant, Converted, Node, converter
 

@@ -9,8 +9,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ....dialects import nn
 from ....dialects.nn.shapes import axis_of
-from ....dtypes import dtype_named, element_type
 from ....formats.onnx.tensors import dtype_of
+from ....ir.dtypes import dtype_named, element_type
 from ..node import Constant, Converted, Node, Unmapped, converter
 
 _DOMAINS = ("", "com.microsoft")

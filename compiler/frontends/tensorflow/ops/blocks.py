@@ -9,7 +9,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ....dialects import nn
 from ....dialects.nn.shapes import DYNAMIC, axes_of, element_of, shape_of, tensor
-from ....dtypes import Tensor
+from ....ir.dtypes import Tensor
 from ....rewriting import fused_location
 from ....transforms.partial_shapes import Linear
 from ....transforms.rebuild import rebuilt

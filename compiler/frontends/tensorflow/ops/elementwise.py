@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
-from ....dtypes import element_type
 from ....formats.tensorflow.counterparts import COUNTERPARTS
+from ....ir.dtypes import element_type
 from ...shapes import exact
 from ..node import Constant, Converted, Node, Unmapped, converter
 

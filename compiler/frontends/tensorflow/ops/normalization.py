@@ -6,7 +6,7 @@ from xdsl.ir import SSAValue
 
 from ....dialects import nn
 from ....dialects.nn.shapes import DYNAMIC, shape_of, tensor, tensor_of
-from ....dtypes import Tensor
+from ....ir.dtypes import Tensor
 from ..node import Converted, Node, Unmapped, converter
 
 

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from ....dialects import nn
 from ....dialects.nn.shapes import known
-from ....dtypes import integer_range, numpy_dtype
+from ....ir.dtypes import integer_range, numpy_dtype
 from ..node import Array, Constant, Converted, Node, Unmapped, converter
 
 

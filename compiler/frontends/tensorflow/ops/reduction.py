@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import TensorType, i64
 
 from ....dialects import nn
 from ....dialects.nn.shapes import shape_of
-from ....dtypes import element_type
+from ....ir.dtypes import element_type
 from ..node import Converted, Node, Unmapped, converter
 
 _REDUCTIONS: dict[str, type[nn.ReduceOp]] = {

@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from ....dialects import nn
 from ....dialects.nn.shapes import axis_of, element_of, shape_of, static
-from ....dtypes import element_type
+from ....ir.dtypes import element_type
 from ...shapes import exact, expanded, reshape_target, runtime_shape
 from ..node import Binding, Constant, Converted, Node, Unmapped, converter
 from .indexing import FIRST

@@ -16,7 +16,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....dialects import ascend, nn
 from ....dialects.ascend.base import i8
-from ....dtypes import integer_range
+from ....ir.dtypes import integer_range
 from ....rewriting import Array, Remarks, layer_of
 from ....runtime.kernels.ascend_integer import quant
 from ....session import Session

@@ -11,7 +11,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....dialects.nn import AddOp, ArithmeticOp, BatchNormOp, DivOp, MulOp, constant_of, kinds
 from ....dialects.nn.shapes import element_of, shape_of
-from ....dtypes import numpy_dtype
+from ....ir.dtypes import numpy_dtype
 from ....rewriting import Array, Condition, Folded, FusionPattern, Roots, condition, layer_of, used_once
 from ..computing import constant_numbers, per_channel
 from .norm import NormConditions

@@ -10,7 +10,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....dialects import nn
 from ....dialects.nn.shapes import element_of, shape_of, static
-from ....dtypes import is_float
+from ....ir.dtypes import is_float
 from ....rewriting import Array
 from ..computing import constant_numbers
 

@@ -14,7 +14,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....dialects import nn
 from ....dialects.nn.shapes import element_of, known, shape_of, text
-from ....dtypes import is_float, numpy_dtype
+from ....ir.dtypes import is_float, numpy_dtype
 from ....rewriting import Array, Folded, FusionPattern, Guard, Remarks, condition, layer_of
 from .expressions import is_expression, operations
 

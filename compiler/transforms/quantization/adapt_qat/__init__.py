@@ -18,8 +18,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ....diagnostics import op_error
 from ....dialects.nn import ConstantOp, DequantizeOp, QuantizeOp, array_of, constant_of
 from ....dialects.nn.shapes import element_of
-from ....dtypes import is_float
-from ....functions import main_function
+from ....ir.dtypes import is_float
+from ....ir.functions import main_function
 from ....rewriting import Remarks, erase_dead_constants
 from ....runtime.kernels import kernel_for
 from ....session import session_of

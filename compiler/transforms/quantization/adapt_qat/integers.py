@@ -23,7 +23,7 @@ from ....dialects.nn import (
     ints,
 )
 from ....dialects.nn.shapes import element_of
-from ....functions import main_function
+from ....ir.functions import main_function
 from ....rewriting import Remarks
 from ....runtime.kernels import kernel_for
 

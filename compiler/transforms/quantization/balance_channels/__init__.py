@@ -30,7 +30,7 @@ from ....dialects.nn import (
     set_plan,
 )
 from ....dialects.nn.shapes import element_of, shape_of
-from ....dtypes import numpy_dtype
+from ....ir.dtypes import numpy_dtype
 from ....rewriting import Remarks, erase_dead_constants, layer_of
 from ....runtime.data import Samples
 from ....session import Session, session_of

@@ -14,7 +14,7 @@ from ....backends import Runner
 from ....diagnostics import CompileError
 from ....dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
 from ....files import refuse_overwriting
-from ....metadata import add_metadata, tool_version
+from ....ir.metadata import add_metadata, tool_version
 from ....runtime.data import Samples
 from ....session import Session, session_of
 from ..backend_options import BackendOptions

@@ -14,11 +14,11 @@ from xdsl.ir import SSAValue
 
 from ....diagnostics import CompileError
 from ....dialects.nn import ConstantOp
-from ....metadata import tool_version
+from ....ir.metadata import tool_version
+from ....ir.weights import WeightError, open_side_file, write_side_file
 from ....rewriting import Array
 from ....runtime.data import Samples
 from ....runtime.observers.state import State
-from ....weights import WeightError, open_side_file, write_side_file
 from .observations import Observation, passes
 
 _FORMAT = "amct-opt calibration state, version 1"

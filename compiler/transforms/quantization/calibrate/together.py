@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ....dialects import nn
 from ....dialects.nn.shapes import known, shape_of, static
-from ....functions import main_function
+from ....ir.functions import main_function
 from ....runtime.data import Samples
 from .observations import Observation
 

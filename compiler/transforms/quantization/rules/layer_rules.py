@@ -23,7 +23,7 @@ from ....dialects.nn import (
     constant_of,
 )
 from ....dialects.nn.shapes import element_of, known, shape_of
-from ....dtypes import is_float
+from ....ir.dtypes import is_float
 from ..sites import Site
 
 

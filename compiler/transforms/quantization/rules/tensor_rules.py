@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....dialects.nn import array_of
 from ....dialects.nn.shapes import element_of
-from ....dtypes import is_float
+from ....ir.dtypes import is_float
 from ..layer_inputs import inputs_of
 from ..legality import row_of
 from ..sites import Site

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....dialects.nn import PointOp, array_of, before_points
-from ....functions import main_function
+from ....ir.functions import main_function
 from ....rewriting import Remarks
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..planning import Request, leave_in_float

@@ -11,8 +11,8 @@ from ....configuration.layer_settings import settings_for
 from ....configuration.record import Record
 from ....dialects.nn import DequantizeOp, FusedOp, array_of, is_layer, plan_of, set_plan
 from ....dialects.nn.shapes import element_of
-from ....dtypes import is_float
-from ....functions import body, main_function
+from ....ir.dtypes import is_float
+from ....ir.functions import body, main_function
 from ....rewriting import Remarks, layer_of
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..layers import half_quantized, has_integer_weight, layer_at

@@ -15,7 +15,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....dialects.nn import FusedOp, NNOp, ObserveOp, array_of, is_layer
-from ....functions import main_function
+from ....ir.functions import main_function
 from ....rewriting import Remarks, layer_of
 from ...fusion.computing import COMPUTING
 from ...fusion.fuse_activation.activations import LINEAR, single_kind

@@ -11,7 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....diagnostics import op_error
 from ....dialects.nn import ConstantOp, DequantizeOp, NNOp, QParamsAttr, WeightPlan, array_of, constant_of
-from ....dtypes import numpy_dtype
+from ....ir.dtypes import numpy_dtype
 from ....rewriting import erase_constant
 from ....runtime.affine import asymmetric_params, symmetric_scales
 from ..parameters import NO_OFFSET, quantized

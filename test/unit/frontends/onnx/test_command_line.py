@@ -13,7 +13,7 @@ from onnx import ModelProto, helper
 
 from amct_opt.dialects import nn
 from amct_opt.frontends.onnx import read
-from amct_opt.text import module_text, parse_module
+from amct_opt.ir.text import module_text, parse_module
 from amct_opt.tools import amct_opt
 from amct_opt.universe import new_session
 

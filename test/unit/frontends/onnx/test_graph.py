@@ -13,10 +13,10 @@ from xdsl.ir import Operation
 
 from amct_opt.diagnostics import CompileError, describe, verify
 from amct_opt.dialects import nn
-from amct_opt.functions import body, dimension_names, input_names, main_function, output_names
+from amct_opt.ir.functions import body, dimension_names, input_names, main_function, output_names
+from amct_opt.ir.text import module_text
 from amct_opt.runtime.executor import Executable, run
 from amct_opt.session import Session
-from amct_opt.text import module_text
 
 Build = Callable[..., ModelProto]
 Load = Callable[[ModelProto], ModuleOp]

@@ -15,7 +15,7 @@ from onnx.utils import Extractor
 from amct_opt import frontends
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
-from amct_opt.functions import dimension_names, input_names, main_function, output_names
+from amct_opt.ir.functions import dimension_names, input_names, main_function, output_names
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions, Session
 

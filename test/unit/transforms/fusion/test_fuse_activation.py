@@ -23,13 +23,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from amct_opt import frontends
 from amct_opt.diagnostics import verify
 from amct_opt.dialects import ascend, nn
-from amct_opt.functions import main_function
-from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.ir.functions import main_function
+from amct_opt.ir.text import module_text, parse_module
+from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.rewriting import Remarks, layer_of, rewrite
 from amct_opt.runtime.comparison import compare
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.metrics import sqnr
-from amct_opt.text import module_text, parse_module
 from amct_opt.transforms.fusion.fuse_activation import FuseActivationPass
 from amct_opt.transforms.fusion.fuse_activation.activations import KINDS
 from amct_opt.transforms.fusion.fuse_activation.pattern import Rules

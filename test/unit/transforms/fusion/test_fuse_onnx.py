@@ -20,8 +20,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
 from amct_opt.dialects import nn
-from amct_opt.functions import main_function, output_names
-from amct_opt.pipelines import make_pass, run_passes
+from amct_opt.ir.functions import main_function, output_names
+from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import run
 from amct_opt.universe import new_session
 

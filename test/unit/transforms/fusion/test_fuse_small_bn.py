@@ -18,7 +18,7 @@ from xdsl.ir import Block, Region, SSAValue
 from amct_opt.diagnostics import verify
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import element_of, shape_of
-from amct_opt.pipelines import make_pass
+from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.universe import new_session
 

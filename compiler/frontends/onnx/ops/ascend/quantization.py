@@ -7,9 +7,9 @@ from xdsl.ir import SSAValue
 from .....dialects import ascend, nn
 from .....dialects.ascend.base import i8
 from .....dialects.nn.shapes import element_of, shape_of
-from .....dtypes import integer_range
 from .....formats.deq_scale import unpack, unpack_requant
 from .....formats.onnx.tensors import Array
+from .....ir.dtypes import integer_range
 from ....deployed import accumulator, check_finite, check_offset, constant, parameter, producer, real, scales, shifts
 from ...node import Constant, Converted, Node, converter
 from .integers import without_added_axis

@@ -1,0 +1,245 @@
+"""AMCT's accuracy-based automatic calibration: as many layers quantized as the metric of an evaluator allows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xdsl.dialects.builtin import ModuleOp
+
+from .. import frontends
+from ..configuration.files import read_settings
+from ..configuration.json_config import json_text
+from ..configuration.settings import IFMR, Settings
+from ..diagnostics import CompileError, verify
+from ..files import made, refuse_overwriting, replacing_all
+from ..ir.functions import main_function
+from ..pipelines.passes import run_passes
+from ..runtime.data import FloatModel, Samples, Spool, calibration_runs, load_evaluator
+from ..runtime.data.script import running
+from ..session import Session
+from ..transforms.quantization.layers import checked, quantizable_layers
+from ..transforms.quantization.profiles import profile_of
+from ..transforms.quantization.quantize import QuantizePass
+from ..transforms.quantization.sensitivity import sensitivities
+from ..transforms.quantization.weights.non_uniform_layers import with_named_levels
+from ..transforms.simplification import SIMPLIFY
+from .calibration import BATCH_NUM, check_wanted
+from .quantization import fuse
+from .saving import files_of
+from .summary import source_files
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A quantization that was tried: the layers that it concerns, and what the evaluator says.
+
+    They are those that were left in floats or, of `auto_nuq`, those whose weights have few levels.
+    """
+
+    layers: tuple[str, ...]
+    metric: Any
+    ok: bool
+    loss: Any
+
+
+class Accepted(NamedTuple):
+    """A trial that the evaluator accepted, how it was quantized, and its module."""
+
+    trial: Trial
+    quantize: QuantizePass
+    module: ModuleOp
+
+
+class Strategy(NamedTuple):
+    """A way to search: the name of its files, what it calls a trial's layers, and the search.
+
+    The search takes a `Search` whose float model is accepted, and leaves its result in `accepted`.
+    """
+
+    name: str
+    layers: str
+    run: Callable[[Search], None]
+
+
+@dataclass(frozen=True)
+class AutoCalibrated:
+    """The float model's metric, the layers in the order in which they are tried, all trials, and the one that was chosen.
+
+    `ranking` has sensitivities, the worst first or, of `auto_nuq`, the sizes of weights, the heaviest first.
+    """
+
+    original: Any
+    ranking: Mapping[str, float]
+    trials: tuple[Trial, ...]
+    chosen: Trial
+    files: tuple[Path, ...]
+
+
+def auto_calibrate_file(
+    model: Path,
+    save_path: str,
+    evaluator: Path,
+    session: Session,
+    config: str | None = None,
+    batch_num: int | None = None,
+    load: Callable[[Path], Any] = load_evaluator,
+    strategy: Strategy | None = None,
+) -> AutoCalibrated:
+    """Quantize `model` with the fewest layers in floats, of those that suffer most, that the evaluator's `metric_eval` accepts.
+
+    Writes AMCT's files for the model, and beside them the configuration, the ranking and the record of the search; all or none.
+    `strategy` replaces the way to search (`auto_nuq.FEW_LEVELS`); `load` gives the evaluator of the file `evaluator`,
+    in which errors of its methods are located. Raises CompileError, located, for anything that cannot be done, also
+    where no layer can be quantized as wanted.
+    """
+    files = files_of(model, save_path)
+    strategy = strategy or LEAST_IN_FLOAT
+    parts = ("final_config", "ranking_information", "record")
+    about = {part: files.folder / f"{strategy.name}_{part}.json" for part in parts}
+    module = frontends.read(model, session)
+    verify(module)
+    read = {*frontends.files_of(model, session.imports), *source_files(module), evaluator}
+    refuse_overwriting([*files.paths(), *about.values()], read if config is None else read | {Path(config)})
+    run_passes(module, SIMPLIFY, session)
+    search = Search.of(module, evaluator, load(evaluator), session, config, batch_num)
+    check_wanted(search.options(()), module, session, files, model)
+    chosen, quantize, final = search.run(strategy)
+    profile = profile_of(session)
+    settings = with_named_levels(checked(quantize.settings(), module, profile), module, profile, session)
+    trials = [{strategy.layers if key == "layers" else key: v for key, v in asdict(t).items()} for t in search.trials]
+    texts = {
+        "final_config": json_text(settings, quantizable_layers(module, profile, settings)),
+        "ranking_information": _json(search.ranking),
+        "record": _json({"original": search.original, "trials": trials}),
+    }
+    with made(files.folder), replacing_all(*about.values()) as streams:
+        for stream, text in zip(streams, texts.values(), strict=True):
+            stream.write(text.encode())
+        written = files.write(final, session)
+    return AutoCalibrated(search.original, search.ranking, tuple(search.trials), chosen, (*written, *about.values()))
+
+
+def _json(value: object) -> str:
+    """Metrics are the evaluator's: what JSON does not have becomes text."""
+    return f"{json.dumps(value, indent=4, ensure_ascii=False, default=_plain)}\n"
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+@dataclass
+class Search:
+    """One model, one evaluator, and what is known so far."""
+
+    module: ModuleOp
+    evaluator: Any
+    path: Path
+    session: Session
+    config: Settings | None
+    samples: Samples
+    runs: int
+    original: Any = None
+    ranking: dict[str, float] = field(default_factory=dict[str, float])
+    trials: list[Trial] = field(default_factory=list[Trial])
+    accepted: Accepted | None = None
+    """The last trial that was."""
+
+    @staticmethod
+    def of(
+        module: ModuleOp, path: Path, evaluator: Any, session: Session, config: str | None, batch_num: int | None
+    ) -> Search:
+        for method in ("evaluate", "metric_eval"):
+            if not callable(getattr(evaluator, method, None)):
+                raise CompileError(f"its evaluator has no method {method}", where=str(path))
+        settings = None if config is None else read_settings(Path(config))
+        runs = batch_num or (None if settings is None else settings.batch_num) or BATCH_NUM
+        samples = calibration_runs(evaluator, path, module, runs)
+        return Search(module, evaluator, path, session, settings, samples, runs)
+
+    def run(self, strategy: Strategy) -> Accepted:
+        """The chosen layers. Raises CompileError if the float model, or every quantization, is refused."""
+        self.original = self._metric(self.module)
+        if not self._judged(self.original)[0]:
+            raise CompileError("metric_eval refuses the original model's own metric", where=str(self.path))
+        strategy.run(self)
+        if self.accepted is None:
+            raise CompileError("metric_eval refuses every quantization: nothing is written", where=str(self.path))
+        return self.accepted
+
+    def fused(self, quantize: QuantizePass) -> ModuleOp:
+        """A copy of the module with its fusions."""
+        module = self.module.clone()
+        fuse(quantize, module, self.session.clone())
+        return module
+
+    def quantized(self, quantize: QuantizePass) -> ModuleOp:
+        """A quantized copy of the module, calibrated from scratch."""
+        module, session = self.module.clone(), self.session.clone()
+        fuse(quantize, module, session)
+        self.session.skip_fusion = session.skip_fusion
+        run_passes(module, [quantize], session)
+        return module
+
+    def options(self, disabled: tuple[str, ...]) -> QuantizePass:
+        observer = IFMR if self.config is None else None
+        return QuantizePass(
+            self.samples, config=self.config, observer=observer, skip_layers=disabled, batch_num=self.runs
+        )
+
+    def accepts(self, layers: tuple[str, ...], quantize: QuantizePass, module: ModuleOp | None = None) -> bool:
+        """Whether the evaluator accepts a quantization, whose module may be there already; the trial is kept."""
+        module = self.quantized(quantize) if module is None else module
+        metric = self._metric(module)
+        trial = Trial(layers, metric, *self._judged(metric))
+        self.trials.append(trial)
+        if trial.ok:
+            self.accepted = Accepted(trial, quantize, module)
+        return trial.ok
+
+    def _metric(self, module: ModuleOp) -> Any:
+        with closing(Spool(main_function(module), str(self.path))) as spool, running(self.path):
+            return self.evaluator.evaluate(FloatModel(module, spool, 0))
+
+    def _judged(self, metric: Any) -> tuple[bool, Any]:
+        with running(self.path):
+            found: Any = self.evaluator.metric_eval(self.original, metric)
+        match found:
+            case (ok, loss):
+                return bool(ok), loss
+            case _:
+                raise CompileError("metric_eval must return a pair of a truth value and a loss", where=str(self.path))
+
+
+def _least_in_float(search: Search) -> None:
+    """Quantize everything or, where that is refused, leave the fewest of the layers in floats that suffer most."""
+    everything = search.options(())
+    whole = search.quantized(everything)
+    if search.accepts((), everything, whole):
+        return
+    search.ranking = sensitivities(search.fused(everything), whole, search.samples, search.session)
+    worst_first = tuple(search.ranking)
+    fewest(len(worst_first), lambda n: search.accepts(worst_first[:n], search.options(worst_first[:n])))
+
+
+LEAST_IN_FLOAT = Strategy("accuracy_based_auto_calibration", "disabled", _least_in_float)
+
+
+def fewest(count: int, accepts: Callable[[int], bool]) -> int | None:
+    """How many of `count` layers have to stay in floats: by bisection, the last number that was accepted; None if there
+    was none.
+
+    Acceptance is taken to grow with the number. Nothing is asked about all of them: then nothing would be quantized.
+    """
+    low, high, found = 0, count - 1, None
+    while low <= high and (middle := (low + high) // 2) < count - 1:
+        if accepts(middle + 1):
+            found, high = middle + 1, middle - 1
+        else:
+            low = middle + 1
+    return found

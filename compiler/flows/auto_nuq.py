@@ -1,0 +1,59 @@
+"""AMCT's auto_nuq: weights of few levels in as many of the heaviest layers as the metric of an evaluator allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from ..configuration.layer_settings import uniform, with_levels
+from ..configuration.settings import Nuq, Settings
+from ..diagnostics import CompileError
+from ..transforms.quantization.layers import checked, quantizable_layers
+from ..transforms.quantization.profiles import profile_of
+from ..transforms.quantization.quantize import QuantizePass
+from ..transforms.quantization.weights.non_uniform_layers import levels_by_layer, weights_by_layer
+from .auto_calibration import Search, Strategy, fewest
+
+
+@dataclass(frozen=True)
+class _WithLevels(QuantizePass):
+    """Quantization in which these layers, and no others, have weights of few levels."""
+
+    resolved: Settings = field(kw_only=True)
+
+    def settings(self) -> Settings:
+        return self.resolved
+
+
+def _most_of_few_levels(search: Search) -> None:
+    """Quantize uniformly first, then with few levels in the heaviest layers: in all candidates, else in as many as are accepted.
+
+    Candidates are the layers whose weights the configuration gives few levels; if it names none, all that may have them.
+    Raises CompileError for a model without any, and if the uniformly quantized model is refused.
+    """
+    asked, profile = search.options(()), profile_of(search.session)
+    module = search.fused(asked)
+    settings = checked(asked.settings(), module, profile)
+    plain = uniform(settings)
+    wanted = levels_by_layer(settings, module, profile, search.session)
+    sizes = weights_by_layer(plain, module, profile)
+    heaviest_first = tuple(name for name in sizes if name in (wanted or sizes))
+    if not heaviest_first:
+        raise CompileError("holds no layer whose weights may have few levels", where=settings.where or str(search.path))
+    search.ranking = {name: sizes[name] for name in heaviest_first}
+    layers = quantizable_layers(module, profile, plain)
+
+    def accepts(heavy: tuple[str, ...]) -> bool:
+        levels: Mapping[str, Nuq] = {name: wanted.get(name, Nuq()) for name in heavy}
+        given = {f.name: getattr(asked, f.name) for f in fields(asked)}
+        return search.accepts(heavy, _WithLevels(**given, resolved=with_levels(plain, layers, levels)))
+
+    if not accepts(()):
+        hint = "accuracy_based_auto_calibration leaves layers in float"
+        raise CompileError("metric_eval refuses the uniformly quantized model", where=str(search.path), hint=hint)
+    if not accepts(heaviest_first):
+        count = len(heaviest_first)
+        fewest(count, lambda lightest: accepts(heaviest_first[: count - lightest]))
+
+
+FEW_LEVELS = Strategy("auto_nuq", "few_levels", _most_of_few_levels)

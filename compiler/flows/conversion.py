@@ -1,0 +1,68 @@
+"""AMCT's `convert`: a model whose factors are known, from a record or from training, to AMCT's set of files. No calibration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from .. import frontends
+from ..configuration.record import read_record
+from ..diagnostics import CompileError, verify
+from ..dialects.nn import DequantizeOp, QuantizeOp
+from ..files import refuse_overwriting
+from ..pipelines.passes import run_passes
+from ..session import Session
+from ..transforms.fusion.fuse_all import FuseAllPass
+from ..transforms.quantization.adapt_qat import AdaptQatPass
+from ..transforms.quantization.quantize import QuantizePass
+from ..transforms.simplification import SIMPLIFY
+from .quantization import fuse
+from .saving import files_of
+from .summary import Layers, describe_layers, source_files
+
+
+@dataclass(frozen=True)
+class Converted:
+    """The result for a model: the files, and what became of its layers."""
+
+    files: tuple[Path, ...]
+    layers: Layers
+
+
+def convert_file(model: Path, record: str | None, save_path: str, session: Session) -> Converted:
+    """Quantize `model` by the factors of a record, or by those that it was trained with, and write AMCT's files.
+
+    Layers that the record does not list stay float. `save_path` is a folder, made when missing, and the prefix of the files'
+    names. All or none are written, over those of an earlier run, but over nothing that was read. Raises CompileError, located,
+    for anything that cannot be done.
+    """
+    files = files_of(model, save_path)
+    module = frontends.read(model, session)
+    verify(module)
+    given = set[Path]() if record is None else {Path(record)}
+    read = {*frontends.files_of(model, session.imports), *source_files(module)}
+    refuse_overwriting(files.paths(), read | given)
+    run_passes(module, SIMPLIFY, session)
+    if record is None:
+        _adapt(module, model, session)
+    else:
+        quantize = QuantizePass(record=record)
+        for name, layer in read_record(Path(record)).layers.items():
+            files.check_bits(name, layer.bits, record)
+        fuse(quantize, module, session)
+        run_passes(module, [quantize], session)
+    written = files.write(module, session)
+    return Converted(written, describe_layers(module, session.remarks))
+
+
+def _adapt(module: ModuleOp, model: Path, session: Session) -> None:
+    """Raises CompileError for a model that was not trained with fake quantization."""
+    if not any(isinstance(op, QuantizeOp | DequantizeOp) for op in module.walk()):
+        raise CompileError(
+            "holds no QuantizeLinear or DequantizeLinear: no factors are known",
+            where=str(model),
+            hint="give --record_file, or find them with amct calibration",
+        )
+    run_passes(module, [FuseAllPass(), AdaptQatPass()], session)

@@ -1,0 +1,184 @@
+"""onnxruntime, where it is installed, opens what was written with its default options, and runs a little of the data."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from ..diagnostics import first_line
+from ..dialects.nn import QuantizeOp
+from ..runtime.data import Samples
+from ..runtime.executor import Executable
+from ..runtime.metrics import Difference, Differences
+from ..runtime.program import Rewrite
+
+RUNS = 2
+"""How many runs of the data are compared."""
+
+CLOSE = 60.0
+"""SQNR in dB from which on outputs that differ need no explanation: float32 rounds in another order."""
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_FATAL = 4
+_UNSIGNED = 128
+"""The difference between the integers of a file's uint8 and the module's int8."""
+
+
+@dataclass(frozen=True)
+class FirstApart:
+    """The first quantized value, in the order of the file, whose integers differ: `differing` of `count`, by at most `steps`."""
+
+    name: str
+    differing: int
+    count: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The reference of a file: the module that it was written from, run with `rewrite`."""
+
+    module: ModuleOp
+    executable: Executable
+    rewrite: Rewrite | None
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The result of running a file in onnxruntime. `outputs` are those of the interpreter and of onnxruntime, compared."""
+
+    version: str
+    failure: str = ""
+    """The first line of what it says if it does not open or run the file."""
+    runs: int = 0
+    outputs: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
+    first_apart: FirstApart | None = None
+    """Where the two part, if outputs are less than CLOSE."""
+
+
+def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None = None) -> Peer | None:
+    """Open a file with the default options, and compare `ours` on the first samples. None without onnxruntime.
+
+    If outputs are less than CLOSE, a copy of the file that gives its integers, too, is written beside it, run, and removed.
+    """
+    try:
+        onnxruntime: Any = import_module("onnxruntime")
+    except ImportError:
+        return None
+    version = str(onnxruntime.__version__)
+    totals: dict[str, Differences] = {}
+    runs, apart = 0, None
+    try:
+        session = _session(onnxruntime, path)
+        if ours is not None and samples is not None:
+            for inputs in islice(samples.batches(), RUNS):
+                theirs = _run(session, inputs)
+                for name, array in ours.executable.run(inputs).items():
+                    totals.setdefault(name, Differences()).add(array, theirs[name])
+                runs += 1
+                if apart is None and any(d.sqnr < CLOSE for d in totals.values()):
+                    apart = _first_apart(onnxruntime, path, ours, inputs)
+    except Exception as e:  # onnxruntime's have no other base
+        return Peer(version, first_line(str(e)))
+    return Peer(version, "", runs, {name: d.result() for name, d in totals.items()}, apart)
+
+
+def _session(onnxruntime: Any, path: Path) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _FATAL
+    # when threads sleep changes no number: waiting in loops costs more here than computing
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def _run(session: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+
+
+def _first_apart(onnxruntime: Any, path: Path, ours: Simulation, inputs: Mapping[str, Any]) -> FirstApart | None:
+    """Compare the integers of all values that both sides have under one name and in one shape, in the order of the file."""
+    import onnx
+
+    model = onnx.ModelProto.FromString(path.read_bytes())
+    points = [n.output[0] for n in model.graph.node if n.op_type == "QuantizeLinear"]
+    given = {output.name for output in model.graph.output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in points if name not in given)
+    shown = path.with_name(f"integers_{path.name}")
+    shown.write_bytes(model.SerializeToString())
+    try:
+        theirs = _run(_session(onnxruntime, shown), inputs)
+    finally:
+        shown.unlink()
+    values: list[SSAValue] = [op.result for op in ours.module.walk() if isinstance(op, QuantizeOp)]
+    names = dict(zip(values, _numbered(v.name_hint or "" for v in values), strict=True))
+    places = dict(zip(_numbered(re.sub(r"_\d+$", "", p) for p in points), points, strict=True))
+    found: dict[str, FirstApart] = {}
+
+    def compare(value: SSAValue, array: Array) -> None:
+        name = places.get(names[value], "")
+        if name and theirs[name].shape == array.shape:
+            moved = _UNSIGNED if theirs[name].dtype == np.uint8 and array.dtype == np.int8 else 0
+            apart = np.abs(theirs[name].astype(np.int32) - array.astype(np.int32) - moved)
+            if differing := int(np.count_nonzero(apart)):
+                found[name] = FirstApart(name, differing, apart.size, int(apart.max()))
+
+    Executable(ours.module, values, ours.rewrite).run(inputs, compare)
+    return next((found[p] for p in points if p in found), None)
+
+
+def _numbered(names: Iterable[str]) -> Iterator[str]:
+    """Names with their number among equal ones: the file and the module number equal ones differently."""
+    seen = Counter[str]()
+    for name in names:
+        seen[name] += 1
+        yield f"{name} {seen[name]}"
+
+
+def refused(peer: Peer | None, source: Path) -> bool:
+    """Whether it does not take the file, though it takes the model that the file was made of, if that is its format."""
+    if peer is None or not peer.failure:
+        return False
+    if source.suffix.lower() != ".onnx":
+        return True
+    before = peer_of(source)
+    return before is not None and not before.failure
+
+
+def described(peer: Peer | None) -> str:
+    """One line for a summary."""
+    if peer is None:
+        return "is not installed: the file was not opened"
+    if peer.failure:
+        return f"{peer.version} does not run the file: {peer.failure}"
+    if not peer.runs:
+        return f"{peer.version} opens the file"
+    runs = "1 run" if peer.runs == 1 else f"{peer.runs} runs"
+    differing = sum(d.differing for d in peer.outputs.values())
+    count = sum(d.count for d in peer.outputs.values())
+    if not differing:
+        return f"{peer.version} runs the file; {runs}: all {count} outputs are the interpreter's"
+    largest = max(d.largest for d in peer.outputs.values())
+    lowest = min(d.sqnr for d in peer.outputs.values())
+    return (
+        f"{peer.version} runs the file; {runs}: {differing} of {count} outputs differ from the interpreter's, "
+        f"at most by {largest:.6g} ({lowest:.1f} dB){_where_apart(peer.first_apart)}"
+    )
+
+
+def _where_apart(first: FirstApart | None) -> str:
+    if first is None:
+        return ""
+    steps = "1 step" if first.steps == 1 else f"{first.steps} steps"
+    return f"; the first integers that differ: {first.name}, {first.differing} of {first.count}, at most by {steps}"

@@ -1,0 +1,134 @@
+"""AMCT's set of files for a model: which ones, what they are called, and writing all of them or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..diagnostics import CompileError
+from ..files import filling
+from ..lowering.ascend.fuse_requant import without_relu6
+from ..session import Session
+from ..targets import Target
+from ..universe import SAVED_MODEL, target_named
+
+
+class Output(NamedTuple):
+    """A file of the result: the ending of its name behind the prefix, and what writes it."""
+
+    ending: str
+    target: str
+    options: Mapping[str, Any]
+    deploys: bool = False
+    """Whether the file holds the deployable model, in which Relu6 is Relu where that is exact."""
+
+
+_EVERY = (Output("_quant.json", "fusion-info", {}, deploys=True),)
+OUTPUTS: Mapping[str, tuple[Output, ...]] = {
+    "onnx": (
+        Output("_fake_quant_model.onnx", "onnx", {}),
+        Output("_deploy_model.onnx", "onnx-ascend", {}, deploys=True),
+        Output("_record.txt", "record", {"flavour": "onnx"}),
+        *_EVERY,
+    ),
+    "tensorflow": (
+        Output("_quantized.pb", "tf-ascend", {}, deploys=True),
+        Output("_fake_quant_model.pb", "tf-fakequant", {}),
+        Output("_record.txt", "record", {"flavour": "tensorflow"}),
+        *_EVERY,
+    ),
+    "caffe": (
+        Output(".prototxt", "caffe", {"form": "fake-quant"}),
+        Output(".prototxt", "caffe", {"form": "deploy"}, deploys=True),
+        Output("_record.txt", "record", {"flavour": "caffe"}),
+        *_EVERY,
+    ),
+}
+"""By framework. The caffe target appends to the names what AMCT does."""
+
+_FRAMEWORKS = {
+    ".onnx": "onnx",
+    ".mlir": "onnx",
+    ".prototxt": "caffe",
+    ".caffemodel": "caffe",
+}
+"""By file ending; all others are TensorFlow's."""
+
+
+class Written(NamedTuple):
+    """A file to be written: by what, under which name, and whether it is of the deployable model."""
+
+    target: Target
+    name: str
+    deploys: bool
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of one result, in a folder and with a prefix; without a prefix their names begin with no underscore."""
+
+    folder: Path
+    prefix: str
+    outputs: tuple[Written, ...]
+
+    def paths(self) -> list[Path]:
+        """The files that may be created or replaced."""
+        return [self._final(f) for target, name, _ in self.outputs for f in target.files(self.folder / name)]
+
+    def check(self, module: ModuleOp, session: Session) -> None:
+        """Raise CompileError if an operation of a module that is about to be quantized cannot be written to one of the files."""
+        for target, _, _ in self.outputs:
+            target.check(module, session)
+
+    def check_bits(self, layer: str, bits: int, where: str) -> None:
+        """Raise CompileError, located at `where`, if a file has no form for a layer whose input has so many bits."""
+        for target, name, _ in self.outputs:
+            if bits not in target.activation_bits:
+                held = " or ".join(f"INT{n}" for n in sorted(target.activation_bits))
+                file = self._final(target.files(Path(name))[0])
+                message = f"layer '{layer}': dst_type INT{bits} has no form in {file}, which holds {held}"
+                raise CompileError(message, where=where, hint="amct quantize simulates it, without a deployable file")
+
+    def write(self, module: ModuleOp, session: Session) -> tuple[Path, ...]:
+        """Write a quantized `nn` module, all files or none; the folder is made when missing. Returns the files written."""
+        finals: list[Path] = []
+        deployable = without_relu6(module, session)
+        with filling(self.folder) as temporary:
+            for target, name, deploys in self.outputs:
+                for written in target.write(deployable if deploys else module, temporary / name, session):
+                    final = self._final(written)
+                    written.replace(final)
+                    finals.append(self.folder / final.name)
+        return tuple(finals)
+
+    def _final(self, path: Path) -> Path:
+        return path if self.prefix else path.with_name(path.name.removeprefix("_"))
+
+
+def files_of(model: Path, save_path: str) -> Files:
+    """The files for a model. `save_path` is a folder and a prefix, which is empty where it ends in `/`.
+
+    Raises CompileError if it is not a folder.
+    """
+    folder, slash, prefix = save_path.rpartition("/")
+    path = Path(folder or slash or ".")
+    if path.exists() and not path.is_dir():
+        raise CompileError("cannot be written: not a folder", where=str(path))
+    outputs = OUTPUTS[framework_of(model)]
+    written = (Written(target_named(o.target)(**o.options), _name(prefix, o.ending), o.deploys) for o in outputs)
+    return Files(path, prefix, tuple(written))
+
+
+def framework_of(model: Path) -> str:
+    """Whose files are written for a model: onnx, tensorflow or caffe."""
+    ending = SAVED_MODEL if model.is_dir() else model.suffix.lower()
+    return _FRAMEWORKS.get(ending, "tensorflow")
+
+
+def _name(prefix: str, ending: str) -> str:
+    """The name of a file; the caffe target needs a bare ending as one."""
+    return f"{prefix}{ending}" if prefix or ending.startswith(".") else ending.removeprefix("_")

@@ -1,0 +1,200 @@
+"""The result for each of a model's layers, read from the remarks that the passes left and from the modules."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from ..diagnostics import Remark
+from ..dialects.nn import ConstantOp, DequantizeOp, FusedOp, OpaqueOp, is_layer, weights_of
+from ..dialects.nn.fused import outside
+from ..ir.functions import main_function
+from ..rewriting import layer_of
+from ..runtime.metrics import Difference
+from .peer import Peer
+
+_QUANTIZING = ("insert-observers", "convert-observers", "adapt-qat")
+_LOWERING = "lower-to-ascend"
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of a quantized module. The remarks of each list carry layer, operation, rule and reason."""
+
+    fused: tuple[Remark, ...]
+    not_fused: tuple[Remark, ...]
+    quantized: tuple[Remark, ...]
+    left_in_float: tuple[Remark, ...]
+    otherwise: tuple[Remark, ...]
+    """Settings that were requested for quantized layers but cannot be applied to them."""
+    not_lowered: tuple[Remark, ...]
+    imported: str
+    """The import's summary of the source: how many nodes it mapped, carried, folded."""
+    quantized_before: Mapping[str, int]
+    """Operations, by kind, whose input was quantized in the source already."""
+    inside: Mapping[str, int]
+    """Operations, by kind, that are part of a quantized layer: the activation in the region of a convolution."""
+    others: Mapping[str, int]
+    """Operations, by kind, that no rule quantizes."""
+
+    @property
+    def float_layers(self) -> list[Remark]:
+        """The first remark of each layer that was left in float."""
+        return list({r.layer: r for r in reversed(self.left_in_float)}.values())[::-1]
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Each output of the quantized module in `nn`, of the `ascend` module, and of the former in integer kernels (profiles that
+    quantize values), against the model as it was given.
+    """
+
+    samples: int
+    held_back: bool
+    """The samples took no part in calibration."""
+    synthetic: bool
+    """The samples are synthetic, so the figures mean little."""
+    fake_quantized: Mapping[str, Difference]
+    integer: Mapping[str, Difference]
+    kernels: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes: of the model with the files of its arrays, of its weights before and after, and of each written format."""
+
+    model: int
+    float_weights: int
+    integer_weights: int
+    written: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The result of quantizing one model file. `files` by role: onnx, nn, ascend, record, remarks, summary."""
+
+    model: Path
+    metadata: Mapping[str, str]
+    layers: Layers
+    accuracy: Accuracy
+    sizes: Sizes
+    files: Mapping[str, Path]
+    peer: Peer | None = None
+    """The result of running the ONNX file in onnxruntime; None if it is not installed."""
+
+
+def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
+    """Sort the remarks of fusion and quantization by outcome, and count the operations of which none speaks."""
+    rows = list(remarks)
+    fusion = [r for r in rows if r.pass_name.startswith("fuse-")]
+    quantization = [r for r in rows if r.pass_name in _QUANTIZING]
+    done = tuple(r for r in quantization if r.kind == "applied" and r.rule == "quantized")
+    names = {r.layer for r in done}
+    missed = tuple(r for r in quantization if r.kind == "missed" and r.layer not in names)
+    otherwise = tuple(r for r in quantization if r.layer in names and (r.kind == "missed" or r.rule == "configuration"))
+    spoken_of = {r.layer for r in (*done, *missed)}
+    operations = [op for op in main_function(quantized).body.walk() if is_layer(op)]
+    rest = [op for op in operations if layer_of(op) not in spoken_of]
+    before = Counter(
+        _kind(op) for op in rest if op.operands and isinstance(outside(op.operands[0]).owner, DequantizeOp)
+    )
+    inside = Counter(_kind(op) for op in rest if _is_inside(op, names)) - before
+    others = Counter(_kind(op) for op in rest) - before - inside
+    return Layers(
+        fused=tuple(r for r in fusion if r.kind == "applied"),
+        not_fused=tuple(r for r in fusion if r.kind == "missed"),
+        quantized=done,
+        left_in_float=missed,
+        otherwise=otherwise,
+        not_lowered=tuple(r for r in rows if r.pass_name == _LOWERING and r.kind == "missed"),
+        imported="; ".join(r.reason for r in rows if (r.pass_name, r.rule) == ("import", "summary")),
+        quantized_before=dict(before.most_common()),
+        inside=dict(inside.most_common()),
+        others=dict(others.most_common()),
+    )
+
+
+def _is_inside(op: Operation, layers: Collection[str]) -> bool:
+    """Whether an operation is in a region with a layer that is quantized."""
+    region = op.parent_op()
+    return isinstance(region, FusedOp) and any(layer_of(each) in layers for each in region.body.block.ops)
+
+
+def _kind(op: Any) -> str:
+    return f"{op.name} {op.op_type.data}" if isinstance(op, OpaqueOp) else str(op.name)
+
+
+def source_files(module: ModuleOp) -> set[Path]:
+    """The files that the arrays of a module are mapped from."""
+    return {file.resolve() for weight in weights_of(module) if (file := weight.file) is not None}
+
+
+def weight_bytes(module: ModuleOp) -> int:
+    """Bytes of all constants of a module."""
+    return sum(op.array.nbytes for op in module.walk() if isinstance(op, ConstantOp))
+
+
+def summary_data(summary: Summary) -> dict[str, Any]:
+    """The summary as plain data for JSON; numbers that are not finite (the SQNR of equal outputs) are None."""
+    layers = summary.layers
+    return {
+        "model": summary.model.name,
+        "metadata": dict(summary.metadata),
+        "imported": layers.imported,
+        "layers": {
+            "fused": [_row(r) for r in layers.fused],
+            "not_fused": [_row(r) for r in layers.not_fused],
+            "quantized": [_row(r) for r in layers.quantized],
+            "left_in_float": [_row(r) for r in layers.left_in_float],
+            "otherwise": [_row(r) for r in layers.otherwise],
+            "not_lowered": [_row(r) for r in layers.not_lowered],
+            "quantized_before": dict(layers.quantized_before),
+            "inside": dict(layers.inside),
+            "others": dict(layers.others),
+        },
+        "accuracy": {
+            "samples": summary.accuracy.samples,
+            "held_back": summary.accuracy.held_back,
+            "synthetic": summary.accuracy.synthetic,
+            "fake_quantized": {name: difference_data(d) for name, d in summary.accuracy.fake_quantized.items()},
+            "integer": {name: difference_data(d) for name, d in summary.accuracy.integer.items()},
+            "kernels": {name: difference_data(d) for name, d in summary.accuracy.kernels.items()},
+        },
+        "onnxruntime": None if summary.peer is None else _peer_data(summary.peer),
+        "bytes": asdict(summary.sizes),
+        "files": {role: path.name for role, path in summary.files.items()},
+    }
+
+
+def _peer_data(peer: Peer) -> dict[str, Any]:
+    outputs = {name: difference_data(d) for name, d in peer.outputs.items()}
+    return {
+        "version": peer.version,
+        "failure": peer.failure or None,
+        "runs": peer.runs,
+        "outputs": outputs,
+        "first_apart": None if peer.first_apart is None else asdict(peer.first_apart),
+    }
+
+
+def _row(remark: Remark) -> dict[str, str]:
+    return {
+        "layer": remark.layer,
+        "module": remark.module,
+        "op": remark.op,
+        "pass": remark.pass_name,
+        "rule": remark.rule,
+        "reason": remark.reason,
+    }
+
+
+def difference_data(difference: Difference) -> dict[str, float | int | None]:
+    """A difference as plain data; what is not finite is None."""
+    return {key: value if math.isfinite(value) else None for key, value in asdict(difference).items()}

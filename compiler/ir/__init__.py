@@ -1,0 +1,1 @@
+"""What a module is made of beside its operations: text, weights, element types, names, metadata."""

@@ -1,0 +1,80 @@
+"""The graph of a module: `func.func @main`, and the names of its inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from xdsl.dialects.builtin import ArrayAttr, BytesAttr, DictionaryAttr, FileLineColLoc, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block
+
+from ..diagnostics import CompileError, describe, op_error
+
+NAME = "nn.name"
+"""Argument and result attribute: what the model calls the input or output."""
+DIMS = "nn.dims"
+"""Argument and result attribute: a name for each dimension, empty where it has none (`["batch", "", "", ""]`)."""
+
+
+def main_function(module: ModuleOp) -> FuncOp:
+    """The function that holds the graph: `@main`, or the only function. Raises CompileError when there is none.
+
+    It is a single block that ends in func.return; control flow is refused.
+    """
+    functions = [op for op in module.ops if isinstance(op, FuncOp) and not op.is_declaration]
+    named = [f for f in functions if f.sym_name.data == "main"] or functions
+    if len(named) != 1:
+        where = describe(module.location) if isinstance(module.location, FileLineColLoc) else ""
+        raise CompileError(f"the module has {len(functions)} functions and none is called @main", where=where)
+    function = named[0]
+    if len(function.body.blocks) != 1 or not isinstance(function.body.block.last_op, ReturnOp):
+        raise op_error(function, "is not a graph: it must be one block that ends in func.return")
+    return function
+
+
+def body(function: FuncOp) -> Block:
+    """The one block of a function."""
+    return function.body.block
+
+
+def return_op(function: FuncOp) -> ReturnOp:
+    """The operation that ends a function: its operands are the outputs."""
+    return cast(ReturnOp, function.body.block.last_op)
+
+
+def input_names(function: FuncOp) -> list[str]:
+    """One name per argument; `arg0`, `arg1`, ... where none is given."""
+    return _names(function.arg_attrs, len(function.body.block.args), "arg")
+
+
+def output_names(function: FuncOp) -> list[str]:
+    """One name per result; `result0`, ... where none is given."""
+    return _names(function.res_attrs, len(function.function_type.outputs), "result")
+
+
+def _names(attributes: ArrayAttr[DictionaryAttr] | None, count: int, default: str) -> list[str]:
+    given: Sequence[DictionaryAttr] = () if attributes is None else attributes.data
+    names = [a.data.get(NAME) for a in given] + [None] * (count - len(given))
+    return [f"{default}{i}" if (text := text_of(n)) is None else text for i, n in enumerate(names)]
+
+
+def text_of(attribute: Attribute | None) -> str | None:
+    """The text of a string attribute. Under plain xDSL, one with escaped non-ASCII letters is an attribute of bytes."""
+    if isinstance(attribute, BytesAttr):
+        return attribute.data.decode(errors="replace")
+    return attribute.data if isinstance(attribute, StringAttr) else None
+
+
+def value_attributes(name: str, dims: Sequence[str] = ()) -> DictionaryAttr:
+    """The attributes of an input or output: its name and, where one is named, its dimensions' names."""
+    attributes: dict[str, Attribute] = {NAME: StringAttr(name)}
+    if any(dims):
+        attributes[DIMS] = ArrayAttr([StringAttr(d) for d in dims])
+    return DictionaryAttr(attributes)
+
+
+def dimension_names(attributes: DictionaryAttr) -> list[str]:
+    """The names given to the dimensions of an input or output; empty when there are none."""
+    dims = attributes.data.get(DIMS)
+    return [text_of(d) or "" for d in cast("ArrayAttr[Attribute]", dims)] if isinstance(dims, ArrayAttr) else []

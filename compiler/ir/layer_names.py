@@ -1,0 +1,141 @@
+"""The names that users may give a layer: its name in the file, the path of its PyTorch module, or the index of a node
+without name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from ..dialects.nn import NNOp, OriginAttr
+
+Operations = Mapping[str, Sequence[NNOp]]
+"""Operations by a name, in program order."""
+
+
+def module_path(layer: str) -> str:
+    """The path of the module whose node an exporter called `layer`: `/layer1/layer1.0/conv1/Conv` is `layer1.0.conv1`.
+
+    TorchScript's exporter writes the name of a container again before the names of its children; the last part is the
+    operator. Empty for a plain name.
+    """
+    parts: list[str] = []
+    for part in layer.strip("/").split("/")[:-1]:
+        if parts and part.startswith(f"{parts[-1]}."):
+            parts.pop()
+        parts.append(part)
+    return ".".join(parts)
+
+
+def modules_of(op: Operation) -> tuple[str, ...]:
+    """The paths of the modules that an operation computes: of the source layer as import found them, else by its name.
+
+    None for operations of no module but the model itself.
+    """
+    origin = op.properties.get("origin")
+    if not isinstance(origin, OriginAttr):
+        return ()
+    paths = origin.module_paths or (module_path(origin.layer.data),)
+    return tuple(filter(None, paths))
+
+
+def has_lost_module(op: Operation) -> bool:
+    """Whether the exporter has folded a module into the layer and dropped its name."""
+    origin = op.properties.get("origin")
+    return isinstance(origin, OriginAttr) and "" in origin.module_paths
+
+
+def names_of(op: Operation) -> tuple[str, ...]:
+    """The names that users may give an operation: its layer, and its modules."""
+    origin = op.properties.get("origin")
+    return (origin.layer.data, *modules_of(op)) if isinstance(origin, OriginAttr) else ()
+
+
+def named_among(ops: Iterable[Operation], names: Collection[str]) -> str | None:
+    """The name among these that is one of the operations' layers or modules, or a module around one; None for none."""
+    if not names:
+        return None
+    called = (name for op in ops for own in names_of(op) for name in (own, *_prefixes(own)))
+    return next((name for name in called if name in names), None)
+
+
+def _prefixes(path: str) -> list[str]:
+    """A path and the paths of the modules around it, the nearest first."""
+    parts = path.split(".")
+    return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
+
+
+@dataclass(frozen=True)
+class LayerNames:
+    """The operations of a module by all that they can be called by."""
+
+    layers: Operations
+    modules: Operations
+    """By the path of their own module; operations of functions belong to the module that calls the function."""
+    inside: Operations
+    """By the path of their own module and of every module around it."""
+    indices: Operations
+
+    @staticmethod
+    def of(module: ModuleOp) -> LayerNames:
+        layers: dict[str, list[NNOp]] = {}
+        modules: dict[str, list[NNOp]] = {}
+        inside: dict[str, list[NNOp]] = {}
+        indices: dict[str, list[NNOp]] = {}
+        for op in module.walk():
+            if not isinstance(op, NNOp) or not isinstance(origin := op.origin, OriginAttr):
+                continue
+            layer, paths = origin.layer.data, modules_of(op)
+            layers.setdefault(layer, []).append(op)
+            for path in paths:
+                modules.setdefault(path, []).append(op)
+            for around in dict.fromkeys(prefix for path in paths for prefix in _prefixes(path)):
+                inside.setdefault(around, []).append(op)
+            kind, _, index = layer.rpartition("_")
+            if kind == origin.op_type.data:
+                indices.setdefault(index, []).append(op)
+        return LayerNames(layers, modules, inside, indices)
+
+    def find(self, name: str) -> Sequence[NNOp]:
+        """The operations of the layer or the module with that name; empty if neither exists."""
+        return self._first(name, self.layers, self.modules, self.indices)
+
+    def find_inside(self, name: str) -> Sequence[NNOp]:
+        """The operations of the layer of that name, else of the module with all modules inside it."""
+        return self._first(name, self.layers, self.inside, self.indices)
+
+    def _first(self, name: str, *tables: Operations) -> Sequence[NNOp]:
+        return next((table[name] for table in tables if name and name in table), ())
+
+    def numbered(self, name: str) -> Sequence[NNOp]:
+        """The operations of modules `name_1`, `name_2`: TorchScript's exporter names further calls of a module so."""
+        paths = (path for path in self.modules if path.startswith(f"{name}_") and path[len(name) + 1 :].isdigit())
+        return [op for path in paths for op in self.modules[path]]
+
+    def close(self, name: str) -> Sequence[str]:
+        """At most three names that are similar to an unknown one."""
+        return get_close_matches(name, dict.fromkeys([*self.layers, *self.inside]), 3)
+
+    def hint(self, name: str) -> str:
+        """A hint for an unknown name: what it may have meant."""
+        if close := self.close(name):
+            return f"did you mean {', '.join(close)}?"
+        known = [*(self.modules or self.layers)]
+        kind = "modules" if self.modules else "layers"
+        return f"{kind} are {', '.join([*known[:8], *(['...'] if len(known) > 8 else [])]) or 'none'}"
+
+    def calls(self, name: str) -> Sequence[str]:
+        """The layers that a module computes when it is called more than once, one for each call; none where it is called once.
+
+        Such a module has several layers of each type and no module inside it.
+        """
+        ops = self.modules.get(name, ())
+        if name in self.layers or len(self.inside.get(name, ())) != len(ops):
+            return ()
+        layers = {o.layer.data: o.op_type.data for op in ops if isinstance(o := op.origin, OriginAttr)}
+        return () if min(Counter(layers.values()).values(), default=0) < 2 else [*layers]

@@ -1,0 +1,274 @@
+"""Arrays that live beside the text: reading and writing the safetensors side file.
+
+The format is safetensors (8-byte little-endian header length, JSON header, raw bytes). The `safetensors` package copies
+what it reads and wants all bytes in memory when it writes; weights here are memory-mapped in and streamed out.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+
+from ..files import replacing
+from .dtypes import as_stored, dtype_of_safetensors, from_stored, safetensors_name
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+_MAX_HEADER = 100 << 20
+_ALIGN = 64
+_WORTH_RELEASING = 1 << 20
+_PIECE = 1 << 16
+_LARGEST = 1 << 48
+_ENDING = ".safetensors"
+
+
+class WeightError(ValueError):
+    """A side file, or an array in it, cannot be read. The message names file and key."""
+
+
+class Weight:
+    """An array known by a key: memory-mapped from a side file when first asked for, or computed and held in memory.
+
+    Two weights are equal when they name the same array of the same file, or hold the same array object.
+    """
+
+    __slots__ = ("_array", "_finite", "key", "path")
+
+    def __init__(self, key: str, *, path: Path | None = None, array: Array | None = None):
+        self.key: str = key
+        self.path: Path | None = path
+        self._array = array
+        self._finite: bool | None = None
+
+    @property
+    def array(self) -> Array:
+        """The values, read-only when mapped. Raises WeightError when file or key is missing."""
+        if self._array is None:
+            if self.path is None:
+                raise WeightError(f"weight '{self.key}' names no file: the module was not read from one")
+            self._array = open_side_file(self.path).array(self.key)
+        return self._array
+
+    @property
+    def in_memory_only(self) -> bool:
+        return self.path is None and self._array is not None
+
+    @property
+    def file(self) -> Path | None:
+        """The file that the array is mapped from, None for one that was computed."""
+        source: Any = self._array
+        while source is not None and self.path is None:
+            if (name := getattr(source, "filename", None)) is not None:
+                return Path(name)
+            source = getattr(source, "base", None)
+        return self.path
+
+    @property
+    def finite(self) -> bool:
+        """Whether no value is NaN or Inf, found out once; the array is of floats. Raises as `array` does."""
+        if self._finite is None:
+            self._finite = is_finite(self.array)
+            self.release()
+        return self._finite
+
+    def release(self) -> None:
+        """Let go of the memory of an array that can be read from its file again, see `release`."""
+        if self._array is not None:
+            release(self._array)
+
+    def set_aside(self, mapped: Array) -> None:
+        """Take the array from where it was written to."""
+        self._array = mapped
+
+    def _identity(self) -> object:
+        if self.path is not None:
+            return (self.path, self.key)
+        return id(self._array) if self._array is not None else (None, self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Weight) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+
+class SideFile:
+    """A safetensors file whose header is read and checked at once, and whose arrays are mapped on demand."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._map: Array | None = None
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if size < 8 or length > min(size - 8, _MAX_HEADER):
+                raise WeightError(f"{path}: truncated, or not a safetensors file")
+            try:
+                header: object = json.loads(stream.read(length))
+            except (ValueError, RecursionError) as e:
+                raise WeightError(f"{path}: not a safetensors file ({e})") from None
+        self._start = 8 + length
+        self._entries = _checked_entries(path, header, size - self._start)
+
+    def keys(self) -> list[str]:
+        return list(self._entries)
+
+    def array(self, key: str) -> Array:
+        """A read-only view into the mapped file. Raises WeightError for an unknown key."""
+        import numpy as np
+
+        if (entry := self._entries.get(key)) is None:
+            raise WeightError(f"{self.path}: no array '{key}'")
+        if entry.begin == entry.end:
+            return np.zeros(entry.shape, entry.dtype)
+        if self._map is None:
+            self._map = np.memmap(self.path, np.uint8, "r")
+        data = self._map[self._start + entry.begin : self._start + entry.end]
+        return from_stored(data, entry.dtype).reshape(entry.shape)
+
+
+class _Entry(NamedTuple):
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def _checked_entries(path: Path, header: object, size: int) -> dict[str, _Entry]:
+    if not isinstance(header, dict):
+        raise WeightError(f"{path}: the safetensors header is not a JSON object")
+    entries: dict[str, _Entry] = {}
+    for key, fields in cast("dict[str, object]", header).items():
+        if key == "__metadata__":
+            continue
+        if (entry := _entry(fields)) is None:
+            raise WeightError(f"{path}: array '{key}' has a malformed header entry or an unknown type")
+        bounded = prod(max(d, 1) for d in entry.shape) < _LARGEST  # where a size is 0, the others are not in the file
+        needed = prod(entry.shape) * entry.dtype.itemsize
+        if not bounded or not 0 <= entry.begin <= entry.end <= size or entry.end - entry.begin != needed:
+            raise WeightError(f"{path}: array '{key}' does not fit into the file")
+        entries[key] = entry
+    return entries
+
+
+def _entry(fields: object) -> _Entry | None:
+    values = cast("dict[str, object]", fields) if isinstance(fields, dict) else {}
+    dtype = dtype_of_safetensors(str(values.get("dtype")))
+    shape, offsets = _sizes(values.get("shape")), _sizes(values.get("data_offsets"))
+    if dtype is None or shape is None or offsets is None or len(offsets) != 2:
+        return None
+    return _Entry(dtype, shape, *offsets)
+
+
+def _sizes(value: object) -> tuple[int, ...] | None:
+    numbers = cast("list[object]", value) if isinstance(value, list) else [None]
+    sizes = tuple(n for n in numbers if isinstance(n, int) and n >= 0)
+    return sizes if len(sizes) == len(numbers) else None
+
+
+def is_finite(array: Array) -> bool:
+    """Whether no value is NaN or Inf, asked of a piece that fits into the cache at a time."""
+    import numpy as np
+
+    flat = array.reshape(-1, order="A")
+    return all(np.isfinite(flat[i : i + _PIECE]).all() for i in range(0, flat.size, _PIECE))
+
+
+def release(array: Array) -> None:
+    """Let go of the memory behind a large array that is mapped from a file: whoever reads it again reads the file again.
+
+    Otherwise every weight that was ever looked at would stay resident. Does nothing to an array that holds its own numbers.
+    """
+    import numpy as np
+
+    if array.nbytes < _WORTH_RELEASING or not (array.flags.c_contiguous or array.flags.f_contiguous):
+        return
+    source: Any = array
+    while isinstance(source, np.ndarray | memoryview):
+        source = cast(Any, source.obj if isinstance(source, memoryview) else source.base)
+    if not isinstance(source, mmap.mmap) or not memoryview(source).readonly or not hasattr(source, "madvise"):
+        return
+    begin = array.__array_interface__["data"][0] - np.frombuffer(source, np.uint8).__array_interface__["data"][0]
+    first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, (begin + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    source.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def open_side_file(path: Path) -> SideFile:
+    """The side file at `path`, its header parsed once as long as the file does not change. Raises WeightError."""
+    try:
+        if not path.is_file():
+            raise WeightError(f"{path}: no such file")
+        stat = path.stat()
+        return _open(path, stat.st_mtime_ns, stat.st_size)
+    except OSError as e:
+        raise WeightError(f"{path}: {e.strerror}") from None
+
+
+@lru_cache(maxsize=16)
+def _open(path: Path, _mtime: int, _size: int) -> SideFile:
+    return SideFile(path)
+
+
+def write_side_file(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write `arrays` to `path`, through a temporary file that replaces it when complete. Raises CompileError."""
+    with replacing(path) as stream:
+        write_arrays(stream, arrays)
+
+
+def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
+    """Write a safetensors file to `stream`, one array at a time, the widest elements first so that all stand aligned."""
+    import numpy as np
+
+    ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
+    header: dict[str, object] = {}
+    offset = 0
+    for key, array in ordered:
+        offsets = [offset, offset + array.nbytes]
+        header[key] = {"dtype": safetensors_name(array.dtype), "shape": list(array.shape), "data_offsets": offsets}
+        offset += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % _ALIGN)
+    stream.write(len(text).to_bytes(8, "little") + text)
+    for _, array in ordered:
+        stream.write(np.ascontiguousarray(as_stored(array)).reshape(-1).view(np.uint8).data)
+        release(array)
+
+
+def set_aside(weights: Iterable[Weight], path: Path) -> None:
+    """Move large arrays that are in memory only to a new file at `path`, so that `release` lets go of them too.
+
+    The file may be deleted afterwards: what is mapped stays. Raises OSError.
+    """
+    large = [(w, str(id(w.array))) for w in weights if w.file is None and w.array.nbytes >= _WORTH_RELEASING]
+    with path.open("wb") as stream:
+        write_arrays(stream, {number: weight.array for weight, number in large})
+    file = SideFile(path)
+    mapped = {number: file.array(number) for _, number in large}
+    for weight, number in large:
+        weight.set_aside(mapped[number])
+
+
+def side_file_of(module_path: str | os.PathLike[str]) -> Path:
+    """`dir/net.mlir` -> `dir/net.safetensors`, the default side file of a module; of `dir/net`, `dir/net.safetensors`."""
+    path = Path(module_path)
+    return path.with_name(f"{path.name.removesuffix('.mlir')}.safetensors")
+
+
+def separate_key(reference: str) -> tuple[str, str]:
+    """`"net.safetensors#conv1.weight"` -> (`net.safetensors`, `conv1.weight`); the file is empty for a plain key."""
+    stem, mark, key = reference.partition(f"{_ENDING}#")
+    return (stem + _ENDING, key) if mark else ("", reference)
+
+
+def stored_key(key: str) -> str:
+    """A key under which an array can be stored: not the format's own, and not read as one of another file."""
+    return "metadata" if key == "__metadata__" else key.replace(f"{_ENDING}#", f"{_ENDING}.")

@@ -1,0 +1,124 @@
+"""Options as people type them: `bits=8 data=calib.npz skip=a,b`. Blanks separate, values need no quotes, lists use commas."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from ..diagnostics import CompileError
+
+_T = TypeVar("_T")
+
+_TRUE = frozenset({"true", "yes", "on", "1"})
+_FALSE = frozenset({"false", "no", "off", "0"})
+
+
+def build(cls: type[_T], text: str, what: str) -> _T:
+    """An instance of the dataclass `cls` from option text. `what` names the thing in errors (`--quantize`).
+
+    Dashes and underscores are the same. A bare name means true; any other bare word is the value of the option that the
+    class names in `positional`. Raises CompileError for unknown options and bad values.
+    """
+    hints = get_type_hints(cls)
+    known: dict[str, Field[Any]] = {f.name: f for f in fields(cast(Any, cls)) if f.init}
+    values: dict[str, Any] = {}
+    positional: str | None = getattr(cls, "positional", None)
+    for part in split(text):
+        key, equals, value = part.partition("=")
+        if positional is not None and not equals and key.replace("-", "_") not in known:
+            key, equals, value = positional, "=", part
+        name = key.replace("-", "_")
+        if name not in known:
+            options = ", ".join(n.replace("_", "-") for n in known)
+            raise CompileError(
+                f"{what} has no option '{key}'", hint=f"options are {options}" if known else "it has none"
+            )
+        if name in values:
+            raise CompileError(f"{what}: option '{key}' is given twice")
+        values[name] = convert(value if equals else "true", hints[name], f"{what}: {key}")
+    for name, field in known.items():
+        if name not in values and field.default is MISSING and field.default_factory is MISSING:
+            raise CompileError(f"{what} needs the option '{name.replace('_', '-')}'")
+    return cls(**values)
+
+
+def split(text: str) -> list[str]:
+    """Split at blanks outside single or double quotes; the quotes are taken off."""
+    parts: list[str] = []
+    current, quote, started = "", "", False
+    for c in text:
+        if quote:
+            quote, current = ("", current) if c == quote else (quote, current + c)
+        elif c in "'\"":
+            quote, started = c, True
+        elif c.isspace():
+            if current or started:
+                parts.append(current)
+            current, started = "", False
+        else:
+            current += c
+    if quote:
+        raise CompileError(f"option text ends inside {quote}: {text}")
+    return [*parts, current] if current or started else parts
+
+
+def convert(value: str, hint: Any, what: str) -> Any:
+    """A value of the hinted type: int, float, bool, str, Literal, a tuple of one of these, or one of these or None."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        inner = [a for a in get_args(hint) if a is not type(None)]
+        return convert(value, inner[0], what)
+    if origin is tuple:
+        return tuple(convert(v, get_args(hint)[0], what) for v in value.split(",") if v)
+    if origin is Literal:
+        choices = get_args(hint)
+        for choice in choices:
+            if str(choice).lower() == value.lower():
+                return choice
+        raise CompileError(f"{what}: '{value}' is not one of {', '.join(map(str, choices))}")
+    if hint is bool:
+        if value.lower() not in _TRUE | _FALSE:
+            raise CompileError(f"{what}: '{value}' is neither true nor false")
+        return value.lower() in _TRUE
+    if hint in (int, float):
+        try:
+            return hint(value)
+        except ValueError:
+            raise CompileError(f"{what}: '{value}' is not {'an integer' if hint is int else 'a number'}") from None
+    return value
+
+
+def names(text: str) -> tuple[str, ...]:
+    """`a,b` -> `("a", "b")`"""
+    return tuple(filter(None, text.split(",")))
+
+
+def shapes(text: str, separator: str, what: str) -> dict[str, tuple[int, ...]]:
+    """`data:1,3,?;flag:` -> `{"data": (1, 3, -1), "flag": ()}`, with a comma as the separator; unknown sizes are `?` or `-1`.
+
+    The last colon ends the name, as names often hold one (`serving_default_x:0`); sizes without a name are found under "".
+    Raises CompileError, which calls the option `what`, for malformed text.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for part in filter(None, text.split(";")):
+        name, colon, listed = part.rpartition(":")
+        sizes = listed.split(separator) if listed else []
+        if (colon and not name) or not all(s in ("?", "-1") or (s.isascii() and s.isdigit()) for s in sizes):
+            example = f"data:{separator.join(('1', '3', '224', '224'))};ids:{separator.join(('?', '16'))}"
+            raise CompileError(f"{what}: '{part}' is malformed", hint=f"write {example}")
+        if name in found:
+            raise CompileError(f"{what}: '{name}' is given twice")
+        found[name] = tuple(-1 if s == "?" else int(s) for s in sizes)
+    return found
+
+
+def shapes_of(inputs: Sequence[str], given: Mapping[str, tuple[int, ...]], where: str) -> dict[str, tuple[int, ...]]:
+    """Shapes by input; one without a name is that of the only input. Raises CompileError, located, for no such input."""
+    hint = f"the inputs are {', '.join(inputs) or 'none'}"
+    if unknown := [name for name in given if name and name not in inputs]:
+        raise CompileError(f"the model has no input {', '.join(unknown)}", where=where, hint=hint)
+    if "" in given and (len(inputs) != 1 or len(given) != 1):
+        raise CompileError("a shape is given without the name of its input", where=where, hint=hint)
+    return {name or inputs[0]: shape for name, shape in given.items()}

@@ -1,0 +1,102 @@
+"""Running passes one after the other: verification, timing and printing between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+
+from .. import universe
+from ..diagnostics import CompileError, first_line, verify
+from ..ir.weights import WeightError
+from ..registry import Registry
+from ..session import Session
+from .options import build
+
+After = Callable[[ModulePass, ModuleOp, float], None]
+"""Told each pass when it is done, the module, and the seconds it took."""
+
+
+Passes = Registry[type[ModulePass]]
+"""The passes that a session knows."""
+OURS: Passes = universe.passes()
+
+
+def make_pass(name: str, options: str = "", known: Passes = OURS) -> ModulePass:
+    """The pass `name` from option text. Raises CompileError for an unknown pass or bad options."""
+    return build(known[name], options, f"--{name}")
+
+
+def parse_pipeline(text: str, known: Passes = OURS) -> list[ModulePass]:
+    """Passes from xDSL's pipeline text (`fuse-bn,quantize{bits=8}`); xDSL's own passes may take part, and the pipelines of
+    `universe.PIPELINES` by their names.
+    """
+    from xdsl.transforms import get_all_passes
+    from xdsl.utils.arg_spec import parse_pipeline as parse_specs
+    from xdsl.utils.exceptions import ArgSpecParseError
+
+    others = get_all_passes()
+    passes: list[ModulePass] = []
+    try:
+        for spec in parse_specs(text):
+            if spec.name in universe.PIPELINES and not spec.parameters:
+                passes += parse_pipeline(universe.PIPELINES[spec.name], known)
+            elif spec.name in others and spec.name not in known:
+                passes.append(others[spec.name]().from_spec(spec))
+            else:
+                passes.append(known[spec.name].from_spec(spec))
+    except (ArgSpecParseError, ValueError) as e:
+        raise CompileError(f"pipeline '{text}': {_last_line(e)}") from None
+    return passes
+
+
+def _last_line(error: BaseException) -> str:
+    """xDSL shows the place over several lines before it says what is wrong."""
+    return [line for line in str(error).splitlines() if line.strip()][-1].strip(" ^|")
+
+
+def run_passes(module: ModuleOp, passes: Sequence[ModulePass], session: Session, after: After | None = None) -> None:
+    """Verify, then run each pass and verify again. Raises CompileError, located, from passes and the verifier."""
+    _verify(module, session)
+    run_on_verified(module, passes, session, after)
+
+
+def run_on_verified(
+    module: ModuleOp, passes: Sequence[ModulePass], session: Session, after: After | None = None
+) -> None:
+    """As `run_passes`, of a module that was verified and not changed since."""
+    for each in passes:
+        start = time.perf_counter()
+        with session.phase(each.name):
+            _apply(each, module, session)
+        if after is not None:
+            after(each, module, time.perf_counter() - start)
+        try:
+            _verify(module, session)
+        except CompileError as e:
+            raise InvalidAfterPass(each.name, e) from e
+
+
+def _verify(module: ModuleOp, session: Session) -> None:
+    with session.phase("verify"):
+        verify(module)
+
+
+def _apply(each: ModulePass, module: ModuleOp, session: Session) -> None:
+    """Run a pass; what it says of the input, by whatever exception, comes out as a CompileError."""
+    try:
+        each.apply(session, module)
+    except WeightError as e:
+        raise CompileError(str(e)) from e
+    except PassFailedException as e:
+        raise CompileError(f"--{each.name}: {first_line(str(e))}") from e
+
+
+class InvalidAfterPass(Exception):
+    """A pass left a module that does not verify: a bug in the pass."""
+
+    def __init__(self, name: str, error: CompileError):
+        super().__init__(f"the module does not verify after --{name}: {error}")

@@ -1,0 +1,356 @@
+"""Rewriting that keeps locations, and `FusionPattern`, the one way to write a fusion.
+
+A fusion finds its structure (`match`), names the conditions under which it is legal (class members made by `condition`),
+computes the folded numbers in float64 (`fold`), and builds the replacement (`rewrite`). The base class does the rest: it asks
+the conditions, copies shared constants, refuses results that are not finite, keeps locations, and records remarks.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, reduce
+from inspect import getattr_static
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_type_hints
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import FusedLoc, LocationAttr, ModuleOp, NoneAttr, UnknownLoc
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+
+from ..diagnostics import Remark, RemarkKind, describe
+from ..dialects.nn import ConstantOp, DequantizeOp, NNOp, ObserveOp, OriginAttr, QuantizeOp, constant_of
+from ..ir.dtypes import finfo
+from ..ir.layer_names import modules_of, named_among
+from ..session import Session, session_of
+from .driver import apply_patterns
+
+Array = np.ndarray[Any, np.dtype[Any]]
+M = TypeVar("M")
+"""The dataclass of operations that a pattern matches."""
+Roots = tuple[type[Operation], ...]
+"""Classes of operations."""
+
+
+_UNKNOWN = UnknownLoc()
+
+
+def fused_location(*ops: Operation) -> LocationAttr:
+    """The locations of several operations as one, each once."""
+    parts: dict[LocationAttr, None] = {}
+    for op in ops:
+        inner = op.location
+        nested = cast("Iterable[LocationAttr]", inner.locations) if isinstance(inner, FusedLoc) else (inner,)
+        parts.update(dict.fromkeys(p for p in nested if not isinstance(p, UnknownLoc)))
+    if not parts:
+        return _UNKNOWN
+    return next(iter(parts)) if len(parts) == 1 else FusedLoc(tuple(parts), NoneAttr())
+
+
+def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True) -> bool:
+    """Apply patterns until nothing changes; replaced operations hand their location on. True when something changed.
+
+    A pattern with an attribute `roots`, classes of operations, is asked about no others.
+    """
+    changed = apply_patterns(module, patterns, erase_dead)
+    if changed:
+        for op in module.walk():
+            if type(op) is ConstantOp:
+                op.settle()
+    return changed
+
+
+def erase_dead_constants(module: ModuleOp) -> None:
+    """Remove constants that nothing uses."""
+    for op in [op for op in module.walk() if isinstance(op, ConstantOp) and not op.result.uses.get_length()]:
+        erase_constant(op)
+
+
+def erase_constant(op: ConstantOp) -> None:
+    """Remove a constant that nothing uses, and its array with it: operations are in cycles, the rest goes when Python looks."""
+    op.detach()
+    op.erase()
+    op.properties.clear()
+
+
+def layer_of(op: Operation) -> str:
+    """The name under which people know an operation: its source layer, else its result's name, else its kind."""
+    origin = op.properties.get("origin")
+    if isinstance(origin, OriginAttr):
+        return origin.layer.data
+    return next((r.name_hint for r in op.results if r.name_hint), op.name)
+
+
+class Remarks:
+    """The remarks of one pass, one per operation and rule, reported at its end; `applied` replaces `missed`."""
+
+    def __init__(self, ctx: Context, pass_name: str):
+        self.session: Session = session_of(ctx)
+        self.pass_name = pass_name
+        self._rows: dict[Operation, dict[str, Remark]] = {}
+
+    def missed(self, op: Operation, rule: str, reason: str) -> None:
+        """The first reason given for an operation and rule stays."""
+        self._add("missed", op, rule, reason)
+
+    def applied(self, op: Operation, rule: str, reason: str) -> None:
+        self.forget(op)
+        self._add("applied", op, rule, reason)
+
+    def forget(self, op: Operation) -> None:
+        """Take back what was said of an operation: another fusion has taken it in."""
+        self._rows.pop(op, None)
+
+    def note(self, op: Operation, rule: str, reason: str) -> None:
+        """A fact that is neither done nor missed."""
+        self._add("analysis", op, rule, reason)
+
+    def has(self, op: Operation) -> bool:
+        return op in self._rows
+
+    def of(self, op: Operation) -> list[Remark]:
+        """The remarks about an operation so far."""
+        return list(self._rows.get(op, {}).values())
+
+    def _add(self, kind: RemarkKind, op: Operation, rule: str, reason: str) -> None:
+        rows = self._rows.setdefault(op, {})
+        if rule not in rows:
+            module = next(iter(modules_of(op)), "")
+            where = describe(op.location)
+            rows[rule] = Remark(kind, self.pass_name, rule, layer_of(op), op.name, reason, where, module)
+
+    def flush(self) -> None:
+        """Tell the session. What was missed on an operation that is gone by now was not missed."""
+        for op, rows in self._rows.items():
+            for remark in rows.values():
+                if remark.kind != "missed" or op.parent is not None:
+                    self.session.remark(remark)
+        self._rows.clear()
+
+
+class Condition(Generic[M]):
+    """A named legality condition: its name is the member's, its statement the docstring, the reason what `holds` returns."""
+
+    def __init__(self, check: Callable[[Any, M], str | None], statement: str = "", paths: Sequence[str] = ()):
+        self._check = check
+        self.statement: str = statement or (check.__doc__ or "").strip()
+        self.paths: tuple[str, ...] = tuple(paths)
+        self.name: str = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name.replace("_", "-")
+
+    def holds(self, pattern: FusionPattern[M], match: M) -> str | None:
+        """None where the condition holds, else the reason why not."""
+        return self._check(pattern, match)
+
+
+def condition(check: Callable[[Any, M], str | None]) -> Condition[M]:
+    """Decorator: a method that returns None or the reason why the condition does not hold."""
+    return Condition(check)
+
+
+def used_once(*paths: str) -> Condition[Any]:
+    """The results of these matched operations have exactly one use. A graph output is a use."""
+
+    def check(_: Any, match: Any) -> str | None:
+        for path in paths:
+            op = cast(Operation, _follow(match, path))
+            count = op.results[0].uses.get_length()
+            if count != 1:
+                return f"the result of {layer_of(op)} has {count} uses"
+        return None
+
+    return Condition(check, f"the result of {_listed(paths)} is used once (a graph output is a use)", paths)
+
+
+def constant(*paths: str) -> Condition[Any]:
+    """These operands, where present, are constants."""
+
+    def check(_: Any, match: Any) -> str | None:
+        for path in paths:
+            value = _follow(match, path)
+            if value is not None and constant_of(cast(SSAValue, value)) is None:
+                op, _, operand = path.rpartition(".")
+                return f"{operand} of {layer_of(cast(Operation, _follow(match, op)))} is computed at run time"
+        return None
+
+    return Condition(check, f"{_listed(paths)} {'are' if len(paths) > 1 else 'is'} constant", paths)
+
+
+def _listed(paths: Sequence[str]) -> str:
+    return paths[0] if len(paths) == 1 else f"{', '.join(paths[:-1])} and {paths[-1]}"
+
+
+def _follow(match: object, path: str) -> object:
+    return reduce(getattr, path.split("."), match)
+
+
+class Folded(NamedTuple):
+    """A constant that a fold makes: its key, the type it is rounded to, and its numbers in float64."""
+
+    key: str
+    dtype: np.dtype[Any]
+    values: Array
+    added: bool = False
+    """Whether it is only added to what the operation computes: underflow takes no more from it than rounding of the sum does."""
+
+
+class Refusal(NamedTuple):
+    """Why a fusion is not wanted, whatever its conditions say: the rule's name and the reason."""
+
+    rule: str
+    reason: str
+
+
+Guard = Callable[[Sequence[Operation]], Refusal | None]
+"""Asked with the matched operations before any condition: how a pass lets its user choose what is fused."""
+
+
+class FusionPattern(RewritePattern, Generic[M]):
+    """A fusion of the operations in a match (a dataclass of operations, the root last to compute).
+
+    Subclasses set `name`, `roots` and conditions, and define `match`, `fold` and `rewrite`. Their docstring is the pattern's
+    statement.
+    """
+
+    name: ClassVar[str]
+    roots: ClassVar[Roots] = (Operation,)
+    """The classes of operations that a match can have as its root; `match` is asked about no others."""
+    conditions: ClassVar[tuple[Condition[Any], ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        members = {key: v for base in reversed(cls.__mro__) for key, v in vars(base).items()}
+        cls.conditions = tuple(cast("Condition[Any]", v) for v in members.values() if isinstance(v, Condition))
+        if (match_class := _match_class(cls)) is not None:
+            _check_paths(cls, match_class)
+
+    def __init__(self, remarks: Remarks, guards: Sequence[Guard] = ()):
+        self.remarks = remarks
+        self.guards = guards
+
+    @abstractmethod
+    def match(self, op: Operation) -> M | None:
+        """The operations of the structure whose root is `op`, None when it is not there."""
+
+    def fold(self, m: M) -> Sequence[Folded]:
+        """The folded constants, computed in float64; nothing is changed yet."""
+        return ()
+
+    @abstractmethod
+    def rewrite(self, m: M, folded: Sequence[SSAValue]) -> Sequence[Operation]:
+        """Build what replaces the root, from the folded constants in the order of `fold`; the last operation gives the result."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        if (match := self.match(op)) is None:
+            return
+        parts = matched_operations(match)
+        if (skipped := named_among(parts, self.remarks.session.skip_fusion)) is not None:
+            self.remarks.missed(op, "skip-fusion", f"{skipped} is on the list of --skip-fusion")
+            return
+        if len({p.parent_block() for p in parts}) > 1:
+            self.remarks.missed(op, "one-region", "its operations are in different regions")
+            return
+        for guard in self.guards:
+            if (refusal := guard(parts)) is not None:
+                self.remarks.missed(op, *refusal)
+                return
+        for each in self.conditions:
+            if (reason := each.holds(self, match)) is not None:
+                self.remarks.missed(op, each.name, reason)
+                return
+        with np.errstate(all="ignore"):
+            exact = self.fold(match)
+            folded = [f._replace(values=f.values.astype(f.dtype)) for f in exact]
+        if not all(np.isfinite(f.values).all() for f in folded):
+            self.remarks.missed(op, "finite", "the folded numbers hold NaN or Inf")
+            return
+        for each, rounded in zip(exact, folded, strict=True):
+            if not each.added and (reason := _underflow(each.values, rounded.values)) is not None:
+                self.remarks.missed(op, "underflow", reason)
+                return
+        del exact
+        for read in {constant for part in parts for v in part.operands if (constant := constant_of(v)) is not None}:
+            read.release()
+        location = fused_location(*parts)
+        made = [ConstantOp.beside(f.values, f.key, location) for f in folded]
+        built = self.rewrite(match, [c.result for c in made])
+        for each in built:
+            each.location = location
+        self.remarks.applied(op, self.name, self.outcome(built[-1]))
+        rewriter.replace(op, [*made, *built], [*built[-1].results])
+
+    def outcome(self, built: Operation) -> str:
+        """The text of the remark for the operation that gives the result."""
+        return f"fused into {layer_of(built)}"
+
+    @staticmethod
+    def values(value: SSAValue | None) -> Array | None:
+        """A constant operand's numbers in float64, None for an absent operand."""
+        constant = constant_of(value)
+        return None if constant is None else constant.array.astype(np.float64)
+
+
+def _underflow(exact: Array, rounded: Array) -> str | None:
+    """The reason why numbers do not survive their type: among the subnormal ones is lost more than rounding takes elsewhere.
+
+    Root mean squares of all the numbers are compared, so that single numbers near zero among larger ones do not count.
+    """
+    limits = finfo(rounded.dtype)
+    subnormal = np.abs(rounded) < limits.smallest_normal
+    if not subnormal.any():
+        return None
+    lost = float(np.linalg.norm(exact[subnormal] - rounded[subnormal].astype(np.float64)))
+    share = lost / float(np.linalg.norm(exact)) if lost else 0.0
+    if share <= float(limits.eps) / 2:
+        return None
+    return f"underflow of {rounded.dtype.name} takes {share:.2%} of the folded numbers"
+
+
+def matched_operations(match: object) -> list[Operation]:
+    """The matched operations, in the order of the dataclass's fields; lists and tuples are taken apart."""
+    return list(_flat_operations(vars(match).values()))
+
+
+def _flat_operations(parts: Iterable[object]) -> Iterator[Operation]:
+    for part in parts:
+        if isinstance(part, Operation):
+            yield part
+        elif isinstance(part, list | tuple):
+            yield from _flat_operations(cast("Iterable[object]", part))
+
+
+def _match_class(cls: type) -> type | None:
+    for base in getattr(cls, "__orig_bases__", ()):
+        for argument in getattr(base, "__args__", ()):
+            if isinstance(argument, type):
+                return argument
+    return None
+
+
+def _check_paths(cls: type, match_class: type) -> None:
+    """A typo in a condition's path fails when the class is made, not when a graph happens to match."""
+    hints = get_type_hints(match_class)
+    for each in cast("type[FusionPattern[Any]]", cls).conditions:
+        for path in each.paths:
+            first, _, rest = path.partition(".")
+            if first not in hints:
+                raise TypeError(f"{cls.__name__}.{each.name}: {match_class.__name__} has no field '{first}'")
+            owner = hints[first]
+            if rest and isinstance(owner, type) and getattr_static(owner, rest.split(".")[0], None) is None:
+                raise TypeError(f"{cls.__name__}.{each.name}: {owner.__name__} has no '{rest}'")
+
+
+QUANTIZATION_OPS = (ObserveOp, QuantizeOp, DequantizeOp)
+"""Operations that no fusion crosses."""
+
+
+def nn_ops(module: ModuleOp, *classes: type[NNOp]) -> list[NNOp]:
+    """All operations of these classes, in program order."""
+    return [cast(NNOp, op) for op in module.walk() if _is_any(type(op), classes)]
+
+
+@cache
+def _is_any(kind: type, classes: tuple[type[NNOp], ...]) -> bool:
+    return issubclass(kind, classes)

@@ -1,0 +1,134 @@
+"""onnxruntime opens what the commands write, and the summary says what it makes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from amct_opt.flows import peer
+from amct_opt.runtime.executor import Executable
+from amct_opt.runtime.integer_plan import in_integers
+from amct_opt.session import Session
+from amct_opt.tools import amct
+from amct_opt.tools.shared import load_module
+from amct_opt.transforms.quantization.data_options import DataOptions
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    weights = [numpy_helper.from_array(rng.normal(size=(4, 3, 3, 3)).astype(np.float32), "w")]
+    ends = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", *s]) for n, s in (("x", (3, 8, 8)), ("y", (4, 6, 6)))
+    ]
+    graph = helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"], "conv")], "g", ends[:1], ends[1:], weights)
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    np.savez(tmp_path / "data.npz", x=rng.normal(size=(20, 3, 8, 8)).astype(np.float32))
+    return path
+
+
+def quantize(model: Path, profile: str = "qdq") -> int:
+    folder = model.parent
+    data = str(folder / "data.npz")
+    return amct.run(["quantize", str(model), "--data", data, "--profile", profile, "-o", str(folder / "out")])
+
+
+@pytest.mark.parametrize("profile", ["qdq", "ascend"])
+def test_the_file_runs(profile: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert quantize(model, profile) == 0
+    assert f"{onnxruntime.__version__} runs the file; 2 runs: " in capsys.readouterr().out
+    found = json.loads((model.parent / "out" / "summary.json").read_text("utf-8"))["onnxruntime"]
+    assert (found["version"], found["failure"], found["runs"]) == (onnxruntime.__version__, None, 2)
+    assert found["outputs"]["y"]["count"] == 2 * 4 * 6 * 6
+    assert found["outputs"]["y"]["largest"] < 1e-4
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    """Let onnxruntime refuse files whose names end like this."""
+    session = onnxruntime.InferenceSession
+
+    def open_(path: str, *rest: Any, **options: Any) -> Any:
+        if path.endswith(ending):
+            raise RuntimeError("no kernel for this node\nand more")
+        return session(path, *rest, **options)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", open_)
+
+
+def test_a_file_that_does_not_open(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 1 and one line, after everything has been written."""
+    refuse(monkeypatch, "_qdq.onnx")
+    assert quantize(model) == 1
+    error = capsys.readouterr().err
+    assert "net_qdq.onnx: error: onnxruntime" in error
+    assert "does not run the file: no kernel for this node" in error
+    assert "and more" not in error
+    summary = json.loads((model.parent / "out" / "summary.json").read_text("utf-8"))
+    assert summary["onnxruntime"]["failure"] == "no kernel for this node"
+    assert all((model.parent / "out" / name).is_file() for name in summary["files"].values())
+
+
+def test_a_model_that_does_not_open_either(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may hold operators that onnxruntime does not have; the summary says it, and it is not an error."""
+    refuse(monkeypatch, ".onnx")
+    assert quantize(model) == 0
+    assert "does not run the file: no kernel for this node" in capsys.readouterr().out
+
+
+def test_without_onnxruntime(model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(peer, "import_module", missing)
+    assert quantize(model) == 0
+    assert "is not installed: the file was not opened" in capsys.readouterr().out
+
+
+def test_calibration_opens_its_file(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = model.parent
+    np.zeros((1, 3, 8, 8), np.float32).tofile(folder / "x.bin")
+    (folder / "raw").mkdir()
+    (folder / "x.bin").rename(folder / "raw" / "x.bin")
+    arguments = ["calibration", "--model", str(model), "--save_path", f"{folder}/cal/net"]
+    arguments += ["--input_shape", "x:1,3,8,8", "--data_dir", str(folder / "raw"), "--data_types", "float32"]
+    assert amct.run(arguments) == 0
+    assert f"{onnxruntime.__version__} opens the file" in capsys.readouterr().out
+    refuse(monkeypatch, "_fake_quant_model.onnx")
+    assert amct.run(arguments) == 1
+    assert "net_fake_quant_model.onnx: error: onnxruntime" in capsys.readouterr().err
+    assert (folder / "cal" / "net_fake_quant_model.onnx").is_file()
+
+
+def test_where_the_two_part(model: Path) -> None:
+    """Outputs that are far apart are explained by the first integers that differ: here those behind wrong weights."""
+    assert quantize(model) == 0
+    out = model.parent / "out"
+    module = load_module(out / "net_nn.mlir")[0]
+    file = onnx.load(out / "net_qdq.onnx")
+    weights = next(w for w in file.graph.initializer if len(w.dims) == 4)
+    weights.CopyFrom(numpy_helper.from_array(np.negative(numpy_helper.to_array(weights)), weights.name))
+    onnx.save(file, out / "net_qdq.onnx")
+    samples = DataOptions(str(model.parent / "data.npz")).load(module, Session())
+    simulation = peer.Simulation(module, Executable(module, rewrite=in_integers), in_integers)
+    found = peer.peer_of(out / "net_qdq.onnx", simulation, samples)
+    assert found is not None
+    assert found.first_apart is not None
+    assert (found.first_apart.name, found.first_apart.count) == ("conv.q", 4 * 6 * 6)
+    assert found.first_apart.steps > 10
+    assert found.first_apart.differing > 100
+    assert "; the first integers that differ: conv.q, " in peer.described(found)
+    assert not list(out.glob("integers_*"))

@@ -1,0 +1,233 @@
+"""Profile qdq in numbers: group ranges, the integers of weights, and files that onnxruntime runs in integer kernels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from amct_opt import frontends
+from amct_opt.backends import Runner
+from amct_opt.dialects import nn
+from amct_opt.ir.functions import main_function
+from amct_opt.pipelines.passes import make_pass, run_passes
+from amct_opt.runtime.data import load_samples
+from amct_opt.runtime.executor import Executable, run
+from amct_opt.runtime.integer_plan import in_integers
+from amct_opt.session import Session
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.transforms.quantization.calibrate import calibrate
+from amct_opt.universe import new_session
+
+from ...scripts import script
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+DIGITS = EXAMPLES / "digits"
+
+
+def qdq_session(profile: str = "qdq") -> Session:
+    session = new_session()
+    session.profile = profile
+    return session
+
+
+def quantized(model: Path, data: Path, options: str = "", profile: str = "qdq") -> tuple[ModuleOp, Session]:
+    session = qdq_session(profile)
+    module = frontends.read(model, session)
+    passes = [make_pass("fuse-all"), make_pass("quantize", f"data={data} {options}")]
+    run_passes(module, passes, session)
+    return module, session
+
+
+def in_onnxruntime(path: Path, inputs: dict[str, Array], optimized: Path | None = None) -> Array:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # it says that an optimized file is for this machine
+    if optimized is None:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    else:
+        options.optimized_model_filepath = str(optimized)
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    (output,) = session.run(None, inputs)
+    return output
+
+
+def kernels(optimized: Path) -> Counter[str]:
+    return Counter(node.op_type for node in onnx.load(optimized).graph.node)
+
+
+def output_scale(module: ModuleOp) -> float:
+    """The scale of the model's one output."""
+    (value,) = main_function(module).body.block.last_op.operands
+    return float(value.op.qparams.data.scales())
+
+
+def heldout() -> dict[str, Array]:
+    with np.load(DIGITS / "heldout.npz") as arrays:
+        return dict(arrays)
+
+
+def test_digits_in_integer_kernels(tmp_path: Path) -> None:
+    """Five convolutions, the addition, the poolings and the product are integer; outputs are the interpreter's."""
+    module, session = quantized(DIGITS / "digits.onnx", DIGITS / "calib.npz")
+    path, optimized = tmp_path / "digits_qdq.onnx", tmp_path / "optimized.onnx"
+    OnnxTarget().write(module, path, session)
+    inputs = heldout()
+    (ours,) = Executable(module, rewrite=in_integers).run(inputs).values()
+    theirs = in_onnxruntime(path, inputs, optimized)
+    found = kernels(optimized)
+    assert found["QLinearConv"] == 5
+    assert (
+        found["QGemm"] == found["QLinearAdd"] == found["QLinearAveragePool"] == found["QLinearGlobalAveragePool"] == 1
+    )
+    assert not {"Conv", "FusedConv", "Gemm", "Add", "AveragePool"} & set(found)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    labels = np.load(DIGITS / "heldout_labels.npy")
+    floats = in_onnxruntime(DIGITS / "digits.onnx", inputs)
+    for logits in (ours, theirs):
+        assert (logits.argmax(1) == labels).mean() >= (floats.argmax(1) == labels).mean() - 0.005
+
+
+def test_activations_are_uint8_with_the_same_numbers(tmp_path: Path) -> None:
+    """Every QuantizeLinear of activations gives uint8; without onnxruntime's optimizations the file is the module's numbers."""
+    module, session = quantized(DIGITS / "digits.onnx", DIGITS / "calib.npz", profile="ppq")
+    path = tmp_path / "digits_qdq.onnx"
+    OnnxTarget().write(module, path, session)
+    graph = onnx.load(path).graph
+    types = {i.name: i.data_type for i in graph.initializer}
+    points = [types[n.input[2]] for n in graph.node if n.op_type == "QuantizeLinear"]
+    assert len(points) > 10
+    assert set(points) == {onnx.TensorProto.UINT8}
+    inputs = heldout()
+    (ours,) = run(module, inputs).values()
+    steps = np.abs(ours - in_onnxruntime(path, inputs)) / output_scale(module)
+    assert steps.max() <= 1.01
+    assert (steps > 0.5).mean() < 0.01
+
+
+def test_squeezenet_in_integer_kernels(tmp_path: Path) -> None:
+    """All 26 convolutions, the concats and the poolings between them: nothing in between is float.
+
+    Weights are random and sums round differently on the two sides, so outputs are held to each other by their correlation.
+    """
+    models = script("examples/models/light")
+    model, data = tmp_path / "squeezenet.onnx", tmp_path / "calib.npz"
+    full = models.without_softmax(models.build("squeezenet"))
+    onnx.save(full, model)
+    name = full.graph.input[0].name
+    np.savez(data, **{name: models.images(4, 3)})
+    module, session = quantized(model, data)
+    path, optimized = tmp_path / "int8.onnx", tmp_path / "optimized.onnx"
+    OnnxTarget().write(module, path, session)
+    inputs = {name: models.images(1, 5)}
+    theirs = in_onnxruntime(path, inputs, optimized)
+    found = kernels(optimized)
+    assert found["QLinearConv"] == 26
+    assert found["QLinearConcat"] == 8
+    assert found["QuantizeLinear"] == found["DequantizeLinear"] == 1
+    assert not {"Conv", "FusedConv", "Concat", "Relu"} & set(found)
+    (ours,) = run(module, inputs).values()
+    assert np.corrcoef(ours.ravel(), theirs.ravel())[0, 1] > 0.98
+
+
+ADDITION = """func.func @main(%x: tensor<1x4xf32>, %y: tensor<1x4xf32>) -> tensor<1x8xf32> {
+  %s = nn.add %x, %y from <onnx, "Add", "s"> : tensor<1x4xf32>
+  %c = nn.concat %s, %y axis 1 from <onnx, "Concat", "c"> : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x8xf32>
+  func.return %c : tensor<1x8xf32>
+}"""
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        # x in [-1, 3], y in [-5, 2], their sum in [-6, 5], all of it in the concat
+        ("align-concat=none", {"x": (-5, 3), "y": (-5, 3), "s": (-6, 5), "c": (-6, 5)}),
+        ("align-elementwise=none align-concat=none", {"x": (-1, 3), "y": (-5, 2), "s": (-6, 5), "c": (-6, 5)}),
+        ("align-elementwise=output align-concat=none", {"x": (-6, 5), "y": (-6, 5), "s": (-6, 5), "c": (-6, 5)}),
+        ("align-elementwise=none", {"x": (-1, 3), "y": (-6, 5), "s": (-6, 5), "c": (-6, 5)}),
+        ("align-elementwise=none align-concat=large", {"x": (-1, 3), "y": (-6, 5), "s": (-6, 5), "c": (-6, 5)}),
+        ("", {"x": (-6, 5), "y": (-6, 5), "s": (-6, 5), "c": (-6, 5)}),
+    ],
+)
+def test_groups_share_a_range(options: str, expected: dict[str, tuple[float, float]], tmp_path: Path) -> None:
+    source = tmp_path / "add.mlir"
+    source.write_text(ADDITION)
+    session = qdq_session("ppq")
+    module = frontends.read(source, session)
+    run_passes(module, [make_pass("insert-observers", options)], session)
+    points = [o for o in module.walk() if isinstance(o, nn.ObserveOp)]
+    first, second = np.float32([[-1, 3, 0, 0]]), np.float32([[-5, 2, 0, 0]])
+    np.savez(tmp_path / "data.npz", arg0=first, arg1=second)
+    calibrate(module, points, load_samples(tmp_path / "data.npz", main_function(module)), session, Runner())
+    assert {p.input.name_hint: p.range.data for p in points} == expected
+    groups = {p.group for p in points if p.group is not None}
+    assert all(len({p.qparams for p in points if p.group == group}) == 1 for group in groups)
+
+
+def test_an_encoder_is_in_integers_where_it_pays(tmp_path: Path) -> None:
+    """Profile qdq keeps in float what onnxruntime computes in float: closer to the float model than PPQ's placement."""
+    model, data = EXAMPLES / "models" / "transformer.onnx", tmp_path / "calib.npz"
+    random = np.random.default_rng(0)
+    name = onnx.load(model).graph.input[0].name
+    np.savez(data, **{name: random.standard_normal((32, 16, 64), np.float32)})
+    held_out = {name: random.standard_normal((1, 16, 64), np.float32)}
+    reference = in_onnxruntime(model, held_out)
+    noise: dict[str, float] = {}
+    for profile in ("qdq", "ppq"):
+        module, session = quantized(model, data, profile=profile)
+        path, optimized = tmp_path / f"{profile}.onnx", tmp_path / f"{profile}_optimized.onnx"
+        OnnxTarget().write(module, path, session)
+        noise[profile] = float(np.square(in_onnxruntime(path, held_out, optimized) - reference).sum())
+        found = kernels(optimized)
+        assert not {"MatMul", "Gemm", "FusedMatMul"} & set(found)
+        assert found["QLinearAdd"] == 0 or profile == "ppq"
+    assert noise["qdq"] < 0.8 * noise["ppq"]
+
+
+def test_weights_have_a_scale_per_column_under_transposes_too(tmp_path: Path) -> None:
+    """The scale of each column is its largest weight over 127, whichever way the matrix lies."""
+    weight = np.float32([[1, 10, 100], [0.5, 2, 3]])
+    for text, matrix, axis in (("", weight, 1), ("transpose_b ", weight.T, 0)):
+        numbers = ", ".join(str([float(v) for v in row]) for row in matrix)
+        shape = "x".join(map(str, matrix.shape))
+        source = tmp_path / "product.mlir"
+        source.write_text(
+            f"""func.func @main(%x: tensor<1x2xf32>) -> tensor<1x3xf32> {{
+  %w = nn.constant dense<[{numbers}]> : tensor<{shape}xf32>
+  %y = nn.matmul %x, %w {text}: (tensor<1x2xf32>, tensor<{shape}xf32>) -> tensor<1x3xf32>
+  func.return %y : tensor<1x3xf32>
+}}"""
+        )
+        session = qdq_session()
+        module = frontends.read(source, session)
+        np.savez(tmp_path / "data.npz", arg0=np.float32([[1, -1]]))
+        run_passes(module, [make_pass("quantize", f"data={tmp_path / 'data.npz'}")], session)
+        (product,) = (o for o in module.walk() if isinstance(o, nn.MatMulOp))
+        p = product.rhs.op.qparams.data
+        assert p.axis == axis
+        np.testing.assert_array_equal(p.scales(), (np.float64([1, 10, 100]) / 127).astype(np.float32))
+
+
+def test_quantizing_twice_changes_nothing(tmp_path: Path) -> None:
+    module, session = quantized(DIGITS / "digits.onnx", DIGITS / "calib.npz")
+    before = str(module)
+    run_passes(module, [make_pass("quantize", f"data={DIGITS / 'calib.npz'}")], session)
+    assert str(module) == before
+
+
+def test_a_layer_that_is_skipped_keeps_its_weight(tmp_path: Path) -> None:
+    module, _ = quantized(DIGITS / "digits.onnx", DIGITS / "calib.npz", "skip-layers=conv2")
+    weights = {
+        o.origin.layer.data: type(v.owner)
+        for o in module.walk()
+        if isinstance(o, nn.ConvOp)
+        for v in (o.parent.parent_op().operands[1] if o.parent.parent_op().name == "nn.fused" else o.weight,)
+    }
+    assert {name for name, kind in weights.items() if kind is not nn.DequantizeOp} == {"conv2"}
