@@ -20,9 +20,9 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from amct_opt.diagnostics import verify
 from amct_opt.dialects import nn
 from amct_opt.ir.text import module_text, parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.tools.tables import print_table
 from amct_opt.transforms.quantization.parameters import activation_params

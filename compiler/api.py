@@ -17,8 +17,9 @@ from .backends import Name
 from .configuration.files import read_settings
 from .configuration.record import Record, read_record
 from .configuration.settings import Settings
-from .diagnostics import CompileError, verify
+from .diagnostics import CompileError
 from .ir.text import module_text, parse_module
+from .ir.verification import verify
 from .pipelines.passes import After, parse_pipeline, run_passes
 from .registry import load as load_reference
 from .runtime.data import Samples

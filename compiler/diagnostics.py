@@ -1,4 +1,4 @@
-"""Messages of the compiler: located errors, remarks, and the check that every value is defined before it is used."""
+"""Messages of the compiler: located errors and remarks."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from xdsl.dialects.builtin import (
     CallSiteLoc,
     FileLineColLoc,
     FusedLoc,
-    ModuleOp,
     NameLoc,
     NoneAttr,
     UnknownLoc,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.irdl.dominance import DominanceInfo
-from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator
-from xdsl.utils.exceptions import VerifyException
+from xdsl.ir import Attribute, Operation
 
 RemarkKind = Literal["applied", "missed", "analysis"]
 
@@ -119,57 +115,7 @@ def remarks_yaml(remarks: Iterable[Remark]) -> str:
     return yaml.dump_all(rows, Dumper=dumper, sort_keys=False, allow_unicode=True, explicit_start=True) if rows else ""
 
 
-def verify(module: ModuleOp) -> None:
-    """Verify op by op, then that values are defined before use, then groups of quantization points. Raises CompileError at the
-    op that fails.
-
-    xDSL's own `verify` prints the whole module into its error and does not check dominance.
-    """
-    from .dialects.nn.groups import check_groups
-
-    for op in module.walk():
-        try:
-            op.verify_()
-        except VerifyException as e:
-            raise op_error(op, first_line(str(e))) from None
-        for region in op.regions:
-            _check_terminators(op, region)
-    visible: set[SSAValue] = set()
-    for region in module.regions:
-        _check_order(region, visible)
-    check_groups(module)
-
-
 def first_line(message: str) -> str:
     """The first line of a message; when that ends in a colon, with the line that follows."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return " ".join(lines[:2] if lines[0].endswith(":") else lines[:1]) if lines else "invalid"
-
-
-def _check_terminators(op: Operation, region: Region) -> None:
-    if op.has_trait(NoTerminator):
-        return
-    for block in region.blocks:
-        if block.last_op is None or not block.last_op.has_trait(IsTerminator, value_if_unregistered=True):
-            raise op_error(op, "region does not end in a terminator")
-
-
-def _check_order(region: Region, visible: set[SSAValue]) -> None:
-    """Every operand is visible where it stands; `visible` are the values of enclosing regions, and left as it was."""
-    dominance = DominanceInfo(region) if len(region.blocks) > 1 else None
-    for block in region.blocks:
-        before = [b for b in region.blocks if dominance is not None and dominance.strictly_dominates(b, block)]
-        added = [v for b in before for v in _values(b)] + list(block.args)
-        visible.update(added)
-        for op in block.ops:
-            if not visible.issuperset(op.operands):
-                raise op_error(op, "uses a value that is not defined before it")
-            isolated = op.has_trait(IsolatedFromAbove)
-            for inner in op.regions:
-                _check_order(inner, set() if isolated else visible)
-            visible.update(op.results)
-        visible.difference_update(added, _values(block))
-
-
-def _values(block: Block) -> list[SSAValue]:
-    return [*block.args, *(result for op in block.ops for result in op.results)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects import get_all_dialects
 from xdsl.ir import Dialect
@@ -33,64 +33,121 @@ DIALECTS = {
     "quant": ".dialects.quant:QUANT",
 }
 
-PASSES = {
-    "infer-shapes": ".transforms.shape_inference:InferShapesPass",
-    "fold-constants": ".transforms.constant_folding:FoldConstantsPass",
-    "canonicalize": ".transforms.canonicalization:CanonicalizePass",
-    "convert-layout": ".transforms.convert_layout:ConvertLayoutPass",
-    "fuse-small-bn": ".transforms.fusion.fuse_small_bn:FuseSmallBnPass",
-    "fuse-bn": ".transforms.fusion.fuse_bn:FuseBnPass",
-    "fuse-mul": ".transforms.fusion.fuse_mul:FuseMulPass",
-    "fuse-bias": ".transforms.fusion.fuse_bias:FuseBiasPass",
-    "fuse-activation": ".transforms.fusion.fuse_activation:FuseActivationPass",
-    "fuse-modules": ".transforms.fusion.fuse_modules:FuseModulesPass",
-    "merge-group-conv": ".transforms.fusion.merge_group_conv:MergeGroupConvPass",
-    "lower-bn": ".transforms.fusion.lower_bn:LowerBnPass",
-    "fuse-all": ".transforms.fusion.fuse_all:FuseAllPass",
-    "insert-observers": ".transforms.quantization.insert_observers:InsertObserversPass",
-    "balance-channels": ".transforms.quantization.balance_channels:BalanceChannelsPass",
-    "calibrate": ".transforms.quantization.calibrate:CalibratePass",
-    "convert-observers": ".transforms.quantization.convert_observers:ConvertObserversPass",
-    "shift-accumulators": ".transforms.quantization.shift_accumulators:ShiftAccumulatorsPass",
-    "adapt-qat": ".transforms.quantization.adapt_qat:AdaptQatPass",
-    "print-quant-points": ".transforms.quantization.print_quant_points:PrintQuantPointsPass",
-    "quantize": ".transforms.quantization.quantize:QuantizePass",
-    "lower-to-ascend": ".lowering.ascend:LowerToAscendPass",
-    "fuse-requant": ".lowering.ascend.fuse_requant:FuseRequantPass",
-    "legalize-ascend": ".lowering.ascend:LegalizeAscendPass",
-    "nn-to-quant": ".transforms.nn_to_quant:NnToQuantPass",
-    "quant-to-nn": ".transforms.quant_to_nn:QuantToNnPass",
-}
 
-SUMMARIES = {
-    "infer-shapes": "refine result types from operands, as far as sizes are known",
-    "fold-constants": "evaluate what depends on constants only",
-    "canonicalize": "cancel transposes and identities, move pads into windows, erase what is unused",
-    "convert-layout": "rewrite to one layout (to=nchw or nhwc), transposes sunk and cancelled",
-    "fuse-small-bn": "turn batch norms written in small operations into nn.batch_norm",
-    "fuse-bn": "fold batch norms into convolutions and matrix products",
-    "fuse-mul": "fold constant factors into convolutions and matrix products",
-    "fuse-bias": "turn constants added behind convolutions and matrix products into their bias",
-    "fuse-activation": "make one operation of a convolution, the residual add and the activation behind it",
-    "fuse-modules": "fuse chains of layers by name: 'conv,bn,relu;conv2,bn2'",
-    "merge-group-conv": "merge Split, convolutions and Concat into one grouped convolution",
-    "lower-bn": "turn the batch norms that are left into a product and a sum per channel",
-    "fuse-all": "every fusion, in its right order",
-    "insert-observers": "decide what is quantized and how, by target profile and configuration, and report why a layer is not",
-    "balance-channels": "divide outlier channels of inputs, multiply weights by the same (AMCT's DMQ)",
-    "calibrate": "run data through the model and fill in the observers' ranges",
-    "convert-observers": "turn calibrated observers into quantized weights and quantize/dequantize pairs",
-    "shift-accumulators": "keep 16 bits of quantized layers' sums, shifted right (AMCT's shift-N)",
-    "adapt-qat": "bring models of quantization-aware training into the form that is lowered and written",
-    "print-quant-points": "list layer, value, state and parameters of every quantization point",
-    "quantize": "the whole quantization: decision, channel balancing if requested, calibration, conversion, shifts if requested",
-    "lower-to-ascend": "nn to the ascend dialect, integer arithmetic explicit",
-    "fuse-requant": "AscendDequant, Relu and AscendQuant in one step; Relu6 as Relu where that is exact",
-    "legalize-ascend": "an error for each operation that is not of the ascend dialect",
-    "nn-to-quant": "nn.quantize and nn.dequantize as casts of MLIR's quant dialect",
-    "quant-to-nn": "the way back from the quant dialect",
+class PassRow(NamedTuple):
+    """A pass: the reference of its class, and a summary for --help, which imports none of them."""
+
+    reference: str
+    summary: str
+
+
+PASSES: Mapping[str, PassRow] = {
+    "infer-shapes": PassRow(
+        ".transforms.shape_inference:InferShapesPass",
+        "refine result types from operands, as far as sizes are known",
+    ),
+    "fold-constants": PassRow(
+        ".transforms.constant_folding:FoldConstantsPass",
+        "evaluate what depends on constants only",
+    ),
+    "canonicalize": PassRow(
+        ".transforms.canonicalization:CanonicalizePass",
+        "cancel transposes and identities, move pads into windows, erase what is unused",
+    ),
+    "convert-layout": PassRow(
+        ".transforms.convert_layout:ConvertLayoutPass",
+        "rewrite to one layout (to=nchw or nhwc), transposes sunk and cancelled",
+    ),
+    "fuse-small-bn": PassRow(
+        ".transforms.fusion.fuse_small_bn:FuseSmallBnPass",
+        "turn batch norms written in small operations into nn.batch_norm",
+    ),
+    "fuse-bn": PassRow(
+        ".transforms.fusion.fuse_bn:FuseBnPass",
+        "fold batch norms into convolutions and matrix products",
+    ),
+    "fuse-mul": PassRow(
+        ".transforms.fusion.fuse_mul:FuseMulPass",
+        "fold constant factors into convolutions and matrix products",
+    ),
+    "fuse-bias": PassRow(
+        ".transforms.fusion.fuse_bias:FuseBiasPass",
+        "turn constants added behind convolutions and matrix products into their bias",
+    ),
+    "fuse-activation": PassRow(
+        ".transforms.fusion.fuse_activation:FuseActivationPass",
+        "make one operation of a convolution, the residual add and the activation behind it",
+    ),
+    "fuse-modules": PassRow(
+        ".transforms.fusion.fuse_modules:FuseModulesPass",
+        "fuse chains of layers by name: 'conv,bn,relu;conv2,bn2'",
+    ),
+    "merge-group-conv": PassRow(
+        ".transforms.fusion.merge_group_conv:MergeGroupConvPass",
+        "merge Split, convolutions and Concat into one grouped convolution",
+    ),
+    "lower-bn": PassRow(
+        ".transforms.fusion.lower_bn:LowerBnPass",
+        "turn the batch norms that are left into a product and a sum per channel",
+    ),
+    "fuse-all": PassRow(
+        ".transforms.fusion.fuse_all:FuseAllPass",
+        "every fusion, in its right order",
+    ),
+    "insert-observers": PassRow(
+        ".transforms.quantization.insert_observers:InsertObserversPass",
+        "decide what is quantized and how, by target profile and configuration, and report why a layer is not",
+    ),
+    "balance-channels": PassRow(
+        ".transforms.quantization.balance_channels:BalanceChannelsPass",
+        "divide outlier channels of inputs, multiply weights by the same (AMCT's DMQ)",
+    ),
+    "calibrate": PassRow(
+        ".transforms.quantization.calibrate:CalibratePass",
+        "run data through the model and fill in the observers' ranges",
+    ),
+    "convert-observers": PassRow(
+        ".transforms.quantization.convert_observers:ConvertObserversPass",
+        "turn calibrated observers into quantized weights and quantize/dequantize pairs",
+    ),
+    "shift-accumulators": PassRow(
+        ".transforms.quantization.shift_accumulators:ShiftAccumulatorsPass",
+        "keep 16 bits of quantized layers' sums, shifted right (AMCT's shift-N)",
+    ),
+    "adapt-qat": PassRow(
+        ".transforms.quantization.adapt_qat:AdaptQatPass",
+        "bring models of quantization-aware training into the form that is lowered and written",
+    ),
+    "print-quant-points": PassRow(
+        ".transforms.quantization.print_quant_points:PrintQuantPointsPass",
+        "list layer, value, state and parameters of every quantization point",
+    ),
+    "quantize": PassRow(
+        ".transforms.quantization.quantize:QuantizePass",
+        "the whole quantization: decision, channel balancing if requested, calibration, conversion, shifts if requested",
+    ),
+    "lower-to-ascend": PassRow(
+        ".lowering.ascend:LowerToAscendPass",
+        "nn to the ascend dialect, integer arithmetic explicit",
+    ),
+    "fuse-requant": PassRow(
+        ".lowering.ascend.fuse_requant:FuseRequantPass",
+        "AscendDequant, Relu and AscendQuant in one step; Relu6 as Relu where that is exact",
+    ),
+    "legalize-ascend": PassRow(
+        ".lowering.ascend:LegalizeAscendPass",
+        "an error for each operation that is not of the ascend dialect",
+    ),
+    "nn-to-quant": PassRow(
+        ".transforms.nn_to_quant:NnToQuantPass",
+        "nn.quantize and nn.dequantize as casts of MLIR's quant dialect",
+    ),
+    "quant-to-nn": PassRow(
+        ".transforms.quant_to_nn:QuantToNnPass",
+        "the way back from the quant dialect",
+    ),
 }
-"""A summary of each pass for --help, which imports none of them."""
+"""By flag."""
 
 SAVED_MODEL = ".pb"
 """The ending of the format that a folder is in."""
@@ -132,7 +189,7 @@ PLUGINS = "amct_opt.plugins"
 
 def passes() -> Registry[type[ModulePass]]:
     """Our passes."""
-    return Registry("pass", "passes", lambda: References(PASSES))
+    return Registry("pass", "passes", lambda: References({name: row.reference for name, row in PASSES.items()}))
 
 
 def frontends() -> Registry[Frontend]:
@@ -169,7 +226,7 @@ def observers() -> Registry[type[Observer]]:
 
 def pass_named(name: str) -> type[ModulePass]:
     """Our pass of that name. Raises KeyError for none."""
-    return cast("type[ModulePass]", load(PASSES[name]))
+    return cast("type[ModulePass]", load(PASSES[name].reference))
 
 
 def frontend_for(ending: str) -> Frontend:
@@ -230,5 +287,5 @@ _SHARED_WITH_XDSL = frozenset(PASSES) & frozenset(get_all_passes())
 
 UNIVERSE = Universe(
     all_dialects={name: _lazy(reference) for name, reference in DIALECTS.items()},
-    all_passes={name: _lazy(reference) for name, reference in PASSES.items() if name not in _SHARED_WITH_XDSL},
+    all_passes={name: _lazy(row.reference) for name, row in PASSES.items() if name not in _SHARED_WITH_XDSL},
 )

@@ -23,7 +23,7 @@ from amct_opt.rewriting import FusionPattern
 from amct_opt.transforms.fusion.fuse_all import FOLDS
 from amct_opt.transforms.fusion.fusion_pass import FusionPass
 from amct_opt.transforms.fusion.selection import FusionOptions
-from amct_opt.universe import PASSES, SUMMARIES, new_session, pass_named
+from amct_opt.universe import PASSES, new_session, pass_named
 
 TARGET = Path(__file__).with_name("fusions.md")
 TEXTS = Path(__file__).parents[1] / "test" / "lit" / "transforms" / "fusion"
@@ -84,7 +84,7 @@ _DECISIONS = """\
 
 
 def _overview(passes: Sequence[type[FusionPass]]) -> str:
-    rows = [f"| `--{each.name}` | {SUMMARIES[each.name]} |" for each in passes]
+    rows = [f"| `--{each.name}` | {PASSES[each.name].summary} |" for each in passes]
     folds = ", ".join(f"`--{each.name}`" for each in FOLDS)
     together = (
         f"`--fuse-all` applies the patterns of {folds} together until nothing changes, then runs `--fuse-activation`."

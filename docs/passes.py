@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from amct_opt.registry import load
-from amct_opt.universe import PASSES, PIPELINES, SUMMARIES, TARGETS
+from amct_opt.universe import PASSES, PIPELINES, TARGETS
 
 TARGET = Path(__file__).with_name("passes.md")
 
@@ -23,11 +23,11 @@ def main() -> None:
 
 def page() -> str:
     """The whole page: passes, the options that several of them share, pipelines, targets."""
-    passes = {name: load(reference) for name, reference in PASSES.items()}
+    passes = {name: load(row.reference) for name, row in PASSES.items()}
     shared = [o for o in dict.fromkeys(o for cls in passes.values() for o in owners(cls)) if o not in passes.values()]
     parts = [_PREFACE]
     for name, cls in passes.items():
-        parts += [f"## `--{name}`", f"*{SUMMARIES[name]}*", *_statement(cls), *_options(cls)]
+        parts += [f"## `--{name}`", f"*{PASSES[name].summary}*", *_statement(cls), *_options(cls)]
     for owner in shared:
         parts += [f"## {title(owner)}", *_statement(owner), table(owner)]
     parts += ["## Pipelines", "Names of sequences of passes, in `-p` and `amct_opt.run_pipeline`."]

@@ -15,9 +15,10 @@ from .. import frontends
 from ..configuration.files import read_settings
 from ..configuration.json_config import json_text
 from ..configuration.settings import IFMR, Settings
-from ..diagnostics import CompileError, verify
+from ..diagnostics import CompileError
 from ..files import made, refuse_overwriting, replacing_all
 from ..ir.functions import main_function
+from ..ir.verification import verify
 from ..pipelines.passes import run_passes
 from ..runtime.data import FloatModel, Samples, Spool, calibration_runs, load_evaluator
 from ..runtime.data.script import running

@@ -12,9 +12,10 @@ from .. import frontends
 from ..configuration.files import read_settings
 from ..configuration.layer_settings import settings_for
 from ..configuration.settings import IFMR
-from ..diagnostics import CompileError, verify
+from ..diagnostics import CompileError
 from ..files import refuse_overwriting
 from ..ir.functions import main_function
+from ..ir.verification import verify
 from ..pipelines.passes import run_passes
 from ..runtime.data import Samples, input_types
 from ..session import Session

@@ -9,9 +9,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from .. import frontends
 from ..configuration.record import read_record
-from ..diagnostics import CompileError, verify
+from ..diagnostics import CompileError
 from ..dialects.nn import DequantizeOp, QuantizeOp
 from ..files import refuse_overwriting
+from ..ir.verification import verify
 from ..pipelines.passes import run_passes
 from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass

@@ -15,11 +15,12 @@ from ..backends.threads import OrderedBatches, Turn, threads_here
 from ..configuration.files import read_settings
 from ..configuration.record import Record
 from ..configuration.tensor_names import tensor_parts
-from ..diagnostics import CompileError, remarks_yaml, verify
+from ..diagnostics import CompileError, remarks_yaml
 from ..dialects.nn import NNOp
 from ..files import filling, refuse_overwriting
 from ..ir.functions import main_function
 from ..ir.metadata import metadata
+from ..ir.verification import verify
 from ..ir.weights import side_file_of
 from ..lowering.ascend import LowerToAscendPass
 from ..lowering.ascend.fuse_requant import without_relu6

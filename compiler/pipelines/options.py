@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ..diagnostics import CompileError
 
@@ -21,14 +21,26 @@ def build(cls: type[_T], text: str, what: str) -> _T:
     Dashes and underscores are the same. A bare name means true; any other bare word is the value of the option that the
     class names in `positional`. Raises CompileError for unknown options and bad values.
     """
-    hints = get_type_hints(cls)
-    known: dict[str, Field[Any]] = {f.name: f for f in fields(cast(Any, cls)) if f.init}
-    values: dict[str, Any] = {}
+    known = _options(cls)
     positional: str | None = getattr(cls, "positional", None)
+    given: list[tuple[str, str]] = []
     for part in split(text):
         key, equals, value = part.partition("=")
         if positional is not None and not equals and key.replace("-", "_") not in known:
             key, equals, value = positional, "=", part
+        given.append((key, value if equals else "true"))
+    return build_from(cls, given, what)
+
+
+def _options(cls: type[Any]) -> dict[str, Field[Any]]:
+    return {f.name: f for f in fields(cls) if f.init}
+
+
+def build_from(cls: type[_T], given: Iterable[tuple[str, str]], what: str) -> _T:
+    """As `build`, from options that are split already: names and texts of values."""
+    hints, known = get_type_hints(cls), _options(cls)
+    values: dict[str, Any] = {}
+    for key, value in given:
         name = key.replace("-", "_")
         if name not in known:
             options = ", ".join(n.replace("_", "-") for n in known)
@@ -37,7 +49,7 @@ def build(cls: type[_T], text: str, what: str) -> _T:
             )
         if name in values:
             raise CompileError(f"{what}: option '{key}' is given twice")
-        values[name] = convert(value if equals else "true", hints[name], f"{what}: {key}")
+        values[name] = convert(value, hints[name], f"{what}: {key}")
     for name, field in known.items():
         if name not in values and field.default is MISSING and field.default_factory is MISSING:
             raise CompileError(f"{what} needs the option '{name.replace('_', '-')}'")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from .. import universe
-from ..diagnostics import CompileError, first_line, verify
+from ..diagnostics import CompileError, first_line
+from ..ir.verification import verify
 from ..ir.weights import WeightError
 from ..registry import Registry
 from ..session import Session
-from .options import build
+from .options import build, build_from
 
 After = Callable[[ModulePass, ModuleOp, float], None]
 """Told each pass when it is done, the module, and the seconds it took."""
@@ -47,10 +49,16 @@ def parse_pipeline(text: str, known: Passes = OURS) -> list[ModulePass]:
             elif spec.name in others and spec.name not in known:
                 passes.append(others[spec.name]().from_spec(spec))
             else:
-                passes.append(known[spec.name].from_spec(spec))
+                given = ((key, _text(values)) for key, values in spec.parameters.items())
+                passes.append(build_from(known[spec.name], given, f"--{spec.name}"))
     except (ArgSpecParseError, ValueError) as e:
         raise CompileError(f"pipeline '{text}': {_last_line(e)}") from None
     return passes
+
+
+def _text(values: Sequence[Any]) -> str:
+    """The values of an option in a pipeline as the text of the same option of a flag; none stands for true."""
+    return ",".join(str(each).lower() if isinstance(each, bool) else str(each) for each in values) or "true"
 
 
 def _last_line(error: BaseException) -> str:

@@ -7,7 +7,9 @@ out as it is; xDSL's walker would note the whole module on it, weights and all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from operator import attrgetter
 from typing import cast
@@ -19,21 +21,35 @@ from xdsl.rewriter import InsertPoint
 from xdsl.traits import IsTerminator, Pure, SymbolOpInterface
 from xdsl.transforms.dead_code_elimination import would_be_trivially_dead
 
-from .collector import collector_aside
-
 
 def apply_patterns(module: ModuleOp, patterns: Sequence[RewritePattern], erase_dead: bool) -> bool:
     """Apply patterns until nothing changes, see `rewrite`. True when something changed."""
     driver = _Driver(module, patterns, erase_dead)
     changed = False
-    with collector_aside():
+    with garbage_collection_off():
         while driver.sweep():
             changed = True
     return changed
 
 
+@contextmanager
+def garbage_collection_off() -> Generator[None]:
+    """Turn off Python's garbage collector; also a decorator.
+
+    While a pass makes many operations, the collector walks all of a large module again and again. Without it, time grows
+    linearly with the module; what the pass leaves behind is collected afterwards.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class _Driver:
-    """Holds the operations to be looked at, the next one last."""
+    """The operations that wait to be looked at, the next one last."""
 
     def __init__(self, module: ModuleOp, patterns: Sequence[RewritePattern], erase_dead: bool):
         self._module = module

@@ -25,7 +25,7 @@ from ..pipelines.timing import Timer
 from ..session import Session
 from ..targets import Target
 from ..targets.mlir import MlirTarget
-from ..universe import PIPELINES, SUMMARIES, new_session
+from ..universe import PASSES, PIPELINES, new_session
 from .entry import run_tool
 from .parser import Parser
 from .shared import MODEL, PROFILE, add_import_options, add_input_names, import_options
@@ -113,7 +113,7 @@ def parser(known: Session) -> Parser:
         "passes, which run in the order given, with options as in --PASS='key=value key=a,b'"
     )
     for name in known.passes:
-        named, summary = partial(_Flag, name), SUMMARIES.get(name) or _summary(known.passes[name])
+        named, summary = partial(_Flag, name), PASSES[name].summary if name in PASSES else _summary(known.passes[name])
         group.add_argument(f"--{name}", metavar="", dest="flags", action="append", type=named, help=summary)
     pipeline = partial(_Flag, "")
     group.add_argument(

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import settings
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.diagnostics import verify
 from amct_opt.dialects.nn.shapes import known, tensor_of
 from amct_opt.ir.dtypes import numpy_dtype
 from amct_opt.ir.functions import dimension_names, input_names, main_function, output_names
 from amct_opt.ir.text import parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session

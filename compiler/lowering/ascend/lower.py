@@ -24,7 +24,7 @@ from ...dialects.nn import (
     set_type,
 )
 from ...rewriting import Remarks, erase_dead_constants
-from ...rewriting.collector import collector_aside
+from ...rewriting.driver import garbage_collection_off
 from ...transforms.quantization.passive import quantize_at
 from ...transforms.quantization.sites import Site
 from . import (
@@ -77,7 +77,7 @@ class LowerToAscendPass(ModulePass):
 
     name = "lower-to-ascend"
 
-    @collector_aside()
+    @garbage_collection_off()
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         remarks = Remarks(ctx, self.name)
         inline_fused(op)

@@ -29,7 +29,7 @@ from ...dialects.nn import (
     set_type,
 )
 from ...rewriting import Remarks, erase_dead_constants, layer_of
-from ...rewriting.collector import collector_aside
+from ...rewriting.driver import garbage_collection_off
 from ...session import Session, session_of
 from .layers import channel_axis, layer_at
 from .legality import first_broken
@@ -58,7 +58,7 @@ class ConvertObserversPass(ModulePass):
         convert_observers(op, session_of(ctx))
 
 
-@collector_aside()
+@garbage_collection_off()
 def convert_observers(module: ModuleOp, session: Session) -> None:
     """Quantize what is observed and calibrated, and the weights that are planned to be quantized alone."""
     remarks = Remarks(session, ConvertObserversPass.name)

@@ -15,7 +15,7 @@ from ...configuration.settings import Settings
 from ...dialects.nn import ObserveOp, Plan, plan_of, set_plan
 from ...ir.layer_names import LayerNames
 from ...rewriting import Remarks, layer_of
-from ...rewriting.collector import collector_aside
+from ...rewriting.driver import garbage_collection_off
 from ...session import Session, session_of
 from .layers import (
     checked,
@@ -70,7 +70,7 @@ class InsertObserversPass(SettingsOptions, PointOptions, ModulePass):
         insert_observers(op, settings, self.records(settings), session_of(ctx), self)
 
 
-@collector_aside()
+@garbage_collection_off()
 def insert_observers(
     module: ModuleOp,
     settings: Settings,

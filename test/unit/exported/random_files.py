@@ -19,7 +19,8 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
+from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import Executable

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.ir.text import module_text, parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.universe import new_session
 
 LIT = Path(__file__).parents[2] / "lit" / "dialects" / "nn"

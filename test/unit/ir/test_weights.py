@@ -13,9 +13,10 @@ import safetensors.numpy
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.text import module_text, parse_module, write_module
+from amct_opt.ir.verification import verify
 from amct_opt.ir.weights import (
     Weight,
     WeightError,

@@ -16,8 +16,8 @@ from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.diagnostics import verify
 from amct_opt.ir.text import parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.session import Session
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.universe import new_session

@@ -17,11 +17,11 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerType, ModuleOp, Signedness, 
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from amct_opt.diagnostics import verify
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC
 from amct_opt.ir.dtypes import element_type
 from amct_opt.ir.functions import value_attributes
+from amct_opt.ir.verification import verify
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Build = Callable[..., Any]

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.frontends.caffe import read
 from amct_opt.ir.text import parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions
 from amct_opt.targets.caffe import CaffeTarget

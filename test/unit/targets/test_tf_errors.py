@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.ir.text import parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.targets.tensorflow import TfFakequantTarget
 from amct_opt.tools.amct_opt import run
 from amct_opt.universe import new_session

@@ -14,12 +14,13 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.formats.tensorflow import file
 from amct_opt.formats.tensorflow.operators import OPERATORS
 from amct_opt.formats.tensorflow.schema import GraphDef
 from amct_opt.ir.text import parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.targets.tensorflow import TfFakequantTarget

@@ -12,7 +12,7 @@ import pytest
 
 from amct_opt.ir.weights import open_side_file, write_side_file
 from amct_opt.tools.amct_opt import run
-from amct_opt.universe import DIALECTS, PASSES, SUMMARIES
+from amct_opt.universe import DIALECTS, PASSES
 
 BIN = Path(sys.executable).parent
 RELU = """\
@@ -224,12 +224,11 @@ def test_a_missing_array_leaves_nothing_behind(tool: Tool, net: str, tmp_path: P
 
 
 def test_every_pass_has_a_summary_and_is_listed(tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:
-    assert list(SUMMARIES) == list(PASSES)
     with pytest.raises(SystemExit) as e:
         tool("--help")
     assert e.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
-    for name, summary in SUMMARIES.items():
+    for name, (_, summary) in PASSES.items():
         assert f"--{name} {summary}" in text
 
 

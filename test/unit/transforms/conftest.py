@@ -20,9 +20,9 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from amct_opt.diagnostics import verify
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC, known, shape_of, static
+from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import RunError, run
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]

@@ -22,8 +22,8 @@ from ..data_options import DataOptions
 from ..parameters import activation_params
 from ..values.alignment import group_ranges, settle
 from .observations import Observation, observations, passes
+from .passes_over_data import next_step, run_all_passes, run_pass
 from .state import Part, Progress, merge_states, write_state
-from .turns import next_step, show, show_to_the_end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class CalibratePass(DataOptions, BackendOptions, ModulePass):
             finish_from(op, observed, progress, samples, session, runner)
             return
         if samples is not None:
-            progress = show(op, observed, progress, samples, session, runner)
+            progress = run_pass(op, observed, progress, samples, session, runner)
         write_state(saved, op, observed, progress)
         session.note(f"{saved}: {next_step(progress, passes(observed), saved)}")
 
@@ -96,7 +96,7 @@ def finish_from(
 
     Raises CompileError where passes need more data than these.
     """
-    progress = show_to_the_end(module, observed, progress, samples, session, runner)
+    progress = run_all_passes(module, observed, progress, samples, session, runner)
     with session.phase("ranges"):
         set_parameters(observed, progress.first)
     record_data(module, observed, progress.first, session)

@@ -12,9 +12,9 @@ import pytest
 from google.protobuf import text_format
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.diagnostics import verify
 from amct_opt.formats.caffe.schema import BlobProto, NetParameter
 from amct_opt.frontends.caffe import read
+from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions, Session
 from amct_opt.universe import new_session

@@ -13,13 +13,14 @@ import pytest
 from google.protobuf import text_format
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.formats.caffe import file
 from amct_opt.formats.caffe.file import NetLayer
 from amct_opt.formats.caffe.schema import NetParameter
 from amct_opt.frontends.caffe import read
 from amct_opt.ir.text import parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions

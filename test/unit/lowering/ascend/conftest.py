@@ -17,8 +17,8 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from amct_opt.diagnostics import verify
 from amct_opt.dialects import nn
+from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.runtime.executor import Executable
 from amct_opt.universe import new_session

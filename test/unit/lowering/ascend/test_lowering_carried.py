@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from amct_opt import frontends
-from amct_opt.diagnostics import verify
+from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend import LegalizeAscendPass, LowerToAscendPass
 from amct_opt.pipelines.passes import run_passes
 from amct_opt.runtime.executor import run

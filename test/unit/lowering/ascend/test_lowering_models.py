@@ -14,9 +14,9 @@ import onnx
 import pytest
 
 from amct_opt import frontends
-from amct_opt.diagnostics import verify
 from amct_opt.dialects import ascend
 from amct_opt.ir.functions import input_names, main_function
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import layer_of
 from amct_opt.runtime.executor import run

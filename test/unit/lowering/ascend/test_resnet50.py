@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from amct_opt import frontends
-from amct_opt.diagnostics import verify
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.universe import new_session
 

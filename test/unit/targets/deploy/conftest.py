@@ -16,8 +16,8 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
-from amct_opt.diagnostics import verify
 from amct_opt.formats.tensorflow.schema import GraphDef
+from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.runtime.executor import Executable
 from amct_opt.session import Session

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend, nn
 from amct_opt.formats.caffe.schema import NetParameter
+from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import Executable
 from amct_opt.session import ImportOptions
 from amct_opt.targets.caffe import CaffeTarget

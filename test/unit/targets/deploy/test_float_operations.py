@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import f16, f32
 
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend
 from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.ir.dtypes import numpy_dtype
+from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import run
 
 from .nets import Net

@@ -13,8 +13,9 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend, nn
+from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import Executable
 from amct_opt.universe import new_session
 

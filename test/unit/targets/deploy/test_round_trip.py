@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from xdsl.dialects.builtin import f16
 
 from amct_opt import frontends
-from amct_opt.diagnostics import verify
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.ir.text import parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.lowering.ascend.fuse_requant import FuseRequantPass
 from amct_opt.pipelines.passes import run_passes

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.ascend import OPERATIONS
 from amct_opt.ir.text import parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.targets.tf_ascend import CONVERTERS
 from amct_opt.universe import new_session
 

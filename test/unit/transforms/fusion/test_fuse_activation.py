@@ -21,10 +21,10 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from amct_opt import frontends
-from amct_opt.diagnostics import verify
 from amct_opt.dialects import ascend, nn
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import module_text, parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.rewriting import Remarks, layer_of, rewrite
 from amct_opt.runtime.comparison import compare

@@ -14,8 +14,8 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from amct_opt.diagnostics import verify
 from amct_opt.dialects import nn
+from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import run
 from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
 from amct_opt.universe import new_session

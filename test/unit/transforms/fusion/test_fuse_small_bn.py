@@ -15,9 +15,9 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f16, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from amct_opt.diagnostics import verify
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import element_of, shape_of
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.universe import new_session

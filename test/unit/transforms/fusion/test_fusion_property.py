@@ -31,11 +31,11 @@ from xdsl.pattern_rewriter import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from amct_opt.diagnostics import verify
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import module_text, print_module
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting.driver import keep_location
 from amct_opt.runtime.executor import RunError, run

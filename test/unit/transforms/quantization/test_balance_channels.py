@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr

@@ -14,7 +14,7 @@ from amct_opt.ir.text import parse_module
 from amct_opt.runtime.data import load_samples, samples
 from amct_opt.runtime.observers import OBSERVERS
 from amct_opt.transforms.quantization.calibrate import CalibratePass
-from amct_opt.transforms.quantization.calibrate.together import MOST
+from amct_opt.transforms.quantization.calibrate.observing import MOST
 from amct_opt.universe import new_session
 
 SIZE = 4096

@@ -7,9 +7,10 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.configuration.json_config import json_text
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.text import module_text, parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass, parse_pipeline
 from amct_opt.session import Session
 from amct_opt.transforms.quantization.layers import quantizable_layers

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend, nn
 from amct_opt.ir.metadata import metadata
 from amct_opt.ir.precision import FORCE_FP16, float16_scales, forces_fp16, shortened
 from amct_opt.ir.text import module_text, parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session

@@ -10,9 +10,10 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends, quantize
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend, nn
 from amct_opt.ir.text import module_text, parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import Executable, run
 from amct_opt.runtime.metrics import sqnr

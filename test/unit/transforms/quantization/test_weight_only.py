@@ -10,10 +10,11 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 
 from amct_opt.configuration.record import read_record
-from amct_opt.diagnostics import CompileError, verify
+from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.dtypes import numpy_dtype
 from amct_opt.ir.text import module_text, parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import layer_of
 from amct_opt.runtime.affine import affine, asymmetric_params

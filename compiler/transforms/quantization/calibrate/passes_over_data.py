@@ -16,14 +16,13 @@ from ....diagnostics import CompileError
 from ....runtime.data import Samples
 from ....session import Session
 from .observations import Observation, begin_pass, passes
-from .showing import observe
+from .observing import in_batches, observe
 from .state import Part, Progress, sources
-from .together import together
 
 _SHARING = "show it part by part with save-state=, and load the states of one pass together to begin the next"
 
 
-def show(
+def run_pass(
     module: ModuleOp,
     observed: Sequence[Observation],
     progress: Progress,
@@ -35,13 +34,13 @@ def show(
     after = advanced(progress, Part.of(samples), passes(observed))
     if after.turn > progress.turn:
         begin_pass(observed, after.turn)
-    samples = together(module, observed, samples)
+    samples = in_batches(module, observed, samples)
     with session.phase(f"pass {after.turn + 1} of {passes(observed)}, {samples.runs} runs"):
         observe(module, observed, samples, after.turn, session, runner)
     return after
 
 
-def show_to_the_end(
+def run_all_passes(
     module: ModuleOp,
     observed: Sequence[Observation],
     progress: Progress,
@@ -61,7 +60,7 @@ def show_to_the_end(
     if samples is None:
         return after
     for _ in range(left + 1):
-        progress = show(module, observed, progress, samples, session, runner)
+        progress = run_pass(module, observed, progress, samples, session, runner)
     return progress
 
 

@@ -13,7 +13,7 @@ from amct_opt.runtime.data import Samples
 from amct_opt.runtime.data.given import samples_from
 from amct_opt.transforms.quantization.calibrate import points_to_calibrate
 from amct_opt.transforms.quantization.calibrate.observations import observations
-from amct_opt.transforms.quantization.calibrate.together import LARGEST, MOST, together
+from amct_opt.transforms.quantization.calibrate.observing import LARGEST, MOST, in_batches
 from amct_opt.universe import new_session
 
 COUNT = MOST + 5
@@ -34,7 +34,7 @@ def at_a_time(text: str, sizes: tuple[int, ...] = (4, 6)) -> int:
     session = new_session()
     module = parse_module(session, text)
     samples = samples_from(np.zeros((2, *sizes), np.float32), module)
-    return together(module, observations(points_to_calibrate(module), session), samples).at_a_time
+    return in_batches(module, observations(points_to_calibrate(module), session), samples).at_a_time
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_large_values_are_not_held_many_times(size: int, expected: int) -> None:
 def test_the_last_run_has_what_is_left() -> None:
     module = parse_module(new_session(), net("%y = nn.relu %o : tensor<?x4x6xf32>"))
     samples = samples_from(DATA, module)
-    runs = [batch["x"] for batch in together(module, [], samples).batches()]
+    runs = [batch["x"] for batch in in_batches(module, [], samples).batches()]
     assert [len(run) for run in runs] == [MOST, 5]
     np.testing.assert_array_equal(np.concatenate(runs), DATA)
 
@@ -133,4 +133,4 @@ def test_as_much_is_to_be_computed_together() -> None:
     def work(samples: Samples) -> int:
         return numbers(Work(module, {}, samples, lambda value, array: None, lambda: None, new_session()))
 
-    assert work(together(module, [], alone)) == work(alone) == 2 * MOST * 4 * 6
+    assert work(in_batches(module, [], alone)) == work(alone) == 2 * MOST * 4 * 6

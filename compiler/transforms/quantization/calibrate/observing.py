@@ -1,0 +1,101 @@
+"""Showing observers what runs through a module, several samples at a time where a model takes any number of them.
+
+A run of a small model is mostly what calling its operations costs: several samples together take a fraction. A large one gains
+nothing, and its values fill the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from math import prod
+from threading import Lock
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from ....backends import Runner, Wanted, Work
+from ....dialects import nn
+from ....dialects.nn.shapes import known, shape_of, static
+from ....ir.functions import main_function
+from ....rewriting import Array
+from ....runtime.data import Samples
+from ....runtime.executor import Watch
+from ....session import Session
+from .observations import Observation, passes
+
+MOST = 32
+LARGEST = 1 << 18
+"""Numbers that a value may have."""
+
+
+def observe(
+    module: ModuleOp, observed: Sequence[Observation], samples: Samples, turn: int, session: Session, runner: Runner
+) -> None:
+    """Show all samples to the observers that take part in pass `turn`. Raises CompileError, located at a point or in the data."""
+    by_value: dict[SSAValue, list[Observation]] = {}
+    for each in observed:
+        if each.observer.passes > turn:
+            for value in each.values:
+                by_value.setdefault(value, []).append(each)
+    wanted = {value: _wanted(watching) for value, watching in by_value.items()}
+    done, total = count(turn * samples.runs + 1), passes(observed) * samples.runs
+
+    def report() -> None:
+        session.progress("calibrate", next(done), total)
+
+    runner.run(Work(module, wanted, samples, _watch(by_value), report, session))
+
+
+def _wanted(watching: Sequence[Observation]) -> Wanted:
+    observers = [each.observer for each in watching]
+    return Wanted(
+        extremes=all(one.extremes_suffice for one in observers),
+        ordered=any(one.merging != "equal" for one in observers),
+    )
+
+
+def _watch(by_value: Mapping[SSAValue, Sequence[Observation]]) -> Watch:
+    locks = {id(each): Lock() for watching in by_value.values() for each in watching}
+
+    def watch(value: SSAValue, array: Array) -> None:
+        for each in by_value[value]:
+            with locks[id(each)], each.located("look for an overflow in the model or its data"):
+                each.observer.update(array)
+
+    return watch
+
+
+def in_batches(module: ModuleOp, observed: Sequence[Observation], samples: Samples) -> Samples:
+    """The samples, several at a time where this changes nothing: the model computes each by itself, and batches matter to no
+    observer.
+    """
+    if any(each.observer.batches_matter for each in observed):
+        return samples
+    operations = list(_operations(module))
+    values = [*main_function(module).body.block.args, *(result for op in operations for result in op.results)]
+    if not all(map(_counts_samples, values)) or not all(map(_acts_by_sample, operations)):
+        return samples
+    return replace(samples, at_a_time=max(1, min(MOST, LARGEST // max(map(_numbers, values)))))
+
+
+def _operations(module: ModuleOp) -> Iterator[Operation]:
+    """All that compute a value."""
+    return (op for op in main_function(module).body.walk() if op.results and not isinstance(op, nn.ConstantOp))
+
+
+def _counts_samples(value: SSAValue) -> bool:
+    """Whether the first size alone is open."""
+    first, *rest = shape_of(value) or (0,)
+    return not known(first) and static(rest)
+
+
+def _numbers(value: SSAValue) -> int:
+    """The number of elements of one sample."""
+    return prod(shape_of(value)[1:])
+
+
+def _acts_by_sample(op: Operation) -> bool:
+    """The operations inside a region are checked themselves."""
+    return isinstance(op, nn.FusedOp) or (isinstance(op, nn.NNOp) and op.acts_by_sample)
