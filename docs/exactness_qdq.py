@@ -71,7 +71,8 @@ Files avoid the integer kernels of onnxruntime that deviate from ONNX. These run
 
 * Softmax, because QLinearSoftmax overflows and gives 0 for the largest value
 * average pools with dilations, which QLinearAveragePool does not support
-* average pools that count padding and have windows added by `ceil_mode`: QLinearAveragePool divides their sums by the whole window
+* average pools that count padding and have windows added by `ceil_mode`, because QLinearAveragePool divides their sums by the
+  whole window
 
 Sums beyond int32 wrap around in onnxruntime and are an error here.""",
     "nn in float": """\
