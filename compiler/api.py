@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
@@ -30,8 +29,9 @@ from .targets import Target
 from .transforms.quantization.backend_options import BackendOptions
 from .transforms.quantization.data_options import DataOptions
 from .transforms.quantization.options import SettingsOptions
-from .transforms.quantization.point_options import PointOptions
-from .transforms.quantization.quantize import quantize as quantize_module
+from .transforms.quantization.profiles import profile_of
+from .transforms.quantization.quantize import Quantize
+from .transforms.quantization.request import Request
 from .universe import new_session
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -137,10 +137,11 @@ def quantize(
     CompileError, located.
     """
     chosen = _settings(settings)
-    options = DataOptions(_data(data, module, chosen.batch_num)).within(chosen)
+    given = DataOptions(_data(data, module, chosen.batch_num))
     if isinstance(record, str | os.PathLike):
         record = read_record(Path(record), joint_quant=settings is None or chosen.joint_quant)
-    run_passes(module, [_Quantize(chosen, record, options, BackendOptions(backend=backend))], session)
+    request = Request(chosen, profile_of(session), record)
+    run_passes(module, [Quantize(request, given, BackendOptions(backend=backend))], session)
 
 
 def _settings(settings: Settings | PathLike | None) -> Settings:
@@ -155,21 +156,6 @@ def _data(data: Given | PathLike | None, module: ModuleOp, runs: int | None) -> 
     if isinstance(data, str | os.PathLike):
         return os.fspath(cast(PathLike, data))
     return samples_from(data, module, runs)
-
-
-@dataclass(frozen=True)
-class _Quantize(ModulePass):
-    """`--quantize` with objects in place of option text."""
-
-    name = "quantize"
-
-    settings: Settings
-    record: Record | None
-    data: DataOptions
-    backend: BackendOptions
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        quantize_module(op, self.settings, self.record, self.data, ctx, PointOptions(), self.backend.runner())
 
 
 def execute(module: ModuleOp, inputs: Mapping[str, Array]) -> dict[str, Array]:

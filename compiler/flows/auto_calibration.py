@@ -5,34 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
-from .. import frontends
 from ..configuration.files import read_settings
 from ..configuration.json_config import json_text
-from ..configuration.settings import IFMR, Settings
 from ..diagnostics import CompileError
-from ..files import made, refuse_overwriting, replacing_all
+from ..files import made, replacing_all
 from ..ir.functions import main_function
-from ..ir.verification import verify
 from ..pipelines.passes import run_passes
 from ..runtime.data import FloatModel, Samples, Spool, calibration_runs, load_evaluator
 from ..runtime.data.script import running
 from ..session import Session
+from ..transforms.quantization.data_options import DataOptions
 from ..transforms.quantization.layers import checked, quantizable_layers
-from ..transforms.quantization.profiles import profile_of
-from ..transforms.quantization.quantize import QuantizePass
+from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.request import QuantizationOptions, Request
 from ..transforms.quantization.sensitivity import sensitivities
 from ..transforms.quantization.weights.non_uniform_layers import with_named_levels
 from ..transforms.simplification import SIMPLIFY
-from .calibration import BATCH_NUM, check_wanted
-from .quantization import fuse
+from .calibration import BATCH_NUM, calibration_options, check_wanted
+from .model_file import fuse, read_model
 from .saving import files_of
-from .summary import source_files
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class Accepted(NamedTuple):
     """A trial that the evaluator accepted, how it was quantized, and its module."""
 
     trial: Trial
-    quantize: QuantizePass
+    request: Request
     module: ModuleOp
 
 
@@ -102,16 +99,13 @@ def auto_calibrate_file(
     strategy = strategy or LEAST_IN_FLOAT
     parts = ("final_config", "ranking_information", "record")
     about = {part: files.folder / f"{strategy.name}_{part}.json" for part in parts}
-    module = frontends.read(model, session)
-    verify(module)
-    read = {*frontends.files_of(model, session.imports), *source_files(module), evaluator}
-    refuse_overwriting([*files.paths(), *about.values()], read if config is None else read | {Path(config)})
+    module = read_model(model, session, [*files.paths(), *about.values()], [evaluator, config])
     run_passes(module, SIMPLIFY, session)
     search = Search.of(module, evaluator, load(evaluator), session, config, batch_num)
-    check_wanted(search.options(()), module, session, files, model)
-    chosen, quantize, final = search.run(strategy)
-    profile = profile_of(session)
-    settings = with_named_levels(checked(quantize.settings(), module, profile), module, profile, session)
+    check_wanted(search.request(()), module, session, files, model)
+    chosen, request, final = search.run(strategy)
+    profile = request.profile
+    settings = with_named_levels(checked(request.settings, module, profile), module, profile, session)
     trials = [{strategy.layers if key == "layers" else key: v for key, v in asdict(t).items()} for t in search.trials]
     texts = {
         "final_config": json_text(settings, quantizable_layers(module, profile, settings)),
@@ -142,7 +136,7 @@ class Search:
     evaluator: Any
     path: Path
     session: Session
-    config: Settings | None
+    options: QuantizationOptions
     samples: Samples
     runs: int
     original: Any = None
@@ -158,10 +152,10 @@ class Search:
         for method in ("evaluate", "metric_eval"):
             if not callable(getattr(evaluator, method, None)):
                 raise CompileError(f"its evaluator has no method {method}", where=str(path))
-        settings = None if config is None else read_settings(Path(config))
-        runs = batch_num or (None if settings is None else settings.batch_num) or BATCH_NUM
+        options = calibration_options(None if config is None else read_settings(Path(config)))
+        runs = batch_num or options.settings().batch_num or BATCH_NUM
         samples = calibration_runs(evaluator, path, module, runs)
-        return Search(module, evaluator, path, session, settings, samples, runs)
+        return Search(module, evaluator, path, session, options, samples, runs)
 
     def run(self, strategy: Strategy) -> Accepted:
         """The chosen layers. Raises CompileError if the float model, or every quantization, is refused."""
@@ -173,34 +167,32 @@ class Search:
             raise CompileError("metric_eval refuses every quantization: nothing is written", where=str(self.path))
         return self.accepted
 
-    def fused(self, quantize: QuantizePass) -> ModuleOp:
+    def fused(self, request: Request) -> ModuleOp:
         """A copy of the module with its fusions."""
         module = self.module.clone()
-        fuse(quantize, module, self.session.clone())
+        fuse(request, module, self.session.clone())
         return module
 
-    def quantized(self, quantize: QuantizePass) -> ModuleOp:
+    def quantized(self, request: Request) -> ModuleOp:
         """A quantized copy of the module, calibrated from scratch."""
         module, session = self.module.clone(), self.session.clone()
-        fuse(quantize, module, session)
+        fuse(request, module, session)
         self.session.skip_fusion = session.skip_fusion
-        run_passes(module, [quantize], session)
+        run_passes(module, [Quantize(request, DataOptions(self.samples, batch_num=self.runs))], session)
         return module
 
-    def options(self, disabled: tuple[str, ...]) -> QuantizePass:
-        observer = IFMR if self.config is None else None
-        return QuantizePass(
-            self.samples, config=self.config, observer=observer, skip_layers=disabled, batch_num=self.runs
-        )
+    def request(self, disabled: tuple[str, ...]) -> Request:
+        """Everything quantized but these layers."""
+        return replace(self.options, skip_layers=disabled).request(self.session)
 
-    def accepts(self, layers: tuple[str, ...], quantize: QuantizePass, module: ModuleOp | None = None) -> bool:
+    def accepts(self, layers: tuple[str, ...], request: Request, module: ModuleOp | None = None) -> bool:
         """Whether the evaluator accepts a quantization, whose module may be there already; the trial is kept."""
-        module = self.quantized(quantize) if module is None else module
+        module = self.quantized(request) if module is None else module
         metric = self._metric(module)
         trial = Trial(layers, metric, *self._judged(metric))
         self.trials.append(trial)
         if trial.ok:
-            self.accepted = Accepted(trial, quantize, module)
+            self.accepted = Accepted(trial, request, module)
         return trial.ok
 
     def _metric(self, module: ModuleOp) -> Any:
@@ -219,13 +211,13 @@ class Search:
 
 def _least_in_float(search: Search) -> None:
     """Quantize everything or, where that is refused, leave the fewest of the layers in floats that suffer most."""
-    everything = search.options(())
+    everything = search.request(())
     whole = search.quantized(everything)
     if search.accepts((), everything, whole):
         return
     search.ranking = sensitivities(search.fused(everything), whole, search.samples, search.session)
     worst_first = tuple(search.ranking)
-    fewest(len(worst_first), lambda n: search.accepts(worst_first[:n], search.options(worst_first[:n])))
+    fewest(len(worst_first), lambda n: search.accepts(worst_first[:n], search.request(worst_first[:n])))
 
 
 LEAST_IN_FLOAT = Strategy("accuracy_based_auto_calibration", "disabled", _least_in_float)

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import replace
 
 from ..configuration.layer_settings import uniform, with_levels
-from ..configuration.settings import Nuq, Settings
+from ..configuration.settings import Nuq
 from ..diagnostics import CompileError
 from ..transforms.quantization.layers import checked, quantizable_layers
-from ..transforms.quantization.profiles import profile_of
-from ..transforms.quantization.quantize import QuantizePass
 from ..transforms.quantization.weights.non_uniform_layers import levels_by_layer, weights_by_layer
 from .auto_calibration import Search, Strategy, fewest
-
-
-@dataclass(frozen=True)
-class _WithLevels(QuantizePass):
-    """Quantization in which these layers, and no others, have weights of few levels."""
-
-    resolved: Settings = field(kw_only=True)
-
-    def settings(self) -> Settings:
-        return self.resolved
 
 
 def _most_of_few_levels(search: Search) -> None:
@@ -31,9 +19,10 @@ def _most_of_few_levels(search: Search) -> None:
     Candidates are the layers whose weights the configuration gives few levels; if it names none, all that may have them.
     Raises CompileError for a model without any, and if the uniformly quantized model is refused.
     """
-    asked, profile = search.options(()), profile_of(search.session)
+    asked = search.request(())
+    profile = asked.profile
     module = search.fused(asked)
-    settings = checked(asked.settings(), module, profile)
+    settings = checked(asked.settings, module, profile)
     plain = uniform(settings)
     wanted = levels_by_layer(settings, module, profile, search.session)
     sizes = weights_by_layer(plain, module, profile)
@@ -45,8 +34,7 @@ def _most_of_few_levels(search: Search) -> None:
 
     def accepts(heavy: tuple[str, ...]) -> bool:
         levels: Mapping[str, Nuq] = {name: wanted.get(name, Nuq()) for name in heavy}
-        given = {f.name: getattr(asked, f.name) for f in fields(asked)}
-        return search.accepts(heavy, _WithLevels(**given, resolved=with_levels(plain, layers, levels)))
+        return search.accepts(heavy, replace(asked, settings=with_levels(plain, layers, levels)))
 
     if not accepts(()):
         hint = "accuracy_based_auto_calibration leaves layers in float"

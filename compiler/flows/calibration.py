@@ -7,27 +7,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from .. import frontends
-from ..configuration.files import read_settings
-from ..configuration.layer_settings import settings_for
-from ..configuration.settings import IFMR
+from ..configuration.settings import IFMR, Settings
 from ..diagnostics import CompileError
-from ..files import refuse_overwriting
+from ..dialects.nn import ObserveOp, plan_of
 from ..ir.functions import main_function
-from ..ir.verification import verify
 from ..pipelines.passes import run_passes
 from ..runtime.data import Samples, input_types
 from ..session import Session
 from ..transforms.quantization.backend_options import AUTOMATIC, BackendOptions
-from ..transforms.quantization.layers import checked, quantizable_layers
-from ..transforms.quantization.profiles import profile_of
-from ..transforms.quantization.quantize import QuantizePass
+from ..transforms.quantization.data_options import DataOptions
+from ..transforms.quantization.insert_observers import insert_observers
+from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.request import QuantizationOptions, Request
 from ..transforms.quantization.skipped import SKIPPED
-from ..transforms.simplification import SIMPLIFY
-from .quantization import fuse
+from .model_file import read_model, simplify_and_fuse
 from .saving import Files, files_of, framework_of
-from .summary import Layers, describe_layers, source_files
+from .summary import Layers, describe_layers
 
 BATCH_NUM = 1
 """How many runs calibrate where neither an option nor the configuration says it."""
@@ -67,11 +65,9 @@ def calibrate_file(
     Raises CompileError, located, for anything that cannot be done.
     """
     files = files_of(model, save_path)
-    module = read_for(model, shapes or {}, session)
-    verify(module)
-    sources = {*frontends.files_of(model, session.imports), *source_files(module)}
-    given = reads if config is None else reads | {Path(config)}
-    refuse_overwriting(files.paths(), sources | given)
+    module = read_model(
+        model, session, files.paths(), (*reads, config), lambda path, session: read_for(path, shapes or {}, session)
+    )
     runs = quantize_runs(module, data, session, config, batch_num, running, files, model)
     written = files.write(module, session)
     return Calibrated(written, describe_layers(module, session.remarks), runs)
@@ -110,43 +106,38 @@ def quantize_runs(
     model: Path,
 ) -> int:
     """Quantize a module in place, once it is known that `files` can hold it; how many runs calibrated."""
-    asked = QuantizePass(
-        config=None if config is None else read_settings(Path(config)), observer=None if config is not None else IFMR
-    )
-    runs = batch_num or asked.settings().batch_num or BATCH_NUM
+    request = calibration_options(config).request(session)
+    runs = batch_num or request.settings.batch_num or BATCH_NUM
     samples = data(module, runs)
-    quantize = QuantizePass(
-        samples,
-        config=asked.config,
-        observer=asked.observer,
-        batch_num=runs,
-        backend=running.backend,
-        threads=running.threads,
-    )
-    run_passes(module, SIMPLIFY, session)
-    fuse(quantize, module, session)
-    check_wanted(quantize, module, session, files, model)
-    run_passes(module, [quantize], session)
+    simplify_and_fuse(request, module, session)
+    check_wanted(request, module, session, files, model)
+    run_passes(module, [Quantize(request, DataOptions(samples, batch_num=runs), running)], session)
     return runs
 
 
-def check_wanted(quantize: QuantizePass, module: ModuleOp, session: Session, files: Files, model: Path) -> None:
+def calibration_options(config: str | Settings | None) -> QuantizationOptions:
+    """The options of AMCT's calibration: the configuration's or, without one, AMCT's defaults."""
+    return QuantizationOptions(config=config, observer=IFMR if config is None else None)
+
+
+def check_wanted(request: Request, module: ModuleOp, session: Session, files: Files, model: Path) -> None:
     """Raise CompileError, located, if nothing in a fused module would be quantized or the files could not hold the result.
 
-    Asked before data runs through the module.
+    Asked before data runs through the module: a copy of it is planned.
     """
     files.check(module, session)
-    profile = profile_of(session)
-    settings = checked(quantize.settings(), module, profile)
-    layers = quantizable_layers(module, profile, settings)
-    wanted = {layer.name: settings_for(settings, layer) for layer in layers}
-    bits = {name: held.bits for name, held in wanted.items() if held.quantize and not held.weight_compress_only}
-    bits.update((f"{t.layer_name}:{t.input_index}", t.activation.bits) for t in settings.tensor_quantize)
-    for name, each in bits.items():
-        files.check_bits(name, each, settings.where)
-    if settings.tensor_quantize or any(held.quantize for held in wanted.values()):
+    planned, silent = module.clone(), session.silent()
+    insert_observers(planned, request, silent)
+    for point in (op for op in planned.walk() if isinstance(op, ObserveOp)):
+        files.check_bits(point.point.data.removesuffix(":0"), point.bits.value.data, request.where)
+    if any(_is_quantized(op) for op in planned.walk()):
         return
-    if not wanted:
+    skipped = next((r for r in silent.remarks if r.kind == "missed" and r.rule in SKIPPED), None)
+    if skipped is None:
         raise CompileError("contains no layer that can be quantized", where=str(model), hint="amct support says why")
-    name, skipped = next((name, held.skipped) for name, held in wanted.items() if held.skipped is not None)
-    raise CompileError(f"leaves every layer in float, '{name}' because {SKIPPED[skipped]}", where=settings.where)
+    raise CompileError(f"leaves every layer in float, '{skipped.layer}' because {skipped.reason}", where=request.where)
+
+
+def _is_quantized(op: Operation) -> bool:
+    """Whether a planned module has something to quantize here."""
+    return isinstance(op, ObserveOp) or ((plan := plan_of(op)) is not None and plan.rule is None)

@@ -7,21 +7,19 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from .. import frontends
-from ..configuration.record import read_record
 from ..diagnostics import CompileError
 from ..dialects.nn import DequantizeOp, QuantizeOp
-from ..files import refuse_overwriting
-from ..ir.verification import verify
 from ..pipelines.passes import run_passes
 from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.adapt_qat import AdaptQatPass
-from ..transforms.quantization.quantize import QuantizePass
+from ..transforms.quantization.data_options import DataOptions
+from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.request import QuantizationOptions
 from ..transforms.simplification import SIMPLIFY
-from .quantization import fuse
+from .model_file import read_model, simplify_and_fuse
 from .saving import files_of
-from .summary import Layers, describe_layers, source_files
+from .summary import Layers, describe_layers
 
 
 @dataclass(frozen=True)
@@ -40,20 +38,17 @@ def convert_file(model: Path, record: str | None, save_path: str, session: Sessi
     for anything that cannot be done.
     """
     files = files_of(model, save_path)
-    module = frontends.read(model, session)
-    verify(module)
-    given = set[Path]() if record is None else {Path(record)}
-    read = {*frontends.files_of(model, session.imports), *source_files(module)}
-    refuse_overwriting(files.paths(), read | given)
-    run_passes(module, SIMPLIFY, session)
+    module = read_model(model, session, files.paths(), [record])
     if record is None:
+        run_passes(module, SIMPLIFY, session)
         _adapt(module, model, session)
     else:
-        quantize = QuantizePass(record=record)
-        for name, layer in read_record(Path(record)).layers.items():
+        request = QuantizationOptions(record=record).request(session)
+        assert request.record is not None
+        for name, layer in request.record.layers.items():
             files.check_bits(name, layer.bits, record)
-        fuse(quantize, module, session)
-        run_passes(module, [quantize], session)
+        simplify_and_fuse(request, module, session)
+        run_passes(module, [Quantize(request, DataOptions())], session)
     written = files.write(module, session)
     return Converted(written, describe_layers(module, session.remarks))
 

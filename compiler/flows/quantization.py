@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -12,20 +12,14 @@ from xdsl.dialects.builtin import ModuleOp
 
 from .. import frontends
 from ..backends.threads import OrderedBatches, Turn, threads_here
-from ..configuration.files import read_settings
-from ..configuration.record import Record
-from ..configuration.tensor_names import tensor_parts
 from ..diagnostics import CompileError, remarks_yaml
-from ..dialects.nn import NNOp
-from ..files import filling, refuse_overwriting
+from ..files import filling
 from ..ir.functions import main_function
 from ..ir.metadata import metadata
-from ..ir.verification import verify
 from ..ir.weights import side_file_of
 from ..lowering.ascend import LowerToAscendPass
 from ..lowering.ascend.fuse_requant import without_relu6
 from ..pipelines.passes import run_on_verified, run_passes
-from ..rewriting import layer_of
 from ..runtime.data import Samples, synthetic_samples
 from ..runtime.executor import Array, Executable
 from ..runtime.integer_plan import in_integers
@@ -35,15 +29,14 @@ from ..targets import Target
 from ..targets.mlir import MlirTarget
 from ..targets.onnx import OnnxTarget
 from ..targets.record import RecordTarget
-from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.backend_options import AUTOMATIC, BackendOptions
 from ..transforms.quantization.data_options import DataOptions, runs_of, warn_of_unused
-from ..transforms.quantization.layers import checked
 from ..transforms.quantization.profiles import profile_of
-from ..transforms.quantization.quantize import QuantizePass
-from ..transforms.simplification import SIMPLIFY
+from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.request import QuantizationOptions, Request
+from .model_file import files_read, read_model, simplify_and_fuse
 from .peer import Simulation, peer_of
-from .summary import Accuracy, Sizes, Summary, describe_layers, source_files, summary_data, weight_bytes
+from .summary import Accuracy, Sizes, Summary, describe_layers, summary_data, weight_bytes
 
 SMALLEST_SPLIT = 8
 """From this many samples on, every tenth (at least one) is held back from calibration to measure with, where no number of runs
@@ -56,62 +49,37 @@ _MEASURING_SEED = 1
 """The seed of the synthetic inputs to measure with; calibration uses 0."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The settings of the path, beside its files."""
-
-    config: str | None = None
-    """AMCT's configuration, JSON or simplified."""
-    record: str | None = None
-    """AMCT's record of parameters."""
-    observer: str | None = None
-    """The configuration's, or mse, when not given."""
-    skip_layers: tuple[str, ...] = ()
-    opset: int | None = None
-    """The opset of the ONNX file. None for the source's, or the first after it that can hold the quantized model."""
-    only_layers: tuple[str, ...] = ()
-    """The only layers that are quantized; all that can be when empty."""
-    running: BackendOptions = AUTOMATIC
-    """How calibration runs the model."""
-
-
-def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session, settings: Settings) -> Summary:
+def quantize_file(
+    model: Path,
+    options: QuantizationOptions,
+    data: DataOptions,
+    folder: Path,
+    session: Session,
+    running: BackendOptions = AUTOMATIC,
+    opset: int | None = None,
+) -> Summary:
     """Import, canonicalize, fuse, quantize and lower `model`; write the results into `folder`, all or none of them.
 
+    `opset` is that of the ONNX file: when not given the source's, or the first after it that can hold the quantized model.
     Without data, seeded synthetic inputs are used and every result is marked so. `session.on_progress` is called with
     the phases `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
     """
     if folder.exists() and not folder.is_dir():
         raise CompileError("cannot be written: not a folder", where=str(folder))
     files = _outputs(model, folder)
-    onnx = OnnxTarget(opset=settings.opset)
-    module = frontends.read(model, session)
-    verify(module)
-    sources = {*(f.resolve() for f in frontends.files_of(model, session.imports)), *source_files(module)}
+    onnx = OnnxTarget(opset=opset)
     written = [*files.values(), *map(side_file_of, files.values())]
-    given = {Path(f) for f in (settings.config, settings.record) if f is not None} | set(data.files())
-    refuse_overwriting(written, sources | given)
+    module = read_model(model, session, written, (*options.files(), *data.files()))
+    sources = files_read(model, module, session)
     original = module.clone()
-    config = None if settings.config is None else read_settings(Path(settings.config))
-    batch_num = data.batch_num or (None if config is None else config.batch_num)
+    request = options.request(session)
+    batch_num = data.batch_num or request.settings.batch_num
     calibration, held, held_back = _split(data, batch_num, module, session)
-    quantize = QuantizePass(
-        data=calibration,
-        config=config,
-        record=settings.record,
-        observer=settings.observer,
-        skip_layers=settings.skip_layers,
-        only_layers=settings.only_layers,
-        batch_num=batch_num,
-        backend=settings.running.backend,
-        threads=settings.running.threads,
-    )
-    quantize = replace(quantize, record=quantize.records(quantize.settings()))
-    run_on_verified(module, SIMPLIFY, session)
-    fuse(quantize, module, session)
+    simplify_and_fuse(request, module, session)
     onnx.check(module, session)
-    _check_bits(settings.opset, quantize)
-    run_on_verified(module, [quantize], session)
+    _check_bits(opset, request)
+    calibrating = DataOptions(calibration, batch_num=batch_num)
+    run_on_verified(module, [Quantize(request, calibrating, running)], session)
     quantized = module
     module = without_relu6(module, session)
     run_passes(module, [LowerToAscendPass()], session)
@@ -136,32 +104,11 @@ def quantize_file(model: Path, data: DataOptions, folder: Path, session: Session
     return _write(summary, formats, simulation, held, session)
 
 
-def fuse(quantize: QuantizePass, module: ModuleOp, session: Session) -> None:
-    """Fuse a verified module in place, as the configuration and the record have it.
-
-    Afterwards `session.skip_fusion` names all layers that were to be left alone, which records say of them.
-    """
-    wanted = quantize.settings()
-    resolved = checked(wanted, module, profile_of(session))
-    record = quantize.records(wanted)
-    layers = Record().layers if record is None else record.layers
-    skipped = {name for name, layer in layers.items() if layer.skip_fusion}
-    # the inputs of these stay values of their own
-    tensors = {layer for layer, index in map(tensor_parts, layers) if index >= 0}
-    session.skip_fusion = session.skip_fusion.union(skipped, tensors)
-    alone = set(resolved.skip_fusion_layers)
-    if not wanted.do_fusion:
-        alone.update(layer_of(op) for op in module.walk() if isinstance(op, NNOp))
-    run_on_verified(module, [FuseAllPass(config=quantize.config)], session)
-    session.skip_fusion = session.skip_fusion.union(alone)
-
-
-def _check_bits(opset: int | None, quantize: QuantizePass) -> None:
+def _check_bits(opset: int | None, request: Request) -> None:
     """Raises CompileError if integers are asked for that the opset does not have."""
     if opset is None or opset >= _INTEGERS_SINCE:
         return
-    wanted = quantize.settings()
-    record = quantize.records(wanted)
+    wanted, record = request.settings, request.record
     held = [c for c in (wanted.common, *wanted.by_type.values(), *wanted.by_layer.values()) if c is not None]
     inputs = {c.activation.bits for c in held} | {t.activation.bits for t in wanted.tensor_quantize}
     weights = {c.weight.bits for c in held}
@@ -172,8 +119,9 @@ def _check_bits(opset: int | None, quantize: QuantizePass) -> None:
     newer += [f"quant_bits {n}" for n in sorted(weights & _NEWER_BITS)]
     if newer:
         message = f"opset {opset} has no quantization with {' and '.join(newer)}"
-        where = wanted.where if record is None else record.where
-        raise CompileError(message, where=where, hint=f"write a newer opset: -t 'onnx{{opset={_INTEGERS_SINCE}}}'")
+        raise CompileError(
+            message, where=request.where, hint=f"write a newer opset: -t 'onnx{{opset={_INTEGERS_SINCE}}}'"
+        )
 
 
 def _outputs(model: Path, folder: Path) -> dict[str, Path]:

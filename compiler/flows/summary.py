@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ..diagnostics import Remark
-from ..dialects.nn import ConstantOp, DequantizeOp, FusedOp, OpaqueOp, is_layer, weights_of
+from ..dialects.nn import ConstantOp, DequantizeOp, FusedOp, OpaqueOp, is_layer
 from ..dialects.nn.fused import outside
 from ..ir.functions import main_function
 from ..rewriting import layer_of
@@ -129,11 +129,6 @@ def _is_inside(op: Operation, layers: Collection[str]) -> bool:
 
 def _kind(op: Any) -> str:
     return f"{op.name} {op.op_type.data}" if isinstance(op, OpaqueOp) else str(op.name)
-
-
-def source_files(module: ModuleOp) -> set[Path]:
-    """The files that the arrays of a module are mapped from."""
-    return {file.resolve() for weight in weights_of(module) if (file := weight.file) is not None}
 
 
 def weight_bytes(module: ModuleOp) -> int:

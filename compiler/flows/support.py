@@ -17,6 +17,7 @@ from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.insert_observers import insert_observers
 from ..transforms.quantization.layers import NO_SETTINGS, is_quantized
 from ..transforms.quantization.profiles import Profile, profile_of
+from ..transforms.quantization.request import Request
 from ..transforms.quantization.rules.layer_rules import tensor_only
 from ..transforms.quantization.sites import sites
 
@@ -72,7 +73,7 @@ _FOLDED: _Verdict = ("no", "folded", "fusion folds it into another layer")
 def _verdicts(module: ModuleOp, session: Session, profile: Profile) -> Iterator[tuple[str, _Verdict]]:
     """Layers by name, as quantization decides of them; those that are quantized come last: a layer may be several operations."""
     silent = session.silent()
-    insert_observers(module, NO_SETTINGS, None, silent)
+    insert_observers(module, Request(NO_SETTINGS, profile), silent)
     reasons = {(r.layer, r.rule): r.reason for r in silent.remarks if r.kind == "missed"}
     rows = profile.rows
     first = {site.owner: site for site in reversed(sites(module, rows))}

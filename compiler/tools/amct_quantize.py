@@ -94,24 +94,25 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
-    from ..flows.quantization import Settings, quantize_file
+    from ..flows.quantization import quantize_file
+    from ..transforms.quantization.request import QuantizationOptions
     from ..universe import new_session
 
     session = new_session()
     session.profile = args.profile
     session.imports = import_options(args, args.input_names)
     session.skip_fusion = frozenset(names(args.skip_fusion))
-    settings = Settings(
-        args.config,
-        args.record,
-        args.observer,
-        names(args.skip_layers),
-        args.opset,
-        names(args.only_layers),
-        backend_options(args),
+    options = QuantizationOptions(
+        config=args.config,
+        record=args.record,
+        observer=args.observer,
+        skip_layers=names(args.skip_layers),
+        only_layers=names(args.only_layers),
     )
     with progress_bar() as session.on_progress:
-        summary = quantize_file(args.model, data_options(args), args.output, session, settings)
+        summary = quantize_file(
+            args.model, options, data_options(args), args.output, session, backend_options(args), args.opset
+        )
     print_summary(summary)
     refuse(summary.peer, summary.files["onnx"], args.model)
 

@@ -8,7 +8,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ...configuration.checks import check_observers
 from ...configuration.layer_settings import recorded_impossible, settings_for
 from ...configuration.record import Record
 from ...configuration.settings import Settings
@@ -18,7 +17,6 @@ from ...rewriting import Remarks, layer_of
 from ...rewriting.driver import garbage_collection_off
 from ...session import Session, session_of
 from .layers import (
-    checked,
     half_quantized,
     is_dequantized,
     is_quantized,
@@ -28,11 +26,9 @@ from .layers import (
 from .legality import first_broken, other_layers, weight_only_broken
 from .missed_fusions import note_foldable_norms, note_small_operations
 from .named_layers import note_modules
-from .options import SettingsOptions
 from .planning import (
     Broken,
     Computed,
-    Request,
     check_factors,
     leave_in_float,
     note_unbalanced,
@@ -40,13 +36,13 @@ from .planning import (
     plan_layers,
     warn_unbalanced,
 )
-from .point_options import PointOptions
 from .points.joint import join_sums
 from .points.points import Points, producer_of, spec_of
 from .points.tensor_points import insert_tensor_points, recorded_tensors
 from .precision import mark_fp16, wants_fp16
 from .profiles import Profile, profile_of
 from .recurrent import recurrent_layers
+from .request import QuantizationOptions, Request
 from .sites import Site, sites
 from .skipped import SKIPPED
 from .supported import check_record
@@ -54,11 +50,9 @@ from .values.value_points import insert_value_points
 from .weights.recurrent_weights import plan_recurrent
 from .weights.weight_only import plan_weight_only, takes_weight_only
 
-_AS_THE_PROFILE = PointOptions()
-
 
 @dataclass(frozen=True)
-class InsertObserversPass(SettingsOptions, PointOptions, ModulePass):
+class InsertObserversPass(QuantizationOptions, ModulePass):
     """Decide what is quantized, and how: observers stand on what the target profile quantizes and legality allows, the inputs of
     layers or every value, and each layer has a plan, `nn.plan`. The passes behind this one follow both, and decide nothing.
     """
@@ -66,33 +60,24 @@ class InsertObserversPass(SettingsOptions, PointOptions, ModulePass):
     name = "insert-observers"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        settings = self.settings()
-        insert_observers(op, settings, self.records(settings), session_of(ctx), self)
+        session = session_of(ctx)
+        insert_observers(op, self.request(session), session)
 
 
 @garbage_collection_off()
-def insert_observers(
-    module: ModuleOp,
-    settings: Settings,
-    record: Record | None,
-    session: Session,
-    options: PointOptions = _AS_THE_PROFILE,
-) -> None:
+def insert_observers(module: ModuleOp, request: Request, session: Session) -> None:
     """Decide what is quantized, and how: points on inputs of layers or on values, and a plan for each operation that could be.
 
     Settings, the profile and legality decide; with a record, only what it lists is quantized, with its parameters. What has a
     plan already keeps it, unless a record is given. Raises CompileError, located in the file of the settings or the record, for
     layers and values that the module does not have, and for what they cannot have.
     """
-    profile = profile_of(session)
     before = Remarks(session, InsertObserversPass.name)
-    note_modules(settings, LayerNames.of(module), before)
-    settings = checked(settings, module, profile)
-    check_observers(settings, session.observers)
-    options.check_points(profile)
-    request = Request(settings, record, profile)
+    note_modules(request.settings, LayerNames.of(module), before)
+    request = request.within(module, session)
+    settings, record, profile = request.settings, request.record, request.profile
     note_foldable_norms(module, before)
-    note_small_operations(module, options.activations(profile), before)
+    note_small_operations(module, request.points.activations(profile), before)
     before.flush()
     remarks = Remarks(session, InsertObserversPass.name)
     if record is not None:
@@ -100,7 +85,7 @@ def insert_observers(
     plan_recurrent(module, settings, record, remarks)
     if profile.points == "values":
         _note_tensors(settings, module, profile, remarks)
-        layers = insert_value_points(module, request, options, remarks)
+        layers = insert_value_points(module, request, remarks)
     else:
         layers = _insert_layer_points(module, request, remarks)
     plan_layers(layers, request, session, remarks)

@@ -98,6 +98,10 @@ class SettingsOptions:
             tensor_quantize=(*given.tensor_quantize, *(_tensor(text, activation) for text in self.tensor_quantize)),
         )
 
+    def files(self) -> list[Path]:
+        """The files that are named."""
+        return [Path(each) for each in (self.config, self.record) if isinstance(each, str)]
+
     def _check_effect(self, given: Settings) -> None:
         """Raises CompileError, located in the configuration, for an option that nothing would follow."""
         if given.enabled is None or self.tensor_quantize:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from xdsl.ir import BlockArgument, Operation, OpResult
 
 from ...configuration.layer_settings import LayerSettings
 from ...configuration.record import Record
-from ...configuration.settings import Nuq, Settings
-from ...diagnostics import CompileError
+from ...configuration.settings import Nuq
 from ...dialects.nn import (
     AveragePoolOp,
     ConvolutionOp,
@@ -27,45 +25,14 @@ from ...rewriting import Remarks, layer_of
 from ...session import Session
 from .balance_channels import balancer_of
 from .balance_channels.input_channels import weight_peaks
-from .profiles import Profile, Row
+from .profiles import Row
+from .request import Request
 from .shift_accumulators import shift_of
 from .sites import Site
 from .weights.non_uniform_layers import layers_of_few_levels
 from .weights.planned_weights import planned_weight
 
 Balance = float | tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked for: settings in the names of the module's layers, and a record, whose layers alone are quantized."""
-
-    settings: Settings
-    record: Record | None
-    profile: Profile
-
-    def __post_init__(self) -> None:
-        if self.profile.points == "values" and self._balances():
-            raise CompileError(
-                f"profile {self.profile.name} does not support dmq_balancer: "
-                "inputs are quantized where they are made, before balancing",
-                where=self.settings.where if self.record is None else self.record.where,
-            )
-
-    def _balances(self) -> bool:
-        if self.record is not None:
-            return any(layer.tensor_balance_factor for layer in self.record.layers.values())
-        held = (self.settings.common, *self.settings.by_type.values(), *self.settings.by_layer.values())
-        return any(each is not None and each.migration_strength is not None for each in held)
-
-    @property
-    def shifts(self) -> bool:
-        """Sums keep 16 bits: as settings say, else if the record shifts one or, without a record, with joint_quant (AMCT)."""
-        if self.settings.shift is not None:
-            return self.settings.shift
-        if self.record is not None:
-            return any(any(layer.shift_bit) for layer in self.record.layers.values())
-        return self.settings.joint_quant and self.profile.points == "layers"
 
 
 class Broken(NamedTuple):

@@ -66,3 +66,7 @@ class PointOptions:
         from ..fusion.fuse_activation.activations import kinds_named
 
         return kinds_named(self.activation_type) or profile.activations
+
+
+AS_THE_PROFILE = PointOptions()
+"""Every option as the profile has it."""

@@ -9,23 +9,19 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ...backends import Runner
-from ...configuration.record import Record
-from ...configuration.settings import Settings
-from ...session import session_of
-from .backend_options import BackendOptions
+from ...session import Session, session_of
+from .backend_options import AUTOMATIC, BackendOptions
 from .balance_channels import balance_channels
 from .calibrate import calibrate_points
 from .convert_observers import convert_observers
 from .data_options import DataOptions
 from .insert_observers import insert_observers
-from .options import SettingsOptions
-from .point_options import PointOptions
+from .request import QuantizationOptions, Request
 from .shift_accumulators import shift_accumulators
 
 
 @dataclass(frozen=True)
-class QuantizePass(SettingsOptions, PointOptions, DataOptions, BackendOptions, ModulePass):
+class QuantizePass(QuantizationOptions, DataOptions, BackendOptions, ModulePass):
     """Decide what is quantized, balance channels where that is planned, calibrate, and turn activations, weights and biases into
     integers: `--insert-observers`, `--balance-channels`, `--calibrate`, `--convert-observers` and `--shift-accumulators`.
     """
@@ -33,27 +29,32 @@ class QuantizePass(SettingsOptions, PointOptions, DataOptions, BackendOptions, M
     name = "quantize"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        settings = self.settings()
-        quantize(op, settings, self.records(settings), self.within(settings), ctx, self, self.runner())
+        Quantize(self.request(session_of(ctx)), self, self).apply(ctx, op)
 
 
-def quantize(
-    module: ModuleOp,
-    settings: Settings,
-    record: Record | None,
-    data: DataOptions,
-    ctx: Context,
-    options: PointOptions,
-    runner: Runner,
-) -> None:
-    """The steps in their order; data is read when the first of them needs it.
+@dataclass(frozen=True)
+class Quantize(ModulePass):
+    """`--quantize` with objects in place of option text."""
+
+    name = "quantize"
+
+    request: Request
+    data: DataOptions
+    running: BackendOptions = AUTOMATIC
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        quantize(op, self.request, self.data, self.running, session_of(ctx))
+
+
+def quantize(module: ModuleOp, request: Request, data: DataOptions, running: BackendOptions, session: Session) -> None:
+    """Run the steps in their order; data is read when the first of them needs it.
 
     Raises CompileError, located in the file of settings, record or data, or at an operation.
     """
-    session = session_of(ctx)
-    samples = cache(lambda: data.load(module, session))
+    runner = running.runner()
+    samples = cache(lambda: data.within(request.settings).load(module, session))
     with session.phase("insert-observers"):
-        insert_observers(module, settings, record, session, options)
+        insert_observers(module, request, session)
     with session.phase("balance-channels"):
         balance_channels(module, samples, session, runner)
     with session.phase("calibrate"):

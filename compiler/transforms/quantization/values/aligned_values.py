@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
@@ -10,23 +10,18 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....dialects.nn import AddOp, ObserveOp, ResizeMode, ResizeOp
 from ....rewriting import Remarks
-from ..point_options import PointOptions
 from ..points.points import Spec, make_point
-from ..profiles import Alignment, Mode, Profile
+from ..profiles import Mode, Profile
+from ..request import Request
 from .alignment import align, choose_masters, settle
 from .grids import point_behind, point_on
 from .value_layers import ValueLayer, ValueLayers
 
 
-def align_values(
-    module: ModuleOp,
-    layers: ValueLayers,
-    modes: Mapping[Alignment, Mode],
-    options: PointOptions,
-    profile: Profile,
-    remarks: Remarks,
-) -> None:
+def align_values(module: ModuleOp, layers: ValueLayers, request: Request, remarks: Remarks) -> None:
     """Group the points of each operation that asks for it. A remark for each that is left out, and why."""
+    profile, options = request.profile, request.points
+    modes = options.modes(profile, request.settings.joint_quant)
     followers: set[ObserveOp] = set()
     for layer in layers.values():
         if layer.row.alignment is None:

@@ -19,10 +19,9 @@ from ....ir.functions import main_function
 from ....rewriting import Remarks, layer_of
 from ...fusion.computing import COMPUTING
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
-from ..planning import Request
-from ..point_options import PointOptions
 from ..points.points import Spec, make_point, set_parameters, spec_of
 from ..profiles import Profile
+from ..request import Request
 from .aligned_values import align_values
 from .between import layers_in_integers
 from .grids import point_behind, point_on, uses_of
@@ -30,15 +29,13 @@ from .recorded_values import recorded_values
 from .value_layers import ValueLayer, ValueLayers, is_quantizable
 
 
-def insert_value_points(
-    module: ModuleOp, request: Request, options: PointOptions, remarks: Remarks
-) -> list[ValueLayer]:
+def insert_value_points(module: ModuleOp, request: Request, remarks: Remarks) -> list[ValueLayer]:
     """Give every value that settings, the profile and its rules allow to quantize one point; group those that are aligned. The
     operations that compute on quantized values are returned.
 
     With a record only the values that quantized operations read have points, with the parameters that it gives.
     """
-    profile = request.profile
+    profile, options = request.profile, request.points
     layers, between = layers_in_integers(module, request, remarks)
     given = None if request.record is None else recorded_values(layers, request.record)
     kinds = options.activations(profile)
@@ -61,7 +58,7 @@ def insert_value_points(
             _observe(value, f"{layer.name}:{_which(value)}", spec, list(value.uses))
             source = f"observed by {spec.observer}" if given is None else "has the record's parameters"
             remarks.applied(layer.site.compute, "observed", f"result {source}")
-    align_values(module, layers, options.modes(profile, request.settings.joint_quant), options, profile, remarks)
+    align_values(module, layers, request, remarks)
     for layer in layers.values():
         if any(array_of(v) is not None for i, v in enumerate(layer.site.compute.operands) if _is_factor(layer, i)):
             remarks.note(layer.site.compute, "constant-operand", "its constant operand stays float")

@@ -1,0 +1,70 @@
+"""The first steps of every flow: a model file read, protected from being overwritten, and fused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from .. import frontends
+from ..configuration.record import Record
+from ..configuration.tensor_names import tensor_parts
+from ..dialects.nn import NNOp, weights_of
+from ..files import refuse_overwriting
+from ..ir.verification import verify
+from ..pipelines.passes import run_on_verified
+from ..rewriting import layer_of
+from ..session import Session
+from ..transforms.fusion.fuse_all import FuseAllPass
+from ..transforms.quantization.layers import checked
+from ..transforms.quantization.request import Request
+from ..transforms.simplification import SIMPLIFY
+
+
+def read_model(
+    model: Path,
+    session: Session,
+    writes: Iterable[Path],
+    given: Iterable[str | Path | None] = (),
+    read: Callable[[Path, Session], ModuleOp] = frontends.read,
+) -> ModuleOp:
+    """The verified module of a model. Nothing of `writes` may be a file of the model or one of the others that are `given`.
+
+    Raises CompileError, located in the model or in a file that would be overwritten.
+    """
+    module = read(model, session)
+    verify(module)
+    others = {Path(each) for each in given if each is not None}
+    refuse_overwriting(writes, files_read(model, module, session) | others)
+    return module
+
+
+def files_read(model: Path, module: ModuleOp, session: Session) -> set[Path]:
+    """The files that a module was read from, also those that its arrays are mapped from."""
+    mapped = {file for weight in weights_of(module) if (file := weight.file) is not None}
+    return {each.resolve() for each in (*frontends.files_of(model, session.imports), *mapped)}
+
+
+def simplify_and_fuse(request: Request, module: ModuleOp, session: Session) -> None:
+    """Simplify and fuse a verified module in place, as a request has it."""
+    run_on_verified(module, SIMPLIFY, session)
+    fuse(request, module, session)
+
+
+def fuse(request: Request, module: ModuleOp, session: Session) -> None:
+    """Fuse a verified and simplified module in place, as the settings and the record of a request have it.
+
+    Afterwards `session.skip_fusion` names all layers that were to be left alone, which records say of them.
+    """
+    resolved = checked(request.settings, module, request.profile)
+    layers = (request.record or Record()).layers
+    skipped = {name for name, layer in layers.items() if layer.skip_fusion}
+    # the inputs of these stay values of their own
+    tensors = {layer for layer, index in map(tensor_parts, layers) if index >= 0}
+    session.skip_fusion = session.skip_fusion.union(skipped, tensors)
+    alone = set(resolved.skip_fusion_layers)
+    if not resolved.do_fusion:
+        alone.update(layer_of(op) for op in module.walk() if isinstance(op, NNOp))
+    run_on_verified(module, [FuseAllPass(config=request.settings)], session)
+    session.skip_fusion = session.skip_fusion.union(alone)

@@ -1,0 +1,78 @@
+"""What is asked of quantization, as one object: made of options or of a program's objects, and checked, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ...configuration.checks import check_observers
+from ...configuration.record import Record
+from ...configuration.settings import Settings
+from ...diagnostics import CompileError
+from ...session import Session
+from .layers import checked
+from .options import SettingsOptions
+from .point_options import AS_THE_PROFILE, PointOptions
+from .profiles import Profile, profile_of
+
+
+@dataclass(frozen=True)
+class Request:
+    """Settings, a record, whose layers alone are quantized, and options for points on values; with the profile that decides."""
+
+    settings: Settings
+    profile: Profile
+    record: Record | None = None
+    points: PointOptions = AS_THE_PROFILE
+
+    def __post_init__(self) -> None:
+        """Raises CompileError, located in a file where there is one, for what the profile does not support."""
+        self.points.check_points(self.profile)
+        if self.profile.points == "values" and self._balances():
+            raise CompileError(
+                f"profile {self.profile.name} does not support dmq_balancer: "
+                "inputs are quantized where they are made, before balancing",
+                where=self.where,
+            )
+
+    def _balances(self) -> bool:
+        if self.record is not None:
+            return any(layer.tensor_balance_factor for layer in self.record.layers.values())
+        held = (self.settings.common, *self.settings.by_type.values(), *self.settings.by_layer.values())
+        return any(each is not None and each.migration_strength is not None for each in held)
+
+    @property
+    def where(self) -> str:
+        """The file of the record or of the settings."""
+        return self.settings.where if self.record is None else self.record.where
+
+    @property
+    def shifts(self) -> bool:
+        """Sums keep 16 bits: as settings say, else if the record shifts one or, without a record, with joint_quant (AMCT)."""
+        if self.settings.shift is not None:
+            return self.settings.shift
+        if self.record is not None:
+            return any(any(layer.shift_bit) for layer in self.record.layers.values())
+        return self.settings.joint_quant and self.profile.points == "layers"
+
+    def within(self, module: ModuleOp, session: Session) -> Request:
+        """The request in the names of a module's layers.
+
+        Raises CompileError, located in the settings' file, for layers and observers that do not exist, and for what a layer
+        cannot have.
+        """
+        settings = checked(self.settings, module, self.profile)
+        check_observers(settings, session.observers)
+        return replace(self, settings=settings)
+
+
+class QuantizationOptions(SettingsOptions, PointOptions):
+    """The options that make a request."""
+
+    def request(self, session: Session) -> Request:
+        """Raises CompileError for bad options and files, located at the line or layer, and for what the profile does not
+        support.
+        """
+        settings = self.settings()
+        return Request(settings, profile_of(session), self.records(settings), self)
