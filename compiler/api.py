@@ -26,8 +26,7 @@ from .runtime.data.given import Given, samples_from
 from .runtime.executor import Array, Executable
 from .session import Session
 from .targets import Target
-from .transforms.quantization.backend_options import BackendOptions
-from .transforms.quantization.data_options import DataOptions
+from .transforms.quantization.data_options import BackendOptions, DataOptions
 from .transforms.quantization.options import SettingsOptions
 from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import Quantize

@@ -32,7 +32,7 @@ from ..pipelines.passes import run_passes
 from ..runtime.data import FloatModel, Spool
 from ..session import ImportOptions, Session
 from ..targets.record import RecordTarget
-from ..transforms.quantization.backend_options import AUTOMATIC
+from ..transforms.quantization.data_options import AUTOMATIC
 from ..transforms.quantization.layers import checked, quantizable_layers
 from ..transforms.quantization.options import SettingsOptions
 from ..transforms.quantization.profiles import profile_of

@@ -188,3 +188,9 @@ class Settings:
         ):
             no_repetition(name, getattr(self, name))
         no_repetition("tensor_quantize", [f"{t.layer_name}:{t.input_index}" for t in self.tensor_quantize])
+
+
+def tensor_parts(name: str) -> tuple[str, int]:
+    """Split `layer:1`, which names an input of a layer, into layer and index; the whole text and -1 for another form."""
+    layer, _, index = name.rpartition(":")
+    return (layer, int(index)) if layer and index.isascii() and index.isdigit() else (name, -1)

@@ -17,12 +17,11 @@ from ..ir.functions import main_function
 from ..pipelines.passes import run_passes
 from ..runtime.data import Samples, input_types
 from ..session import Session
-from ..transforms.quantization.backend_options import AUTOMATIC, BackendOptions
-from ..transforms.quantization.data_options import DataOptions
+from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
 from ..transforms.quantization.insert_observers import insert_observers
+from ..transforms.quantization.planning import SKIPPED
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizationOptions, Request
-from ..transforms.quantization.skipped import SKIPPED
 from .model_file import read_model, simplify_and_fuse
 from .saving import Files, files_of, framework_of
 from .summary import Layers, describe_layers

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from .. import frontends
 from ..configuration.record import Record
-from ..configuration.tensor_names import tensor_parts
+from ..configuration.settings import tensor_parts
 from ..dialects.nn import NNOp, weights_of
 from ..files import refuse_overwriting
 from ..ir.verification import verify

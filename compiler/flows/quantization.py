@@ -29,8 +29,7 @@ from ..targets import Target
 from ..targets.mlir import MlirTarget
 from ..targets.onnx import OnnxTarget
 from ..targets.record import RecordTarget
-from ..transforms.quantization.backend_options import AUTOMATIC, BackendOptions
-from ..transforms.quantization.data_options import DataOptions, runs_of, warn_of_unused
+from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions, runs_of, warn_of_unused
 from ..transforms.quantization.profiles import profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizationOptions, Request

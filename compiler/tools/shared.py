@@ -16,8 +16,7 @@ from ..universe import FRONTENDS
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from ..transforms.quantization.backend_options import BackendOptions
-    from ..transforms.quantization.data_options import DataOptions
+    from ..transforms.quantization.data_options import BackendOptions, DataOptions
 
 MODEL = f"a file ending in {', '.join(FRONTENDS)}, or the folder of a SavedModel"
 """The formats that are read, for --help."""
@@ -169,7 +168,7 @@ def add_backend_options(add: Callable[..., object]) -> None:
 
 def backend_options(args: argparse.Namespace) -> BackendOptions:
     """The values of these options."""
-    from ..transforms.quantization.backend_options import BackendOptions
+    from ..transforms.quantization.data_options import BackendOptions
 
     return BackendOptions(backend=args.backend, threads=args.threads)
 

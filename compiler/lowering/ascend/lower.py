@@ -25,7 +25,7 @@ from ...dialects.nn import (
 )
 from ...rewriting import Remarks, erase_dead_constants
 from ...rewriting.driver import garbage_collection_off
-from ...transforms.quantization.passive import quantize_at
+from ...transforms.quantization.pairs import quantize_at
 from ...transforms.quantization.sites import Site
 from . import (
     caffe,

@@ -1,4 +1,4 @@
-"""Options of `--calibrate` and `--quantize` for the data that runs through the model."""
+"""Options of `--calibrate` and `--quantize` for the data that runs through the model, and for what runs it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal, Self
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
+from ...backends import Name, Runner
 from ...configuration.ranges import at_least
 from ...configuration.settings import Settings
 from ...diagnostics import CompileError
@@ -135,3 +136,20 @@ def warn_of_unused(count: int, unused: int, session: Session) -> None:
     """Say how many runs `batch_num` leaves over."""
     if unused > 0:
         session.warn(f"batch_num {count} leaves samples for {unused} more runs unused")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendOptions:
+    """Options that change how fast it goes, and nothing else."""
+
+    backend: Name = "auto"
+    """`numpy`, `onnxruntime`, or `auto`, which estimates which one finishes first."""
+    threads: int | None = None
+    """How many batches onnxruntime runs at a time; when not given as many as there are cores, at most 8."""
+
+    def runner(self) -> Runner:
+        """Raises CompileError for a backend that is not installed, and for threads that it does not have."""
+        return Runner(self.backend, self.threads)
+
+
+AUTOMATIC = BackendOptions()

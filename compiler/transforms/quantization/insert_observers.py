@@ -17,6 +17,7 @@ from ...rewriting import Remarks, layer_of
 from ...rewriting.driver import garbage_collection_off
 from ...session import Session, session_of
 from .layers import (
+    check_record,
     half_quantized,
     is_dequantized,
     is_quantized,
@@ -27,6 +28,7 @@ from .legality import first_broken, other_layers, weight_only_broken
 from .missed_fusions import note_foldable_norms, note_small_operations
 from .named_layers import note_modules
 from .planning import (
+    SKIPPED,
     Broken,
     Computed,
     check_factors,
@@ -44,8 +46,6 @@ from .profiles import Profile, profile_of
 from .recurrent import recurrent_layers
 from .request import QuantizationOptions, Request
 from .sites import Site, sites
-from .skipped import SKIPPED
-from .supported import check_record
 from .values.value_points import insert_value_points
 from .weights.recurrent_weights import plan_recurrent
 from .weights.weight_only import plan_weight_only, takes_weight_only

@@ -8,8 +8,7 @@ from typing import Literal
 
 from ...configuration.files import read_settings
 from ...configuration.record import Record, read_record
-from ...configuration.settings import Activation, Arq, Calibration, Settings, TensorQuantize
-from ...configuration.tensor_names import tensor_parts
+from ...configuration.settings import Activation, Arq, Calibration, Settings, TensorQuantize, tensor_parts
 from ...diagnostics import CompileError
 
 DEFAULT_OBSERVER = "mse"

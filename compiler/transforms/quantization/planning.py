@@ -154,3 +154,13 @@ def _is_named(layer: str, request: Request) -> bool:
         return layer in request.record.layers and bool(request.record.layers[layer].tensor_balance_factor)
     own = request.settings.by_layer.get(layer)
     return own is not None and own.migration_strength is not None
+
+
+SKIPPED: Mapping[str, str] = {
+    "skip-layers": "it is on the list of skip-layers",
+    "skip-layer-types": "its type is on the list of skip-layer-types",
+    "only-layers": "it is not on the list of only-layers",
+    "quant-enable": "the configuration does not enable it",
+    "weight-compress-only": "only weights are quantized, and it has no weight that can be quantized alone",
+}
+"""How settings keep a layer float, for remarks."""

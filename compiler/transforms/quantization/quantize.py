@@ -10,11 +10,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ...session import Session, session_of
-from .backend_options import AUTOMATIC, BackendOptions
 from .balance_channels import balance_channels
 from .calibrate import calibrate_points
 from .convert_observers import convert_observers
-from .data_options import DataOptions
+from .data_options import AUTOMATIC, BackendOptions, DataOptions
 from .insert_observers import insert_observers
 from .request import QuantizationOptions, Request
 from .shift_accumulators import shift_accumulators

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....dialects.ascend import AscendDequantOp, ReluOp
 from ....rewriting import Condition, FusionPattern, Roots, used_once
-from .producers import dequant_of
 
 
 @dataclass(frozen=True)
@@ -47,3 +46,8 @@ class FuseReluFlag(FusionPattern[DequantRelu]):
             name=m.relu.y.name_hint,
         )
         return [made]
+
+
+def dequant_of(value: SSAValue) -> AscendDequantOp | None:
+    """The AscendDequant that gives a value."""
+    return value.op if isinstance(value, OpResult) and isinstance(value.op, AscendDequantOp) else None

@@ -14,7 +14,7 @@ from ....dialects.ascend.base import i8
 from ....dialects.nn import constant_of
 from ....rewriting import Condition, Folded, FusionPattern, Roots, condition, layer_of, used_once
 from ..quantized import in_range
-from .producers import dequant_of
+from .relu_flag import dequant_of
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ....ir.functions import main_function
 from ....rewriting import Remarks, erase_dead_constants
 from ....runtime.kernels import kernel_for
 from ....session import session_of
-from ..passive import quantize_at
+from ..pairs import quantize_at
 from ..profiles import Row, profile_of
 from ..sites import Site, sites
 from .bias import quantize_bias

@@ -34,8 +34,7 @@ from ....ir.dtypes import numpy_dtype
 from ....rewriting import Remarks, erase_dead_constants, layer_of
 from ....runtime.data import Samples
 from ....session import Session, session_of
-from ..backend_options import BackendOptions
-from ..data_options import DataOptions
+from ..data_options import BackendOptions, DataOptions
 from ..sites import Site, sites
 from .factors import balance_factors
 from .input_channels import Weighted, activation_axis, activation_peaks, weight_channels, weight_peaks

@@ -17,8 +17,7 @@ from ....files import refuse_overwriting
 from ....ir.metadata import add_metadata, tool_version
 from ....runtime.data import Samples
 from ....session import Session, session_of
-from ..backend_options import BackendOptions
-from ..data_options import DataOptions
+from ..data_options import BackendOptions, DataOptions
 from ..parameters import activation_params
 from ..values.alignment import group_ranges, settle
 from .observations import Observation, observations, passes

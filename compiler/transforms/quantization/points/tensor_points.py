@@ -12,8 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ....configuration.record import LayerRecord, Record
-from ....configuration.settings import Activation, Calibration, Settings
-from ....configuration.tensor_names import tensor_parts
+from ....configuration.settings import Activation, Calibration, Settings, tensor_parts
 from ....diagnostics import CompileError, describe
 from ....dialects.nn import DequantizeOp, NNOp, ObserveOp, Plan, plan_of, set_plan
 from ....rewriting import Remarks, layer_of

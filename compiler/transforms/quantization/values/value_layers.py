@@ -17,9 +17,8 @@ from ....rewriting import Remarks, layer_of
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..layers import half_quantized, has_integer_weight, layer_at
 from ..legality import first_broken
-from ..planning import Computed, Request, leave_in_float
+from ..planning import SKIPPED, Computed, Request, leave_in_float
 from ..sites import Site, sites
-from ..skipped import SKIPPED
 from ..weights.weight_only import plan_weight_only, takes_weight_only
 from .grids import point_behind
 

@@ -13,8 +13,8 @@ from ....diagnostics import op_error
 from ....dialects.nn import Plan, WeightPlan, plan_of, set_plan
 from ....dialects.nn.shapes import shape_of
 from ....rewriting import Remarks
+from ..planning import SKIPPED
 from ..recurrent import ROWS, Recurrent, recurrent_layers
-from ..skipped import SKIPPED
 from .layer_weights import IntegerWeights, described, weight_as
 from .planned_weights import recorded_weight, weight_as_held
 
