@@ -18,7 +18,7 @@ from amct_opt.ir.text import module_text
 from amct_opt.runtime.executor import compile_block, run
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_random_networks(equivalence, random_networks, data: st.DataObject) -> None:
     module, x = data.draw(random_networks)
@@ -94,7 +94,7 @@ def integers(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     pads=st.lists(st.sampled_from([0, 1, 1, 2]), min_size=4, max_size=4),
     own=st.sampled_from([[0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 1], [0, 1, 0, 0]]),
@@ -130,7 +130,7 @@ def test_pads(equivalence, pads, own, kind, count: bool, stride: int, last: bool
     assert merged == (not any(pads) or expected[kind])
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     block=st.lists(st.integers(1, 3), min_size=1, max_size=2),
     begins=st.tuples(st.integers(0, 3), st.integers(0, 3)),
@@ -160,7 +160,7 @@ def test_dilation(equivalence, block, begins, own, crops, dilation: int, groups:
     assert any(isinstance(op, nn.BatchToSpaceOp) for op in after.walk()) != formed
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_reshapes_of_unknown_sizes(equivalence, data: st.DataObject) -> None:
     """Chains on `?x3x?x4`; the sizes of each step are those that it has at run time, or unknown."""

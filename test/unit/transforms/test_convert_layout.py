@@ -13,7 +13,7 @@ def transposes(module: ModuleOp) -> int:
     return sum(isinstance(op, nn.TransposeOp) for op in module.walk())
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(data=st.data(), to=st.sampled_from(list(nn.Layout)))
 def test_random_networks(equivalence, random_networks, data: st.DataObject, to: nn.Layout) -> None:
     module, x = data.draw(random_networks)

@@ -40,7 +40,7 @@ def test_constant_inputs_fold_everything(equivalence, random_networks, data: st.
 SIZES = (2, 4, 6, 8)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_what_is_known_of_shapes_holds(data: st.DataObject) -> None:
     """Random arithmetic on the shape of `?x4x?x8`: each element known is the one that a run computes."""

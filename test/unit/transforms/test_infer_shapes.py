@@ -13,7 +13,7 @@ from amct_opt.runtime.executor import Executable
 from amct_opt.transforms.shape_inference import parse_input_shapes
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_random_networks(equivalence, random_networks, data: st.DataObject) -> None:
     """With the input's sizes known all others are, and each is the run's."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -89,12 +90,23 @@ def _function(
 _MANNERS = {"TF1": _session, "TF2": _function}
 
 
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Fast tests see each case in one manner, chosen by its name, so that both are seen of nearly every operator."""
+    for item in items:
+        case = getattr(item, "callspec", None)
+        manner = case.params.get("frozen") if case is not None else None
+        if manner in _MANNERS:
+            name = item.nodeid.replace(manner, "")
+            if manner != list(_MANNERS)[crc32(name.encode()) % 2]:
+                item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(params=_MANNERS)
 def frozen(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Frozen]:
     """`frozen(function, *inputs, signature=None, variables=())`: the graph of `function(*inputs, *variables)` in a file.
 
     `signature` gives a TensorSpec for each input where sizes are to be unknown. A test that uses this runs once for each
-    version of TensorFlow.
+    version of TensorFlow, one of which is marked slow.
     """
     import tensorflow as tf
 

@@ -342,13 +342,13 @@ def check(case: Case, *passes: str) -> None:
         assert (np.abs(a.astype(np.float64) - b) <= 2 * bound).all(), np.max(np.abs(a - b) / (bound + 1e-300))
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(networks())
 def test_fuse_all(case: Case) -> None:
     check(case, "fuse-all")
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     networks(),
     st.permutations(["fold-constants", "fuse-small-bn", "fuse-bn", "fuse-mul", "fuse-bias", "merge-group-conv"]),
@@ -383,6 +383,7 @@ def rewrite_by_xdsl(module: ModuleOp, patterns: Sequence[RewritePattern], erase_
     return PatternRewriteWalker(applier, listener=listener).rewrite_module(module)
 
 
+@settings(max_examples=50)
 @given(networks())
 def test_the_driver_agrees_with_the_walker_of_xdsl(case: Case) -> None:
     ours, theirs = case.module.clone(), case.module.clone()

@@ -19,6 +19,7 @@ from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.weights import open_side_file, write_side_file
 from amct_opt.runtime.observers import OBSERVERS
 from amct_opt.session import Session
+from amct_opt.tools import amct_opt
 from amct_opt.transforms.quantization.calibrate import CalibratePass, set_parameters
 from amct_opt.transforms.quantization.calibrate.observations import begin_pass, observations
 from amct_opt.transforms.quantization.insert_observers import InsertObserversPass
@@ -358,20 +359,22 @@ def test_a_state_that_cannot_be_written() -> None:
 
 
 def test_processes(folder: Path) -> None:
-    """On the command line: two workers at a time, and a third process that finishes."""
+    """On the command line: two workers at a time, and this process finishes."""
     (folder / "net.mlir").write_text(net())
     program = Path(sys.executable).with_name("amct-opt")
 
-    def start(calibration: str, out: str = "/dev/null") -> subprocess.Popen[bytes]:
-        arguments = ["net.mlir", "--insert-observers=observer=kl", f"--calibrate={calibration}", "-o", out]
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        return subprocess.Popen([program, *arguments], cwd=folder, env=environment)
+    def command(calibration: str, out: str = "/dev/null") -> list[str]:
+        return ["net.mlir", "--insert-observers=observer=kl", f"--calibrate={calibration}", "-o", out]
 
     np.savez("rest.npz", x=SAMPLES[5:])
-    workers = [start(f"data={part}.npz save-state={part}.state") for part in ("a", "rest")]
-    workers.append(start("data=all.npz", "whole.mlir"))
-    assert [worker.wait() for worker in workers] == [0, 0, 0]
-    assert start("load-state=a.state,rest.state", "merged.mlir").wait() == 0
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    workers = [
+        subprocess.Popen([program, *command(f"data={part}.npz save-state={part}.state")], cwd=folder, env=environment)
+        for part in ("a", "rest")
+    ]
+    assert [worker.wait() for worker in workers] == [0, 0]
+    assert amct_opt.run(command("load-state=a.state,rest.state", "merged.mlir")) == 0
+    assert amct_opt.run(command("data=all.npz", "whole.mlir")) == 0
     merged, whole = (
         without_metadata(parse_module(new_session(), (folder / f"{name}.mlir").read_text()))
         for name in ("merged", "whole")
