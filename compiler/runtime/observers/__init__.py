@@ -18,6 +18,7 @@ from .minmax import MinMaxObserver
 from .moving_average import MovingAverageObserver
 from .mse import MseObserver
 from .observer import Observer
+from .octav import OctavObserver
 from .percentile import PercentileObserver
 
 OBSERVERS: Mapping[str, type[Observer]] = {
@@ -26,6 +27,7 @@ OBSERVERS: Mapping[str, type[Observer]] = {
     "percentile": PercentileObserver,
     "kl": EntropyObserver,
     "mse": MseObserver,
+    "octav": OctavObserver,
     "isotone": IsotoneObserver,
     "ifmr": IfmrObserver,
     "hfmg": HfmgObserver,

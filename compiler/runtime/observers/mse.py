@@ -24,8 +24,9 @@ _FRACTIONS = 100
 class MseObserver(Observer):
     """Tries the range seen and parts of it, and takes the one whose steps are nearest to the values, squared.
 
-    Symmetric: one threshold for both sides. Asymmetric: each side in turn, with the other at its best, until neither moves. PPQ
-    counts twice the steps that a signed symmetric range has, and moves one side only.
+    Symmetric: one threshold for both sides. Asymmetric: each side in turn, with the other at its best, until neither moves; from
+    the whole range, or from the best part of both sides. PPQ counts twice the steps that a signed symmetric range has, and
+    moves one side only.
     """
 
     num_of_bins: int = 8192
@@ -80,15 +81,26 @@ class Below:
 
 
 def _symmetric(errors: _Errors, low: float, high: float) -> tuple[float, float]:
+    return _both_sides(errors, low, high)[0]
+
+
+def _both_sides(errors: _Errors, low: float, high: float) -> tuple[tuple[float, float], float]:
     parts = np.arange(_FRACTIONS, 0, -1) / _FRACTIONS
-    candidates = parts[:, None] * np.array([low, high])
-    best, _ = _least(errors, candidates)
-    return best
+    return _least(errors, parts[:, None] * np.array([low, high]))
 
 
 def _asymmetric(errors: _Errors, low: float, high: float) -> tuple[float, float]:
+    """Where outliers on both sides hold the search at its start, it goes on from the best part of both sides at once."""
+    found, error = _side_by_side(errors, low, high, *_least(errors, np.array([[low, high]])))
+    inner, least = _both_sides(errors, low, high)
+    return found if error <= least else _side_by_side(errors, low, high, inner, least)[0]
+
+
+def _side_by_side(
+    errors: _Errors, low: float, high: float, best: tuple[float, float], error: float
+) -> tuple[tuple[float, float], float]:
+    """Move each side in turn, with the other at its best, until neither moves: the range, and its error."""
     parts = np.arange(_FRACTIONS, -1, -1) / _FRACTIONS
-    best, error = _least(errors, np.array([[low, high]]))
     settled = 0
     for side in cycle((1, 0)):
         moved = np.tile(best, (len(parts), 1))
@@ -100,7 +112,7 @@ def _asymmetric(errors: _Errors, low: float, high: float) -> tuple[float, float]
             settled += 1
         if settled == 2:
             break
-    return best
+    return best, error
 
 
 def _least(errors: _Errors, candidates: Array) -> tuple[tuple[float, float], float]:
