@@ -12,15 +12,16 @@ from amct_opt.runtime.executor import run
 
 from .operations import CASES, operations_of
 
-OPSETS = (13, 14, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26)
+FAST, SLOW = (13, 18, 21, 26), (14, 17, 19, 20, 22, 23, 24, 25)
 
 
+@pytest.mark.parametrize("opsets", [FAST, pytest.param(SLOW, marks=pytest.mark.slow)], ids=["fast", "slow"])
 @pytest.mark.parametrize("name", CASES)
-def test_round_trip(name: str, export: Any) -> None:
+def test_round_trip(name: str, opsets: tuple[int, ...], export: Any) -> None:
     case = CASES[name]
     module, feeds = case.module(), case.feeds
     expected = list(run(module, feeds).values())
-    for opset in OPSETS:
+    for opset in opsets:
         if opset < case.since:
             with pytest.raises(CompileError) as caught:
                 export.write(module, opset=opset)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -68,6 +70,17 @@ REFUSED = {
     ("int16", "tensorflow"): f"{_NO_INT16}P_quantized.pb, which holds",
     ("int16", "caffe"): f"{_NO_INT16}P_fake_quant_model.prototxt, which holds",
 }
+
+
+def in_turn(modes: Sequence[str], first: int) -> list[Any]:
+    """Modes by frameworks: each mode with one framework, and each refusal; the others are slow tests."""
+    cases = [(m, f, (i + first) % len(MODELS) == j) for i, m in enumerate(modes) for j, f in enumerate(MODELS)]
+    return [
+        pytest.param(mode, framework, marks=[] if fast or (mode, framework) in REFUSED else [pytest.mark.slow])
+        for mode, framework, fast in cases
+    ]
+
+
 AUTO = [mode for mode in MODES if mode not in ("plain", "joint", "weight-only-4", "4-bit")]
 """The modes that are searched: the others differ from these in settings alone, not in files."""
 
@@ -156,8 +169,7 @@ def assert_refused(result, folder: Path, reason: str) -> None:
     assert not (folder / "out").exists()
 
 
-@pytest.mark.parametrize("framework", MODELS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "framework"), in_turn(list(MODES), 0))
 def test_calibration_and_convert(mode: str, framework: str, models: Path, amct_tool, tmp_path: Path) -> None:
     """`convert` makes of the record what `calibration` made of data, to the bit."""
     (tmp_path / "mode.cfg").write_text(MODES[mode][0])
@@ -209,8 +221,7 @@ def test_relu6_is_relu_in_deployable_files(framework: str, models: Path, amct_to
     np.testing.assert_array_equal(y, run(lowered, {"x": X})["y"])
 
 
-@pytest.mark.parametrize("framework", MODELS)
-@pytest.mark.parametrize("mode", AUTO)
+@pytest.mark.parametrize(("mode", "framework"), in_turn(AUTO, 1))
 def test_auto_calibration(mode: str, framework: str, models: Path, amct_tool, tmp_path: Path) -> None:
     (tmp_path / "mode.cfg").write_text(MODES[mode][0])
     given = [*model_of(models, framework), "--calibration_config", tmp_path / "mode.cfg"]

@@ -23,8 +23,8 @@ from ...scripts import script
 Array = np.ndarray[Any, np.dtype[Any]]
 
 LOGITS = {"resnet50": "fc1000", "mobilenet": "fc7", "googlenet": "loss3/classifier"}
-SMALL = [(name, 64, 0.25) for name in LOGITS]
-FULL = pytest.param(("resnet50", 224, 1.0), marks=pytest.mark.slow)
+FAST = ("mobilenet", 64, 0.25)
+SLOW = (("resnet50", 64, 0.25), ("googlenet", 64, 0.25), ("resnet50", 224, 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def model(request: pytest.FixtureRequest, tmp_path: Path, nets: ModuleType) -> M
 
 every_net = pytest.mark.parametrize(
     "model",
-    [*SMALL, FULL],
+    [FAST, *(pytest.param(net, marks=pytest.mark.slow) for net in SLOW)],
     indirect=True,
     ids=lambda v: f"{v[0]}-{v[1]}",
 )

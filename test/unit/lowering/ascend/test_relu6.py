@@ -1,4 +1,4 @@
-"""Relu6 before AscendQuant is Relu exactly when AscendQuant saturates at 6: 24,000 pairs of scale and offset, in plain numpy.
+"""Relu6 before AscendQuant is Relu exactly when AscendQuant saturates at 6: 6,000 pairs of scale and offset, in plain numpy.
 
 Half of the pairs lie within 2 ulp of the scale at which `rint(6 * scale + offset)` reaches the largest integer.
 """
@@ -21,7 +21,7 @@ from amct_opt.universe import new_session
 i8 = IntegerType(8)
 Array = np.ndarray[Any, np.dtype[Any]]
 
-PAIRS = 12_000
+PAIRS = 3_000
 BEYOND = np.float32([6, np.nextafter(np.float32(6), np.float32(7)), 6.03, 6.5, 7, 11, 100, 1e6, 3e38, np.inf])
 """Reals from 6 on; below 6 both activations are one."""
 
@@ -49,7 +49,7 @@ def _quantized(x: Array, scale: np.float32, offset: int) -> Array:
 
 def test_the_rule_is_exact() -> None:
     scales, offsets = _pairs()
-    assert len(scales) >= 20_000
+    assert len(scales) >= 5_000
     x = Block(arg_types=[TensorType(f32, [1, 4])]).args[0]
     same = np.empty(len(scales), bool)
     said = np.empty(len(scales), bool)
