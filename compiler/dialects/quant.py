@@ -1,4 +1,4 @@
-"""MLIR's own `quant` dialect, as far as `nn`'s quantization has a meaning in it; xDSL has none.
+"""MLIR's own `quant` dialect, which xDSL lacks, as far as it can express `nn`'s quantization.
 
 Per-tensor and per-axis `!quant.uniform` types, and the three casts, in upstream's syntax:
 https://mlir.llvm.org/docs/Dialects/QuantDialect. Sub-channel and calibrated types are not read.
@@ -32,13 +32,13 @@ class Uniform:
     """`real = (q - zero_point) * scale` of `expressed` type, for integers `low` to `high`, per tensor or along `axis`."""
 
     storage: IntegerType
-    """Signless for signed ones, as in `nn`."""
+    """The storage type; signless for signed integers, as in `nn`."""
     low: int
     high: int
     expressed: Attribute
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
-    """One for each scale."""
+    """One zero point for each scale."""
     axis: int | None = None
 
     @property
@@ -49,7 +49,7 @@ class Uniform:
 
 @irdl_attr_definition
 class UniformType(TypeAttribute, Data[Uniform]):
-    """Integers that stand for reals.
+    """Integers that represent reals.
 
     ```mlir
     !quant.uniform<i8:f32, 0.5:-128>
@@ -114,11 +114,11 @@ _LIMITS: Mapping[Attribute, tuple[float, float]] = {
     f32: (2.0**-149, (2 - 2.0**-23) * 2.0**127),
     f64: (2.0**-1074, (2 - 2.0**-52) * 2.0**1023),
 }
-"""The smallest and the largest positive number of a type of floats."""
+"""The smallest and the largest positive number of a float type."""
 
 
 def in_range(scale: float, expressed: Attribute) -> bool:
-    """Whether upstream takes a scale for reals of this type."""
+    """Whether upstream accepts a scale for reals of this type."""
     low, high = _LIMITS[expressed]
     return low <= scale <= high
 
@@ -140,7 +140,7 @@ def _parse_step(parser: AttrParser) -> tuple[float, int]:
 
 
 def _parse_scale(parser: AttrParser) -> float:
-    """A decimal, or the bits of a float64 in hex, which upstream prints where its decimals do not do."""
+    """A decimal, or the bits of a float64 in hex, which upstream prints if its decimals are not exact."""
     text = parser._current_token.span.text  # pyright: ignore[reportPrivateUsage]
     if text[:2].lower() != "0x":
         return parse_f64(parser)
@@ -164,7 +164,7 @@ class CastOp(IRDLOperation):
         super().__init__(operands=[input], result_types=[result_type])
 
     def check(self, quantized: SSAValue, other: SSAValue, wanted: Callable[[Uniform], Attribute]) -> None:
-        """One side is quantized, the other of the type that this one wants. Raises VerifyException."""
+        """Raises VerifyException unless one side is quantized and the other has the type that it requires."""
         type_ = element_of(quantized)
         if not isinstance(type_, UniformType):
             raise VerifyException(f"{type_} is not a !quant.uniform type")
@@ -186,13 +186,13 @@ def expressed(uniform: Uniform) -> Attribute:
 
 
 def stored(uniform: Uniform) -> IntegerType:
-    """The type of the integers as upstream has them: signless, whatever their sign."""
+    """The type of the integers in upstream's form: always signless."""
     return IntegerType(uniform.storage.width.data)
 
 
 @irdl_op_definition
 class QuantizeCastOp(CastOp):
-    """Reals to integers that stand for them. The rounding is the target's; `nn.quantize` says which it is here."""
+    """Converts reals to the integers that represent them. The rounding is the target's; here it is that of `nn.quantize`."""
 
     name = "quant.qcast"
 
@@ -202,7 +202,7 @@ class QuantizeCastOp(CastOp):
 
 @irdl_op_definition
 class DequantizeCastOp(CastOp):
-    """Integers to the reals that they stand for."""
+    """Converts integers to the reals that they represent."""
 
     name = "quant.dcast"
 
@@ -212,7 +212,7 @@ class DequantizeCastOp(CastOp):
 
 @irdl_op_definition
 class StorageCastOp(CastOp):
-    """Between integers and integers that stand for reals; the bits stay."""
+    """Converts between integers and integers that represent reals; the bits stay the same."""
 
     name = "quant.scast"
 

@@ -1,4 +1,4 @@
-"""Arithmetic beside that of two operands: with a number, of many operands, by a condition; and further activations."""
+"""Arithmetic with a number, on many operands, or by a condition; and further activations."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SquareOp(UnaryOp):
 
 @irdl_op_definition
 class IdentityOp(UnaryOp):
-    """x itself."""
+    """Returns x unchanged."""
 
     name = "ascend.Identity"
 
@@ -165,7 +165,7 @@ class SelectOp(AscendOp):
 
 @irdl_op_definition
 class ClipByValueV2Op(AscendOp):
-    """`min(max(x, clip_value_min), clip_value_max)`; the bounds hold one number each, which may be computed at run time."""
+    """`min(max(x, clip_value_min), clip_value_max)`; each bound is one number, which may be computed at run time."""
 
     name = "ascend.ClipByValueV2"
 

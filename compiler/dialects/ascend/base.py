@@ -1,6 +1,6 @@
-"""The parts that all `ascend` operations share: the text form of `nn`, element type sets, data formats and windows.
+"""The common parts of `ascend` operations: the text form of `nn`, element type sets, data formats and windows.
 
-Names, defaults and type sets are those of the Ascend IR headers (`inc/ops` of CANN). `DEVIATION` says where an operation
+Names, defaults and type sets are those of the Ascend IR headers (`inc/ops` of CANN). `DEVIATION` states where an operation
 departs from them.
 """
 
@@ -73,7 +73,7 @@ DATA_TYPES: Mapping[int, Attribute] = {
     27: bf16,
     29: i4,
 }
-"""Element type by number, as `dtype` and `dst_type` give it (the DataType enum of CANN)."""
+"""Element types by the number in `dtype` and `dst_type` (the DataType enum of CANN)."""
 
 FALSE: Bool = IntegerAttr.from_bool(False)
 TRUE: Bool = IntegerAttr.from_bool(True)
@@ -96,7 +96,7 @@ def data_type_number(element: Attribute) -> int:
 
 @dataclass(frozen=True)
 class Meaning:
-    """The meaning of an operation in `nn`: an operation on stand-ins, and which arrays it takes of those of the
+    """The meaning of an operation in `nn`: an operation on stand-ins, and how its operands are picked from those of the
     `ascend` operation; by default the first ones.
     """
 
@@ -108,7 +108,7 @@ Counterpart = type[NNOp] | None
 
 
 def stand_ins(types: Sequence[Attribute]) -> list[SSAValue]:
-    """Values of these types: an operation that only carries a meaning must not use those of the module."""
+    """Stand-ins of these types: an operation that only carries a meaning must not use values of the module."""
     return list(Block(arg_types=types).args)
 
 
@@ -118,15 +118,14 @@ class AscendOp(NNOp):
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {}
     """The element types that each operand takes."""
     DEVIATION: ClassVar[str] = ""
-    """Where the operation departs from the Ascend IR header, empty where it does not."""
+    """How the operation differs from the Ascend IR header; empty if it does not."""
     MEANS: ClassVar[Counterpart] = None
-    """The `nn` operation with the same operands, results and numbers: the kernel, what files hold and the rule of the lowering
-    follow from it."""
+    """The `nn` operation with the same operands, results and numbers; kernel, form in files and lowering rule follow from it."""
 
     def meaning(self) -> Meaning:
-        """The meaning for floats, and for integers that are only moved: the kernel and what files hold follow from it.
+        """The meaning for floats, and for integers that are only moved; the kernel and the form in files follow from it.
 
-        Raises TypeError where `nn` has no counterpart.
+        Raises TypeError if `nn` has no counterpart.
         """
         if self.MEANS is None:
             raise TypeError(f"{self.name} has no counterpart in nn")
@@ -135,11 +134,11 @@ class AscendOp(NNOp):
 
     @classmethod
     def has_meaning(cls) -> bool:
-        """Whether such operations have a counterpart in `nn`."""
+        """Whether operations of this class have a counterpart in `nn`."""
         return cls.MEANS is not None or cls.meaning is not AscendOp.meaning
 
     def as_nn(self, kind: type[NNOp], operands: int | None = None, **properties: Any) -> Meaning:
-        """An `nn` operation on the operands, or on the first few where the others have become properties."""
+        """An `nn` operation on the operands, or only on the first ones if the others have become properties."""
         return Meaning(kind.make(*stand_ins(self.operand_types[:operands]), **properties))
 
     def infer(self) -> Sequence[Tensor]:
@@ -243,11 +242,11 @@ def window_sizes(
     pads: Sequence[tuple[int, int]],
     ceil: bool = False,
 ) -> Shape:
-    """Output sizes of a sliding window, DYNAMIC where the input's or the kernel's is."""
+    """Output sizes of a sliding window, DYNAMIC if the size of the input or the kernel is."""
     rows = zip(sizes, kernel, strides, dilations, pads, strict=True)
     return tuple(window_size(s, k, st, d, b, e, ceil) if known(k) else DYNAMIC for s, k, st, d, (b, e) in rows)
 
 
 def same_pad_pairs(sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Padding of TensorFlow's SAME for known sizes, the odd element at the end."""
+    """The padding of TensorFlow's SAME for known sizes; an odd element goes to the end."""
     return tuple(same_pads(s, k, st, 1, upper=True) for s, k, st in zip(sizes, kernel, strides, strict=True))

@@ -1,4 +1,4 @@
-"""Caffe's Scale, Bias and BatchNorm. (Pooling, Eltwise, FullyConnection and Deconvolution are with their like.)"""
+"""Caffe's Scale, Bias and BatchNorm. (Pooling, Eltwise, FullyConnection and Deconvolution are in the files of their families.)"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .base import FB, TRUE, AscendOp, ElementTypes, F
 
 
 class FromAxisOp(AscendOp):
-    """A parameter that covers `num_axes` axes of x from `axis` on (-1: all that follow; 0: it holds one number)."""
+    """A parameter that covers `num_axes` axes of x from `axis` on (-1: all following axes; 0: one number)."""
 
     axis: Int = prop_def(INT, default_value=integer(1))
     num_axes: Int = prop_def(INT, default_value=integer(1))
@@ -36,7 +36,7 @@ class FromAxisOp(AscendOp):
 
     @property
     def parameter_shape(self) -> Shape:
-        """The shape under which the parameter broadcasts to x, -1 for none of its sizes."""
+        """The shape in which the parameter broadcasts to x; `()` for one number."""
         covered, rank = self.covered, len(shape_of(self.x))
         return (*shape_of(self.operands[1]), *(1,) * (rank - covered.stop)) if self.num_axes.value.data else ()
 

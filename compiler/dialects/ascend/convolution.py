@@ -37,7 +37,7 @@ KERNEL_LIMIT, STRIDE_LIMIT, PAD_LIMIT, DILATION_LIMIT = 255, 63, 255, 255
 
 
 class Filter(NamedTuple):
-    """The sizes of a filter, whatever the order of its axes."""
+    """The sizes of a filter, independent of the order of its axes."""
 
     out: int
     channels: int
@@ -45,9 +45,7 @@ class Filter(NamedTuple):
 
 
 class ConvolutionOp(CubeOp, FormatOp):
-    """The part that convolutions share. strides and dilations have one entry per axis, pads are begin and end of each
-    spatial axis.
-    """
+    """The common part of convolutions. strides and dilations: one entry per axis; pads: begin and end of each spatial axis."""
 
     strides: Ints = prop_def(INTS)
     pads: Ints = prop_def(INTS)
@@ -82,7 +80,7 @@ class ConvolutionOp(CubeOp, FormatOp):
     @property
     @abstractmethod
     def filter_sizes(self) -> Filter:
-        """The filter's sizes by meaning, from the axis order that goes with the data format."""
+        """The filter's sizes, read in the axis order of the data format."""
 
     @property
     def stride_list(self) -> Shape:
@@ -97,7 +95,7 @@ class ConvolutionOp(CubeOp, FormatOp):
         return self.pad_pairs(self.pads)
 
     def check_geometry(self) -> Shape:
-        """The shape of x. Raises VerifyException when geometry is malformed or beyond what the device takes."""
+        """The shape of x. Raises VerifyException if the geometry is malformed or beyond the limits of the device."""
         x = self.check_rank("x", self.x_value)
         if (rank := len(shape_of(self.filter_value))) != len(self.format):
             raise VerifyException(f"filter must be of rank {len(self.format)}, not {rank}")
@@ -128,16 +126,16 @@ class ConvolutionOp(CubeOp, FormatOp):
 
     @property
     def operand_order(self) -> tuple[int, ...]:
-        """Where x, filter and, if there is one, bias are among the operands."""
+        """The indices of x, filter and (if present) bias among the operands."""
         operands = list(self.operands)
         return tuple(operands.index(v) for v in (self.x_value, self.filter_value, self.bias_value) if v is not None)
 
     def nn_filter(self, filter: Array) -> Array:
-        """A filter in the order of `nn`'s weights: where channels are last, the first two axes are the last, reversed."""
+        """A filter in the axis order of `nn`'s weights: with channels last, its last two axes become the first, reversed."""
         return filter.transpose(-1, -2, *range(filter.ndim - 2)) if self.channels_last else filter
 
     def as_convolution(self, kind: type[NNOp], weight: tuple[int, int], groups: int, **properties: Any) -> Meaning:
-        """A convolution of `nn`; `weight` holds the first two sizes of its weight."""
+        """A convolution of `nn`; `weight` is the first two sizes of its weight."""
         x, weight_index, *rest = self.operand_order
         weight_type = tensor(element_of(self.filter_value), (*weight, *self.filter_sizes.kernel))
         types = [self.x_value.type, weight_type, *(self.operands[i].type for i in rest)]

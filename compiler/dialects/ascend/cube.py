@@ -1,4 +1,4 @@
-"""The parts that the operations of the matrix engine share: rows of element types, `offset_x`, and what may follow an
+"""The common parts of the operations of the matrix engine: rows of element types, `offset_x`, and what may follow an
 int32 result.
 """
 
@@ -19,9 +19,7 @@ from .base import AscendOp, ElementTypes, check_range, i8
 
 
 class Row(NamedTuple):
-    """The types that go with one element type of x and weight: the bias' and the result's, the first one being
-    inferred.
-    """
+    """The types of bias and result for one element type of x and weight; the first result type is inferred."""
 
     bias: ElementTypes
     y: ElementTypes
@@ -52,11 +50,11 @@ class CubeOp(AscendOp):
 
     @property
     def zero_point(self) -> int:
-        """The offset that is subtracted from an int8 x."""
+        """The offset to subtract from an int8 x."""
         return 0
 
     def row(self, x: SSAValue, weight: SSAValue, bias: SSAValue | None, weight_name: str = "filter") -> Row:
-        """The row of these operands. Raises VerifyException when they are in none."""
+        """The row of these operand types. Raises VerifyException if there is none."""
         element = element_of(x)
         self.check_element("x", element, self.ROWS)
         row = self.ROWS[element]
@@ -84,7 +82,7 @@ class CubeOp(AscendOp):
 
 
 class OffsetOp(CubeOp):
-    """With `offset_x`, the zero point of an int8 x: it is subtracted from x; what padding adds contributes 0."""
+    """An operation with `offset_x`, the zero point of an int8 x: it is subtracted from x; padding contributes 0."""
 
     offset_x: Int = prop_def(INT, default_value=integer(0))
 
@@ -94,7 +92,7 @@ class OffsetOp(CubeOp):
 
 
 def check_offset_x(element: Attribute, offset_x: int, what: str = "x") -> None:
-    """Raises VerifyException for an offset that is not an int8 number, and for one beside other elements."""
+    """Raises VerifyException for an offset that is not an int8 number, or is not 0 although x is not int8."""
     check_range("offset_x", [offset_x], -128, 127)
     if element != i8 and offset_x:
         raise VerifyException(f"offset_x is for int8 {what}")

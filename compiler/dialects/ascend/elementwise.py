@@ -257,7 +257,7 @@ class AbsOp(UnaryOp):
 
 @irdl_op_definition
 class PReluOp(AscendOp):
-    """`x` where positive, `weight * x` elsewhere; weight has one number, or one per channel (axis 1). y as x."""
+    """`x` where positive, `weight * x` elsewhere; weight has one number, or one per channel (axis 1). y has the type of x."""
 
     name = "ascend.PRelu"
 

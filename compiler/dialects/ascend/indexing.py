@@ -1,4 +1,4 @@
-"""Parts and repetitions of tensors, their shapes, and places of their largest elements."""
+"""Parts and repetitions of tensors, their shapes, and the indices of their largest and smallest elements."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class GatherNdOp(AscendOp):
 
 @irdl_op_definition
 class TileOp(AscendOp):
-    """Repeats x along each axis as often as `multiples` says, a number per axis."""
+    """Repeats x along each axis by the number in `multiples`, one per axis."""
 
     name = "ascend.Tile"
 
@@ -93,7 +93,7 @@ class TileOp(AscendOp):
 
     @property
     def counts(self) -> tuple[int, ...] | None:
-        """None where they are computed at run time."""
+        """The numbers; None if they are computed at run time."""
         if constant_ints(self.multiples) is None:
             merge_shape((len(shape_of(self.x)),), shape_of(self.multiples), "rank of x and entries of multiples")
             return None
@@ -114,7 +114,7 @@ class TileOp(AscendOp):
 
 @irdl_op_definition
 class PackOp(AscendOp):
-    """Joins `N` tensors of one shape along a new axis, which `axis` counts in y."""
+    """Joins `N` tensors of one shape along a new axis; `axis` is its index in y."""
 
     name = "ascend.Pack"
 
@@ -140,7 +140,7 @@ class PackOp(AscendOp):
 
 
 class PartsOp(AscendOp):
-    """Has as many results as one of its properties says."""
+    """An operation whose number of results is one of its properties."""
 
     COUNT: ClassVar[str]
 
@@ -152,7 +152,7 @@ class PartsOp(AscendOp):
 
 @irdl_op_definition
 class UnpackOp(PartsOp):
-    """Cuts x along `axis` into its `num` slices, which lose the axis; one result each."""
+    """Cuts x along `axis` into its `num` slices, without that axis; one result each."""
 
     name = "ascend.Unpack"
 
@@ -200,7 +200,7 @@ class SplitOp(PartsOp):
 
 @irdl_op_definition
 class SliceOp(AscendOp):
-    """Takes `size` elements from `offsets` on along each axis, both constants; -1: all that follow."""
+    """Takes `size` elements from `offsets` on along each axis, both constants; -1: all following elements."""
 
     name = "ascend.Slice"
 
@@ -235,7 +235,7 @@ class SliceOp(AscendOp):
 
 @irdl_op_definition
 class FillOp(AscendOp):
-    """A tensor of the sizes `dims`, each element of which is `value`, one number."""
+    """A tensor of shape `dims` whose elements are all `value`, one number."""
 
     name = "ascend.Fill"
 
@@ -264,7 +264,7 @@ class FillOp(AscendOp):
 
 @irdl_op_definition
 class RangeOp(AscendOp):
-    """`start`, `start + delta`, ... up to but without `limit`, numbers of rank 0; y is of rank 1."""
+    """`start`, `start + delta`, ... below `limit` (above it if delta is negative), operands of rank 0; y is of rank 1."""
 
     name = "ascend.Range"
 
@@ -306,7 +306,7 @@ class ShapeOp(AscendOp):
 
 
 class ArgOp(AscendOp):
-    """Where along the axis `dimension`, a constant, an element is, the first of equal ones.
+    """The index of an element along the axis `dimension`, a constant; the first of equal elements.
 
     As int64 (`dtype 9`) or int32 (3); y loses the axis.
     """
@@ -329,7 +329,7 @@ class ArgOp(AscendOp):
 
 @irdl_op_definition
 class ArgMaxV2Op(ArgOp):
-    """Where along the axis `dimension`, a constant, the largest element is, the first of equal ones.
+    """The index of the largest element along the axis `dimension`, a constant; the first of equal elements.
 
     As int64 (`dtype 9`) or int32 (3); y loses the axis.
     """
@@ -339,13 +339,13 @@ class ArgMaxV2Op(ArgOp):
 
 @irdl_op_definition
 class ArgMinOp(ArgOp):
-    """Where along the axis `dimension`, a constant, the smallest element is. Types and shapes as ArgMaxV2."""
+    """The index of the smallest element along the axis `dimension`, a constant. Types and shapes as ArgMaxV2."""
 
     name = "ascend.ArgMin"
 
 
 def index_type(dtype: IntegerAttr) -> Attribute:
-    """The element type of indices that `dtype` 3 or 9 means. Raises VerifyException for another number."""
+    """The element type of indices for `dtype` 3 or 9. Raises VerifyException for another number."""
     number = dtype.value.data
     if number not in (3, 9):
         raise VerifyException(f"dtype {number} is neither 3 (int32) nor 9 (int64)")

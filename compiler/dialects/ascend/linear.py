@@ -27,7 +27,7 @@ class MatrixOp(OffsetOp):
 
     @property
     def transposes(self) -> tuple[bool, bool]:
-        """Whether the last two axes of x1 and of x2 are stored the other way round."""
+        """Whether the last two axes of x1 and of x2 are stored transposed."""
         raise NotImplementedError
 
     @property
@@ -143,7 +143,7 @@ class FullyConnectionOp(OffsetOp):
         return [tensor(row.y[0], (*x[: self.first_axis], outputs))]
 
     def meaning(self) -> Meaning:
-        """x with the axes that are summed over as one; dynamic sizes are those of the arrays."""
+        """x with the summed axes merged into one; dynamic sizes are those of the arrays."""
         axis, columns = self.first_axis, shape_of(self.w)[0 if self.is_transposed else 1]
         x = tensor(element_of(self.x), (*shape_of(self.x)[:axis], columns))
         meaning = nn.MatMulOp.make(*stand_ins([x, *self.operand_types[1:]]), transpose_b=not self.is_transposed)

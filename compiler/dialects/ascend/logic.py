@@ -1,4 +1,4 @@
-"""Comparisons, and logic of what they give. Operands broadcast as in numpy."""
+"""Comparisons and logic. Operands broadcast as in numpy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ComparisonOp(TruthOp):
 
 
 class OrderOp(ComparisonOp):
-    """Which of two numbers is larger."""
+    """A comparison of numbers."""
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": REAL_NUMBER, "x2": REAL_NUMBER}
 
@@ -102,7 +102,7 @@ class GreaterEqualOp(OrderOp):
 
 @irdl_op_definition
 class LogicalAndOp(TruthOp):
-    """Both."""
+    """`x1 and x2`."""
 
     name = "ascend.LogicalAnd"
 
@@ -112,7 +112,7 @@ class LogicalAndOp(TruthOp):
 
 @irdl_op_definition
 class LogicalOrOp(TruthOp):
-    """One or both."""
+    """`x1 or x2`."""
 
     name = "ascend.LogicalOr"
 
@@ -122,7 +122,7 @@ class LogicalOrOp(TruthOp):
 
 @irdl_op_definition
 class LogicalNotOp(UnaryOp):
-    """The contrary."""
+    """`not x`."""
 
     name = "ascend.LogicalNot"
 

@@ -1,4 +1,4 @@
-"""Normalizations by the mean and variance of their own input. They give these beside y."""
+"""Normalizations by the mean and variance of their own input, which are results beside y."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .base import FB, TRUE, AscendOp, ElementTypes, F, FormatOp, check_choice, s
 
 
 class MomentsOp(AscendOp):
-    """x, gamma and beta to y as x, and its mean and variance."""
+    """x, gamma and beta to y (of the type of x), mean and variance of x."""
 
     x: Operand = operand_def(ANY_TENSOR)
     gamma: Operand = operand_def(ANY_TENSOR)
@@ -44,14 +44,14 @@ class MomentsOp(AscendOp):
 
     @abstractmethod
     def normalization(self) -> NNOp:
-        """The operation of `nn` that gives y alone."""
+        """The operation of `nn` that computes only y."""
 
 
 @irdl_op_definition
 class LayerNormOp(MomentsOp):
     """`(x - mean) / sqrt(variance + epsilon) * gamma + beta` over the axes from `begin_norm_axis` on.
 
-    gamma and beta have the sizes of x from `begin_params_axis` on; mean and variance have size 1 where x is normalized.
+    gamma and beta have the sizes of x from `begin_params_axis` on; mean and variance have size 1 along the normalized axes.
     """
 
     name = "ascend.LayerNorm"

@@ -90,13 +90,13 @@ class LRNOp(AscendOp):
 
 
 class SoftmaxLikeOp(AscendOp):
-    """Along the one axis in `axes`; the result has the type of the operand."""
+    """Computes along the one axis in `axes`; the result has the type of the operand."""
 
     axes: Ints = prop_def(INTS, default_value=int_list(-1))
 
     @property
     def softmax_axis(self) -> int:
-        """The axis. Raises VerifyException when `axes` holds none or several."""
+        """The axis. Raises VerifyException if `axes` does not contain exactly one."""
         axes = axes_of(ints(self.axes), len(shape_of(self.operands[0])))
         if len(axes) != 1:
             raise VerifyException(f"axes must hold one axis, not {len(axes)}")
@@ -109,7 +109,7 @@ class SoftmaxLikeOp(AscendOp):
 
 @irdl_op_definition
 class SoftmaxV2Op(SoftmaxLikeOp):
-    """`exp(x - max) / sum(exp(x - max))` along `axes`, which holds one axis. x of any shape, y as x."""
+    """`exp(x - max) / sum(exp(x - max))` along `axes`, a list of one axis. x of any shape, y as x."""
 
     name = "ascend.SoftmaxV2"
 
@@ -130,7 +130,7 @@ class SoftmaxV2Op(SoftmaxLikeOp):
 
 @irdl_op_definition
 class LogSoftmaxV2Op(SoftmaxLikeOp):
-    """The logarithm of softmax along `axes`, which holds one axis. logits of any shape, logsoftmax as logits."""
+    """The logarithm of softmax along `axes`, a list of one axis. logits of any shape, logsoftmax as logits."""
 
     name = "ascend.LogSoftmaxV2"
 

@@ -58,7 +58,7 @@ class WindowOp(FormatOp):
 
     @property
     def is_global(self) -> bool:
-        """Whether the window is all of space."""
+        """Whether the window covers all of space."""
         return False
 
     @property
@@ -74,7 +74,7 @@ class WindowOp(FormatOp):
     @property
     @abstractmethod
     def window_shape(self) -> Shape:
-        """The window's sizes, where it is not all of space."""
+        """The window's sizes, if it does not cover all of space."""
 
     @property
     @abstractmethod
@@ -84,14 +84,14 @@ class WindowOp(FormatOp):
     @property
     @abstractmethod
     def given_pads(self) -> tuple[tuple[int, int], ...]:
-        """(begin, end) per spatial axis where padding is not SAME."""
+        """(begin, end) per spatial axis, if the padding is not SAME."""
 
     def kernel(self, sizes: Sequence[int]) -> Shape:
         """The window for these spatial sizes."""
         return tuple(sizes) if self.is_global else self.window_shape
 
     def resolved_pads(self, sizes: Sequence[int]) -> tuple[tuple[int, int], ...] | None:
-        """(begin, end) per spatial axis for these sizes; None where SAME needs a size that is not known."""
+        """(begin, end) per spatial axis for these sizes; None if SAME needs an unknown size."""
         if self.is_global:
             return ((0, 0),) * len(self.space)
         if not self.is_same:
@@ -207,14 +207,14 @@ class SameOrValidOp(WindowOp):
 
 
 class AveragingOp(WindowOp):
-    """For int8 x, the exact int32 sum of `x - offset_x` over each window; dividing is part of the dequantization."""
+    """For int8 x, gives the exact int32 sum of `x - offset_x` over each window; dequantization divides it."""
 
     offset_x: Int = prop_def(INT, default_value=integer(0))
 
     @property
     @abstractmethod
     def counts_padding(self) -> bool:
-        """Whether padding counts as zeros, else not at all."""
+        """Whether padding counts as zeros; otherwise it does not count."""
 
     @property
     def zero_point(self) -> int:
@@ -230,7 +230,7 @@ class AveragingOp(WindowOp):
         check_int32_uses(self)
 
     def constant_count(self) -> int | None:
-        """By how many elements each window's sum is divided, where that is the same everywhere; None where it is not."""
+        """The number of elements by which every window's sum is divided; None if windows differ."""
         sizes = self.spatial(shape_of(self.x))
         kernel = self.kernel(sizes)
         if not static(kernel):
@@ -274,7 +274,7 @@ class MaxPoolOp(SameOrValidOp):
 class AvgPoolV2Op(PoolOp, AveragingOp):
     """The mean of each window; of int8 x, the exact int32 sum of `x - offset_x` over each window.
 
-    With `exclusive` padding is not counted, else it counts as zeros. `divisor_override` must be 0, which means none.
+    With `exclusive` padding does not count, otherwise it counts as zeros. `divisor_override` must be 0 (unused).
     """
 
     name = "ascend.AvgPoolV2"
@@ -314,9 +314,9 @@ class AvgPoolOp(SameOrValidOp, AveragingOp):
 class PoolingOp(AveragingOp):
     """Pooling (Caffe): the largest element (`mode 0`) or the mean (1) of each window of x `[N, C, H, W]`.
 
-    `window` and `stride` are along H and W, `pad` top, bottom, left, right; `ceil_mode` 0 rounds output sizes **up**, less a
-    window that would begin behind the padded input, 1 down. Padding never is the largest element; in a mean it counts as zeros,
-    what rounding up adds beyond it not. int8 x (`mode 1`) gives the exact int32 sum of `x - offset_x`.
+    `window` and `stride` are along H and W, `pad` is top, bottom, left, right. `ceil_mode` 0 rounds output sizes **up**, but drops
+    a window that would begin behind the padded input; 1 rounds down. Padding is never the largest element. A mean counts padding
+    as zeros, but not the elements that rounding up adds. int8 x (`mode 1`) gives the exact int32 sum of `x - offset_x`.
     """
 
     name = "ascend.Pooling"
@@ -391,7 +391,7 @@ def _pair(what: str, attribute: Ints) -> Shape:
 def _axis_count(
     size: int, kernel: int, stride: int, pads: tuple[int, int], counts_padding: bool, ceil: bool
 ) -> int | None:
-    """How many elements every window covers along one axis; None where not all cover as many, or it depends on the size."""
+    """The number of elements that every window covers along one axis; None if windows differ, or it depends on the size."""
     if (counts_padding or not any(pads)) and (stride == 1 or not ceil):
         return kernel
     counts = set(axis_counts(size, kernel, stride, pads, counts_padding, ceil)) if known(size) else set[int]()
@@ -401,7 +401,7 @@ def _axis_count(
 def axis_counts(
     size: int, kernel: int, stride: int, pads: tuple[int, int], counts_padding: bool, ceil: bool
 ) -> list[int]:
-    """How many elements each window covers along one axis; what `ceil` adds beyond the padding never counts."""
+    """The number of elements that each window covers along one axis; elements that `ceil` adds never count."""
     (outputs,) = window_sizes([size], [kernel], [stride], [1], [pads], ceil)
     begin, end = pads
     low, high = (-begin, size + end) if counts_padding else (0, size)

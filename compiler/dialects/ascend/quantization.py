@@ -17,14 +17,14 @@ from ..nn.shapes import Shape, known, merge_dim, shape_of, size, tensor
 from .base import DATA_TYPES, FALSE, AscendOp, ElementTypes, F, check_choice, check_range, f32, i4, i8, int_list
 
 STORAGE: Mapping[int, IntegerType] = {2: i8, 29: i4}
-"""The types that AscendQuant gives, by dst_type."""
+"""The result types of AscendQuant, by dst_type."""
 
 ROUND_MODES = ("Round", "Floor", "Ceil", "Trunc")
 """Round is to nearest, ties to even. (Hybrid is for hifloat8, which has no element type here.)"""
 
 
 class ScaledOp(AscendOp):
-    """Has a `scale`, positive and finite."""
+    """An operation with a `scale`, positive and finite."""
 
     scale: Real = prop_def(REAL)
     offset: Real = prop_def(REAL)
@@ -97,7 +97,7 @@ class PerChannelOp(AscendOp):
 
     @property
     def integers(self) -> SSAValue:
-        """The integers that are multiplied."""
+        """The integers to multiply."""
         return self.operands[0]
 
     @property
@@ -106,7 +106,7 @@ class PerChannelOp(AscendOp):
 
     @property
     def scale_shape(self) -> Shape:
-        """The shape under which the scales broadcast to the integers."""
+        """The shape in which the scales broadcast to the integers."""
         return self.along_channels(self.scales)
 
     def along_channels(self, value: SSAValue) -> Shape:
@@ -166,7 +166,7 @@ class AscendDequantOp(PerChannelOp):
 
     @property
     def shifts(self) -> tuple[int, ...]:
-        """The shift of every scale, or one for all; empty where accumulators are taken whole."""
+        """The shift of every scale, or one for all; empty if accumulators are not shifted."""
         return ints(self.shift_n)
 
     def derive(self) -> Sequence[Tensor]:

@@ -1,4 +1,4 @@
-"""From accumulators to integers without reals between, and the int16 path beside additions."""
+"""From accumulators directly to integers, and the int16 path for additions."""
 
 from __future__ import annotations
 

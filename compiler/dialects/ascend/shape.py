@@ -99,14 +99,14 @@ class ReshapeOp(AscendOp):
         return [tensor(element_of(self.x), reshaped(shape_of(self.x), target, allow_zero=True))]
 
     def _runtime_shape(self) -> Shape:
-        """A shape that the operand gives at run time: its rank, and what the result's type already says."""
+        """A shape that is computed at run time: its rank from the operand, known sizes from the result's type."""
         declared, entries = shape_of(self.y), shape_of(self.shape)
         if len(entries) != 1:
             raise VerifyException(f"shape must be of rank 1, not {len(entries)}")
         return declared if entries[0] in (DYNAMIC, len(declared)) else (DYNAMIC,) * entries[0]
 
     def meaning(self) -> Meaning:
-        """Without ONNX's 0 for "as it was"."""
+        """Drops the meaning of 0 in ONNX, which copies a size."""
         return self.as_nn(nn.ReshapeOp, allow_zero=True)
 
 
@@ -136,7 +136,7 @@ class TransposeOp(AscendOp):
 
 @irdl_op_definition
 class FlattenOp(AscendOp):
-    """Two axes: the product of the sizes before `axis`, and of those from it on."""
+    """Reshapes to two axes: the product of the sizes before `axis`, and of the sizes from `axis` on."""
 
     name = "ascend.Flatten"
 
@@ -208,7 +208,7 @@ class UnsqueezeOp(AscendOp):
 
 @irdl_op_definition
 class ConcatV2Op(AscendOp):
-    """Joins x, which agree in all other sizes, along the axis `concat_dim`; `N` is the number of inputs."""
+    """Joins the tensors x along the axis `concat_dim`; all other sizes are equal. `N` is the number of inputs."""
 
     name = "ascend.ConcatV2"
 
@@ -328,7 +328,7 @@ class StridedSliceV2Op(AscendOp):
 
 @irdl_op_definition
 class GatherV2Op(AscendOp):
-    """Picks slices of the axis `axis` of x by index, from the end where negative and `negative_index_support` is set.
+    """Picks slices of the axis `axis` of x by index; with `negative_index_support` negative indices count from the end.
 
     y: the shape of x with that of indices in place of the axis. The first `batch_dims` axes of x and indices are the same: each
     batch is looked up in on its own.

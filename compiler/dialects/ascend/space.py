@@ -1,4 +1,4 @@
-"""Images at another size, and blocks of space in channels or in the batch."""
+"""Resizing of images, and blocks of space moved into channels or the batch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ImageOp(FormatOp):
 
 
 class ResizeImageOp(ImageOp):
-    """The spatial axes at the sizes `size`, `[h, w]` (TensorFlow)."""
+    """Resizes the spatial axes to `size`, `[h, w]` (TensorFlow)."""
 
     DEVIATION: ClassVar[str] = FORMAT_DEVIATION
     MODE: ClassVar[str]
@@ -59,7 +59,7 @@ class ResizeImageOp(ImageOp):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The sizes of all axes, 0 for those that stay."""
+        """The sizes of all axes, 0 for unchanged ones."""
         numbers = constant_ints(self.size)
         if numbers is None:
             raise VerifyException("size must be a constant")
@@ -74,7 +74,7 @@ class ResizeImageOp(ImageOp):
         return tuple(s or d for d, s in zip(x, self.sizes, strict=True))
 
     def meaning(self) -> Meaning:
-        """TensorFlow's three ways to place elements; its nearest one is the next lower, that of aligned corners is rounded."""
+        """TensorFlow's three coordinate modes; nearest rounds down, with aligned corners to the nearest."""
         aligned, centred = bool(self.align_corners.value.data), bool(self.half_pixel_centers.value.data)
         coordinates = "align_corners" if aligned else "half_pixel" if centred else "asymmetric"
         nearest = "round_prefer_ceil" if aligned or centred else "floor"
@@ -83,7 +83,7 @@ class ResizeImageOp(ImageOp):
 
 @irdl_op_definition
 class ResizeBilinearV2Op(ResizeImageOp):
-    """Bilinear sampling at another size; y of the element type with number `dtype`, or of that of x."""
+    """Bilinear resizing; y has the element type with number `dtype`, or that of x."""
 
     name = "ascend.ResizeBilinearV2"
 
@@ -102,7 +102,7 @@ class ResizeBilinearV2Op(ResizeImageOp):
 
 @irdl_op_definition
 class ResizeNearestNeighborV2Op(ResizeImageOp):
-    """The nearest element at another size; y of the type of x."""
+    """Resizing by the nearest element; y has the type of x."""
 
     name = "ascend.ResizeNearestNeighborV2"
 
@@ -223,7 +223,7 @@ class DepthToSpaceOp(BlockSizeOp):
 
 @irdl_op_definition
 class SpaceToDepthOp(BlockSizeOp):
-    """Moves space into channels, whose outer part are the positions in a block."""
+    """Moves space into channels; the positions in a block become the outer part of the channels."""
 
     name = "ascend.SpaceToDepth"
 
@@ -240,7 +240,7 @@ class SpaceToDepthOp(BlockSizeOp):
 
 
 class BatchBlockOp(AscendOp):
-    """Blocks of the axes from 1 on in the batch. block_shape one number per axis, crops or paddings `[axes, 2]`; constants."""
+    """Moves blocks of the axes from 1 on. block_shape: one number per axis, crops or paddings `[axes, 2]`; constants."""
 
     x: Operand = operand_def(ANY_TENSOR)
     block_shape: Operand = operand_def(ANY_TENSOR)
@@ -261,7 +261,7 @@ class BatchBlockOp(AscendOp):
         return block, tuple(zip(borders[::2], borders[1::2], strict=True))
 
     def block_lists(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The blocks, and the borders as `nn` has them: all begins, then all ends."""
+        """The blocks, and the borders in the order of `nn`: all begins, then all ends."""
         block, pairs = self.blocks()
         return block, (*(b for b, _ in pairs), *(e for _, e in pairs))
 

@@ -43,7 +43,7 @@ class TransposedOp(ConvolutionOp):
 
     @property
     def output_padding_list(self) -> Shape:
-        """The padding that is added to each spatial size of the result."""
+        """The padding to add to each spatial size of the result."""
         return (0, 0)
 
     def output_sizes(self, sizes: Sequence[int]) -> Shape:
@@ -72,7 +72,7 @@ class TransposedOp(ConvolutionOp):
         return [tensor(row.y[0], shape)]
 
     def check_result(self, shape: Shape) -> None:
-        """Raises VerifyException where what is said of the result's shape is not the one that the geometry gives."""
+        """Raises VerifyException if the declared result shape differs from the one that the geometry gives."""
 
     def meaning(self) -> Meaning:
         sizes, groups = self.filter_sizes, self.group_count
@@ -93,7 +93,7 @@ def check_input_size(value: SSAValue, shape: Shape) -> None:
 class Conv2DTransposeOp(TransposedOp, OffsetOp):
     """Transposed convolution. filter `[C, cout/groups, kh, kw]` (NHWC: `[kh, kw, cout/groups, C]`), dilations must be 1.
 
-    input_size is the result's shape as integers, 0 where it follows from the geometry:
+    input_size is the result's shape as integers, 0 for sizes that follow from the geometry:
     `stride*(size - 1) - (begin + end) + kernel + output_padding`.
     """
 
@@ -138,8 +138,8 @@ class Conv2DTransposeOp(TransposedOp, OffsetOp):
 class Conv2DBackpropInputOp(TransposedOp):
     """Transposed convolution (TensorFlow): the gradient of a convolution's input. No bias, no zero point.
 
-    input_size, a constant, is the result's shape, 0 where it follows from the geometry; a size may be up to a stride less one
-    larger than that. out_backprop `[N, H, W, C]` (`data_format "NCHW"`: channels second), filter `[kh, kw, cout/groups, C]`
+    input_size, a constant, is the result's shape, 0 for sizes that follow from the geometry; a size may exceed that by up to
+    stride - 1. out_backprop `[N, H, W, C]` (`data_format "NCHW"`: channels second), filter `[kh, kw, cout/groups, C]`
     (NCHW: `[C, cout/groups, kh, kw]`).
     """
 
@@ -164,7 +164,7 @@ class Conv2DBackpropInputOp(TransposedOp):
 
     @property
     def output_padding_list(self) -> Shape:
-        """By how much input_size exceeds the least sizes, where both are known."""
+        """The excess of input_size over the least sizes, if both are known."""
         wanted = constant_ints(self.input_size)
         if wanted is None:
             raise VerifyException("input_size must be a constant")

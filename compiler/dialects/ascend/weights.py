@@ -1,4 +1,4 @@
-"""Weights that are quantized alone or with offsets, and scales per channel of activations."""
+"""Weight-only quantization, weights with offsets, and activations with scales per channel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HALF: ElementTypes = (f16, bf16)
 
 @irdl_op_definition
 class AscendWeightQuantOp(AscendOp):
-    """`x - offset`, the integers of a weight without its zero points; int8 (`dst_type 2`) or int4 (29) has to hold them.
+    """`x - offset`, the integers of a weight without its zero points; they must fit into int8 (`dst_type 2`) or int4 (29).
 
     x int8; offset int8, of a shape that broadcasts to x. A difference out of range is an error at run time.
     """
@@ -84,7 +84,7 @@ class AscendQuantV2Op(AscendOp):
 
     @property
     def parameter_shape(self) -> Shape:
-        """The shape under which a vector of parameters broadcasts to x."""
+        """The shape in which a vector of parameters broadcasts to x."""
         rank = len(shape_of(self.x))
         return (-1, *(1,) * (rank - 1 - axis_of(self.axis.value.data, rank)))
 
@@ -210,7 +210,7 @@ def _matrix(name: str, value: SSAValue, transposed: bool) -> Shape:
 
 
 def _check_vector(name: str, value: SSAValue, length: int, what: str, one: bool = True) -> None:
-    """Raises VerifyException for what is not one number per element of an axis, or one for all."""
+    """Raises VerifyException unless there is one number per element of an axis, or one for all."""
     shape = shape_of(value)
     if len(shape) != 1:
         raise VerifyException(f"{name} must be of rank 1, not {len(shape)}")

@@ -1,7 +1,7 @@
 """The `nn` dialect: framework-neutral neural network operations on ranked tensors, with value semantics.
 
-`func.func @main` holds a graph; `?` is a size not known before run time. Every operation infers its result types from operands
-and properties, and its verifier holds the declared types against them.
+`func.func @main` is a graph; `?` is a size that is known only at run time. Every operation infers its result types from operands
+and properties, and its verifier compares the declared types with them.
 """
 
 from __future__ import annotations

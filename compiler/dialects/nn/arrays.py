@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class External:
-    """The content of `#nn.external`: an array, known by key, and the tensor type it has."""
+    """The content of `#nn.external`: the key of an array, and its tensor type."""
 
     weight: Weight
     type: Tensor
@@ -33,14 +33,14 @@ class External:
 
 @irdl_attr_definition
 class ExternalAttr(Data[External]):
-    """An array that lives beside the text, in `<stem>.safetensors` or in the named file of the same folder.
+    """An array stored beside the text, in `<stem>.safetensors` or in the named file of the same folder.
 
     ```mlir
     #nn.external<"conv1.weight", tensor<64x3x7x7xf32>>
     #nn.external<"backbone.safetensors#conv1.weight", tensor<64x3x7x7xf32>>
     #nn.external<"conv1.weight.folded", tensor<2xf32>, "0x0000803F00000040">
     ```
-    The last form holds its bytes (little-endian) in the text: how an array without a file prints on stdout.
+    The last form contains its bytes (little-endian): an array without a file prints so on stdout.
     """
 
     name = "nn.external"
@@ -95,9 +95,9 @@ def referenced_weight(parser: AttrParser, reference: str) -> Weight:
 
 
 def print_reference(printer: Printer, weight: Weight, array: Callable[[], Array]) -> bool:
-    """The quoted key: plain when a side file is to be written, with the file's name when the array stays where it is.
+    """Prints the quoted key: plain if a side file is written, with the file's name if the array stays where it is.
 
-    True when the array has no file, so that its bytes must follow.
+    Returns whether the array has no file, so that its bytes must follow.
     """
     if isinstance(printer, ModulePrinter) and printer.sink is not None:
         printer.print_string_literal(printer.sink.key_of(weight, array()))

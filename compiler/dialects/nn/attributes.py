@@ -23,7 +23,7 @@ from .shapes import text as shape_text
 
 
 class Layout(StrEnum):
-    """Where channels stand: second (`nchw`) or last (`nhwc`), whatever the number of spatial axes."""
+    """The position of channels: second (`nchw`) or last (`nhwc`), for any number of spatial axes."""
 
     NCHW = "nchw"
     NHWC = "nhwc"
@@ -67,7 +67,7 @@ class PadModeAttr(EnumAttribute[PadMode], SpacedOpaqueSyntaxAttribute):
 
 
 class Predicate(StrEnum):
-    """How two operands are compared: `==`, `!=`, `<`, `<=`, `>`, `>=`."""
+    """The comparison of two operands: `==`, `!=`, `<`, `<=`, `>`, `>=`."""
 
     EQ = "eq"
     NE = "ne"
@@ -99,7 +99,7 @@ class DepthModeAttr(EnumAttribute[DepthMode], SpacedOpaqueSyntaxAttribute):
 
 
 class ResizeMode(StrEnum):
-    """How values between the input's are found (ONNX Resize, mode)."""
+    """How values between input elements are computed (ONNX Resize, mode)."""
 
     NEAREST = "nearest"
     LINEAR = "linear"
@@ -131,7 +131,7 @@ class CoordinatesAttr(EnumAttribute[Coordinates], SpacedOpaqueSyntaxAttribute):
 
 
 class Nearest(StrEnum):
-    """How `resize nearest` rounds an input position (ONNX Resize, nearest_mode)."""
+    """The rounding of an input position in `resize nearest` (ONNX Resize, nearest_mode)."""
 
     ROUND_PREFER_FLOOR = "round_prefer_floor"
     ROUND_PREFER_CEIL = "round_prefer_ceil"
@@ -167,8 +167,8 @@ class OriginAttr(ParametrizedAttribute):
     """The source layer an operation comes from: framework, operator type, layer name, and the source's attributes.
 
     AMCT's tables judge the source layer (its transposes, axis, dilations), not what import made of it. `modules` are the paths
-    of the PyTorch modules that the layer computes, if its name does not contain them: several where the exporter has
-    folded a batch norm into a convolution, the last one empty (`?` in the text) where its name is lost.
+    of the PyTorch modules that the layer computes, if its name does not contain them: several if the exporter has
+    folded a batch norm into a convolution, the last one empty (`?` in the text) if its name is lost.
 
     ```mlir
     #nn.origin<onnx, "Gemm", "fc", {transB = 1 : i64}>
@@ -316,7 +316,7 @@ class ShapeAttr(Data[tuple[int, ...] | None]):
 
 @irdl_attr_definition
 class GraphAttr(ParametrizedAttribute):
-    """A part of the source's graph that is carried whole: the bytes of a model in the source's format, beside the text if long.
+    """A part of the source graph that is carried whole: a model in the source's format, as bytes, beside the text if long.
 
     ```mlir
     #nn.graph<#nn.external<"branch.graph", tensor<812xui8>>>
@@ -349,7 +349,7 @@ def parse_range(parser: AttrParser) -> tuple[float, float]:
 
 
 def reals_text(values: Sequence[float]) -> str:
-    """The numbers as `parse_reals` takes them."""
+    """The numbers in the form that `parse_reals` reads."""
     return f"[{', '.join(map(f32_text, values))}]"
 
 

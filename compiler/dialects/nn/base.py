@@ -1,7 +1,7 @@
-"""The parts that all `nn` operations share: one text form, one way to build them, result types inferred from operands.
+"""The common parts of `nn` operations: one text form, one way to build them, result types inferred from operands.
 
 Text form: `nn.name %operands keyword value ... from <origin> {attributes} : types`. Properties print as keyword and value in
-the order of the class, those at their default are left out. One type stands for all when operands and results agree.
+the order of the class; defaults are left out. If all operands and results have the same type, it is printed once.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Results = VarOpResult[Tensor]
 _Op = TypeVar("_Op", bound=Operation)
 
 PURE: OpTraits = traits_def(Pure())
-"""Traits are named first: xDSL takes no annotation on the field `traits`, and type checkers do not infer what a call gives."""
+"""Named here because xDSL accepts no annotation on the field `traits`, and type checkers do not infer a call's type."""
 
 
 class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
@@ -78,11 +78,11 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
     origin: OriginAttr | None = opt_prop_def(OriginAttr)
 
     KEYWORDS: ClassVar[Mapping[str, str]] = {}
-    """The words that stand for properties in the text where these are not the properties' names."""
+    """The keywords of properties in the text that differ from the properties' names."""
 
     @classmethod
     def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
-        """The rules of `--canonicalize`, for xDSL's own pass of that name."""
+        """The patterns of `--canonicalize`, for xDSL's own pass of that name."""
         from ...transforms.canonicalization import patterns_of
 
         return patterns_of(cls)
@@ -92,9 +92,9 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
 
     @abstractmethod
     def infer(self) -> Sequence[Tensor]:
-        """The result types that operands and properties imply, `?` where a size is not known.
+        """The result types that operands and properties imply, with `?` for unknown sizes.
 
-        Raises VerifyException when the operands do not fit together.
+        Raises VerifyException if the operands do not fit together.
         """
 
     def verify_(self) -> None:
@@ -103,7 +103,7 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
         check_plan(self)
 
     def verify_operation(self) -> None:
-        """The declared result types must be compatible with the inferred ones. Overridden to check more."""
+        """Checks that the declared result types are compatible with the inferred ones; subclasses check more."""
         types = self.infer()
         if len(types) != len(self.results):
             raise VerifyException(f"has {len(self.results)} results, its properties ask for {len(types)}")
@@ -114,16 +114,16 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
 
     @property
     def is_passive(self) -> bool:
-        """Whether the results hold nothing but elements of operand 0, picked by their places or by their order (a max pool).
+        """Whether the results contain only elements of operand 0, picked by their place or their order (a max pool).
 
-        A monotone function of single elements, such as quantization by one scale, gives the same before and behind it.
+        A monotone function of single elements, such as quantization by one scale, can be moved across such an operation.
         """
         return False
 
     @property
     def acts_by_sample(self) -> bool:
-        """Whether each entry of axis 0 of the results is made of that entry of the operands, where axis 0 of whatever is not
-        constant counts samples.
+        """Whether sample i of the results depends only on sample i of the operands. Samples are the entries of axis 0 of
+        every value that is not constant.
         """
         return False
 
@@ -162,7 +162,7 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
 
     @classmethod
     def result_count(cls, properties: dict[str, Attribute | None]) -> int:
-        """How many results an operation with these properties has; one unless overridden."""
+        """The number of results of an operation with these properties; one unless overridden."""
         return 1
 
     def with_operands(self, *, result_type: Attribute | None = None, **operands: SSAValue | None) -> Self:
@@ -210,7 +210,7 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
 
     @classmethod
     def _grouped(cls, result_types: Sequence[Attribute]) -> list[Any]:
-        """Result types as xDSL wants them: those of a variadic result are a list in the list."""
+        """Result types in xDSL's form: those of a variadic result are a list in the list."""
         definitions = cls.get_irdl_definition().results
         variadic = len(definitions) == 1 and isinstance(definitions[0][1], VarResultDef)
         return [list(result_types)] if variadic else list(result_types)
@@ -231,16 +231,16 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
 
 
 class MovingOp(NNOp):
-    """Base of what moves elements: where they come to stand does not depend on them."""
+    """Base of operations that move elements to places that do not depend on the elements."""
 
     @property
     def moved(self) -> Sequence[SSAValue]:
-        """The operands whose elements are moved; the others say where to."""
+        """The operands whose elements are moved; the others give the places."""
         return self.operands[:1]
 
     @property
     def only_moves(self) -> bool:
-        """Whether the results hold nothing but moved elements: none that are filled in, or computed of several."""
+        """Whether the results contain only moved elements, none that are filled in or computed."""
         return True
 
     @property
@@ -252,7 +252,7 @@ _PLACEHOLDER = TensorType(f32, ())
 
 
 def operations_of(family: ModuleType, base: type[_Op]) -> tuple[type[_Op], ...]:
-    """The operations that a module defines, in its order: the classes that have a name."""
+    """The operations that a module defines, in order: the classes with a name."""
     return tuple(
         kind
         for kind in vars(family).values()
@@ -269,7 +269,7 @@ def set_type(value: SSAValue, type_: Attribute) -> None:
 
 
 def _flat(operands: Sequence[SSAValue | Sequence[SSAValue] | None]) -> list[SSAValue]:
-    """Operands one after the other, absent ones left out, variadic ones taken apart."""
+    """All operands in one list, without absent ones, variadic ones flattened."""
     flat: list[SSAValue] = []
     for each in operands:
         if isinstance(each, SSAValue):

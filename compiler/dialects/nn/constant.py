@@ -56,14 +56,14 @@ class ConstantOp(IRDLOperation):
 
     @staticmethod
     def of(array: Array, key: str, location: LocationAttr | None = None) -> ConstantOp:
-        """A constant that holds `array` (not copied when large, so not to be written to); `key` names it in the side file."""
+        """A constant of `array`, named `key` in the side file. A large array is not copied: do not write to it."""
         op = ConstantOp.beside(array, key, location)
         op.settle()
         return op
 
     @staticmethod
     def beside(array: Array, key: str, location: LocationAttr | None = None) -> ConstantOp:
-        """As `of`, but also a small array stays beside the text until the constant settles: that takes a quarter of the time."""
+        """Like `of`, but a small array stays beside the text until the constant settles, which takes a quarter of the time."""
         type_ = _type_of(array.dtype, array.shape)
         value = ExternalAttr(External(Weight(key, array=array), type_))
         op = ConstantOp.create(properties={"value": value}, result_types=[type_])
@@ -73,7 +73,7 @@ class ConstantOp(IRDLOperation):
         return op
 
     def settle(self) -> None:
-        """Put a small array that is in memory only into the text."""
+        """Moves a small array that is only in memory into the text."""
         if not isinstance(self.value, ExternalAttr):
             return
         weight, type_ = self.value.data.weight, self.value.type
@@ -89,7 +89,7 @@ class ConstantOp(IRDLOperation):
 
     @property
     def array(self) -> Array:
-        """The values, read-only. Raises CompileError, located here, when an array cannot be read."""
+        """The values, read-only. Raises CompileError, located here, if an array cannot be read."""
         if isinstance(self.value, ExternalAttr):
             try:
                 return self.value.array
@@ -105,7 +105,7 @@ class ConstantOp(IRDLOperation):
         return self.value.data.weight.finite if isinstance(self.value, ExternalAttr) else is_finite(values)
 
     def release(self) -> None:
-        """Let go of the memory behind values that can be read from their file again."""
+        """Releases the memory of values that can be read from their file again."""
         if isinstance(self.value, ExternalAttr):
             self.value.data.weight.release()
 
@@ -156,17 +156,17 @@ def constant_of(value: SSAValue | None) -> ConstantOp | None:
     if not isinstance(value, OpResult):
         return None
     op = value.op
-    return op if type(op) is ConstantOp else None  # asked everywhere, and isinstance of another class is slow
+    return op if type(op) is ConstantOp else None  # called everywhere; isinstance of another class is slow
 
 
 def array_of(value: SSAValue | None) -> Array | None:
-    """The numbers behind a value, when it is a constant."""
+    """The numbers of a value, if it is a constant; otherwise None."""
     constant = constant_of(value)
     return None if constant is None else constant.array
 
 
 def constant_ints(value: SSAValue) -> tuple[int, ...] | None:
-    """A constant of integers, flattened, without numpy; None when the value is computed at run time."""
+    """The integers of a constant, flattened, without numpy; None if the value is computed at run time."""
     constant = constant_of(value)
     if constant is None or not isinstance(element_of(constant.result), IntegerType):
         return None

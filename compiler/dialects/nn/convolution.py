@@ -25,7 +25,7 @@ from .window import WindowOp
 
 
 class ConvolutionOp(WindowOp):
-    """The part that both convolutions share: input, weight, bias, groups."""
+    """The common part of both convolutions: input, weight, bias, groups."""
 
     input: Operand = operand_def(ANY_TENSOR)
     weight: Operand = operand_def(ANY_TENSOR)
@@ -85,7 +85,7 @@ class ConvOp(ConvolutionOp):
 
     @property
     def is_depthwise(self) -> bool:
-        """One input channel per group, and more than one group."""
+        """Whether each group has one input channel, and there are several groups."""
         return self.group_count > 1 and shape_of(self.weight)[1] == 1
 
     def infer(self) -> Sequence[Tensor]:
@@ -105,8 +105,8 @@ class ConvTransposeOp(ConvolutionOp):
 
     input `[N, C, *spatial]`, weight `[C, M/groups, *kernel]`, bias `[M]`, result `[N, M, *output]` with
     `output = stride*(input - 1) + output_padding + dilation*(kernel - 1) + 1 - begin - end`.
-    `output_shape` (spatial sizes) replaces pads: the total follows from it, the odd element goes to the begin unless
-    `auto_pad same_upper`. Under `auto_pad` the output is `stride*input`, or all that windows cover where that is less (a kernel
+    `output_shape` (spatial sizes) replaces pads: the total follows from it, an odd element goes to the begin unless
+    `auto_pad same_upper`. With `auto_pad` the output is `stride*input`, or the area that windows cover if that is less (a kernel
     smaller than the stride), as in onnxruntime.
     """
 
@@ -145,7 +145,7 @@ class ConvTransposeOp(ConvolutionOp):
         return tuple(f - c if known(f) else DYNAMIC for f, c in zip(full, cut, strict=True))
 
     def resolved_pads(self, spatial: Sequence[int]) -> Shape | None:
-        """The pads for these sizes; may be negative where `output_shape` asks for more than the windows cover."""
+        """The pads for these sizes; negative if `output_shape` is larger than the area that windows cover."""
         if self.output_shape is None and self.auto_pad is None:
             return self.pad_list
         full, out = self.full_sizes(spatial), self.output_sizes(spatial)
@@ -180,6 +180,6 @@ class ConvTransposeOp(ConvolutionOp):
 
 
 def multiplications(op: ConvOp) -> int:
-    """Products that one output element sums: channels per group times window, DYNAMIC when unknown."""
+    """The number of products in one output element: channels per group times window, DYNAMIC if unknown."""
     sizes = shape_of(op.weight)[1:]
     return DYNAMIC if DYNAMIC in sizes else prod(sizes)

@@ -18,7 +18,7 @@ from .shapes import broadcast, element_of, merge_shape, same_element, shape_of, 
 
 
 class ElementwiseOp(NNOp):
-    """Base of what computes each element of the result of one element of each operand, which broadcast."""
+    """Base of operations that compute each result element from one element of each operand; operands broadcast."""
 
     @property
     def acts_by_sample(self) -> bool:
@@ -27,10 +27,10 @@ class ElementwiseOp(NNOp):
 
 
 class ActivationOp(ElementwiseOp):
-    """Base of what can follow a computing operation as its activation function."""
+    """Base of operations that can be the activation function of the operation before them."""
 
     PYTORCH: ClassVar[str]
-    """The class of PyTorch."""
+    """Name of PyTorch's class."""
 
 
 class UnaryOp(ElementwiseOp):
@@ -80,7 +80,7 @@ class Relu6Op(BoundOp):
 
 @irdl_op_definition
 class ClipOp(BoundOp):
-    """`min(max(x, min), max)` (ONNX Clip with constant bounds). An absent bound does not bind. Any shape and number type."""
+    """`min(max(x, min), max)` (ONNX Clip with constant bounds). An absent bound has no effect. Any shape and number type."""
 
     name = "nn.clip"
     PYTORCH: ClassVar[str] = "Clip"
@@ -331,7 +331,7 @@ class BinaryOp(ElementwiseOp):
 
 
 class ArithmeticOp(BinaryOp):
-    """Base of sums, differences, products and quotients: with a constant they are affine functions of an operand."""
+    """Base of sums, differences, products and quotients; with a constant they are affine functions of one operand."""
 
 
 @irdl_op_definition

@@ -56,9 +56,9 @@ _REGION: OpTraits = traits_def(Pure(), IsolatedFromAbove(), SingleBlockImplicitT
 
 @irdl_op_definition
 class FusedOp(IRDLOperation):
-    """One operation for the target: a compute operation with what follows it, as Horizon's `ConvAddReLU2d`.
+    """One operation for the target: a compute operation and its followers, like Horizon's `ConvAddReLU2d`.
 
-    inputs of any shape, one result, that of the yield. The block sees its arguments only, and no quantization point exists
+    inputs of any shape, one result, that of the yield. The block uses only its arguments, and no quantization point exists
     inside: between its operations values keep full precision.
 
     ```mlir
@@ -163,19 +163,19 @@ class FusedOp(IRDLOperation):
 
 
 def is_layer(op: Operation) -> bool:
-    """Whether an operation computes what a layer computes: constants, quantization points, regions, ends of blocks do not."""
+    """Whether an operation is part of a layer: constants, quantization points, regions and ends of blocks are not."""
     return not isinstance(op, ConstantOp | PointOp | FusedOp | YieldOp | ReturnOp)
 
 
 def outside(value: SSAValue) -> SSAValue:
-    """The value outside all regions that an argument of a region's block stands for; any other value as it is."""
+    """The value outside all regions that is passed as this block argument; any other value unchanged."""
     while isinstance(value, BlockArgument) and isinstance(parent := value.block.parent_op(), FusedOp):
         value = parent.inputs[value.index]
     return value
 
 
 def single_block(arguments: Sequence[SSAValue]) -> Block:
-    """An empty block with one argument per value, of its type and name."""
+    """An empty block with one argument per value, with its type and name."""
     block = Block(arg_types=[v.type for v in arguments])
     for argument, value in zip(block.args, arguments, strict=True):
         argument.name_hint = value.name_hint

@@ -1,4 +1,4 @@
-"""The check of a module that no operation can make alone: members of one group carry equal parameters."""
+"""A check of the whole module: members of one group have equal parameters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .quantization import DequantizeOp, ObserveOp, QuantizeOp
 
 
 def check_groups(module: ModuleOp) -> None:
-    """Points that are not calibrated yet carry none. What dequantizes a member carries its parameters too.
+    """Checks that members of each group have equal parameters, and so do their dequantizations; uncalibrated points have none.
 
     Raises CompileError, located at one of the two points that differ, that names both.
     """
@@ -34,7 +34,7 @@ def _differ(op: ObserveOp | QuantizeOp, first: ObserveOp | QuantizeOp, group: st
 
 
 def _name(op: ObserveOp | QuantizeOp) -> str:
-    """A point as people know it."""
+    """The name of a point in messages."""
     if isinstance(op, ObserveOp):
         return f"'{op.point.data}'"
     return f"'{op.result.name_hint or op.input.name_hint or op.name}'"

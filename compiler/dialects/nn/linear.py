@@ -20,7 +20,7 @@ class MatMulOp(NNOp):
     """Matrix product with numpy's batch broadcasting (ONNX MatMul, Gemm; TensorFlow MatMul, BatchMatMulV2).
 
     lhs `[..., M, K]`, rhs `[..., K, N]`, bias `[N]`, result `[..., M, N]`. `transpose_a` and `transpose_b` say that the
-    last two axes of an operand are stored the other way round. An operand of rank 1 is a vector, as in numpy.matmul.
+    last two axes of an operand are stored transposed. An operand of rank 1 is a vector, as in numpy.matmul.
     """
 
     name = "nn.matmul"
@@ -44,7 +44,7 @@ class MatMulOp(NNOp):
 
     @property
     def output_channels(self) -> int:
-        """N, 1 for a vector on the right."""
+        """N; 1 if the right operand is a vector."""
         return self.rhs_shape[-1] if len(self.rhs_shape) > 1 else 1
 
     @property

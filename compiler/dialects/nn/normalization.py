@@ -20,7 +20,7 @@ class BatchNormOp(LayoutOp):
     """Batch normalization of inference (ONNX BatchNormalization, TensorFlow FusedBatchNormV3 with is_training=false).
 
     `(x - mean) / sqrt(variance + epsilon) * scale + offset` per channel. input `[N, C, ...]` (`layout nhwc`: channels last),
-    the four parameters `[C]` (float32 beside a float16 input is allowed), result as input.
+    the four parameters `[C]` (float32 parameters with a float16 input are allowed), result as input.
     """
 
     name = "nn.batch_norm"

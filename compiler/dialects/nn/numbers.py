@@ -1,4 +1,4 @@
-"""Floats as text: the shortest decimals that read back as the same number."""
+"""Floats as text: the shortest decimal that reads back as the same number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def f32_text(value: float) -> str:
 
 
 def f64_text(value: float) -> str:
-    """As `f32_text`, for float64 (up to 17 digits)."""
+    """Like `f32_text`, for float64 (up to 17 digits)."""
     return _shortest(value, "<d", range(6, 18))
 
 
@@ -53,7 +53,7 @@ _LARGEST = 1.7976931348623157e308
 
 
 def parse_f32(parser: AttrParser) -> float:
-    """As `parse_f64`, rounded to float32. A finite number beyond its range is an error."""
+    """Like `parse_f64`, rounded to float32. A finite number beyond the range of float32 is an error."""
     start = parser.pos
     value = parse_f64(parser)
     rounded = f32(value)

@@ -1,4 +1,4 @@
-"""Operations of the source framework that `nn` has no word for: carried, not refused."""
+"""Operations of the source framework without a counterpart in `nn`: carried, not refused."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ RANDOM = {
         }
     ),
 }
-"""Operators, by framework, whose results differ from run to run. TensorFlow's Stateless ones take their seed as an
-input.
-"""
+"""Operators, by framework, whose results differ from run to run. The seed of TensorFlow's Stateless operators is an input."""
 
 QUANTIZING = {
     "onnx": frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}),
@@ -72,29 +70,29 @@ QUANTIZING = {
         }
     ),
 }
-"""Operators, by framework, that make integers of a scale or floats of them; those that have no form in `nn` are carried."""
+"""Operators, by framework, that quantize or dequantize; those that `nn` cannot express are carried."""
 
 _BOUNDED = {
     "onnx": frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"}),
     "tensorflow": frozenset({"ListDiff", "NonMaxSuppressionV3", "Unique", "UniqueV2", "Where"}),
 }
-"""Operators, by framework, whose results have a size that depends on numbers, and grows no faster than that of the inputs."""
+"""Operators, by framework, whose result sizes depend on values, and grow no faster than the sizes of the inputs."""
 
 
 @irdl_op_definition
 class OpaqueOp(NNOp):
     """An operator of the source framework with its attributes, run by the framework's own reference.
 
-    operands and results of any shape; result types are what the frontend found. `present` tells, where optional inputs are
-    absent, which of the operator's inputs the operands are (1 present, 0 absent); `version` is its opset. Exported unchanged
-    to its own framework, an error in any other target, never quantized.
+    operands and results of any shape; the frontend infers the result types. If optional inputs are absent, `present` lists which
+    inputs of the operator the operands are (1 present, 0 absent); `version` is its opset. It is exported unchanged to its own
+    framework, an error in any other target, and never quantized.
 
-    `attrs` holds numbers as i64 and f32, truth values as i1, texts as strings, element types as types, shapes as `#nn.shape`,
+    `attrs` contains numbers as i64 and f32, truth values as i1, texts as strings, element types as types, shapes as `#nn.shape`,
     tensors as those of `nn.constant`; lists of integers as `array<i64: ...>`, of floats as `#nn.reals`, all others in brackets.
 
-    `graph` is there for control flow (ONNX If, Loop, Scan): a model of what is carried as one operation, the operator of that
-    type with the graphs that it runs, and operators whose results have no type without it. The operands are the model's
-    inputs, also what inner graphs capture, the results its outputs. Nothing inside is seen by any pass.
+    `graph` is for control flow (ONNX If, Loop, Scan): a model with the operator of type `op_type`, the graphs that it runs, and
+    operators whose results have no type without it. The operands, including values that inner graphs capture, are the model's
+    inputs; the results are its outputs. No pass looks inside.
 
     ```mlir
     %i = nn.opaque %x framework "onnx" op_type "NonZero" version 13 : (tensor<4xf32>) -> tensor<1x?xi64>
@@ -124,12 +122,12 @@ class OpaqueOp(NNOp):
 
     @property
     def quantizes(self) -> bool:
-        """Whether it is a step of quantization, on constants too."""
+        """Whether it quantizes or dequantizes, including constants."""
         return self._is_of(QUANTIZING)
 
     @property
     def is_bounded(self) -> bool:
-        """Whether results, where types do not say their sizes, are about as large as the operands at most."""
+        """Whether results of unknown size are at most about as large as the operands."""
         return self._is_of(_BOUNDED)
 
     def _is_of(self, kinds: Mapping[str, Container[str]]) -> bool:

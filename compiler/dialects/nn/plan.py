@@ -1,4 +1,4 @@
-"""`#nn.plan`: how a layer is to be quantized, decided before any data is seen."""
+"""`#nn.plan`: how to quantize a layer, decided before any data is seen."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ _INTEGER = base(IntegerType)
 
 @dataclass(frozen=True)
 class WeightPlan:
-    """How a weight becomes integers. Scales come from its values, unless they are given."""
+    """How to convert a weight to integers. Scales are computed from its values unless they are given."""
 
     bits: int
     axis: int | None = None
-    """The axis that has a scale for each index; None for one scale."""
+    """The axis with one scale per index; None for a single scale."""
     asymmetric: bool = False
     levels: int | tuple[int, ...] | None = None
-    """How many different integers there may be, or which; None for any."""
+    """The number of distinct integers, or the integers themselves; None for no limit."""
     given: QParamsAttr | None = None
-    """Scales and zero points of a record, of these bits and this axis."""
+    """Scales and zero points of a record, with these bits and this axis."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is decided of one layer. The observers on its inputs say how these are quantized."""
+    """The decision for one layer. The observers on its inputs specify how these are quantized."""
 
     rule: str | None = None
-    """The name of the rule that leaves the layer in float; nothing else holds then."""
+    """The rule that leaves the layer in float; the other fields do not apply then."""
     input: bool = False
-    """The layer computes on quantized inputs. If it does not, its weights are quantized alone."""
+    """Whether the layer computes on quantized inputs; otherwise only its weights are quantized."""
     weights: tuple[WeightPlan, ...] = ()
     """One for a convolution or matrix product, two for a recurrent layer."""
     balance: float | tuple[float, ...] | None = None
     """The share of its input's spread that moves into the weight (DMQ), or the factors of a record."""
     shift: bool | tuple[int, ...] = False
-    """Whether its sums keep 16 bits, by the shifts of least error (True) or by these."""
+    """Whether its sums keep 16 bits, by the shifts of least error (True) or by these shifts."""
 
     @property
     def is_float(self) -> bool:
@@ -121,20 +121,20 @@ class PlanAttr(Data[Plan]):
 
 
 def plan_of(op: Operation) -> Plan | None:
-    """The plan of an operation; None where nothing is decided of it."""
+    """The plan of an operation; None if nothing is decided for it."""
     attribute = op.attributes.get(_KEY)
     return attribute.data if isinstance(attribute, PlanAttr) else None
 
 
 def set_plan(op: Operation, plan: Plan | None) -> None:
-    """Give an operation a plan in place of the one that it may have; None removes that."""
+    """Replaces the plan of an operation; None removes it."""
     op.attributes.pop(_KEY, None)
     if plan is not None:
         op.attributes[_KEY] = PlanAttr(plan)
 
 
 def check_plan(op: Operation) -> None:
-    """Raise VerifyException for a plan whose weights an operation does not have."""
+    """Raises VerifyException if a plan does not fit the weights of its operation."""
     if (plan := plan_of(op)) is None or not plan.weights:
         return
     most = 2 if op.name == "nn.opaque" else 1
@@ -155,7 +155,7 @@ def _check_levels(weight: WeightPlan) -> None:
 
 
 def weights_of(module: ModuleOp) -> Iterator[Weight]:
-    """Every array that a module holds beside its text: those of constants, and scales, also those in plans."""
+    """Every array that a module stores beside its text: constants and scales, including scales in plans."""
     for op in module.walk():
         plan = plan_of(op)
         planned = () if plan is None else (weight.given for weight in plan.weights)

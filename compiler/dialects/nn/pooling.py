@@ -14,7 +14,7 @@ from .window import LayoutOp, WindowOp
 
 
 class PoolOp(WindowOp):
-    """A window over each channel. `ceil_mode` rounds output sizes up, less a window that starts in the end padding."""
+    """A window over each channel. `ceil_mode` rounds output sizes up, but drops a window that starts in the end padding."""
 
     input: Operand = operand_def(ANY_TENSOR)
     kernel: Ints = prop_def(INTS)
@@ -27,7 +27,7 @@ class PoolOp(WindowOp):
 
     @property
     def ceil_adds_windows(self) -> bool:
-        """Whether `ceil_mode` adds windows to an input of this size; True where the size is not known."""
+        """Whether `ceil_mode` adds windows for an input of this size; True if the size is unknown."""
         space = self.spatial(shape_of(self.input))
         if self.ceil_mode is None:
             return False
@@ -61,8 +61,8 @@ class MaxPoolOp(PoolOp):
 class AveragePoolOp(PoolOp):
     """The mean of each window (ONNX AveragePool, TensorFlow AvgPool).
 
-    input `[N, C, *spatial]`, result `[N, C, *output]`. Padding counts as zeros with `count_include_pad`, else not at all;
-    what `ceil_mode` adds beyond the padding never counts.
+    input `[N, C, *spatial]`, result `[N, C, *output]`. Padding counts as zeros with `count_include_pad`, otherwise not at all;
+    elements that `ceil_mode` adds beyond the padding never count.
     """
 
     name = "nn.average_pool"
@@ -71,7 +71,7 @@ class AveragePoolOp(PoolOp):
 
     @property
     def has_integer_kernel(self) -> bool:
-        """Whether QLinearAveragePool computes this mean: it has no dilations, and counts what lies beyond the padding."""
+        """Whether QLinearAveragePool computes this mean: it has no dilations, and counts elements beyond the padding."""
         counts_too_many = self.count_include_pad is not None and self.ceil_adds_windows
         return all(d == 1 for d in self.dilation_list) and not counts_too_many
 

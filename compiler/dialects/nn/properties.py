@@ -1,4 +1,4 @@
-"""Properties: the attribute that a Python value becomes, and how it reads as keyword and value in the text.
+"""Properties: their attributes, made from Python values, and their text form as keyword and value.
 
 One table, `SYNTAXES`, gives the kinds of property; the rest follow from their attribute's class.
 """
@@ -88,7 +88,7 @@ def ints(value: Ints | None, default: Sequence[int] = ()) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Syntax:
-    """How a kind of property is made from a Python value, read, and printed."""
+    """Functions that make a kind of property from a Python value, parse it, and print it."""
 
     make: Callable[[Any], Attribute | None]
     parse: Callable[[Parser], Attribute]
@@ -125,7 +125,7 @@ SYNTAXES: dict[AttrConstraint[Any], Syntax] = {
 
 
 def _syntax(constraint: AttrConstraint[Any]) -> Syntax:
-    """By constraint, else by the class of attribute."""
+    """By constraint, otherwise by the class of attribute."""
     if constraint in SYNTAXES:
         return SYNTAXES[constraint]
     classes = constraint.get_bases() or set[type[Attribute]]()
@@ -159,7 +159,7 @@ def _refuse(value: object) -> Attribute:
 
 
 class Property(NamedTuple):
-    """A property as the text has it."""
+    """The text form of a property."""
 
     name: str
     keyword: str
@@ -196,7 +196,7 @@ def attribute_of(op: type[IRDLOperation], name: str, value: Any) -> Attribute | 
 
 
 def parse_properties(op: type[IRDLOperation], parser: Parser) -> dict[str, Attribute | None]:
-    """Keywords and values up to the first word that is the keyword of no property."""
+    """Parses keywords and values up to the first word that is not a keyword of a property."""
     known = {each.keyword: each for each in properties_of(op).values()}
     properties: dict[str, Attribute | None] = {}
     start = parser.pos
@@ -210,7 +210,7 @@ def parse_properties(op: type[IRDLOperation], parser: Parser) -> dict[str, Attri
 
 
 def print_properties(op: IRDLOperation, printer: Printer) -> None:
-    """Keyword and value of each property that is not at its default."""
+    """Prints keyword and value of each property that differs from its default."""
     for name, keyword, default, syntax in properties_of(type(op)).values():
         value = op.properties.get(name)
         if value is None or value == default:

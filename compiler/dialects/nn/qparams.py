@@ -33,7 +33,7 @@ INLINE_CHANNELS = 16
 
 @dataclass(frozen=True)
 class QParams:
-    """How integers stand for reals: `real = (q - zero_point) * scale`, float32 scales, per tensor or along `axis`.
+    """The mapping of integers to reals: `real = (q - zero_point) * scale`, float32 scales, per tensor or along `axis`.
 
     `scale` holds one number per tensor or one per index of `axis`; longer than 16, an external float32 array. `zero_point` holds
     one number per scale, or the one that all share.
@@ -45,14 +45,14 @@ class QParams:
     axis: int | None = None
 
     def __post_init__(self) -> None:
-        """One meaning has one form: scales are rounded to float32, equal zero points are given once."""
+        """Normalizes: scales are rounded to float32, equal zero points become one."""
         if not isinstance(self.scale, Weight):
             object.__setattr__(self, "scale", tuple(map(nearest_f32, self.scale)))
         if len(set(self.zero_point)) == 1:
             object.__setattr__(self, "zero_point", self.zero_point[:1])
 
     def scales(self) -> Array:
-        """float32, shape [] per tensor or [channels]. Raises WeightError when an external array is not that."""
+        """float32, shape [] per tensor or [channels]. Raises WeightError if an external array has another type or shape."""
         import numpy as np
 
         if isinstance(self.scale, Weight):
@@ -66,7 +66,7 @@ class QParams:
         return scales[0] if self.axis is None else scales
 
     def zero_points(self) -> Array:
-        """int32, shape [] when all are equal, else [channels]."""
+        """int32, shape [] if all are equal, otherwise [channels]."""
         import numpy as np
 
         points = np.array(self.zero_point, np.int32)

@@ -19,7 +19,7 @@ from .shapes import axis_of, element_of, merge_dim, shape_of, tensor, tensor_of
 
 
 class PointOp(NNOp):
-    """Base of what stands on a value between layers: the value with, or rounded to, the quantization parameters of the point."""
+    """Base of operations on a value between layers: they attach quantization parameters to it, or round it to them."""
 
     KEEPS_SHAPE: ClassVar[bool] = True
 
@@ -29,7 +29,7 @@ class PointOp(NNOp):
         return not isinstance(qparams, QParamsAttr) or qparams.data.axis != 0
 
     def check_axis(self, qparams: QParamsAttr) -> None:
-        """The axis exists and has one scale per index."""
+        """Checks that the axis exists and has one scale per index."""
         p, shape = qparams.data, shape_of(self.operands[0])
         if p.axis is None:
             return
@@ -42,11 +42,11 @@ class PointOp(NNOp):
 
 @irdl_op_definition
 class ObserveOp(PointOp):
-    """A quantization point: an identity on a value, for those consumers that share one observer specification.
+    """A quantization point: an identity on a value, for the consumers that share one observer specification.
 
     input of any float shape, result as input. `point` is `"layer:operand"` of the (first) consumer, `observer` the algorithm,
     `bits` and `symmetric` the specification. Calibration adds `range`, `qparams` and `source`; points with one `group` carry
-    equal parameters: those of its `master`s, where it has any, else of all members. `joint` members of a group are observed
+    equal parameters: those of its `master`s, if it has any, otherwise of all members. `joint` members of a group are observed
     together, as if their values were one. A scale of `fp16_scale` keeps as many bits as float16's has (AMCT's FORCE_FP16_QUANT).
     """
 
@@ -168,7 +168,7 @@ class ShiftAccumulatorOp(PointOp):
 
 
 def before_points(value: SSAValue) -> SSAValue:
-    """The value that quantization points are on."""
+    """The value that the chain of quantization points at `value` starts from."""
     while isinstance(value, OpResult) and isinstance(value.op, PointOp):
         value = value.op.operands[0]
     return value

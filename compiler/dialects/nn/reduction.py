@@ -84,7 +84,7 @@ class ReduceProdOp(ReduceOp):
 
 
 class ArgOp(NNOp):
-    """Where along one axis an element stands; of equal ones the first, or with `last` the last."""
+    """The index of an element along one axis; of equal elements the first, or with `last` the last."""
 
     input: Operand = operand_def(ANY_TENSOR)
     axis: Int = prop_def(INT, default_value=integer(0))

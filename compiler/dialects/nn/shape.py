@@ -210,7 +210,7 @@ class GatherOp(MovingOp):
 
     @property
     def acts_by_sample(self) -> bool:
-        """Indices look up in a table, or in their own sample."""
+        """Whether samples look up in a constant table, or each in itself."""
         if constant_of(self.input) is not None:
             return self.axis.value.data == 0
         apart = self.batch_count > 0 or constant_of(self.indices) is not None
@@ -228,7 +228,7 @@ class GatherOp(MovingOp):
 
 
 class ReshapingOp(MovingOp):
-    """Base of what gives the same elements in the same order, in another shape."""
+    """Base of operations that return the same elements in the same order, in another shape."""
 
     input: Operand = operand_def(ANY_TENSOR)
     result: Result = result_def(ANY_TENSOR)
@@ -254,7 +254,7 @@ class ReshapeOp(ReshapingOp):
     allow_zero: Flag | None = opt_prop_def(FLAG)
 
     def target(self) -> tuple[int, ...] | None:
-        """The shape asked for, when it is known at compile time."""
+        """The requested shape, if it is known at compile time."""
         return ints(self.to) if self.to is not None else _constant(self.shape)
 
     def infer(self) -> Sequence[Tensor]:
@@ -271,7 +271,7 @@ def _constant(value: SSAValue | None) -> tuple[int, ...] | None:
 
 
 def _runtime_rank(shape: SSAValue, result: SSAValue) -> int:
-    """The length of a shape that is computed at run time, else the rank that the result is declared with."""
+    """The length of a shape that is computed at run time, otherwise the declared rank of the result."""
     require_rank(shape, 1, "shape")
     if known(length := shape_of(shape)[0]):
         return length
@@ -281,7 +281,7 @@ def _runtime_rank(shape: SSAValue, result: SSAValue) -> int:
 
 
 def _refined(shape: Shape, result: SSAValue) -> Shape:
-    """A shape, with what the result's type says where it is not known."""
+    """A shape, with unknown sizes taken from the result's type."""
     declared = shape_of(result)
     if len(declared) != len(shape):
         return shape
@@ -419,7 +419,7 @@ class UnsqueezeOp(ReshapingOp):
 
 @irdl_op_definition
 class PadOp(MovingOp):
-    """Adds elements around a tensor, or takes them away where negative (ONNX Pad with constant pads).
+    """Adds elements around a tensor; negative pads remove elements (ONNX Pad with constant pads).
 
     `pads` lists all begins, then all ends, for every axis; `value` is what `mode constant` fills in.
     """
@@ -452,7 +452,7 @@ class PadOp(MovingOp):
 
 @irdl_op_definition
 class ResizeOp(MovingOp):
-    """Samples a tensor at another size (ONNX Resize without antialiasing; TensorFlow ResizeBilinear, ResizeNearestNeighbor).
+    """Resizes a tensor (ONNX Resize without antialiasing; TensorFlow ResizeBilinear, ResizeNearestNeighbor).
 
     Either `sizes` (of all axes, 0 where an axis keeps its size) or `scales` (`output = floor(input * scale)`). `coordinates`
     says where output elements lie, `nearest` how positions round, `cubic_coeff` and `exclude_outside` how cubic weights are
@@ -495,7 +495,7 @@ class ResizeOp(MovingOp):
         return [tensor(element_of(self.input), self.output_sizes(x))]
 
     def output_sizes(self, shape: Shape) -> Shape:
-        """The sizes of the result for an input of this shape: the product with a scale is taken in float32, as ONNX does."""
+        """The sizes of the result for an input of this shape; the product with a scale is in float32, as in ONNX."""
         if self.scales is None:
             return tuple(s or d for d, s in zip(shape, ints(self.sizes), strict=True))
         return tuple(int(f32(d * s)) if known(d) else DYNAMIC for d, s in zip(shape, self.scales.data, strict=True))
@@ -516,6 +516,6 @@ class ShapeOp(NNOp):
         return [tensor(i64, [len(self.sizes())])]
 
     def sizes(self) -> Shape:
-        """The sizes asked for, DYNAMIC where not known."""
+        """The requested sizes, DYNAMIC if unknown."""
         x = shape_of(self.input)
         return x[self.start.value.data : None if self.end is None else self.end.value.data]

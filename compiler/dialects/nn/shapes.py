@@ -1,4 +1,4 @@
-"""Arithmetic on shapes with unknown sizes. A dimension is an int, `DYNAMIC` where it is not known."""
+"""Arithmetic on shapes with unknown sizes. A dimension is an int, `DYNAMIC` if unknown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 
 
 def tensor_of(value: SSAValue) -> Tensor:
-    """The tensor type of a value. Raises VerifyException for anything else."""
+    """The tensor type of a value. Raises VerifyException for other types."""
     type_ = value.type
     if not isinstance(type_, TensorType):
         raise VerifyException(f"expected a ranked tensor, got {type_}")
@@ -26,12 +26,12 @@ def tensor_of(value: SSAValue) -> Tensor:
 
 
 def shape_of(value: SSAValue) -> Shape:
-    """The sizes of a value, DYNAMIC where not known. Raises VerifyException for anything but a ranked tensor."""
+    """The sizes of a value, DYNAMIC if unknown. Raises VerifyException unless it is a ranked tensor."""
     return tensor_of(value).get_shape()
 
 
 def element_of(value: SSAValue) -> Attribute:
-    """The element type of a value. Raises VerifyException for anything but a ranked tensor."""
+    """The element type of a value. Raises VerifyException unless it is a ranked tensor."""
     return tensor_of(value).element_type
 
 
@@ -51,14 +51,14 @@ def static(shape: Sequence[int]) -> bool:
 
 
 def compatible(a: Tensor, b: Tensor) -> bool:
-    """Same element type and rank, and no dimension in which two known sizes differ."""
+    """Whether element type and rank are equal, and no two known sizes differ."""
     if a.element_type != b.element_type or a.get_num_dims() != b.get_num_dims():
         return False
     return all(x == y or DYNAMIC in (x, y) for x, y in zip(a.get_shape(), b.get_shape(), strict=True))
 
 
 def merge_dim(a: int, b: int, what: str = "sizes") -> int:
-    """The known one of two sizes that must be equal. Raises VerifyException when both are known and differ."""
+    """The known one of two sizes that must be equal. Raises VerifyException if both are known and differ."""
     if a == DYNAMIC or a == b:
         return b
     if b == DYNAMIC:
@@ -74,7 +74,7 @@ def merge_shape(a: Sequence[int], b: Sequence[int], what: str = "shapes") -> Sha
 
 
 def text(shape: Sequence[int]) -> str:
-    """A shape as messages have it: `[1, 3, ?]`."""
+    """A shape as printed in messages: `[1, 3, ?]`."""
     return "[" + ", ".join(str(d) if known(d) else "?" for d in shape) + "]"
 
 
@@ -103,7 +103,7 @@ def _broadcast_dim(dims: tuple[int, ...], shapes: Sequence[Sequence[int]]) -> in
 
 
 def size(shape: Sequence[int]) -> int:
-    """The number of elements, DYNAMIC when a dimension is not known (0 wins over unknown)."""
+    """The number of elements, DYNAMIC if a dimension is unknown (0 wins over unknown)."""
     if 0 in shape:
         return 0
     return prod(shape) if static(shape) else DYNAMIC
@@ -125,7 +125,7 @@ def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
 
 
 def require_rank(value: SSAValue, rank: int, what: str) -> None:
-    """Raises VerifyException for a value of another rank."""
+    """Raises VerifyException if a value has another rank."""
     if (actual := len(shape_of(value))) != rank:
         raise VerifyException(f"{what} must be of rank {rank}, not {actual}")
 
@@ -133,7 +133,7 @@ def require_rank(value: SSAValue, rank: int, what: str) -> None:
 def window_size(size: int, kernel: int, stride: int, dilation: int, begin: int, end: int, ceil: bool = False) -> int:
     """Output size of a sliding window: `(size + begin + end - dilation*(kernel-1) - 1) // stride + 1`.
 
-    With `ceil`, rounded up, less the window that would start in the end padding (ONNX pooling, PyTorch).
+    With `ceil`, rounds up, but drops a window that would start in the end padding (ONNX pooling, PyTorch).
     Raises VerifyException when the window is larger than the padded input.
     """
     if not known(size):

@@ -1,4 +1,4 @@
-"""The part that convolutions and pooling share: a window that slides over the spatial axes."""
+"""The common part of convolutions and pooling: a window that slides over the spatial axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .shapes import DYNAMIC, Shape, known, same_pads, same_size, window_size
 
 
 class LayoutOp(NNOp):
-    """An operation that knows where the channels of its first operand stand."""
+    """An operation with a `layout`: the position of the channels of its first operand."""
 
     layout: LayoutAttr = prop_def(LayoutAttr, default_value=LayoutAttr(Layout.NCHW))
 
@@ -72,7 +72,7 @@ class WindowOp(LayoutOp):
         return ints(self.pads, (0,) * (2 * self.spatial_rank))
 
     def resolved_pads(self, spatial: Sequence[int]) -> Shape | None:
-        """The pads that hold for inputs of these spatial sizes; None when `auto_pad` needs a size that is not known."""
+        """The pads for inputs of these spatial sizes; None if `auto_pad` needs an unknown size."""
         if self.auto_pad is None:
             return self.pad_list
         if not all(map(known, spatial)):
@@ -83,7 +83,7 @@ class WindowOp(LayoutOp):
         return (*(b for b, _ in pairs), *(e for _, e in pairs))
 
     def check_window(self) -> None:
-        """Raises VerifyException when a list does not have one entry per spatial axis, or a number is out of range."""
+        """Raises VerifyException if a list does not have one entry per spatial axis, or a number is out of range."""
         n = self.spatial_rank
         for name, values, length, least in (
             ("strides", self.stride_list, n, 1),
@@ -100,7 +100,7 @@ class WindowOp(LayoutOp):
             raise VerifyException("pads and auto_pad exclude each other")
 
     def window_output(self, spatial: Sequence[int], ceil: bool = False) -> Shape:
-        """Output sizes for these spatial sizes, unknown where the input's is."""
+        """Output sizes for these spatial sizes; unknown if the input size is."""
         if self.auto_pad is not None:
             return tuple(same_size(s, stride) for s, stride in zip(spatial, self.stride_list, strict=True))
         n = self.spatial_rank
