@@ -1,4 +1,4 @@
-"""Backends run a module over samples: numpy's interpreter, or onnxruntime. Whoever watches is shown the same by both."""
+"""Backends run a module over samples: numpy's interpreter, or onnxruntime. Both show the same values to a watcher."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .work import Wanted, Work
 Name = Literal["auto", "numpy", "onnxruntime"]
 
 START = 1 << 27
-"""Numbers that numpy moves while onnxruntime starts, by which it has to be faster afterwards."""
+"""Numbers that numpy moves while onnxruntime starts; onnxruntime must save at least that much."""
 _INSTALL = "pip install 'amct-opt[onnxruntime]'"
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Which backend, and how many threads."""
+    """The backend and its number of threads."""
 
     backend: Name = "auto"
     threads: int | None = None
     """The number of threads of onnxruntime; default: one per core, at most 8."""
 
     def __post_init__(self) -> None:
-        """Raises CompileError for a backend that is not installed, and for threads that there cannot be."""
+        """Raises CompileError for a backend that is not installed, or an invalid number of threads."""
         if self.threads is not None and self.threads < 1:
             raise CompileError(f"threads must be positive, not {self.threads}")
         if self.backend == "numpy" and (self.threads or 1) > 1:
@@ -41,7 +41,7 @@ class Runner:
             raise CompileError("backend onnxruntime requires onnxruntime to be installed", hint=_INSTALL)
 
     def run(self, work: Work) -> None:
-        """`auto` takes onnxruntime where there is enough to compute and it takes the module, and says where it does not.
+        """`auto` uses onnxruntime if there is enough to compute and it supports the module; a note reports if it does not.
 
         Raises CompileError, located in the data, at an operation, or as the watcher does.
         """
@@ -72,7 +72,7 @@ class Runner:
 
 
 def _in_numpy(work: Work) -> None:
-    """The interpreter, batch by batch."""
+    """Runs the interpreter, batch by batch."""
     executable = Executable(work.module, list(work.wanted))
     for batch in work.samples.batches():
         executable.run(batch, work.watch)
@@ -80,7 +80,7 @@ def _in_numpy(work: Work) -> None:
 
 
 def _set_weights_aside(work: Work, folder: Path) -> None:
-    """Those that passes have computed: onnxruntime has its own copy, and nobody reads ours until calibration is over."""
+    """Releases computed weights: onnxruntime has its own copy, and ours are not read until calibration is over."""
     try:
         set_aside(weights_of(work.module), folder / "weights.safetensors")
     except OSError as e:
@@ -88,7 +88,7 @@ def _set_weights_aside(work: Work, folder: Path) -> None:
 
 
 def worthwhile(work: Work) -> bool:
-    """Whether onnxruntime is sooner ready, its start and the loading of weights included."""
+    """Whether onnxruntime finishes earlier, including its start and the loading of weights."""
     return numbers(work) >= START + 2 * weights(work)
 
 

@@ -1,4 +1,4 @@
-"""How much there is to compute: by operations and sizes alone, so that the same model and data give the same answer."""
+"""Estimates the work from operations and sizes alone, so that the same model and data give the same answer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..transforms.shape_inference import infer_shapes, set_input_shapes
 from .work import Work
 
 PRODUCTS = 128
-"""Multiplications of a matrix product by which numpy falls as far behind onnxruntime as by one number that it moves: it has
-OpenBLAS for the former. What costs it time is the windows of convolutions, above all of depthwise ones, and what comes between.
+"""Multiplications of a matrix product that cost numpy as much time, compared with onnxruntime, as moving one number. Products use
+OpenBLAS; numpy loses its time in the windows of convolutions, especially depthwise ones, and in the operations between them.
 """
 
 
@@ -30,12 +30,12 @@ def numbers(work: Work) -> int:
 
 
 def weights(work: Work) -> int:
-    """Numbers in constants, which onnxruntime loads before it computes anything."""
+    """Count of numbers in constants, which onnxruntime loads before it computes anything."""
     return sum(_size(shape_of(op.result)) for op in work.module.walk() if isinstance(op, ConstantOp))
 
 
 def _with_sizes(module: ModuleOp, samples: Samples) -> ModuleOp:
-    """A copy whose inputs have the sizes of a run, as far as they contradict nothing."""
+    """A copy whose inputs have the sizes of a run, unless those contradict the module."""
     open_inputs = {name: type_.get_shape() for name, type_ in samples.types.items() if DYNAMIC in type_.get_shape()}
     if not open_inputs:
         return module
@@ -43,13 +43,13 @@ def _with_sizes(module: ModuleOp, samples: Samples) -> ModuleOp:
     try:
         set_input_shapes(main_function(sized), {n: _run_shape(samples, n, shape) for n, shape in open_inputs.items()})
         infer_shapes(sized)
-    except CompileError:  # the backend says so, where it is one
+    except CompileError:  # if it is an error, the backend reports it
         return module
     return sized
 
 
 def _run_shape(samples: Samples, name: str, declared: Shape) -> Shape:
-    """The declared shape with the sizes of the data, which count from the last axis; the first is that of a run."""
+    """The declared shape with the sizes of the data, aligned at the last axis; the first size is that of a run."""
     given = samples.rows[name].shape[1:]
     sizes = (samples.batch_size, *given)[-len(declared) :]
     return tuple(d if known(d) else max(s, DYNAMIC) for d, s in zip(declared, sizes, strict=True))

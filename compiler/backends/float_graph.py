@@ -1,4 +1,4 @@
-"""The ONNX file that computes the wanted values of a module, and nothing else."""
+"""The ONNX file that computes only the wanted values of a module."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ..targets.onnx import FORM, model_of, written_graph
 from .work import Wanted
 
 _REDUCTIONS = ("ReduceMin", "ReduceMax", "ReduceSum")
-"""The sum says whether NaN is among the values, which onnxruntime's minimum and maximum overlook."""
+"""The sum reveals NaN, which onnxruntime's minimum and maximum ignore."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """Equal values, and the outputs that show them: the value itself, or its minimum, maximum and sum."""
+    """Equal values, and the outputs for them: the value itself, or its minimum, maximum and sum."""
 
     values: tuple[SSAValue, ...]
     outputs: tuple[str, ...]
@@ -40,7 +40,7 @@ def write_float_graph(module: ModuleOp, wanted: Mapping[SSAValue, Wanted], path:
     """Write the graph that computes the wanted values, which are not arguments, with its weights beside it. Returns its
     outputs.
 
-    Raises CompileError, located, where an operation has no form in ONNX.
+    Raises CompileError, located, if an operation has no form in ONNX.
     """
     groups: dict[SSAValue, list[SSAValue]] = {}
     for value in wanted:
@@ -66,7 +66,7 @@ def write_float_graph(module: ModuleOp, wanted: Mapping[SSAValue, Wanted], path:
 
 
 def _reduced_to(module: ModuleOp, names: Mapping[SSAValue, str]) -> ModuleOp:
-    """A copy that returns these values, without what they do not need."""
+    """A copy that returns these values, without unneeded operations."""
     copies: dict[SSAValue, SSAValue] = {}
     copy = module.clone(copies)
     function = main_function(copy)
@@ -88,7 +88,7 @@ def _erase_unused(block: Block) -> None:
 
 
 def in_order(module: ModuleOp, values: Sequence[SSAValue]) -> list[SSAValue]:
-    """Values as the module computes them, its arguments first; constants are not computed."""
+    """Values in the order of the module, its arguments first, without constants."""
     computed: list[SSAValue] = [
         *body(main_function(module)).args,
         *(result for op in module.walk() for result in op.results),

@@ -1,6 +1,6 @@
 """The backend `onnxruntime`: the module as an ONNX file with the wanted values as outputs, run in threads.
 
-One session, and a thread per core that runs batches by itself: threads inside of operations gain less, and wait for each other.
+One session, and one thread per core that runs whole batches: threads inside operations gain less, and wait for each other.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _FATAL = 4
 
 
 class OnnxRuntime:
-    """Work whose module onnxruntime has loaded.
+    """A unit of work whose module onnxruntime has loaded.
 
-    A batch that it cannot run, or that gives what is not finite, is run by the interpreter, which says at which operation.
+    A batch that it cannot run, or whose results are not finite, is run by the interpreter, which reports the operation.
     """
 
     def __init__(self, work: Work, threads: int | None, folder: Path):
-        """Raises CompileError where the module has no form in ONNX, or onnxruntime does not take it."""
+        """Raises CompileError if the module has no form in ONNX, or onnxruntime rejects it."""
         self._work = work
         self._threads = min(threads or threads_here(), work.samples.runs)
         self._values = in_order(work.module, list(work.wanted))
@@ -68,13 +68,13 @@ class OnnxRuntime:
             self._work.done()
 
     def _computed(self, batch: Mapping[str, Array]) -> dict[SSAValue, Array]:
-        """The wanted values, or what is wanted of them. Raises _Unusable."""
+        """The wanted values, or their extremes. Raises _Unusable."""
         arrays = {value: batch[name] for value, name in self._arguments.items()}
         if self._session is None:
             return arrays
         try:
             outputs: list[Array] = self._session.run(None, dict(batch))
-        except Exception as e:  # onnxruntime's have no other base
+        except Exception as e:  # onnxruntime's errors have no other base class
             raise _Unusable(first_line(str(e))) from None
         rest = iter(outputs)
         for shown in self._shown:
@@ -86,7 +86,7 @@ class OnnxRuntime:
         return arrays
 
     def _tell(self, arrays: dict[SSAValue, Array], *, ordered: bool) -> None:
-        """Show the values that are meant; they are dropped one by one."""
+        """Shows the wanted values; each is dropped afterwards."""
         for value in self._values:
             if value in arrays and self._work.wanted[value].ordered == ordered:
                 self._work.watch(value, arrays.pop(value))
@@ -103,14 +103,14 @@ class _Unusable(Exception):
 
 
 def _arguments(work: Work, values: Sequence[SSAValue]) -> dict[SSAValue, str]:
-    """Those of the values that are inputs, and which."""
+    """The values that are inputs, with their input."""
     function = main_function(work.module)
     names = dict(zip(function.body.block.args, input_names(function), strict=True))
     return {v: names[a] for v in values if isinstance(a := source(v), BlockArgument)}
 
 
 def _session(path: Path) -> Any:
-    """Raises CompileError where onnxruntime cannot be loaded, or does not take the file."""
+    """Raises CompileError if onnxruntime cannot be loaded, or rejects the file."""
     try:
         onnxruntime: Any = import_module("onnxruntime")
     except ImportError as e:
@@ -119,8 +119,8 @@ def _session(path: Path) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # plans hold each thread's values at once
     options.log_severity_level = _FATAL
-    options.add_session_config_entry("session.disable_quant_qdq", "1")  # computes as the module says
+    options.add_session_config_entry("session.disable_quant_qdq", "1")  # computes exactly what the module specifies
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as e:  # onnxruntime's have no other base
+    except Exception as e:  # onnxruntime's errors have no other base class
         raise CompileError(f"onnxruntime does not take the model: {first_line(str(e))}") from None

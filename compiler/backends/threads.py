@@ -1,4 +1,4 @@
-"""Threads that take batches from one iterator, and take turns where the order of batches counts."""
+"""Threads that take batches from one iterator, and take turns if the order of batches matters."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from threading import Condition, Thread
 from typing import Generic, TypeVar
 
 MOST_THREADS = 8
-"""Where nobody says how many: each has the values of a batch in memory."""
+"""The default limit: each thread has the values of a batch in memory."""
 
 T = TypeVar("T")
 
 Turn = AbstractContextManager[None]
-"""Entered when all batches before this one have left theirs. Every batch has to take its turn."""
+"""A context that is entered when all earlier batches have left theirs. Every batch must take its turn."""
 
 
 def threads_here() -> int:
-    """One per core that this process may use, but no more than `MOST_THREADS`."""
+    """One thread per core that this process may use, at most `MOST_THREADS`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_THREADS)
 
 
 class _Overtaken(Exception):
-    """A batch before this one has failed: nobody waits for this one."""
+    """Raised if an earlier batch has failed, so that this one is not needed."""
 
 
 class OrderedBatches(Generic[T]):
-    """Batches in their order, and which of them has its turn."""
+    """Batches in order, and the number of the batch whose turn it is."""
 
     def __init__(self, batches: Iterable[T]):
         self._batches = iter(batches)

@@ -1,4 +1,4 @@
-"""The work of a backend: run a module over samples, and show some of its values to whoever watches."""
+"""The work of a backend: run a module over samples, and show some of its values to a watcher."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ..session import Session
 
 
 class Wanted(NamedTuple):
-    """How a value is shown."""
+    """How to show a value."""
 
     extremes: bool = False
-    """Whether an array of the smallest and the largest number will do in place of all. Any NaN is one of the two."""
+    """Whether an array of the smallest and the largest number is enough. If there is a NaN, one of the two is NaN."""
     ordered: bool = True
-    """Whether batches must come one after the other. Else several threads may show values of different batches at a time."""
+    """Whether batches must come in order; otherwise several threads may show values of different batches at a time."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """A module, what of its values is wanted, and the samples."""
+    """A module, its wanted values, and the samples."""
 
     module: ModuleOp
     wanted: Mapping[SSAValue, Wanted]
     samples: Samples
     watch: Watch
-    """Told the wanted values of a batch, in the order of the module. What it raises ends the work."""
+    """Called with each wanted value of a batch, in the order of the module. An exception ends the work."""
     done: Callable[[], None]
     """Called after each batch, never twice at a time."""
     session: Session

@@ -1,4 +1,4 @@
-"""Settings held against a model and a session: that what they name is there."""
+"""Checks settings against a model and a session: all names must exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .settings import Settings
 
 
 def check_observers(settings: Settings, known: Known) -> None:
-    """Raises CompileError, located in the settings' file, for an observer that is not known, and for its bad options."""
+    """Raises CompileError, located in the settings' file, for an unknown observer or bad options of one."""
     calibrations = (
         c for c in (settings.common, *settings.by_type.values(), *settings.by_layer.values()) if c is not None
     )
@@ -29,10 +29,10 @@ def check_names(
     types: Iterable[str],
     close: Callable[[str], Sequence[str]] = lambda _: (),
 ) -> None:
-    """Every layer and type that settings name is there, and what is to be quantized can be.
+    """Checks that every layer and type in the settings exists, and that layers to be quantized can be.
 
-    `layers` are those that can; `others` are the rest of the model's, with the reason why they cannot; `types` are all that
-    are quantized, whether the model has one or not; `close` gives the names of layers and modules that resemble a name. Raises
+    `layers` can be quantized; `others` are the rest of the model's, with the reason why they cannot; `types` are all types that
+    are quantized, even if the model has none; `close` gives the names of layers and modules that resemble a name. Raises
     CompileError, located in the settings' file, that names the layer.
     """
     layers = list(layers)

@@ -1,4 +1,4 @@
-"""ATC's listing of a compiled model: which of its operators have weights that are compressed (the `mapping_file` of NUQ)."""
+"""ATC's listing of a compiled model: the operators with compressed weights (the `mapping_file` of NUQ)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ORIGINAL_NAMES = "_datadump_original_op_names"
 
 
 def compressed_operators(path: Path) -> Mapping[str, tuple[str, ...]]:
-    """The operators with compressed weights, and the source layers that each was made of.
+    """The operators with compressed weights, each with its source layers.
 
     The file is the JSON that `atc --mode=1 --om=model.om --json=model.json` writes: graphs, their operators, and their
-    attributes as keys and values. Raises CompileError, located in the file, for any other.
+    attributes as keys and values. Raises CompileError, located in the file, for other content.
     """
     top = read_object(path)
     if "graph" not in top.values:

@@ -1,4 +1,4 @@
-"""Configurations of either format."""
+"""Reads configurations of either format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .simplified import read_simplified
 
 
 def read_settings(path: Path) -> Settings:
-    """The settings in a file: JSON where it ends in .json, else a simplified configuration.
+    """The settings in a file: JSON if its name ends in .json, otherwise a simplified configuration.
 
     Raises CompileError, located at its line or layer, for a bad one.
     """

@@ -1,4 +1,4 @@
-"""AMCT's JSON configuration: what holds for every layer, by its name."""
+"""AMCT's JSON configuration: the settings of every layer, by name."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _SETTINGS = (
     "skip_fusion_layers",
     "tensor_quantize",
 )
-"""The keys beside layers, whether a file has them or not."""
+"""The keys besides layers, whether a file has them or not."""
 _WEIGHTS: dict[str, type[Weighting]] = {"arq_quantize": Arq, "ada_quantize": Ada, "nuq_quantize": Nuq}
 
 
 def read_json(path: Path) -> Settings:
-    """The settings in a file. Layers that it does not list, or does not enable, are not quantized; other defaults are as ever.
+    """The settings in a file. Layers that it does not list or enable are not quantized; other defaults are the usual ones.
 
     Raises CompileError, located in the file, that names the layer, for unknown keys, wrong types, values out of range, and keys
-    that stand twice.
+    that occur twice.
     """
     top = read_object(path)
     settings = top.make(
@@ -111,7 +111,7 @@ def _read_weight(weight: JsonObject) -> Weighting:
 
 
 def _ends(values: JsonObject, key: str) -> dict[str, float]:
-    """The two numbers of a list, where there is one, as `key_start` and `key_end`."""
+    """The two numbers of a list, if present, as `key_start` and `key_end`."""
     if key not in values.values:
         return {}
     ends = values.take_list(key, float)
@@ -135,7 +135,7 @@ def json_text(settings: Settings, layers: Iterable[Layer]) -> str:
     """The settings of all layers that could be quantized, in AMCT's order, layers by name. Without a `batch_num` AMCT
     takes one batch, this project all of the data.
 
-    Raises CompileError for what the format cannot hold: observers that AMCT does not have, choices of layers by their weights.
+    Raises CompileError for what the format cannot express: observers that AMCT lacks, layers chosen by their weights.
     """
     if settings.nuq_config is not None or settings.enable_auto_nuq or settings.skip_approximation_layers:
         raise CompileError(
@@ -191,7 +191,7 @@ def _activation(observer: str, bits: int, asymmetric: bool) -> Json:
 
 
 def _weight(weight: Weighting, alone: bool) -> Json:
-    """A zero point is written only for a weight that is quantized alone: other layers cannot have one."""
+    """Writes a zero point only for a weight-only layer: other layers cannot have one."""
     values: Json = {"num_bits": weight.bits}
     if isinstance(weight, Ada):
         values["num_iteration"] = weight.num_iteration

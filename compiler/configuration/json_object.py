@@ -1,4 +1,4 @@
-"""JSON objects whose keys are taken one by one, with errors that say where."""
+"""JSON objects whose keys are taken one by one, with located errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS: dict[type, str] = {
 
 
 def read_object(path: Path) -> JsonObject:
-    """The object in a file. Raises CompileError, located, for anything else, and for keys that stand twice."""
+    """The object in a file. Raises CompileError, located, for other content, and for duplicate keys."""
     where = str(path)
     try:
         text = read_text(path).removeprefix("\ufeff")
@@ -34,7 +34,7 @@ def read_object(path: Path) -> JsonObject:
         raise CompileError("is nested too deeply", where=where) from None
     except CompileError as e:
         raise CompileError(e.message, where=e.where or where) from None
-    except ValueError as e:  # an integer of more digits than Python converts
+    except ValueError as e:  # an integer with more digits than Python converts
         raise CompileError(f"is not JSON: {e}", where=where) from None
     if not isinstance(values, dict):
         raise CompileError("must be a JSON object", where=where)
@@ -66,18 +66,18 @@ class JsonObject:
         return CompileError(f"{self.path}: {reason}" if self.path else reason, where=self.where, hint=hint)
 
     def take(self, key: str, kind: type[_T], default: _T | None = None) -> Any:
-        """The value of a key, which is of this type; `default` where there is none. Integers count as floats."""
+        """The value of a key, which must be of this type; `default` if absent. Integers count as floats."""
         return self._checked(key, self.values.pop(key), kind) if key in self.values else default
 
     def take_list(self, key: str, kind: type[_T]) -> list[_T]:
-        """The values of a list, empty where there is none."""
+        """The values of a list, empty if absent."""
         values = self.values.pop(key, [])
         if not isinstance(values, list):
             raise self.error(f"{key} must be a list")
         return [self._checked(key, each, kind) for each in cast("list[Any]", values)]
 
     def take_object(self, key: str, path: str) -> JsonObject:
-        """The object of a key, empty where there is none. `path` is what it is called in errors."""
+        """The object of a key, empty if absent. `path` is its name in errors."""
         return JsonObject(self._checked(path, self.values.pop(key, {}), cast("type[Json]", dict)), self.where, path)
 
     def take_objects(self, key: str) -> list[JsonObject]:

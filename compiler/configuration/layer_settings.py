@@ -1,4 +1,4 @@
-"""The settings of one layer, and which of them wins."""
+"""The settings of one layer, and their precedence."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from .settings import Arq, Calibration, Nuq, Settings, Weighting
 
 @dataclass(frozen=True)
 class Layer:
-    """The facts of a layer that could be quantized, as settings need them."""
+    """The facts that settings need about a layer that could be quantized."""
 
     name: str
     type: str
-    """As the source framework calls it."""
+    """The source framework's name of the type."""
     ascend: tuple[str, ...] = ()
-    """The operators of Ascend IR that it becomes, by which ATC's configurations call its type."""
+    """The operators of Ascend IR that it becomes; ATC's configurations use these names for its type."""
     weighted: bool = True
     channel_wise: bool = False
-    """Its weights may have a scale for each output channel."""
+    """Whether its weights may have a scale for each output channel."""
     low_bits: bool = False
-    """Its weights may have fewer than 8 bits."""
+    """Whether its weights may have fewer than 8 bits."""
     symmetric_only: bool = False
-    """Its input has no zero point."""
+    """Whether its input cannot have a zero point."""
     weight_only: bool = False
-    """Its weight may be quantized while its input stays float."""
+    """Whether its weight may be quantized while its input stays float."""
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The names of its type in settings, the source framework's name first."""
+        """The names of its type in settings; the source framework's name is first."""
         return self.type, *self.ascend
 
 
 @dataclass(frozen=True)
 class LayerSettings:
-    """The settings that apply to one layer, without anything left open."""
+    """The complete settings that apply to one layer."""
 
     skipped: str | None
-    """Why it is not quantized: the name of the setting; None where it is."""
+    """The setting that excludes it from quantization; None if it is quantized."""
     observer: str
     bits: int
     symmetric: bool
@@ -49,7 +49,7 @@ class LayerSettings:
     migration_strength: float | None
     weight_compress_only: bool
     remarks: tuple[str, ...] = ()
-    """Settings for all layers that this one cannot have."""
+    """The settings for all layers that this layer cannot have."""
 
     @property
     def quantize(self) -> bool:
@@ -57,11 +57,11 @@ class LayerSettings:
 
 
 def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
-    """The settings that apply to a layer: its own, else those of its type, else those of all; then the defaults.
+    """The settings that apply to a layer: its own, otherwise those of its type, otherwise those of all; then the defaults.
 
-    Only asymmetry is looked up by itself: the layer's, its type's, that of all layers if the algorithm is the same, and
-    `activation_offset`. What a layer cannot have is an error where it is asked of this layer, or of its type and no layer of that
-    type can; else the default applies, and `remarks` report it. Raises CompileError, located in the settings' file.
+    Only asymmetry is looked up separately: the layer's, its type's, that of all layers if the algorithm is the same, then
+    `activation_offset`. A setting that the layer cannot have is an error if it names this layer, or its type and no layer of that
+    type can have it; otherwise the default applies, with `remarks`. Raises CompileError, located in the settings' file.
     """
     levels = _levels(settings, layer)
     chosen = next((c for c in levels if c is not None), Calibration())
@@ -88,7 +88,7 @@ def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
 
 
 def uniform(settings: Settings) -> Settings:
-    """Settings in which no weight has few levels: ARQ takes the place of NUQ."""
+    """Settings without few levels: ARQ replaces NUQ."""
 
     def arq(calibration: Calibration) -> Calibration:
         weight = calibration.weight
@@ -105,7 +105,7 @@ def uniform(settings: Settings) -> Settings:
 
 
 def with_levels(settings: Settings, layers: Iterable[Layer], levels: Mapping[str, Nuq]) -> Settings:
-    """Settings in which the weights of these layers have so few levels, by settings of their own, and no others."""
+    """Settings in which only the weights of these layers have so few levels, by settings of their own."""
     plain = uniform(settings)
     own = {each.name: replace(_chosen(plain, each), weight=levels[each.name]) for each in layers if each.name in levels}
     return replace(plain, by_layer={**plain.by_layer, **own})
@@ -116,7 +116,7 @@ def _chosen(settings: Settings, layer: Layer) -> Calibration:
 
 
 def weight_only(settings: Settings, layer: Layer) -> bool:
-    """Whether a layer's weight alone is asked for, and it can have that."""
+    """Whether weight-only quantization is requested for a layer, and the layer supports it."""
     return _chosen(settings, layer).weight_compress_only and layer.weight_only
 
 
@@ -139,7 +139,7 @@ def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
 
 
 def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> Iterator[tuple[str, bool]]:
-    """The requested settings that this layer cannot have, and whether no layer of its type can."""
+    """The requested settings that this layer cannot have, each with whether no layer of its type can."""
     weight, alone = chosen.weight, chosen.weight_compress_only
     if alone and not layer.weight_only:
         yield "has no weight that can be quantized alone", True
@@ -158,7 +158,7 @@ def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> I
 
 
 def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
-    """The parts of a record that the layer cannot have, as in settings: AMCT's table 3."""
+    """The parts of a record that the layer cannot have, by the rules for settings: AMCT's table 3."""
     alone = record.weight_compress_only
     if len(record.scale_w) > 1 and not layer.channel_wise and not alone:
         return f"scale_w has {len(record.scale_w)} numbers, but its weight takes one"
@@ -175,7 +175,7 @@ _NO_WEIGHT_OFFSET = "cannot have an asymmetric weight: only weights that are qua
 
 
 def _weight_bits(layer: Layer, alone: bool) -> tuple[int, ...]:
-    """How many bits a layer's weight may have."""
+    """The possible numbers of bits of a layer's weight."""
     if alone:
         return 4, 8
     return (4, 6, 7, 8) if layer.low_bits else (8,)

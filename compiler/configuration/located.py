@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Located:
-    """A message, and where it and its fields stand."""
+    """A message, with the places of itself and of its fields."""
 
     message: Any
     fields: Sequence[Entry]
@@ -38,12 +38,12 @@ class Located:
         return [Located(m, p.entries, self.file, p.line) for m, p in zip(messages, places, strict=True)]
 
     def error(self, reason: str, hint: str = "", field: str = "") -> CompileError:
-        """An error at a field, where that is set, else at the message."""
+        """An error at a field if it is set, otherwise at the message."""
         line = next((f.line for f in reversed(self.fields) if f.name == field), self.line)
         return CompileError(reason, where=f"{self.file}:{line}", hint=hint)
 
     def need(self, *names: str) -> None:
-        """Raises CompileError where one of these fields is not set."""
+        """Raises CompileError if one of these fields is not set."""
         if missing := [name for name in names if not self.message.HasField(name)]:
             raise self.error(f"{self.message.DESCRIPTOR.name} has no {missing[0]}")
 
@@ -56,9 +56,9 @@ class Located:
 
 
 def parse(path: Path, message: Any, what: str) -> Located:
-    """The text of a file in a message that was empty; `what` the file should be, for errors.
+    """Parses a file into an empty message; `what` describes the expected file in errors.
 
-    As in protobuf, the last of a field's values, and of a oneof's members, holds. Raises CompileError, located at the line.
+    As in protobuf, the last of a field's values, and of a oneof's members, wins. Raises CompileError, located at the line.
     """
     text, file = read_text(path), str(path)
     try:

@@ -1,4 +1,4 @@
-"""Observers of AMCT as its files write them: an algorithm, and parameters by name."""
+"""AMCT's observers in the form of its files: an algorithm, and parameters by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def default_parameters(algorithm: str) -> dict[str, float]:
 
 
 def observer_text(algorithm: str, parameters: Parameters) -> str:
-    """As `make_observer` takes it, without what has its default."""
+    """The text that `make_observer` reads, without defaults."""
     defaults = {f.name: f.default for f in fields(OBSERVERS[algorithm])}
     given = [f"{k.replace('_', '-')}={v!r}" for k, v in parameters.items() if v != defaults[k]]
     return f"{algorithm}{{{' '.join(given)}}}" if given else algorithm

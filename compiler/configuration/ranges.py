@@ -9,7 +9,7 @@ from ..diagnostics import CompileError
 
 
 def no_repetition(setting: str, names: Iterable[str]) -> None:
-    """Raises CompileError for a name that stands twice, and for one name in place of several."""
+    """Raises CompileError for a duplicate name, and for one name in place of a list."""
     if isinstance(names, str):
         raise CompileError(f"{setting} is the text '{names}', not several names", hint=f"write ('{names}',)")
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
@@ -29,7 +29,7 @@ def at_least(setting: str, value: int, least: int) -> None:
 
 
 def within(setting: str, value: float, low: float, high: float, *, closed: bool = False) -> None:
-    """`low < value < high`, the ends included where `closed`. NaN lies nowhere."""
+    """Raises CompileError unless `low < value < high`; `closed` includes the ends. NaN always raises."""
     if not (low < value < high or (closed and value in (low, high))):
         left, right = "[]" if closed else "()"
         raise CompileError(f"{setting} must lie in {left}{low:g}, {high:g}{right}, not {value:g}")

@@ -72,7 +72,7 @@ NUMBERS: Mapping[str, Mapping[str, int]] = {
 """The fields of each flavour of AMCT, by number."""
 
 EPSILON = 1.1920929e-07
-"""float32's."""
+"""Of float32."""
 
 _TYPES_OF_INTEGERS = {"INT4": 4, "INT8": 8, "INT16": 16}
 OWN_WEIGHT_TYPES = {"INT6": 6, "INT7": 7}
@@ -82,7 +82,7 @@ CLUSTERS = (16, 32)
 
 @dataclass(frozen=True)
 class LayerRecord:
-    """The record of one layer, in AMCT's names: `_d` is of its input, `_w` of its weight. Floats are float32's.
+    """The record of one layer, with AMCT's names: `_d` is for its input, `_w` for its weight. Floats are float32 values.
 
     Raises CompileError for values that no layer can have.
     """
@@ -109,7 +109,7 @@ class LayerRecord:
     offset_r: tuple[int, ...] = ()
     cluster: tuple[int, ...] = ()
     weight_compress_only: bool = False
-    """Nothing but the weight is quantized, so that it may have zero points."""
+    """Whether only the weight is quantized, so that it may have zero points."""
 
     def __post_init__(self) -> None:
         for name, kind in TYPES.items():
@@ -132,12 +132,12 @@ class LayerRecord:
         return _types("wts_type")[self.wts_type or "INT8"]
 
     def given(self) -> dict[str, Any]:
-        """The fields that say something, by name."""
+        """The fields that are set, by name."""
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) != f.default}
 
 
 def _types(name: str) -> Mapping[str, int]:
-    """The integers that a field may name, by their bits."""
+    """The integer types that a field may contain, by their bits."""
     return {**_TYPES_OF_INTEGERS, **OWN_WEIGHT_TYPES} if name == "wts_type" else _TYPES_OF_INTEGERS
 
 
@@ -194,11 +194,11 @@ def _bad_scales(name: str, scales: Sequence[float]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Record:
-    """Records by layer; of an input that is quantized alone by `layer:index`."""
+    """Records by layer; an input of `tensor_quantize` by `layer:index`."""
 
     layers: Mapping[str, LayerRecord] = field(default_factory=dict[str, LayerRecord])
     where: str = field(default="", compare=False)
-    """The file that they were read from, for messages."""
+    """The file that it was read from, for messages."""
 
     def error(self, layer: str, reason: str, hint: str = "") -> CompileError:
         return CompileError(f"layer '{layer}': {reason}", where=self.where, hint=hint)
@@ -206,7 +206,7 @@ class Record:
 
 @cache
 def _class(flavour: str | None) -> type[Any]:
-    """The message of a whole file; without a flavour one that has every field."""
+    """The message of a whole file; without a flavour it has every field."""
     numbers = {name: i + 1 for i, name in enumerate(TYPES)} if flavour is None else NUMBERS[flavour]
     table = {
         "ScaleOffsetRecord": {"record": (1, "repeated MapFiledEntry")},
@@ -217,9 +217,9 @@ def _class(flavour: str | None) -> type[Any]:
 
 
 def read_record(path: Path, flavour: str | None = None, *, joint_quant: bool = True) -> Record:
-    """The record in a file, of any flavour or of this one. Without `joint_quant` it must not have `shift_bit`.
+    """The record in a file, of this flavour or any. Without `joint_quant` it must not have `shift_bit`.
 
-    Raises CompileError, located at the line, that names the layer, for what breaks the rules of AMCT's parser.
+    Raises CompileError, located at the line, that names the layer, if a rule of AMCT's parser is broken.
     """
     file = parse(path, _class(flavour)(), "record")
     layers: dict[str, LayerRecord] = {}
@@ -247,7 +247,7 @@ def _plain(value: Any) -> Any:
 
 
 def own_fields(layer: LayerRecord, flavour: str | None) -> list[str]:
-    """The fields of a layer that AMCT's record of this flavour does not have, or that hold what it does not know."""
+    """The fields of a layer that AMCT's record of this flavour lacks, or whose values it does not know."""
     if flavour is None:
         return []
     own = [name for name in layer.given() if name not in NUMBERS[flavour]]
@@ -286,9 +286,9 @@ def _text(value: str | float) -> str:
 
 
 def merged(first: Record, second: Record) -> Record:
-    """The layers of both. What both know of a layer must agree; each may lack what the other has.
+    """The layers of both. Values that both have for a layer must agree; each may lack values of the other.
 
-    Raises CompileError, located in the second file, that names the layer, where they do not agree.
+    Raises CompileError, located in the second file, that names the layer, if they do not agree.
     """
     layers = dict(first.layers)
     for name, layer in second.layers.items():

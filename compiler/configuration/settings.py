@@ -1,6 +1,6 @@
 """AMCT's settings as dataclasses: what is quantized, and how.
 
-Values are checked where a dataclass is made. Errors name the setting; readers of files add the place.
+Values are checked when a dataclass is made. Errors name the setting; readers of files add the place.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ..runtime.observers import OBSERVERS, make_observer
 from .ranges import at_least, no_repetition, one_of, within
 
 IFMR, HFMG = "ifmr", "hfmg"
-"""AMCT's observers, the first by default. Settings made in Python or by options may name any other."""
+"""AMCT's observers; the first is the default. Settings made in Python or by options may name any other."""
 
 
 @dataclass(frozen=True)
 class Activation:
-    """How the input of a layer is quantized."""
+    """How to quantize the input of a layer."""
 
     observer: str = IFMR
-    """With its parameters, as `make_observer` takes it: `ifmr{search-step=0.02}`. A name that is not ours is that of one that a
-    session knows, and is held against it where there is one (`check_observers`).
+    """The observer with its parameters, as `make_observer` reads it: `ifmr{search-step=0.02}`. A name that is not ours must be
+    registered in the session (`check_observers`).
     """
     bits: int = 8
     asymmetric: bool | None = None
-    """None: as the settings for the layer's type, for all layers, and `activation_offset` have it."""
+    """None: from the settings for the layer's type, for all layers, then `activation_offset`."""
 
     def __post_init__(self) -> None:
         if self.algorithm in OBSERVERS:
@@ -43,13 +43,13 @@ class Activation:
 
 @dataclass(frozen=True)
 class Arq:
-    """Weights from their smallest to their largest value, all of a tensor or each output channel for itself."""
+    """Quantizes weights from their smallest to their largest value, per tensor or per output channel."""
 
     channel_wise: bool | None = None
-    """None: where the layer's type can."""
+    """None: if the layer's type supports it."""
     bits: int = 8
     asymmetric: bool | None = None
-    """Only where nothing but the weight is quantized."""
+    """Only for weight-only layers."""
 
     def __post_init__(self) -> None:
         one_of("quant_bits", self.bits, (4, 6, 7, 8))
@@ -57,7 +57,7 @@ class Arq:
 
 @dataclass(frozen=True)
 class Ada:
-    """Weights rounded up or down so that the layer's output is nearer."""
+    """Rounds weights up or down so that the layer's output is closer."""
 
     num_iteration: int = 10000
     reg_param: float = 0.01
@@ -78,7 +78,7 @@ class Ada:
 
 @dataclass(frozen=True)
 class Nuq:
-    """Weights of few distinct integers, at most `num_steps` of the 256."""
+    """Weights with few distinct integers, at most `num_steps` of the 256."""
 
     num_steps: int = 32
     num_of_iteration: int = 1
@@ -103,9 +103,9 @@ class Calibration:
     activation: Activation = Activation()
     weight: Weighting = Arq()
     migration_strength: float | None = None
-    """How much of the spread of activations DMQ moves into the weights; None for no DMQ."""
+    """The share of the spread of activations that DMQ moves into the weights; None for no DMQ."""
     weight_compress_only: bool = False
-    """Nothing but the weight is quantized."""
+    """Whether only the weight is quantized."""
 
     def __post_init__(self) -> None:
         if self.migration_strength is not None:
@@ -116,7 +116,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class TensorQuantize:
-    """An input of a layer that is quantized for its own sake, to move less data."""
+    """A single input of a layer to quantize, so that less data is moved."""
 
     layer_name: str
     input_index: int
@@ -128,7 +128,7 @@ class TensorQuantize:
 
 @dataclass(frozen=True)
 class NuqConfig:
-    """Which layers are quantized non-uniformly: those that ATC's listing of the uniformly quantized model marks."""
+    """The layers to quantize non-uniformly: those that ATC's listing of the uniformly quantized model marks."""
 
     mapping_file: str
     nuq_quantize: Nuq = Nuq()
@@ -136,22 +136,22 @@ class NuqConfig:
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings. Fields are called as in AMCT's simplified configuration, and have its defaults."""
+    """All settings. Fields have the names and defaults of AMCT's simplified configuration."""
 
     batch_num: int | None = None
-    """How many batches of the data calibrate; None for all of them (AMCT: 1)."""
+    """The number of batches that calibrate; None for all of them (AMCT: 1)."""
     activation_offset: bool = True
     joint_quant: bool = False
     shift: bool | None = None
-    """Sums are kept in 16 bits, shifted (shift-N): with `joint_quant` only. None, as AMCT's files have no such setting: where
-    `joint_quant` is on and the profile quantizes the inputs of layers.
+    """Whether sums are kept in 16 bits, shifted (shift-N); requires `joint_quant`. None, because AMCT's files have no such
+    setting: if `joint_quant` is on and the profile quantizes the inputs of layers.
     """
     weight_offset: bool = False
-    """Whether weights that are quantized alone are asymmetric, where nothing nearer says so."""
+    """Whether weight-only weights are asymmetric, unless a more specific setting applies."""
     skip_layers: tuple[str, ...] = ()
     skip_layer_types: tuple[str, ...] = ()
     only_layers: tuple[str, ...] = ()
-    """Layers beside which no other is quantized; all when empty. Options have it, AMCT's files do not."""
+    """If not empty, only these layers are quantized. An option; AMCT's files do not have it."""
     fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None = None
     nuq_config: NuqConfig | None = None
     enable_auto_nuq: bool = False
@@ -164,9 +164,9 @@ class Settings:
     by_type: Mapping[str, Calibration] = field(default_factory=dict[str, Calibration])
     by_layer: Mapping[str, Calibration] = field(default_factory=dict[str, Calibration])
     enabled: frozenset[str] | None = None
-    """The only layers that are quantized; None for all that can be."""
+    """The only layers to quantize; None for all that can be."""
     where: str = field(default="", compare=False)
-    """The file that they were read from, for messages."""
+    """The file that it was read from, for messages."""
 
     def __post_init__(self) -> None:
         if self.batch_num is not None:
@@ -191,6 +191,6 @@ class Settings:
 
 
 def tensor_parts(name: str) -> tuple[str, int]:
-    """Split `layer:1`, which names an input of a layer, into layer and index; the whole text and -1 for another form."""
+    """Splits `layer:1`, an input of a layer, into layer and index; returns the whole text and -1 for other forms."""
     layer, _, index = name.rpartition(":")
     return (layer, int(index)) if layer and index.isascii() and index.isdigit() else (name, -1)

@@ -1,4 +1,4 @@
-"""AMCT's simplified configuration, read: protobuf text into settings."""
+"""Reads AMCT's simplified configuration: protobuf text into settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .simplified_schema import ALGORITHMS, BITS, FIELDS, FLAVOURS, ONLY_IN, PLAI
 def read_simplified(path: Path, flavour: str | None = None) -> Settings:
     """The settings in a file; with a flavour, only its fields are allowed.
 
-    Raises CompileError, located at the line, for unknown fields, wrong types, values out of range, and what stands twice or is
+    Raises CompileError, located at the line, for unknown fields, wrong types, values out of range, and what is duplicate or
     missing.
     """
     config = parse(path, classes()["AMCTConfig"](), "simplified configuration")
@@ -44,7 +44,7 @@ def _set_fields(message: Any) -> list[str]:
 
 
 def _check(node: Located, flavour: str | None) -> None:
-    """Every field stands once, unless it is repeated, and is one of the flavour's; so do those of the messages within."""
+    """Checks, also in nested messages, that every field belongs to the flavour, and occurs once unless it is repeated."""
     kind = node.message.DESCRIPTOR.name
     for name, count in Counter(f.name for f in node.fields).items():
         repeated = FIELDS[kind][name][1].startswith("repeated")
@@ -104,7 +104,7 @@ def _weight(node: Located) -> Weighting:
 
 
 def _values(message: Any) -> Iterator[tuple[str, Any]]:
-    """The fields that are set; floats as the decimals that were written."""
+    """The fields that are set; floats as the written decimals."""
     for field, value in message.ListFields():
         yield field.name, _decimal(value) if isinstance(value, float) else value
 

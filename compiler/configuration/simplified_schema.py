@@ -1,4 +1,4 @@
-"""The fields of AMCT's simplified configuration, which flavours have them, and what they are of in settings."""
+"""The fields of AMCT's simplified configuration, the flavours that have them, and their counterparts in settings."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ FIELDS: Fields = {
         "hfmg_quantize": (101, "oneof acts_quant_algo HFMGQuantize"),
     },
 }
-"""Numbers are those of AMCT's schema for PyTorch; text does not hold them, and fields of other flavours have any that is free."""
+"""Numbers are those of AMCT's schema for PyTorch; fields of other flavours have free numbers, which text never contains."""
 
 ENUMS = {"FakequantPrecisionMode": {"FORCE_FP16_QUANT": 1}, "CalibrationDataType": {"INT8": 1, "INT16": 2}}
 
 FLAVOURS = ("pytorch", "onnx", "tensorflow", "caffe", "graph")
-"""`graph` is that of ATC, whatever framework the model is of."""
+"""`graph` is ATC's, for models of any framework."""
 
 ONLY_IN: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("AMCTConfig", "joint_quant"): ("onnx", "tensorflow", "graph"),
@@ -113,7 +113,7 @@ PLAIN = (
     "do_fusion",
     "skip_fusion_layers",
 )
-"""Fields that settings hold under the same name, as they are."""
+"""Fields that settings have unchanged, under the same name."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""AMCT's simplified configuration, written: settings as protobuf text."""
+"""Writes AMCT's simplified configuration: settings as protobuf text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .simplified_schema import ALGORITHMS, BITS, ENUMS, PLAIN, WEIGHTS, classes
 
 
 def simplified_text(settings: Settings) -> str:
-    """Settings as protobuf text, without what has its default.
+    """Settings as protobuf text, without defaults.
 
-    Raises CompileError for what the format cannot hold: observers that AMCT does not have, and a list of the only layers.
+    Raises CompileError for what the format cannot express: observers that AMCT lacks, and a list of the only layers.
     """
     if settings.enabled is not None or settings.only_layers:
         hint = "name the others in skip_layers, or write JSON"

@@ -1,4 +1,4 @@
-"""From ranges to scale and zero point of signed integers. AMCT's min-max formulas, in float64, scales rounded to float32."""
+"""Converts ranges to scale and zero point of signed integers: AMCT's min-max formulas, in float64, scales rounded to float32."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SMALLEST_SCALE = 1.1920929e-07
 
 
 def affine(low: float, high: float, bits: int, *, symmetric: bool) -> tuple[float, int]:
-    """Scale and zero point for values in [low, high], a range that is widened to hold 0.
+    """Scale and zero point for values in [low, high], a range that is widened to contain 0.
 
     Asymmetric: `scale = (high - low) / (2^bits - 1)`, `zero_point = round(-2^(bits-1) - low/scale)`.
     Symmetric: `scale = high / (2^(bits-1) - 1)` or `-low / 2^(bits-1)`, for the larger side; zero point 0.
@@ -31,7 +31,7 @@ def affine(low: float, high: float, bits: int, *, symmetric: bool) -> tuple[floa
 def symmetric_scales(values: Array, bits: int, axis: int | None = None) -> Array:
     """float32 scales of symmetric signed integers for `values`: shape [] or, along `axis`, [channels] (AMCT's ARQ).
 
-    The positive side decides where it is the larger one or both are equal.
+    The positive side decides if it is larger or both are equal.
     """
     low, high = _ends(values, axis)
     up = np.asarray(high, np.float64) / (2 ** (bits - 1) - 1)
@@ -41,7 +41,7 @@ def symmetric_scales(values: Array, bits: int, axis: int | None = None) -> Array
 
 
 def asymmetric_params(values: Array, bits: int, axis: int | None = None) -> tuple[Array, Array]:
-    """As `affine` has them, of all values or of each channel: float32 scales and int32 zero points, shape [] or [channels]."""
+    """Scales and zero points by `affine`, for all values or per channel: float32 and int32, shape [] or [channels]."""
     low, high = (np.asarray(end, np.float64) for end in _ends(values, axis))
     least = -(2 ** (bits - 1))
     scales = np.asarray((high - low) / (2**bits - 1), np.float32)
@@ -52,7 +52,7 @@ def asymmetric_params(values: Array, bits: int, axis: int | None = None) -> tupl
 
 
 def _ends(values: Array, axis: int | None) -> tuple[Array, Array]:
-    """The least and the greatest of the values and 0, of all or of each channel."""
+    """The least and the greatest of the values and 0, for all values or per channel."""
     others = None if axis is None else tuple(i for i in range(values.ndim) if i != axis)
     return values.min(axis=others, initial=0.0), values.max(axis=others, initial=0.0)
 

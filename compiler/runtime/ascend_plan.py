@@ -1,8 +1,8 @@
 """An `ascend` module with fewer passes over its arrays, and the same bits.
 
-Integers that only kernels read stay in float32, in which BLAS and the steps beside it compute: those of AscendQuant and
-AscendRequant, and accumulators where it holds them all. Linear activations before an AscendQuant bound its integers. Moments
-that nothing reads are not computed.
+Integers that only kernels read stay in float32, in which BLAS and the steps around it compute: those of AscendQuant and
+AscendRequant, and accumulators if float32 can represent all of them. Linear activations before an AscendQuant become bounds of
+its integers. Moments that nothing reads are not computed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ACTIVATIONS = (ascend.ReluOp, ascend.Relu6Op, ascend.ClipByValueOp)
 
 
 def in_float32(program: Program) -> Program:
-    """The same slots; what is asked for, and what other operations read, is as it was."""
+    """Rewrites rows; outputs, and slots that other operations read, stay the same."""
     rows = [_rewritten(program, row) for row in program.rows]
     return replace(program, rows=live(rows, program.asked))
 
@@ -46,7 +46,7 @@ def _rewritten(program: Program, row: Row) -> Row:
 
 
 def _only_for(program: Program, row: Row, reads: Callable[[Operation], bool]) -> bool:
-    """Whether all that read a row's result take numbers of any type."""
+    """Whether all readers of a row's result accept numbers of any type."""
     (slot,) = row.results
     return slot not in program.asked and all(reads(reader.op) for reader in program.readers.get(slot, ()))
 
@@ -56,7 +56,7 @@ def _is_read(program: Program, slot: int) -> bool:
 
 
 def _multiplies(op: Operation) -> bool:
-    """Whether an operation multiplies int8 data by weights that are packed: it takes the data in any number type."""
+    """Whether an operation multiplies int8 data by packed weights: it accepts the data in any number type."""
     if not isinstance(op, ascend.CubeOp) or type(op) not in MATRIX_KERNELS:
         return False
     return element_of(op.operands[0]) == i8 and has_constant_weights(op)

@@ -1,6 +1,6 @@
-"""Linear activations in front of a quantization.
+"""Linear activations before a quantization.
 
-Every step of a quantization is monotone, so bounding its integers instead of what it takes gives the same.
+Every step of a quantization is monotone, so bounding its integers instead of its input gives the same result.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ UNBOUNDED: Bounds = (float("-inf"), float("inf"))
 
 
 def bounds_of(op: Operation) -> Bounds | None:
-    """Those of a linear activation of `nn`."""
+    """The bounds of a linear activation of `nn`."""
     return op.bounds if isinstance(op, nn.BoundOp) else None
 
 
 def bounded(
     program: Program, slot: int, bounds: Callable[[Operation], Bounds | None] = bounds_of
 ) -> tuple[int, Bounds]:
-    """The slot behind the activations that lead to `slot` and nowhere else, and their bounds together."""
+    """The slot before the activations that lead only to `slot`, and their combined bounds."""
     found: list[Bounds] = []
     while (row := program.made_for_one(slot)) is not None and (bound := bounds(row.op)) is not None:
         found.append(bound)
@@ -34,7 +34,7 @@ def bounded(
 
 
 def _together(bounds: Sequence[Bounds]) -> Bounds:
-    """One pair of bounds for several, the last of which acts first."""
+    """Combines several pairs of bounds; the last one acts first."""
     low, high = UNBOUNDED
     for least, most in reversed(bounds):
         low, high = min(max(low, least), most), min(max(high, least), most)

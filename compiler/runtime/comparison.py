@@ -1,4 +1,4 @@
-"""Two modules on the same inputs: how far their outputs are apart, and the values of the layers that both have."""
+"""Compares two modules on the same inputs: their outputs, and the values of common layers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`. `not_compared` says why, for outputs and layers that are in one module only or do not
+    """The result of `compare`. `not_compared` has the reasons for outputs and layers that are in one module only or do not
     match.
     """
 
@@ -40,10 +40,10 @@ def compare(
     layers: bool = False,
     rewrite: Rewrite | None = None,
 ) -> Comparison:
-    """Run both on the same inputs, `a` being the reference; outputs are matched by name, layers by their origin.
+    """Runs both on the same inputs; `a` is the reference. Outputs are matched by name, layers by their origin.
 
-    `rewrite` says how `b` is computed. It may compute what watching layers would take apart.
-    Raises CompileError when the modules have no output name in common, or a run fails.
+    `rewrite` changes how `b` is computed; it may merge operations, so that values of some layers do not exist.
+    Raises CompileError if the modules have no common output name, or a run fails.
     """
     pairs, apart = match_layers(a, b) if layers else ({}, {})
     first = Executable(a, [pair[0] for pair in pairs.values()])
@@ -65,7 +65,7 @@ def compare(
         for layer, (value_a, value_b) in pairs.items():
             try:
                 values[layer].add(seen_a.arrays[value_a], seen_b.arrays[value_b])
-            except ValueError as e:  # sizes that only a run tells
+            except ValueError as e:  # sizes that are only known in a run
                 apart[layer] = str(e)
     for name in (*first.outputs, *second.outputs):
         if name not in outputs:
@@ -93,7 +93,7 @@ Pairs = dict[str, tuple[SSAValue, SSAValue]]
 def match_layers(a: ModuleOp, b: ModuleOp) -> tuple[Pairs, dict[str, str]]:
     """The values to compare, by layer, and the layers that cannot be compared with the reason.
 
-    A layer's value is the first result of the last operation with its origin. Where one module has folded what follows a
+    A layer's value is the first result of the last operation with its origin. If one module has folded the layers after a
     convolution or matrix product into it (batch norm, bias), the other's value is taken after the layers so absorbed.
     """
     layers_a, layers_b = _layer_values(a), _layer_values(b)
@@ -105,7 +105,7 @@ def match_layers(a: ModuleOp, b: ModuleOp) -> tuple[Pairs, dict[str, str]]:
             continue
         after_a, gone_a = _after_absorbed(value_a, layers_b)
         after_b, gone_b = _after_absorbed(value_b, layers_a)
-        if not (gone_a and gone_b):  # where both go on with layers of their own, nothing says what was folded
+        if not (gone_a and gone_b):  # if both continue with layers of their own, it is unknown what was folded
             value_a, value_b = after_a, after_b
             absorbed |= {*gone_a, *gone_b}
         if (reason := _mismatch(value_a, value_b)) is None:
@@ -135,7 +135,7 @@ def _layer_values(module: ModuleOp) -> dict[str, SSAValue]:
 
 
 def _after_absorbed(value: SSAValue, others: Mapping[str, SSAValue]) -> tuple[SSAValue, list[str]]:
-    """Follow single uses through layers that the other module does not have; the value there, and these layers."""
+    """Follows single uses through layers that the other module lacks; returns the last value, and these layers."""
     gone: list[str] = []
     if not isinstance(value.owner, ConvolutionOp | MatMulOp):
         return value, gone
@@ -150,7 +150,7 @@ def _after_absorbed(value: SSAValue, others: Mapping[str, SSAValue]) -> tuple[SS
 
 
 def _mismatch(a: SSAValue, b: SSAValue) -> str | None:
-    """Why two values cannot be compared, None where they can."""
+    """The reason why two values cannot be compared; None if they can."""
     type_a, type_b = cast(Tensor, a.type), cast(Tensor, b.type)
     if isinstance(type_a.element_type, IntegerType) != isinstance(type_b.element_type, IntegerType):
         return f"is of {type_a.element_type} in the first and of {type_b.element_type} in the second"

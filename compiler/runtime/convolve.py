@@ -1,4 +1,4 @@
-"""Convolution of float arrays through BLAS: the one core behind the float and the exact integer kernels."""
+"""Convolution of float arrays through BLAS: the core of the float and the exact integer kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .scratch import scratch
 from .windows import padded, window_view
 
 COLUMN_BYTES = 4 << 20
-"""Blocks of output rows, or of channels, are so large that their unfolded input is about this: it then stays in the cache."""
+"""The unfolded input of a block of output rows or channels has about this size, so that it stays in the cache."""
 
 
 def convolve(
@@ -29,8 +29,8 @@ def convolve(
 ) -> Array:
     """`[N, C, *spatial]` and `[M, C/groups, *kernel]` to `[N, M, *output]`, in the float type of the weight.
 
-    x may be of any number type, it is converted while it is padded; `fill` is the value of the padding.
-    Raises VerifyException when a window does not fit, ValueError when channels do not.
+    x may have any number type; it is converted while it is padded. `fill` is the value of the padding.
+    Raises VerifyException if a window does not fit, ValueError if channels do not.
     """
     kernel = weight.shape[2:]
     x = padded(x, pads, fill, weight.dtype)
@@ -77,9 +77,9 @@ def _unfolded(x: Array, weight: Array, out: Shape, strides: Shape, dilations: Sh
 
 
 def _depthwise(x: Array, weight: Array, out: Shape, dilations: Shape, groups: int, length: int, step: int) -> Array:
-    """im2col of flattened channels, `step` at a time: what a tap meets of a whole channel is one run of `length` elements.
+    """im2col of flattened channels, `step` at a time: a tap reads one run of `length` elements of a whole channel.
 
-    Windows that reach over the end of a row are computed too, and cut off; long copies make up for them.
+    Windows that cross the end of a row are computed too, and cut off; long copies outweigh that.
     """
     x = np.ascontiguousarray(x)
     n, space, kernel = x.shape[0], x.shape[2:], weight.shape[2:]
@@ -98,7 +98,7 @@ def _depthwise(x: Array, weight: Array, out: Shape, dilations: Shape, groups: in
 
 
 def _run_length(space: Shape, out: Shape) -> int:
-    """From the first window of a flattened channel to the last."""
+    """The length from the first window of a flattened channel to the last."""
     last = 0
     for size, windows in zip(space, out, strict=True):
         last = last * size + windows - 1

@@ -24,30 +24,30 @@ from .kernels import Array, Kernel, bare_kernel_for
 from .program import Program, Rewrite, Row
 
 Watch = Callable[[SSAValue, Array], None]
-"""Told every watched value as soon as it is computed; must not write to the array or keep it."""
+"""Called with every watched value as soon as it is computed; must not write to the array or keep it."""
 
 
 class Step(NamedTuple):
-    """A kernel and the slots of what it takes and gives; `where` is the place of its operation, for errors."""
+    """A kernel with the slots of its operands and results; `where` is the place of its operation, for errors."""
 
     kernel: Kernel
     operands: tuple[int, ...]
     results: tuple[int, ...]
     releases: tuple[int, ...]
-    """Slots whose last use this step is."""
+    """Slots that this step uses last."""
     where: str
 
 
 class RunError(CompileError):
-    """A run failed: an input does not fit, or a kernel refused. Located at the operation."""
+    """A run failed: an input does not fit, or a kernel raised. Located at the operation."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A compiled block: fixed slots hold constants, the rest arrays of one run."""
+    """A compiled block: fixed slots contain constants, the others arrays of one run."""
 
     slots: tuple[Array | None, ...]
-    """Constants in their places, None in the others."""
+    """Constants in their slots, None in the others."""
     arguments: tuple[int, ...]
     steps: tuple[Step, ...]
     outputs: tuple[int, ...]
@@ -60,7 +60,7 @@ class Plan:
             env[slot] = array
         if watch is not None:
             self._tell(watch, self.arguments, env)
-        # infinities, NaN and integers that wrap around are results like others, not reasons to warn
+        # infinities, NaN and wrapped integers are valid results, not reasons to warn
         array_of = env.__getitem__
         with np.errstate(all="ignore"):
             for kernel, operands, results, releases, where in self.steps:
@@ -91,7 +91,7 @@ def compile_block(
     watched: Sequence[SSAValue] = (),
     rewrite: Rewrite | None = None,
 ) -> Plan:
-    """Compile the operations of a block up to its terminator, those of fused regions in their place.
+    """Compiles the operations of a block up to its terminator; operations of fused regions are inlined.
 
     Raises CompileError at an operation without a kernel.
     """
@@ -121,7 +121,7 @@ def plan_of(
 
 
 def _usual(program: Program) -> Program:
-    """The program with the default rewriting: results stay the same to the bit."""
+    """The program after the default rewriting, which keeps results bit for bit."""
     from .sizes import once_per_shape  # makes plans itself
 
     program = once_per_shape(program)
@@ -153,7 +153,7 @@ def _flatten(block: Block, slot_of: dict[SSAValue, int], asked: Sequence[SSAValu
 
 
 def _steps(rows: Sequence[Row], kept: Set[int]) -> tuple[Step, ...]:
-    """Rows with their kernels and what each releases; slots that are kept never are."""
+    """Rows with their kernels and the slots that each releases; kept slots are never released."""
     last: dict[int, int] = {}
     for i, row in enumerate(rows):
         last.update(dict.fromkeys((*row.results, *row.operands), i))
@@ -175,7 +175,7 @@ def kernel_of(row: Row) -> Kernel:
 
 
 def _flat(block: Block, slot_of: dict[SSAValue, int]) -> Iterator[Operation]:
-    """The operations of a block up to its terminator. A fused region's stand in its place; at its border values share slots."""
+    """The operations of a block up to its terminator, with fused regions inlined; at their borders values share slots."""
     for op in block.ops:
         if op is block.last_op and not op.results:
             return
@@ -188,7 +188,7 @@ def _flat(block: Block, slot_of: dict[SSAValue, int]) -> Iterator[Operation]:
 
 
 class Executable:
-    """A module ready to run, by input and output name. A `rewrite` (`in_integers`) changes how it is computed."""
+    """A module that is ready to run, by input and output name. A `rewrite` (`in_integers`) changes how it is computed."""
 
     def __init__(self, module: ModuleOp, watched: Sequence[SSAValue] = (), rewrite: Rewrite | None = None):
         self.function: FuncOp = main_function(module)
@@ -218,7 +218,7 @@ class Executable:
 
 
 def check_input(name: str, array: Array, type_: Tensor) -> None:
-    """Raises RunError when an array does not have the shape and element type of an input."""
+    """Raises RunError if an array does not have the shape and element type of an input."""
     wanted = type_.get_shape()
     fits = array.ndim == len(wanted) and all(d in (DYNAMIC_INDEX, n) for d, n in zip(wanted, array.shape, strict=True))
     if not fits:

@@ -1,4 +1,4 @@
-"""The interpreter's `--fp16`: `ascend` modules of float32 rounded where a device that has float16 only would round.
+"""The interpreter's `--fp16`: rounds float32 `ascend` modules where a device with only float16 would round.
 
 | values of float32 | in float16 |
 |---|---|
@@ -41,13 +41,13 @@ _F32 = np.dtype(np.float32)
 
 
 def in_half(program: Program) -> Program:
-    """The same slots, `ascend` operations with operands and results rounded to float16."""
+    """Rewrites rows: operands and results of `ascend` operations are rounded to float16; slots stay the same."""
     rows = [row._replace(kernel=half_kernel(row.op, kernel_of(row))) for row in program.rows]
     return replace(program, rows=rows)
 
 
 def half_kernel(op: Operation, kernel: Kernel) -> Kernel:
-    """The kernel of an `ascend` operation with float32 operands and results rounded to float16; others' as they are."""
+    """The kernel of an `ascend` operation with float32 operands and results rounded to float16; other kernels unchanged."""
     if not isinstance(op, ascend.AscendOp):
         return kernel
     kept = [getattr(op, name) for name in KEPT.get(type(op), ())]
@@ -61,7 +61,7 @@ def half_kernel(op: Operation, kernel: Kernel) -> Kernel:
 
 
 def to_half(array: Array) -> Array:
-    """float32 numbers rounded to those that float16 has, ties to even; any other array as it is."""
+    """float32 numbers rounded to float16 values, ties to even; any other array unchanged."""
     if array.dtype != _F32:
         return array
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Inputs from a file, cut into the runs of a model that they ask for, and the outputs of these runs put together."""
+"""Cuts inputs from a file into runs of a model, and joins the outputs of these runs."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Runs:
 
 
 def load_runs(path: Path, function: FuncOp, batch: int | None = None) -> Runs:
-    """The runs of a model that the arrays in a file (.npz, .npy, or a folder of .npy) ask for.
+    """The runs of a model for the arrays in a file (.npz, .npy, or a folder of .npy).
 
     Arrays that have the inputs' shapes are one run. Otherwise their first axis counts samples, and a run takes as many as
-    the model's first axis says. `batch` cuts the first axis into runs of that size where the model takes any.
+    the size of the model's first axis. `batch` cuts the first axis into runs of that size if the model accepts any.
     Raises CompileError, located in the file: unknown and missing names, other shapes and types, NaN.
     """
     types = dict(zip(input_names(function), (cast(Tensor, a.type) for a in function.body.block.args), strict=True))
@@ -73,12 +73,12 @@ def _cut(samples: Samples, batch: int | None) -> Runs:
 
 
 def run_all(executable: Executable, runs: Runs) -> dict[str, Array]:
-    """Every run, the results of several joined. Raises RunError, located, where a run fails or results do not join."""
+    """The results of all runs, joined. Raises RunError, located, if a run fails or results do not join."""
     return joined([executable.run(inputs) for inputs in runs.inputs], stacked=runs.stacked)
 
 
 def joined(results: Iterable[Mapping[str, Array]], *, stacked: bool = False) -> dict[str, Array]:
-    """Results of several runs, by output name, joined along the first axis (along a new one where `stacked`)."""
+    """Results of several runs, by output name, joined along the first axis (along a new one if `stacked`)."""
     rows = list(results)
     if len(rows) == 1 and not stacked:
         return dict(rows[0])

@@ -2,8 +2,8 @@
 
 Raw integers are multiplied; the zero point is corrected by `zero_point * sum(w)` in integers, with padding filled by the
 zero point, so that the largest product stays that of the raw types (int8: 2^14). A float32 sum of integers is exact as long
-as no partial sum exceeds 2^24: proved per layer from the weights (`sum |w| * largest |x|` of every output channel), else the
-sum is cut into slices that are exact whatever the values, at most 1024 products of int8 each.
+as no partial sum exceeds 2^24: proved per layer from the weights (`sum |w| * largest |x|` of every output channel); otherwise the
+sum is cut into slices that are exact for any values, at most 1024 products of int8 each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INT32_MAX = (1 << 31) - 1
 FLOAT64_EXACT = 1 << 53
 
 SHORTEST_SLICE = 64
-"""Where even fewer products would fill a float32 slice (int16 operands), float64 is faster."""
+"""If a float32 slice has fewer products than this (int16 operands), float64 is faster."""
 
 _INT8 = np.dtype(np.int8)
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -72,8 +72,8 @@ def prepare_conv(
 
     weight `[M, C/groups, *kernel]` int8 (or another integer type of at most 16 bits), bias `[M]` integers. `run` takes x
     `[N, C, *spatial]`, integers of `input_dtype` in any number type, and pads (all begins, then all ends). It returns the
-    accumulators `sum((x - zero_point) * w) + bias` as `[N, M, *output]`, padding contributing 0: in float32 where that holds
-    every one, else in int32. It raises ValueError when one lies outside int32.
+    accumulators `sum((x - zero_point) * w) + bias` as `[N, M, *output]`, padding contributing 0: in float32 if that represents
+    every one, otherwise in int32. It raises ValueError if one is outside int32.
     """
     taps, depth = prod(weight.shape[2:]), weight.shape[1]
     window, per_channel = tuple(range(1, weight.ndim)), (-1, *(1 for _ in weight.shape[2:]))
@@ -111,7 +111,7 @@ def prepare_matmul(
 
     weight `[..., K, N]` int8 (or another integer type of at most 16 bits), bias `[N]` integers. `run` takes x `[..., M, K]` (two
     axes or more), integers of `input_dtype` in any number type, and returns the accumulators `sum((x - zero_point) * w) + bias`
-    as `[..., M, N]`: in float32 where that holds every one, else in int32. It raises ValueError when one lies outside int32.
+    as `[..., M, N]`: in float32 if that represents every one, otherwise in int32. It raises ValueError if one is outside int32.
     """
     largest_sum = _absolute_sums(weight, -2) * largest_magnitude(input_dtype)
     split = _split(weight, input_dtype, largest_sum, 1)
@@ -129,7 +129,7 @@ def prepare_matmul(
 
 
 def matmul_any(a: Array, b: Array) -> Array:
-    """`a @ b` of integer arrays in their own type, wrapping around: through float64 where the values at hand allow it."""
+    """`a @ b` of integer arrays in their own type, wrapping around: through float64 if the values allow it."""
     if a.size and b.size and _magnitude(a) * _magnitude(b) * a.shape[-1] <= FLOAT64_EXACT:
         return matmul(a.astype(_F64), b.astype(_F64)).astype(np.int64).astype(a.dtype)
     return np.matmul(a, b)
@@ -140,7 +140,7 @@ def _magnitude(array: Array) -> int:
 
 
 class _Split(NamedTuple):
-    """The float type to compute in, and how many products may be summed in it."""
+    """The float type to compute in, and the number of products that may be summed in it."""
 
     dtype: np.dtype[Any]
     products: int
@@ -174,9 +174,9 @@ def _total(parts: Iterable[Array]) -> Array:
 
 
 def _finish(correction: Array, largest_sum: Array) -> Callable[[Array], Array]:
-    """From raw sums, which it may write to, to accumulators: adds `correction`, which broadcasts to them.
+    """Converts raw sums, which it may write to, to accumulators: adds `correction`, which broadcasts to them.
 
-    Static bounds decide whether float32 or int32 holds every intermediate value; else the sum is taken in int64 and checked.
+    Static bounds decide whether float32 or int32 holds every intermediate value; otherwise the sum is in int64 and checked.
     """
     largest = int((largest_sum + np.abs(correction)).max(initial=0))
     if largest <= FLOAT32_EXACT:

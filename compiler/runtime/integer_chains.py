@@ -1,4 +1,4 @@
-"""The operations with an integer kernel, from what their operands hold to the kernel and the slots that it takes."""
+"""Operations with an integer kernel: functions from their operands' contents to the kernel and its slots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .program import Row
 
 
 class Chain(NamedTuple):
-    """An integer kernel and the slots that it takes."""
+    """An integer kernel and the slots of its operands."""
 
     kernel: Kernel
     operands: tuple[int, ...]
@@ -33,7 +33,7 @@ def _conv(values: IntegerValues, row: Row, result: Result) -> Chain | None:
 
 
 def _product(values: IntegerValues, row: Row, result: Result) -> Chain | None:
-    """A product with a bias that is not a Gemm is not a chain: the bias is added in float."""
+    """Returns None for a product with a bias that is not a Gemm: the bias is added in float."""
     op, bias = cast(nn.MatMulOp, row.op), row.operands[2:]
     if bias and not _is_gemm(op):
         return None
@@ -44,7 +44,7 @@ def _product(values: IntegerValues, row: Row, result: Result) -> Chain | None:
 
 
 def float_product(values: IntegerValues, row: Row) -> Chain | None:
-    """A matrix product that is not quantized itself: sums are integers, the result is float."""
+    """A matrix product whose result is not quantized: sums are integers, the result is float."""
     op, bias = cast(nn.MatMulOp, row.op), row.operands[2:]
     if (found := _sums(values, row, bias if _is_gemm(op) else ())) is None:
         return None
@@ -56,7 +56,7 @@ def float_product(values: IntegerValues, row: Row) -> Chain | None:
 def _sums(
     values: IntegerValues, row: Row, bias: Sequence[int]
 ) -> tuple[Sums, QParams, QParams, tuple[int, ...]] | None:
-    """For a matrix product, whose second operand is a weight or an activation: sums, parameters, and operands."""
+    """Sums, parameters and operands of a matrix product, whose second operand is a weight or an activation."""
     op = cast(nn.MatMulOp, row.op)
     if (x := values.activations(row.operands[:1])) is None:
         return None
@@ -70,7 +70,7 @@ def _sums(
 
 
 def _is_gemm(op: nn.MatMulOp) -> bool:
-    """Whether onnxruntime makes one operation of a product and its bias: of rows of a known number and a matrix."""
+    """Whether onnxruntime fuses a product and its bias: a known number of rows times a matrix."""
     rows = shape_of(op.lhs)
     return len(shape_of(op.rhs)) == 2 and (len(rows) == 2 or DYNAMIC not in rows)
 

@@ -1,8 +1,8 @@
 """A quantized `nn` module in integers: `quantize(op(dequantize(x), ...))` becomes one integer kernel.
 
-What onnxruntime makes of the same chains in a QDQ file, with the same numbers: the chain must be whole, so that no value inside
-has another reader, is watched or an output. Linear activations before the quantization belong to it. Passive operations move
-integers. Whatever is not such a chain runs in float, as it does without this rewrite.
+onnxruntime does the same to the chains of a QDQ file, with the same numbers. A chain must be whole: no value inside
+has another reader, is watched or is an output. Linear activations before the quantization belong to it. Passive operations move
+integers. Everything else runs in float, as without this rewrite.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .program import Program, Row, live
 def in_integers(program: Program) -> Program:
     """`Executable(module, rewrite=in_integers)`: quantized operations of `nn` in integers, as onnxruntime computes its QDQ file.
 
-    The slots stay the same. Raises CompileError where no operation takes and gives integers.
+    The slots stay the same. Raises CompileError if no operation has integers as operands and results.
     """
     rewritten = _Rewriter(program).rewritten()
     if not any(row.kernel is not None for row in rewritten.rows):
@@ -61,7 +61,7 @@ class _Rewriter:
         return row if chain is None else _by(chain, row)
 
     def _moved(self, row: Row) -> list[Row]:
-        """The row on integers, where its operand is given as such."""
+        """The row on integers, if its operand is available as integers."""
         source = self.values.held.get(row.operands[0])
         if source is None or source.params.axis is not None:
             return []
@@ -89,5 +89,5 @@ def _by(chain: Chain, row: Row) -> Row:
 
 
 def _moves_integers(op: Operation) -> bool:
-    """Whether an operation does with integers what it does with reals. A pad fills in their zero point where reals get 0."""
+    """Whether an operation acts on integers as on reals. A pad fills in the zero point where reals get 0."""
     return isinstance(op, nn.NNOp) and (op.is_passive or (isinstance(op, nn.PadOp) and op.value.value.data == 0))

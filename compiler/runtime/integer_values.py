@@ -1,4 +1,4 @@
-"""Which slots of a program hold integers, or reals that are integers of another slot."""
+"""Which slots of a program contain integers, or the reals of integers in another slot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .kernels.quantized import Weight
 
 
 class Integers(NamedTuple):
-    """The integers, in another slot, of a slot of reals."""
+    """The slot of the integers that belong to a slot of reals."""
 
     slot: int
     params: QParams
@@ -28,7 +28,7 @@ class IntegerValues:
         self.held: dict[int, Integers] = {}
 
     def activations(self, slots: Sequence[int]) -> list[Integers] | None:
-        """Integers of 8 bits with one scale, None if one of the slots does not have them."""
+        """Integers of 8 bits with one scale for each slot; None if one of the slots does not have them."""
         found = [self.held.get(slot) for slot in slots]
         present = [i for i in found if i is not None and per_tensor_8_bits(i.params)]
         return present if len(present) == len(found) else None
@@ -56,5 +56,5 @@ class IntegerValues:
 
 
 def per_tensor_8_bits(p: QParams) -> bool:
-    """The parameters that integer kernels take for activations."""
+    """The parameters of an activation for integer kernels."""
     return p.axis is None and p.storage.width.data == 8

@@ -1,4 +1,4 @@
-"""Kernels are written for channels second; this lets them run on channels last."""
+"""Adapts kernels, which are written for channels second, to channels last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far two arrays, or two streams of arrays, are apart. All arithmetic in float64; shapes must agree."""
+"""The difference of two arrays, or two streams of arrays. All arithmetic is in float64; shapes must agree."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Difference:
 
 @dataclass
 class Differences:
-    """The difference of two streams of arrays, taken in pair by pair; nothing of the arrays is kept."""
+    """The difference of two streams of arrays, added pair by pair; arrays are not kept."""
 
     signal: float = 0.0
-    """Sum of squares of the reference; `value_power` that of the other stream, `noise` that of their difference."""
+    """Sum of squares of the reference; `value_power` is that of the other stream, `noise` that of their difference."""
     value_power: float = 0.0
     noise: float = 0.0
     product: float = 0.0
@@ -35,11 +35,11 @@ class Differences:
     count: int = 0
 
     def add(self, reference: Array, value: Array) -> None:
-        """Take one pair in. Raises ValueError when shapes differ."""
+        """Adds one pair. Raises ValueError if shapes differ."""
         if reference.shape != value.shape:
             raise ValueError(f"shapes {list(reference.shape)} and {list(value.shape)} differ")
         a, b = (x.reshape(-1).astype(np.float64, copy=False) for x in (reference, value))
-        with np.errstate(invalid="ignore"):  # equal infinities are not apart
+        with np.errstate(invalid="ignore"):  # equal infinities do not differ
             apart = np.where(a == b, 0.0, a - b)
         self.signal += float(a @ a)
         self.value_power += float(b @ b)

@@ -14,13 +14,13 @@ from ..files import replacing
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _STORED_AS = {"bfloat16": "float32", "int4": "int8", "uint4": "uint8"}
-"""Types that numpy's format does not know, and a wider one that holds the same values."""
+"""Types that numpy's format lacks, each with a wider one that represents the same values."""
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write an `.npz` file, all or nothing; any name is allowed (`np.savez` cannot store one called `file`).
+    """Writes an `.npz` file, all or nothing; any name is allowed (`np.savez` cannot store one called `file`).
 
-    bfloat16 is written as float32, 4-bit integers as 8-bit ones. Raises CompileError when the file cannot be written.
+    bfloat16 is written as float32, 4-bit integers as 8-bit ones. Raises CompileError if the file cannot be written.
     """
     with replacing(path) as stream, zipfile.ZipFile(stream, "w") as archive:
         for name, array in arrays.items():

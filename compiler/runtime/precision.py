@@ -1,4 +1,4 @@
-"""The float type that sums and transcendental functions are computed in, and means in it."""
+"""The float type for sums and transcendental functions, and means in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def mean(x: Array, axes: tuple[int, ...], keepdims: bool = True) -> Array:
-    """The mean over axes in `wide` (of integers in float64); NaN of no elements, without numpy's warning."""
+    """The mean over axes in `wide` (integers in float64); NaN if there are no elements, without numpy's warning."""
     dtype = _F64 if x.dtype.kind in "iu" else wide(x.dtype)
     total = np.add.reduce(x, axis=axes, keepdims=keepdims, dtype=dtype)
     return np.divide(total, prod(x.shape[a] for a in axes), dtype=dtype)

@@ -1,4 +1,4 @@
-"""A block as operations on slots, before kernels are made: what may be computed in another way."""
+"""A block as operations on slots, before kernels are made, so that rewrites can change it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .kernels import Array, Kernel
 
 
 class Row(NamedTuple):
-    """An operation on slots, computed by `kernel` where one is given, else by the operation's own."""
+    """An operation on slots, computed by `kernel` if given, otherwise by the operation's own kernel."""
 
     op: Operation
     operands: tuple[int, ...]
@@ -29,7 +29,7 @@ class Program:
     constants: Mapping[int, Array]
     rows: Sequence[Row]
     asked: frozenset[int]
-    """Slots that are given away: outputs, and what is watched."""
+    """Slots that leave the program: outputs and watched values."""
 
     @cached_property
     def readers(self) -> Mapping[int, Sequence[Row]]:
@@ -45,7 +45,7 @@ class Program:
         return {slot: row for row in self.rows for slot in row.results}
 
     def made_for_one(self, slot: int) -> Row | None:
-        """The row that makes a value, where the value has one reader."""
+        """The row that computes a value, if the value has one reader."""
         one = slot not in self.asked and len(self.readers[slot]) == 1
         return self._makers.get(slot) if one else None
 
@@ -55,7 +55,7 @@ Rewrite = Callable[[Program], Program]
 
 
 def live(rows: Sequence[Row], asked: frozenset[int]) -> list[Row]:
-    """The rows that something asked for depends on."""
+    """The rows that requested slots depend on."""
     needed, found = set(asked), list[Row]()
     for row in reversed(rows):
         if not needed.isdisjoint(row.results):

@@ -1,4 +1,4 @@
-"""Resampling of one axis at a time: where output elements lie, and how their neighbours are weighted (ONNX Resize)."""
+"""Resampling of one axis at a time: positions of output elements, and weights of their neighbours (ONNX Resize)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .kernels import Array
 
 
 class Sampling(NamedTuple):
-    """How an operation samples; field by field the properties of `nn.resize`."""
+    """The sampling of an operation: the properties of `nn.resize`."""
 
     mode: ResizeMode
     coordinates: Coordinates
@@ -23,7 +23,7 @@ class Sampling(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """For each output element of an axis, the input elements it is made of and their weights: `[output, neighbours]`."""
+    """For each output element of an axis, its input elements and their weights: `[output, neighbours]`."""
 
     indices: Array
     weights: Array
@@ -50,7 +50,7 @@ def taps_of(sampling: Sampling, size: int, out: int, scale: float) -> Taps:
 
 
 def _positions(coordinates: Coordinates, size: int, out: int, scale: float) -> Array:
-    """Where output elements lie among input elements, float64."""
+    """The positions of output elements among input elements, float64."""
     i = np.arange(out, dtype=np.float64)
     width = scale * size
     match coordinates:
@@ -61,7 +61,7 @@ def _positions(coordinates: Coordinates, size: int, out: int, scale: float) -> A
         case Coordinates.PYTORCH_HALF_PIXEL if out == 1:
             return i * 0
         case Coordinates.HALF_PIXEL_SYMMETRIC:
-            # the centre of the input meets the centre of the output, also where size * scale is not an integer
+            # the centers of input and output coincide, even if size * scale is not an integer
             return size / 2 * (1 - out / width) + (i + 0.5) / scale - 0.5
         case _:
             return (i + 0.5) / scale - 0.5

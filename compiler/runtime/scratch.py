@@ -1,4 +1,4 @@
-"""Working memory that kernels use again from call to call, one set per thread."""
+"""Working memory that kernels reuse from call to call, one set per thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _local = threading.local()
 
 
 def scratch(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """An uninitialised array, valid until the same thread asks for the same name again. Must not leave the kernel."""
+    """An uninitialized array, valid until the same thread requests the same name again. Must not leave the kernel."""
     count = prod(shape)
     nbytes = count * dtype.itemsize
     if nbytes > KEPT_BYTES:

@@ -1,4 +1,4 @@
-"""Sizes computed at run time: what follows from the shapes of arrays alone is computed once for each of these shapes."""
+"""Sizes at run time: values that follow only from the shapes of arrays are computed once per combination of shapes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SHAPES = frozenset({"nn.shape", "ascend.Shape"})
 
 
 def once_per_shape(program: Program) -> Program:
-    """The same slots; a row that makes sizes for others takes the arrays whose shapes these follow from."""
+    """Rewrites rows: a row that computes sizes for others reads the arrays whose shapes determine them; slots stay the same."""
     if not any(row.op.name in _SHAPES for row in program.rows):
         return program
     arrays = _sources(program)
     sizes = replace(program, rows=[row for row in program.rows if not arrays.keys().isdisjoint(row.results)])
     others = (row for row in program.rows if arrays.keys().isdisjoint(row.results))
-    # what is asked for belongs to the caller
+    # requested values belong to the caller
     read = arrays.keys() & {slot for row in others for slot in row.operands} - program.asked
 
     def remembering(row: Row) -> Row:
@@ -36,7 +36,7 @@ def once_per_shape(program: Program) -> Program:
 
 
 def _sources(program: Program) -> Mapping[int, tuple[int, ...]]:
-    """Slots of sizes, and of the arrays whose shapes each follows from."""
+    """Slots of sizes, each with the arrays whose shapes determine it."""
     found: dict[int, tuple[int, ...]] = {}
     for row in program.rows:
         if len(row.results) != 1 or isinstance(row.op, nn.OpaqueOp) or len(shape_of(row.op.results[0])) > 1:
@@ -51,7 +51,7 @@ def _sources(program: Program) -> Mapping[int, tuple[int, ...]]:
 
 
 def _remembered(sizes: Program, arrays: Sequence[int], slot: int) -> Kernel:
-    """From arrays to what follows from their shapes; the last result is kept."""
+    """Maps arrays to values that follow from their shapes; the last result is kept."""
     plan = plan_of(replace(sizes, rows=live(sizes.rows, frozenset({slot}))), arrays, [slot])
     last: tuple[Sequence[tuple[int, ...]], Array | None] = ((), None)
 

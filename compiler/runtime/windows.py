@@ -17,7 +17,7 @@ from .scratch import scratch
 
 
 class Window(NamedTuple):
-    """How a window moves. `pads` lists all begins, then all ends; `same` replaces them once sizes are known."""
+    """The movement of a window. `pads` lists all begins, then all ends; `same` replaces them once sizes are known."""
 
     strides: Shape
     dilations: Shape
@@ -37,14 +37,14 @@ class Window(NamedTuple):
         return (*(b for b, _ in pairs), *(e for _, e in pairs))
 
     def output_for(self, spatial: Sequence[int], kernel: Sequence[int], ceil: bool = False) -> Shape:
-        """How many windows there are along each axis. Raises VerifyException when not one fits."""
+        """The number of windows along each axis. Raises VerifyException if none fits."""
         n, pads = len(spatial), self.pads_for(spatial, kernel)
         rows = zip(spatial, kernel, self.strides, self.dilations, pads[:n], pads[n:], strict=True)
         return tuple(window_size(s, k, stride, d, begin, end, ceil) for s, k, stride, d, begin, end in rows)
 
 
 def padded(x: Array, pads: Sequence[int], fill: float, dtype: np.dtype[Any]) -> Array:
-    """`x` as `dtype` with `fill` around its spatial axes: `x` itself where nothing is to do, else scratch memory."""
+    """`x` as `dtype` with `fill` around its spatial axes: `x` itself if nothing changes, otherwise scratch memory."""
     n = len(pads) // 2
     if not any(pads):
         if x.dtype == dtype:
@@ -75,7 +75,7 @@ def window_view(x: Array, kernel: Shape, out: Shape, strides: Shape, dilations: 
 def tap_slices(
     kernel: Sequence[int], out: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """For each position in the window: the position, and the slices of the padded axes that it meets."""
+    """For each position in the window: the position, and its slices of the padded axes."""
     for tap in product(*map(range, kernel)):
         rows = zip(tap, out, strides, dilations, strict=True)
         yield tap, tuple(slice(t * d, t * d + stride * (o - 1) + 1, stride) for t, o, stride, d in rows)
@@ -83,7 +83,7 @@ def tap_slices(
 
 def combine_windows(x: Array, combine: np.ufunc, kernel: Shape, out: Shape, strides: Shape, dilations: Shape) -> Array:
     """Reduce every window of a padded `[N, C, *spatial]` array with an associative ufunc, one axis after the other."""
-    # the last axis first: it is the contiguous one, and leaves the least for the others
+    # the last axis first: it is contiguous, and leaves the least work for the others
     for axis in reversed(range(len(kernel))):
         lead = (slice(None),) * (axis + 2)
         taps = tap_slices((kernel[axis],), (out[axis],), (strides[axis],), (dilations[axis],))
@@ -95,6 +95,6 @@ def combine_windows(x: Array, combine: np.ufunc, kernel: Shape, out: Shape, stri
 
 
 def window_counts(low: int, high: int, kernel: int, out: int, stride: int, dilation: int) -> Array:
-    """For each window along one axis, how many of its positions lie in `[low, high)`; the first window starts at 0."""
+    """For each window along one axis, the number of positions in `[low, high)`; the first window starts at 0."""
     positions = np.arange(out)[:, None] * stride + np.arange(kernel) * dilation
     return ((positions >= low) & (positions < high)).sum(axis=1)

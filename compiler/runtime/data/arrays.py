@@ -26,8 +26,8 @@ _LOCAL_HEADER = 30
 def load_arrays(path: Path, inputs: Iterable[str] = ()) -> dict[str, Array]:
     """Arrays by name from an `.npz` file or a folder with one `.npy` file per name.
 
-    That of a single `.npy` file is for the only one of `inputs`.
-    Raises CompileError, located in the file, for anything else; pickled objects are refused.
+    The array of a single `.npy` file is for the only one of `inputs`.
+    Raises CompileError, located in the file, for other content; pickled objects are rejected.
     """
     if path.is_dir():
         return _folder(path)
@@ -65,7 +65,7 @@ def _archive(stream: IO[bytes]) -> dict[str, Array]:
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, stream: IO[bytes]) -> Array:
-    """A stored member is mapped where it stands, a compressed one from an unnamed file that it is unpacked to."""
+    """Maps a stored member in place, a compressed one from an unnamed file that it is unpacked to."""
     if info.compress_type == zipfile.ZIP_STORED:
         stream.seek(info.header_offset + _LOCAL_HEADER - 4)
         name, extra = struct.unpack("<HH", stream.read(4))
@@ -91,5 +91,5 @@ def _mapped(stream: IO[bytes], start: int) -> Array:
 def _reading(path: Path) -> Generator[None]:
     try:
         yield
-    except Exception as e:  # numpy and zipfile raise half a dozen types for a damaged file
+    except Exception as e:  # numpy and zipfile raise half a dozen types for a corrupted file
         raise CompileError(f"cannot be read: {e}", where=str(path)) from None

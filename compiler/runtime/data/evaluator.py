@@ -21,7 +21,7 @@ _NAME = "evaluator"
 
 
 class FloatModel:
-    """The argument of an evaluator's `calibration(model)`: the model as it was read, in floats."""
+    """The argument of an evaluator's `calibration(model)`: the float model as it was read."""
 
     def __init__(self, module: ModuleOp, spool: Spool, runs: int):
         self.module = module
@@ -31,19 +31,19 @@ class FloatModel:
 
     @property
     def inputs(self) -> dict[str, tuple[int | None, ...]]:
-        """The shapes of the inputs, by name; None for a size not known before run time."""
+        """The shapes of the inputs, by name; None for a size that is known only at run time."""
         shapes = {name: type_.get_shape() for name, type_ in self._spool.types.items()}
         return {name: tuple(None if n < 0 else n for n in shape) for name, shape in shapes.items()}
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """The outputs, by name, for arrays by input. The first runs, as many as are asked for, are those that calibrate.
+        """Returns the outputs, by name, for arrays by input. The first runs, up to the requested number, calibrate.
 
         Raises CompileError for arrays that do not fit.
         """
         return self._executable.run(self.keep(inputs))
 
     def keep(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """The inputs of a run as the model takes them, kept if the run calibrates. Raises CompileError as `run` does."""
+        """Converts the inputs of a run for the model, and keeps them if the run calibrates. Raises CompileError like `run`."""
         batch = self._spool.fitting(inputs)
         if self._spool.count < self._runs:
             self._spool.add(batch)
@@ -61,7 +61,7 @@ def load_evaluator(path: Path) -> Any:
     """The object or class called `evaluator` of a Python file, else the only object, else the only class that has a method
     `calibration`; a class is called without arguments. The file is executed.
 
-    Raises CompileError, located in the file, for none or several, and for what it raises.
+    Raises CompileError, located in the file, if there is none or several, or if the file raises.
     """
     found = _evaluator(path)
     with running(path):
@@ -71,7 +71,7 @@ def load_evaluator(path: Path) -> Any:
 def calibration_runs(evaluator: Any, path: Path, module: ModuleOp, runs: int) -> Samples:
     """The samples on which an evaluator's `calibration` runs the model.
 
-    Raises CompileError, located in its file, for what it raises, and for fewer runs than asked for.
+    Raises CompileError, located in its file, if it raises, or for fewer runs than requested.
     """
     with closing(Spool(main_function(module), str(path))) as spool:
         with running(path):

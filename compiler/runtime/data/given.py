@@ -1,4 +1,4 @@
-"""Data as a program holds it: arrays, batches, or a function that gives batches."""
+"""Data from a program: arrays, batches, or a function that returns batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ batches or yields them.
 
 
 def samples_from(data: Given, module: ModuleOp, runs: int | None = None) -> Samples:
-    """The samples for a module's inputs; of batches the first `runs`, all when not given.
+    """The samples for a module's inputs; for batches the first `runs`, or all.
 
     Raises CompileError for data that does not fit the inputs, and for objects that are not data.
     """

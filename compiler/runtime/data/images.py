@@ -1,4 +1,4 @@
-"""Folders of images, made into inputs: resized, normalized, laid out."""
+"""Converts folders of images to inputs: resized, normalized, laid out."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Color = Literal["rgb", "bgr", "gray"]
 
 @dataclass(frozen=True)
 class ImageForm:
-    """How an image becomes an input: `(pixel - mean) / std`, pixels of 0 to 255, values for all channels or for each."""
+    """The conversion of an image to an input: `(pixel - mean) / std`, pixels of 0 to 255, values for all channels or for each."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
     size: tuple[int, int]
-    """Height and width; images are resized to it bilinearly, whatever their proportions."""
+    """Height and width; images are resized bilinearly, without keeping their proportions."""
     layout: Layout
     color: Color = "rgb"
 
@@ -48,7 +48,7 @@ class ImageForm:
 
     @property
     def plain(self) -> bool:
-        """Whether pixels are taken as they are."""
+        """Whether pixels are used unchanged."""
         return not any(self.mean) and all(s == 1 for s in self.std)
 
 
@@ -59,7 +59,7 @@ class ImageRows:
     files: Sequence[Path]
     form: ImageForm
     dtype: np.dtype[Any]
-    """float32, or uint8 where pixels are taken as they are."""
+    """float32, or uint8 if pixels are used unchanged."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -80,7 +80,7 @@ class ImageRows:
 
 
 def image_rows(folder: Path, form: ImageForm, types: Mapping[str, Tensor]) -> dict[str, ImageRows]:
-    """The only input's images. Raises CompileError, located, for several inputs and for a folder without files."""
+    """The images for the only input. Raises CompileError, located, for several inputs or a folder without files."""
     if len(types) != 1:
         raise CompileError(f"images are for a model with one input, this one has {len(types)}", where=str(folder))
     ((name, type_),) = types.items()
@@ -112,14 +112,14 @@ def _pixels(path: Path, form: ImageForm) -> Array:
             mode = "L" if form.color == "gray" else "RGB"
             height, width = form.size
             resized = image.convert(mode).resize((width, height), library.Resampling.BILINEAR)
-    except Exception as e:  # as many kinds as there are decoders
+    except Exception as e:  # every decoder raises other types
         raise CompileError(f"cannot be read as an image: {e}", where=str(path)) from None
     pixels = np.asarray(resized, np.uint8).reshape(height, width, -1)
     return pixels[..., ::-1] if form.color == "bgr" else pixels
 
 
 def image_size(text: str) -> tuple[int, int]:
-    """`224x320` -> height 224, width 320. Raises CompileError for anything else."""
+    """`224x320` -> height 224, width 320. Raises CompileError for other text."""
     if not (match := re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)):
         raise CompileError(f"resize: '{text}' is not HEIGHTxWIDTH", hint="resize=224x224")
     return int(match[1]), int(match[2])

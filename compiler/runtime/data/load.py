@@ -1,4 +1,4 @@
-"""Which form data has, by its name and by what is said of it."""
+"""Loads data in the form that its name and the options specify."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Form:
 
 
 def load_samples(data: str | Path, function: FuncOp, form: Form | None = None, runs: int | None = None) -> Samples:
-    """Samples for the inputs of a model: arrays (.npz, .npy, a folder of .npy), `FILE.py:FUNCTION`, or what `form` says.
+    """Samples for the inputs of a model: arrays (.npz, .npy, a folder of .npy), `FILE.py:FUNCTION`, or files described by `form`.
 
-    Folders of raw binaries are separated by `;`. `runs` is how many batches are taken from a function, all when not given.
+    Folders of raw binaries are separated by `;`. `runs` is the number of batches taken from a function, by default all.
     Raises CompileError, located, for files that cannot be read and data that does not fit.
     """
     text, form = str(data), form or Form()
@@ -75,6 +75,6 @@ def _rows(text: str, form: Form, types: Mapping[str, Tensor]) -> Mapping[str, Ro
 
 
 def _function_in(path: Path) -> str:
-    """The last function that a Python file defines, which is not executed; `batches` where none is seen."""
+    """The name of the last function that a Python file defines, found without executing it; `batches` if there is none."""
     text = path.read_text("utf-8", "replace") if path.is_file() else ""
     return next(reversed(re.findall(r"^def (\w+)\(", text, re.MULTILINE)), "batches")

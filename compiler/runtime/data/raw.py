@@ -1,4 +1,4 @@
-"""Raw binaries as AMCT's command line takes them: a folder per input, one run of the model per file."""
+"""Raw binaries in the form of AMCT's command line: a folder per input, one run of the model per file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ DATA_TYPES = (
 
 @dataclass(frozen=True)
 class RawRows:
-    """The files of a folder, sorted by name; each holds one whole input.
+    """The files of a folder, sorted by name; each contains one whole input.
 
-    `sample` may have one size of -1: the file's size says it.
+    `sample` may have one size of -1, which follows from the file's size.
     """
 
     files: Sequence[Path]
@@ -58,9 +58,9 @@ def raw_rows(
     shapes: Mapping[str, tuple[int, ...]],
     types: Mapping[str, Tensor],
 ) -> dict[str, RawRows]:
-    """A folder and a type for each input, in the order of `shapes`, or of the model's inputs where none are given.
+    """A folder and a type for each input, in the order of `shapes`, or of the model's inputs if none are given.
 
-    Raises CompileError, located, for missing and empty folders, numbers that differ, and files of another size than the shape's.
+    Raises CompileError, located, for missing and empty folders, different numbers of files, and files whose size does not fit.
     """
     where = ";".join(map(str, folders))
     names = list(shapes or types)
@@ -86,7 +86,7 @@ def raw_rows(
 
 
 def _known(given: tuple[int, ...] | None, declared: Sequence[int]) -> tuple[int, ...]:
-    """A given shape, its unknown sizes as the model declares them; -1 is what stays unknown."""
+    """A given shape, with unknown sizes from the model's declaration; -1 if still unknown."""
     model = tuple(-1 if n == DYNAMIC_INDEX else n for n in declared)
     if given is None or len(given) != len(model):
         return model if given is None else given
@@ -94,7 +94,7 @@ def _known(given: tuple[int, ...] | None, declared: Sequence[int]) -> tuple[int,
 
 
 def check_size(path: Path, size: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-    """Raises CompileError, located in the file, where its bytes are not those of the shape."""
+    """Raises CompileError, located in the file, if its number of bytes does not fit the shape."""
     needed = math.prod(n for n in shape if n != -1) * dtype.itemsize
     if size == needed or (-1 in shape and size and size % needed == 0):
         return
@@ -103,7 +103,7 @@ def check_size(path: Path, size: int, dtype: np.dtype[Any], shape: tuple[int, ..
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files of a folder, hidden ones apart, sorted by name. Raises CompileError, located, where there are none."""
+    """The files of a folder without hidden ones, sorted by name. Raises CompileError, located, if there are none."""
     if not folder.is_dir():
         raise CompileError("there is no such folder", where=str(folder))
     files = sorted(f for f in folder.iterdir() if f.is_file() and not f.name.startswith("."))

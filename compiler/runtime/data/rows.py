@@ -1,4 +1,4 @@
-"""Samples of one input of a model: what can be indexed along its first axis, wherever the samples are."""
+"""Samples of one input of a model, indexed along the first axis, wherever they are stored."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Rows(Protocol):
-    """Samples that are read when they are asked for, and not kept."""
+    """Samples that are read on request, and not kept."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of samples, then the shape of one; -1 for a size that changes from sample to sample."""
+        """The number of samples, then the shape of one; -1 for a size that differs between samples."""
         ...
 
     @property
     def dtype(self) -> np.dtype[Any]: ...
 
     def read(self, start: int, stop: int) -> Array:
-        """Samples `start` to `stop`, without it. Raises CompileError, located, where they cannot be read."""
+        """Samples `start` to `stop`, without `stop`. Raises CompileError, located, if they cannot be read."""
         ...
 
     def place(self, index: int) -> str:
@@ -33,7 +33,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class ArrayRows:
-    """The entries of an array, which may be mapped from a file. One without axes is a whole input, for `WholeRows`."""
+    """The entries of an array, which may be mapped from a file. An array of rank 0 is a whole input, for `WholeRows`."""
 
     array: Array
     source: str
@@ -56,7 +56,7 @@ class ArrayRows:
 
 @dataclass(frozen=True)
 class WholeRows:
-    """All rows as the one sample that they make together."""
+    """All rows as a single sample."""
 
     rows: Rows
 
@@ -77,7 +77,7 @@ class WholeRows:
 
 
 def forget(array: Array) -> None:
-    """Give back the memory of the parts of a mapped array that were read; they are read again where they are looked at again."""
+    """Releases the memory of the parts of a mapped array that were read; they are read again on the next access."""
     mapping = getattr(array, "_mmap", None)
     if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         mapping.madvise(mmap.MADV_DONTNEED)

@@ -18,15 +18,15 @@ from ...ir.functions import input_names
 from .rows import Array, Rows, WholeRows
 
 _HASH_CHUNK = 1 << 24
-"""Bytes that are read at a time to be hashed."""
+"""The number of bytes to read at a time for the hash."""
 
 
 @dataclass(frozen=True)
 class Samples:
     """Samples for every input of a model, read while they run.
 
-    `source` is where they came from, for messages; `synthetic` says that nobody gave them; `first` and `count` are the part of
-    the rows that is meant; `at_a_time` samples make a run where the inputs take any number.
+    `source` is their origin, for messages; `synthetic` marks generated data; `first` and `count` are the part of
+    the rows to use; `at_a_time` samples make a run if the inputs accept any number.
     """
 
     rows: Mapping[str, Rows]
@@ -38,10 +38,10 @@ class Samples:
     at_a_time: int = 1
 
     def batches(self) -> Iterator[dict[str, Array]]:
-        """Runs of the model: as many samples at a time as its inputs ask for.
+        """Runs of the model: as many samples at a time as its inputs require.
 
-        A last batch that is not full is filled up with the samples before it, where the inputs ask for a number. Raises
-        CompileError, located, for NaN or Inf and for integers that the input's type does not hold.
+        If the inputs require a number, an incomplete last batch is filled up with the samples before it. Raises
+        CompileError, located, for NaN or Inf and for integers beyond the input's type.
         """
         step, asked = self.batch_size, self._asked_for
         for start in range(0, self.count, step):
@@ -69,7 +69,7 @@ class Samples:
         return -(-self.count // self.batch_size)
 
     def take(self, name: str, start: int, count: int) -> Array:
-        """Samples of an input as it takes them. Raises CompileError, located, for integers that its type does not hold."""
+        """Samples of an input, in its type. Raises CompileError, located, for integers beyond its type."""
         rows, type_ = self.rows[name], self.types[name]
         first = self.first + start
         part = np.require(rows.read(first, first + count), requirements=("C", "A"))
@@ -97,11 +97,11 @@ class Samples:
         return replace(self, first=self.first + self.count - count, count=count)
 
     def arrays(self) -> dict[str, Array]:
-        """All of them in memory, where those of an input have one shape."""
+        """All samples in memory, if those of an input have one shape."""
         return {name: rows.read(self.first, self.first + self.count) for name, rows in self.rows.items()}
 
     def digest(self) -> str:
-        """SHA-256 over names, types, shapes and bytes as they were given, as hex."""
+        """SHA-256 over the given names, types, shapes and bytes, as hex."""
         state = hashlib.sha256()
         end = self.first + self.count
         for name in sorted(self.rows):
@@ -135,7 +135,7 @@ _BY_FUNCTION = "for whole inputs, write a Python function that yields a dict of 
 def samples_of(rows: Mapping[str, Rows], types: Mapping[str, Tensor], source: str) -> Samples:
     """Raises CompileError for missing or unknown inputs, and for shapes, types and numbers that do not fit.
 
-    Arrays with first axes of their own that have the inputs' shapes are the data of one run, if the model knows the first size of
+    Arrays with different first axes and the inputs' shapes are the data of one run, if the model knows the first size of
     one of them, or that it has no axes. Integers of another width are converted when they fit, float64 is rounded to the input's
     type; nothing else is.
     """
@@ -182,7 +182,7 @@ def takes_whole_inputs(rows: Rows, type_: Tensor) -> bool:
 
 
 def samples_per_run(rows: Rows, type_: Tensor) -> int | None:
-    """Samples per run that an input asks for; None when it takes any number."""
+    """The samples per run that an input requires; None if it accepts any number."""
     if takes_whole_inputs(rows, type_):
         return 1
     first = type_.get_shape()[0]
@@ -206,7 +206,7 @@ def _check(name: str, rows: Rows, type_: Tensor, where: str) -> None:
 
 
 def check_type(name: str, given: np.dtype[Any], type_: Tensor, where: str) -> None:
-    """Raises CompileError, located, for elements of another kind than an input takes."""
+    """Raises CompileError, located, for elements of a kind that the input does not accept."""
     dtype = numpy_dtype(type_.element_type)
     both_float = given.kind == "f" and is_float(type_.element_type)
     both_integer = given.kind in "iu" and dtype.kind in "iu"
@@ -215,11 +215,11 @@ def check_type(name: str, given: np.dtype[Any], type_: Tensor, where: str) -> No
 
 
 def converted(array: Array, type_: Tensor, what: str, where: str) -> Array:
-    """An array with an input's element type. Raises CompileError, located, for integers that it does not hold."""
+    """An array with an input's element type. Raises CompileError, located, for integers beyond that type."""
     dtype = numpy_dtype(type_.element_type)
     if dtype.kind in "iu" and not np.can_cast(array.dtype, dtype) and array.size:
         low, high, info = array.min(), array.max(), np.iinfo(dtype)
         if low < info.min or high > info.max:
             raise CompileError(f"{what} is of {array.dtype}, {low} to {high}; but the model takes {dtype}", where=where)
-    with np.errstate(over="ignore"):  # what leaves the range is Inf
+    with np.errstate(over="ignore"):  # values beyond the range become Inf
         return array.astype(dtype, copy=False)

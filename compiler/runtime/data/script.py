@@ -1,4 +1,4 @@
-"""Python files that the user names: executed, and what goes wrong in them located there."""
+"""Executes Python files that the user names; errors are located in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODULE = "amct_script"
 
 
 def load_script(path: Path) -> dict[str, Any]:
-    """The names that a file defines. Raises CompileError, located in it, where it fails."""
+    """The names that a file defines. Raises CompileError, located in it, if it fails."""
     if not path.is_file():
         raise CompileError("there is no such file", where=str(path))
     with running(path):
@@ -26,7 +26,7 @@ def load_script(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def running(path: Path) -> Generator[None]:
-    """Code of a file runs: modules beside it can be imported, and what it raises becomes a CompileError at its line."""
+    """A context for code of a file: it can import modules beside it, and its exceptions become CompileErrors at its line."""
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:

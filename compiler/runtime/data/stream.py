@@ -1,4 +1,4 @@
-"""Batches that a program gives one after the other, kept in an unnamed file: they can be run more than once."""
+"""Batches that a program yields, kept in an unnamed file so that they can be run more than once."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Batch = Mapping[str, Any] | Array
 def from_batches(
     batches: Iterable[Batch], function: FuncOp, source: str = "batches", runs: int | None = None
 ) -> Samples:
-    """Samples of a model from batches, one run each, of the first `runs` where that is given.
+    """Samples of a model from batches, one run each; only the first `runs` if given.
 
-    Each is read once and written to a temporary file, so that a generator will do whatever the observers are. Raises CompileError
+    Each is read once and written to a temporary file, so that a generator suffices for any observer. Raises CompileError
     for batches that do not fit the inputs, and for none at all.
     """
     with closing(Spool(function, source)) as spool:
@@ -41,7 +41,7 @@ def from_batches(
 def from_script(path: Path, name: str, function: FuncOp, runs: int | None = None) -> Samples:
     """Samples from what the function `name` of a Python file returns or yields. The file is executed.
 
-    Raises CompileError, located in the file, for what it raises and for batches that do not fit.
+    Raises CompileError, located in the file, if it raises, or for batches that do not fit.
     """
     found = load_script(path).get(name)
     if not callable(found):
@@ -69,7 +69,7 @@ class Spool:
         self._shapes: dict[str, list[tuple[int, ...]]] = {name: [] for name in self.types}
 
     def fitting(self, batch: Batch) -> dict[str, Array]:
-        """A batch as the model takes it. Raises CompileError where it does not fit."""
+        """A batch in the model's types. Raises CompileError if it does not fit."""
         where = f"{self.source}, batch {self.count}"
         given = self._by_name(batch, where)
         if given.keys() != self.types.keys():
@@ -85,7 +85,7 @@ class Spool:
         return dict.fromkeys(self.types, batch)
 
     def add(self, batch: Batch) -> None:
-        """Keep a batch. Raises CompileError where it does not fit."""
+        """Keeps a batch. Raises CompileError if it does not fit."""
         for name, array in self.fitting(batch).items():
             self._files[name].write(array.tobytes())
             self._shapes[name].append(array.shape)
@@ -110,7 +110,7 @@ class Spool:
 
 @dataclass(frozen=True)
 class SpooledRows:
-    """Whole inputs, one behind the other in mapped memory."""
+    """Whole inputs, one after the other in mapped memory."""
 
     memory: Array
     shapes: list[tuple[int, ...]]

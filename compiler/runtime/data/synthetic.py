@@ -1,4 +1,4 @@
-"""Seeded inputs for a model that came without data."""
+"""Seeded inputs for a model without data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SOURCE = "synthetic data"
 
 
 def synthetic_samples(function: FuncOp, seed: int = 0, count: int = SYNTHETIC_SAMPLES) -> Samples:
-    """Seeded inputs for a model that came without data: standard normal floats, integers that its gathers accept.
+    """Seeded inputs for a model without data: standard normal floats, integers that its gathers accept.
 
     Unknown sizes become 8, the first axis 1 (the batch).
     """
@@ -44,7 +44,7 @@ def _concrete(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _integer_limit(function: FuncOp, index: int) -> int:
-    """One more than the largest integer that is safe to feed: the size of the tables that the input indexes, 2 without any."""
+    """One more than the largest safe integer: the size of the tables that the input indexes, 2 if there are none."""
     limits: list[int] = []
     for use in function.body.block.args[index].uses:
         if isinstance(use.operation, GatherOp) and use.index == 1:

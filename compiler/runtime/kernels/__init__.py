@@ -15,7 +15,7 @@ from xdsl.ir import Operation
 Array = np.ndarray[Any, np.dtype[Any]]
 
 Kernel = Callable[..., "Array | Sequence[Array]"]
-"""From the operands' arrays to the result's array, or to one array per result. Must not write to its operands."""
+"""Maps the operands' arrays to the result's array, or to one array per result. Must not write to its operands."""
 
 _Op = TypeVar("_Op", bound=Operation)
 
@@ -49,13 +49,13 @@ def kernel(*ops: type[_Op]) -> Callable[[Callable[[_Op], Kernel]], Callable[[_Op
 
 
 def kernel_for(op: Operation) -> Kernel | None:
-    """The kernel of an operation, None when its class has none. numpy's warnings are off in it."""
+    """The kernel of an operation, with numpy's warnings off; None if its class has none."""
     made = bare_kernel_for(op)
     return None if made is None else np.errstate(all="ignore")(made)
 
 
 def bare_kernel_for(op: Operation) -> Kernel | None:
-    """The kernel of an operation for callers that turn numpy's warnings off, once for many kernels."""
+    """The kernel of an operation, for callers that turn numpy's warnings off themselves."""
     if type(op) not in _KERNELS:
         for family in _FAMILIES.get(op.name.partition(".")[0], ()):
             import_module(f".{family}", __name__)

@@ -1,4 +1,4 @@
-"""Kernels of `ascend`: exact integers where the operands are int8, else what the operation means in `nn`, else of its own."""
+"""Kernels of `ascend`: exact integers for int8 operands, otherwise the operation's meaning in `nn`, otherwise its own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def of_its_own(op: AscendOp) -> Kernel:
 
 @kernel(*(op for op in OPERATIONS if op.has_meaning()))
 def by_element(op: AscendOp) -> Kernel:
-    """In integers where an operation has an integer form and its data is int8."""
+    """Whether an operation has an integer form and its data is int8."""
     integer = INTEGER_KERNELS.get(type(op))
     if integer is None or not any(element_of(operand) == i8 for operand in op.operands):
         return _by_meaning(op)
@@ -42,7 +42,7 @@ def by_element(op: AscendOp) -> Kernel:
 
 
 def _by_meaning(op: AscendOp) -> Kernel:
-    """The kernel of what an operation means in `nn`: one definition of each function serves both dialects."""
+    """The kernel of an operation's meaning in `nn`: one definition of each function serves both dialects."""
     meaning = op.meaning()
     run = cast(Kernel, bare_kernel_for(meaning.op))
     if (arrange := meaning.arrange) is not None:

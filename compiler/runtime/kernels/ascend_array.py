@@ -1,4 +1,4 @@
-"""Kernels of `ascend` operations that `nn` says in several operations, or not at all."""
+"""Kernels of `ascend` operations that need several operations in `nn`, or have no counterpart."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _added(op: ascend.AddNOp) -> Kernel:
 
 
 def _elementwise(op: ascend.EltwiseOp) -> Kernel:
-    """Weighted summands are computed in float32, and their sum."""
+    """Computes weighted summands, and their sum, in float32."""
     mode, factors = op.mode.value.data, [np.float32(f) for f in op.factors]
     if mode != 1 or not factors:
         combine = (np.multiply, np.add, np.maximum)[mode]
@@ -92,7 +92,7 @@ def _bias(op: ascend.BiasOp) -> Kernel:
 
 
 def _bn_inference(op: ascend.BNInferenceOp) -> Kernel:
-    """Statistics without their factor, then batch normalization by a scale of 1 and an offset of 0."""
+    """Divides the statistics by their factor, then normalizes with a scale of 1 and an offset of 0."""
     types = [op.x.type, *[op.mean.type] * 4]
     normalized = cast(Kernel, bare_kernel_for(nn.BatchNormOp.make(*stand_ins(types), epsilon=op.epsilon)))
 

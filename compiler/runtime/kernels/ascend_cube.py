@@ -1,6 +1,6 @@
 """Exact integer kernels of the matrix engine and of integer pooling.
 
-Accumulators come in float32 where that holds them (`integer`), else in int32.
+Accumulators are float32 if that represents them (`integer`), otherwise int32.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def convolution(op: ascend.GroupedOp) -> Kernel:
 
 
 def depthwise(op: ascend.DepthwiseConv2DOp) -> Kernel:
-    """A group for each channel of x."""
+    """A convolution with one group per channel of x."""
     geometry, pads = _geometry(op)
     geometry["groups"] = op.filter_sizes.channels
     return _in_format(op, _convolution(op, op.nn_filter, geometry, pads))
@@ -56,7 +56,7 @@ def depthwise(op: ascend.DepthwiseConv2DOp) -> Kernel:
 def _convolution(
     op: ascend.ConvolutionOp, arrange: Callable[[Array], Array], geometry: dict[str, Any], pads: Shape
 ) -> Callable[..., Array]:
-    """Weights are packed once where they are constant."""
+    """Packs weights once if they are constant."""
     if (constants := _constant_weights(op)) is not None:
         weight, bias = constants
         prepared = prepare_conv(np.ascontiguousarray(arrange(weight)), bias, **geometry)
@@ -73,13 +73,13 @@ def _convolution(
 
 
 def has_constant_weights(op: CubeOp) -> bool:
-    """Whether weight and bias of a matrix engine's operation are constants: they are packed once."""
+    """Whether weight and bias of a matrix engine's operation are constants, which are packed once."""
     weight, bias = _weights(op)
     return nn.constant_of(weight) is not None and (bias is None or nn.constant_of(bias) is not None)
 
 
 def _constant_weights(op: CubeOp) -> tuple[Array, Array | None] | None:
-    """Weight and bias where they are constants."""
+    """Weight and bias, if they are constants."""
     weight, bias = map(nn.array_of, _weights(op))
     return (weight, bias) if weight is not None and has_constant_weights(op) else None
 
@@ -94,9 +94,9 @@ def _weights(op: CubeOp) -> tuple[SSAValue, SSAValue | None]:
 
 
 def transposed_convolution(op: ascend.TransposedOp) -> Kernel:
-    """A convolution, with the turned kernel, of the input spread out by the strides.
+    """A convolution, with the flipped kernel, of the input spread out by the strides.
 
-    What lies between the elements is the zero point, which contributes 0, as does padding.
+    The gaps are filled with the zero point, which contributes 0, and so does padding.
     """
     groups, zero_point, strides = op.group_count, op.zero_point, op.stride_list
     kernel_shape, extra = op.filter_sizes.kernel, op.output_padding_list
@@ -136,7 +136,7 @@ def _spread(x: Array, strides: Shape, pads: Sequence[int], fill: int) -> Array:
 
 
 def matrix_product(op: ascend.MatrixOp) -> Kernel:
-    """A product of integers, transposed as the flags say; constant weights are packed once."""
+    """A product of integers, transposed according to the flags; constant weights are packed once."""
     transpose_x1, transpose_x2 = op.transposes
 
     def first(x1: Array) -> Array:
@@ -162,7 +162,7 @@ def matrix_product(op: ascend.MatrixOp) -> Kernel:
 
 
 def inner_product(op: ascend.FullyConnectionOp) -> Kernel:
-    """x with the axes that are summed over as one."""
+    """x with the summed axes merged into one."""
     axis, zero_point, transposed = op.first_axis, op.zero_point, op.is_transposed
 
     def prepare(weight: Array, bias: Array | None = None) -> Callable[[Array], Array]:
@@ -180,7 +180,7 @@ def inner_product(op: ascend.FullyConnectionOp) -> Kernel:
 
 
 def window_sum(op: ascend.AveragingOp) -> Kernel:
-    """The int32 sum of `x - offset_x` over each window; padding, and what ceil_mode adds beyond it, contribute 0."""
+    """The int32 sum of `x - offset_x` over each window; padding, and elements that ceil_mode adds, contribute 0."""
     zero_point, strides, ceil = op.zero_point, op.stride_list, op.rounds_up
 
     def run(x: Array) -> Array:
@@ -213,7 +213,7 @@ MATRIX_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     ascend.DeconvolutionOp: transposed_convolution,
     ascend.FullyConnectionOp: inner_product,
 }
-"""Operations whose int8 data and constant weights may come in any number type, and which give accumulators."""
+"""Operations that return accumulators, and accept int8 data and constant weights in any number type."""
 
 INTEGER_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     **MATRIX_KERNELS,
@@ -221,4 +221,4 @@ INTEGER_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     ascend.AvgPoolOp: window_sum,
     ascend.PoolingOp: window_sum,
 }
-"""Operations that compute in integers when their data is int8."""
+"""Operations that compute in integers if their data is int8."""

@@ -1,7 +1,7 @@
 """The steps from reals to integers and back.
 
 Rounding order, the only one of the dialect: AscendQuant rounds product, sum and integer each once (float32); AscendDequant
-rounds the accumulator to float32, then the product; what goes from integers to integers rounds that product to an integer.
+rounds the accumulator to float32, then the product; steps from integers to integers round that product to an integer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def quant(op: ascend.AscendQuantOp, bounds: Bounds = UNBOUNDED) -> Kernel:
 
 
 def quant_in_float32(op: ascend.AscendQuantOp, bounds: Bounds = UNBOUNDED) -> Callable[[Array], Array]:
-    """`clip(round(x * scale + offset))`: product, sum and integer are each rounded to float32. `bounds` are those of x before."""
+    """`clip(round(x * scale + offset))`: product, sum and integer are each rounded to float32. `bounds` apply to x first."""
     scale, offset = np.array(op.scale.value.data, _F32), np.array(op.offset.value.data, _F32)
     squared, rounding = bool(op.sqrt_mode.value.data), _ROUND[op.round_mode.data]
 
@@ -44,7 +44,7 @@ def quant_in_float32(op: ascend.AscendQuantOp, bounds: Bounds = UNBOUNDED) -> Ca
 
     with np.errstate(over="ignore"):
         ends = rounded(np.array(bounds, numpy_dtype(element_of(op.x))))
-    # arrays of rank 0: ufuncs take them sooner than numbers
+    # arrays of rank 0: ufuncs handle them faster than numbers
     low, high = (np.array(end) for end in np.clip(ends, *integer_range(op.storage)))
 
     def run(x: Array) -> Array:
@@ -92,7 +92,7 @@ def anti_quant(op: ascend.AscendAntiQuantOp) -> Kernel:
 
 
 def _shifted(op: ascend.AscendDequantOp) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """From accumulators and scales to what `shift_n` leaves of them: `clip(floor(x / 2^N))` and `scale * 2^N`, both exact."""
+    """Applies `shift_n` to accumulators and scales: `clip(floor(x / 2^N))` and `scale * 2^N`, both exact."""
     shifts = np.array(op.shifts, np.int32)
     shifts = shifts.reshape(op.scale_shape) if shifts.size > 1 else shifts
     low, high = integer_range(i16)
@@ -105,7 +105,7 @@ def requant(op: ascend.AscendRequantOp) -> Kernel:
 
 
 def requant_in_float32(op: ascend.AscendRequantOp) -> Callable[..., Array]:
-    """`clip(rint(float32(x) * req_scale) + offset)`; below 2^24 the sum of integers is exact, beyond it is clipped anyway."""
+    """`clip(rint(float32(x) * req_scale) + offset)`; the sum of integers is exact below 2^24, and clipped beyond."""
     offset, shape = np.array(op.offset.value.data, _F32), op.scale_shape
     low, high = _limits(i8, int(offset) if op.relu_flag.value.data else None)
 
@@ -118,7 +118,7 @@ def requant_in_float32(op: ascend.AscendRequantOp) -> Callable[..., Array]:
 
 
 def dequant_s16(op: ascend.AscendDequantS16Op) -> Kernel:
-    """`clip(rint(float32(x0) * deq_scale) + x1)`; below 2^24 the sum of integers is exact, beyond it is clipped anyway."""
+    """`clip(rint(float32(x0) * deq_scale) + x1)`; the sum of integers is exact below 2^24, and clipped beyond."""
     low, high = _limits(i16, 0 if op.relu_flag.value.data else None)
     shape, bias_shape = op.scale_shape, None if op.x1 is None else op.along_channels(op.x1)
 
@@ -155,7 +155,7 @@ def _rounded(x: Array, scale: Array) -> Array:
 
 
 def _limits(storage: IntegerType, zero: int | None = None) -> tuple[int, int]:
-    """The least and the largest integer of a type, behind a relu none below that of 0."""
+    """The least and the largest integer of a type; after a relu the least is that of 0."""
     low, high = integer_range(storage)
     return low if zero is None else max(low, zero), high
 

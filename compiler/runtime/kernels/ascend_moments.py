@@ -1,4 +1,4 @@
-"""Kernels of normalizations that also give the mean and the variance of what they normalize."""
+"""Kernels of normalizations that also return mean and variance of their input."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from . import Array, Kernel, bare_kernel_for
 
 
 def normalization(op: ascend.MomentsOp) -> Callable[..., Array]:
-    """The first result of an operation alone, by an `nn` kernel."""
+    """Only the first result of an operation, by an `nn` kernel."""
     return cast(Callable[..., Array], bare_kernel_for(op.normalization()))
 
 
 def _with_moments(op: ascend.MomentsOp, group: Callable[[Array], Array], axes: Sequence[int]) -> Kernel:
-    """y, and the moments of the grouped x along axes, in the shape that their results have."""
+    """y, and the moments of the grouped x along axes, in the shapes of their results."""
     normalized, keepdims = normalization(op), not isinstance(op, ascend.GroupNormOp)
 
     def run(x: Array, gamma: Array, beta: Array) -> Sequence[Array]:

@@ -1,4 +1,4 @@
-"""Kernels of weights that are quantized alone or with offsets, and of scales per channel of activations."""
+"""Kernels for weight-only quantization, weights with offsets, and activations with scales per channel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROUND: dict[str, np.ufunc] = {"round": np.rint, "floor": np.floor, "ceil": np.c
 
 
 def weight_quant(op: ascend.AscendWeightQuantOp) -> Kernel:
-    """`x - offset`. Raises ValueError for a difference that the result's type cannot hold."""
+    """`x - offset`. Raises ValueError for a difference beyond the result's type."""
     (low, high), dtype = integer_range(op.storage), numpy_dtype(op.storage)
 
     def run(x: Array, offset: Array) -> Array:
@@ -67,7 +67,7 @@ def _real_weight(weight: Array, scale: Array, offset: Array | None) -> Array:
 
 
 def matrix_product(op: ascend.WeightQuantBatchMatmulV2Op) -> Kernel:
-    """The weight becomes one of the type of x; sums are taken in float32."""
+    """Converts the weight to the type of x; sums are in float32."""
     transpose_x, transpose_weight = bool(op.transpose_x.value.data), bool(op.transpose_weight.value.data)
     group = op.group_size
 

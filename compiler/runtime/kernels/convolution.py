@@ -1,4 +1,4 @@
-"""Convolution and transposed convolution. Sums of float16 and bfloat16 are taken in float32."""
+"""Convolution and transposed convolution. Sums of float16 and bfloat16 are computed in float32."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def conv(op: nn.ConvOp) -> Kernel:
 
 @kernel(nn.ConvTransposeOp)
 def conv_transpose(op: nn.ConvTransposeOp) -> Kernel:
-    """Every input element, times the kernel, is added into the output at its place (col2im)."""
+    """Adds every input element times the kernel into the output at its place (col2im)."""
     strides, dilations, groups = op.stride_list, op.dilation_list, op.group_count
     extra = op.output_padding_list
     pads_for = cache(op.resolved_pads)
@@ -64,7 +64,7 @@ def _cropped(full: Array, pads: Shape) -> Array:
 
 
 def _biased(y: Array, bias: Array | None) -> Array:
-    """Adds the bias in place: y is this kernel's own array."""
+    """Adds the bias in place: y belongs to this kernel."""
     if bias is not None:
         np.add(y, per_channel(bias, y.ndim), out=y, casting="same_kind")
     return y

@@ -19,7 +19,7 @@ from ..precision import wide
 from . import Array, Kernel, kernel
 
 Function = Callable[[Array], Array]
-"""A function of a float32 or float64 array of rank 1 at least, which it must not write to."""
+"""A function of a float32 or float64 array of rank 1 or more, which it must not write to."""
 
 
 def _widened(function: Function) -> Function:
@@ -130,7 +130,7 @@ _ANY_TYPE: dict[type[nn.NNOp], Callable[..., Array]] = {
     nn.OrOp: np.logical_or,
     nn.WhereOp: np.where,
 }
-"""Functions that numpy has for every type, with the semantics wanted here."""
+"""Functions that numpy provides for every type, with the required semantics."""
 
 
 @kernel(*_PLAIN)
@@ -198,7 +198,7 @@ def _clipped(low: float, high: float) -> Kernel:
 
 
 def _bounds(low: float, high: float, dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """The nearest values that an integer type has."""
+    """Converts to the nearest values of an integer type."""
     info = np.iinfo(dtype)
     return dtype.type(min(max(low, info.min), info.max)), dtype.type(min(max(high, info.min), info.max))
 
@@ -223,13 +223,13 @@ def _truncated_quotient(lhs: Array, rhs: Array) -> Array:
     if not np.all(rhs):
         raise ValueError("integer division by zero")
     quotient = lhs // rhs
-    # numpy rounds down: one too few where the signs differ and something is left
+    # numpy rounds down: one too low if the signs differ and there is a remainder
     quotient += ((lhs % rhs != 0) & ((lhs < 0) != (rhs < 0))).astype(quotient.dtype)
     return quotient
 
 
 _POWERS: dict[float, Function] = {2.0: np.square, 3.0: lambda x: x * x * x}
-"""Exponents that cost a product or two instead of a logarithm."""
+"""Exponents that need one or two products instead of a logarithm."""
 
 
 @kernel(nn.PowOp)
@@ -246,7 +246,7 @@ def power(op: nn.PowOp) -> Kernel:
 
 
 def _integer_power(lhs: Array, rhs: Array) -> Array:
-    """Exact for exponents that are integers and not negative, else rounded towards zero."""
+    """Powers of integers: exact for non-negative integer exponents, otherwise rounded towards zero."""
     if rhs.dtype.kind in "iu" and not np.any(rhs < 0):
         return np.power(lhs, rhs.astype(lhs.dtype))
     return np.power(lhs.astype(np.float64), rhs.astype(np.float64)).astype(lhs.dtype)
@@ -269,7 +269,7 @@ def compare(op: nn.CompareOp) -> Kernel:
 
 @kernel(nn.CastOp)
 def cast_elements(op: nn.CastOp) -> Kernel:
-    """Floats out of an integer type's range are reduced modulo its size, whatever the processor does."""
+    """Converts floats to integers; values out of range wrap modulo the type's size, on every processor."""
     dtype = numpy_dtype(op.result.type.element_type)
     narrow = dtype.name.lstrip("u").startswith("int") and dtype.itemsize < 8
 

@@ -14,7 +14,7 @@ from . import Array, Kernel, kernel
 
 @kernel(nn.MatMulOp)
 def mat_mul(op: nn.MatMulOp) -> Kernel:
-    """Sums of float16 and bfloat16 are taken in float32, those of integers wrap around in their type."""
+    """Matrix product; sums of float16 and bfloat16 are in float32, those of integers wrap around in their type."""
     transpose_a, transpose_b = op.transpose_a is not None, op.transpose_b is not None
 
     def run(lhs: Array, rhs: Array, bias: Array | None = None) -> Array:

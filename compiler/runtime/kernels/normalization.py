@@ -1,4 +1,4 @@
-"""Normalizations and softmax: means, variances and sums are taken in float32 or wider."""
+"""Normalizations and softmax: means, variances and sums are computed in float32 or wider."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import Array, Kernel, kernel
 
 @kernel(nn.BatchNormOp)
 def batch_norm(op: nn.BatchNormOp) -> Kernel:
-    """One factor and one summand per channel, made in float64."""
+    """Batch normalization by one factor and one summand per channel, computed in float64."""
     epsilon = op.epsilon.value.data
 
     def run(x: Array, scale: Array, offset: Array, mu: Array, variance: Array) -> Array:
@@ -86,7 +86,7 @@ def lrn(op: nn.LRNOp) -> Kernel:
         squares = np.square(wider)
         sums = squares.copy()
         for shift in (s for s in range(-before, size - before) if s and abs(s) < channels):
-            # result channel c takes in channel c + shift
+            # result channel c includes channel c + shift
             to, taken = slice(max(-shift, 0), channels - max(shift, 0)), slice(max(shift, 0), channels + min(shift, 0))
             sums[:, to] += squares[:, taken]
         np.multiply(sums, alpha / size, out=sums)
@@ -107,7 +107,7 @@ def log_softmax(op: nn.LogSoftmaxOp) -> Kernel:
 
 
 def _along(axis: int, function: Callable[[Array, int], Array]) -> Kernel:
-    """`function` on what stands beside the largest element, in float32 or float64; it may overwrite its argument."""
+    """`function` of the differences to the largest element, in float32 or float64; it may overwrite its argument."""
 
     def run(x: Array) -> Array:
         if x.size == 0:

@@ -1,4 +1,4 @@
-"""Carried operators of ONNX: run by onnxruntime where it is installed, by onnx.reference where it is not or has no kernel."""
+"""Carried operators of ONNX: run by onnxruntime; by onnx.reference if that is not installed or has no kernel."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 Run = Callable[[Sequence[Array]], Sequence[Any]]
-"""From one array per input of a model to one value per output."""
+"""Maps one array per input of a model to one value per output."""
 
 _FATAL = 4
-"""onnxruntime's level of messages that nothing comes below."""
+"""onnxruntime's level for fatal messages only."""
 
 
 def reference(op: nn.OpaqueOp) -> Kernel:
     """The operator as a model of its own, in which constants are constants: MatMulNBits rounds its input only before weights that
     are. Results are checked against the declared types.
 
-    If one engine fails on some inputs, or gives what contradicts the declared types, the other one runs them.
+    If one engine fails on some inputs, or its results contradict the declared types, the other one runs them.
     Raises CompileError, located, if neither can be started.
     """
     from ...formats.onnx.opaque import model_around
@@ -77,14 +77,14 @@ class Engines:
             raise ValueError("; ".join(self._refusals))
 
     def run(self, inputs: Sequence[Array], types: Sequence[Tensor], what: str) -> list[Array]:
-        """The results of the first engine that computes arrays of these types. Raises ValueError if none does."""
+        """The results of the first engine that returns arrays of these types. Raises ValueError if none does."""
         reasons: list[str] = []
         while (engine := self._engine(len(reasons))) is not None:
             name, compute = engine
             try:
                 results = compute(inputs)
                 return [_checked(r, t, i) for i, (r, t) in enumerate(zip(results, types, strict=True))]
-            except Exception as e:  # the engines' errors have no other base
+            except Exception as e:  # the engines' errors have no other base class
                 reasons.append(f"{name} failed on '{what}': {first_line(str(e.__cause__ or e))}")
         raise ValueError("; ".join([*reasons, *self._refusals]))
 
@@ -96,13 +96,13 @@ class Engines:
                     self._started.append((name, _ENGINES[name](self._model, self._constants)))
                 except ImportError:
                     self._refusals.append(f"{name} is not installed")
-                except Exception as e:  # the engines' errors have no other base
+                except Exception as e:  # the engines' errors have no other base class
                     self._refusals.append(f"{name}: {first_line(str(e))}")
             return self._started[index] if index < len(self._started) else None
 
 
 def _in_onnxruntime(model: ModelProto, constants: Mapping[str, Array]) -> Run:
-    """A session of one thread that keeps no memory between runs, and computes every node as it stands."""
+    """A session of one thread that keeps no memory between runs, and computes every node unchanged."""
     onnxruntime: Any = import_module("onnxruntime")
     if unusual := _unusual(model):
         raise ValueError(f"has no arrays of {unusual}")
@@ -127,7 +127,7 @@ def _in_onnxruntime(model: ModelProto, constants: Mapping[str, Array]) -> Run:
 
 
 def _with_constants(model: ModelProto, constants: Mapping[str, Array]) -> ModelProto:
-    """A copy of a model in which these inputs are initializers, whose data is given beside it."""
+    """A copy of a model in which these inputs are initializers, whose data is passed separately."""
     from onnx import ModelProto, StringStringEntryProto, TensorProto, helper
 
     copy = ModelProto()
@@ -145,7 +145,7 @@ def _with_constants(model: ModelProto, constants: Mapping[str, Array]) -> ModelP
 
 
 def _unusual(model: ModelProto) -> str:
-    """The first element type of an input or output that numpy itself does not have."""
+    """The first element type of an input or output that numpy itself lacks."""
     from onnx.helper import tensor_dtype_to_np_dtype
 
     values = [*model.graph.input, *model.graph.output]
@@ -171,7 +171,7 @@ _ENGINES: dict[str, Callable[[ModelProto, Mapping[str, Array]], Run]] = {
 
 
 def _checked(result: Any, type_: Tensor, index: int) -> Array:
-    """A result as it is. Raises ValueError if its type or a known size differs from the declared one."""
+    """Returns a result unchanged. Raises ValueError if its type or a known size differs from the declared one."""
     if not hasattr(result, "dtype"):  # a sequence, or an optional value
         raise ValueError(f"result {index} is a {type(result).__name__}, {type_} is declared")
     array: Array = np.asarray(result)

@@ -12,7 +12,7 @@ from . import Array, Kernel
 
 
 def reference(op: nn.OpaqueOp) -> Kernel:
-    """A graph of the one node. Results are held against the declared types, which may leave out the last ones."""
+    """Runs a graph of one node. Results are checked against the declared types, which may omit the last ones."""
     from ...formats.tensorflow.attributes import attr_value
     from ...formats.tensorflow.library import runner
 

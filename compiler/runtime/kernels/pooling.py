@@ -42,7 +42,7 @@ def average_pool(op: nn.AveragePoolOp) -> Kernel:
 
 
 def counts_for(op: nn.AveragePoolOp, space: Shape, out: Shape, pads: Shape) -> Array:
-    """By how much the sum of each window is divided: integers `[*out]`."""
+    """The divisor of the sum of each window: integers `[*out]`."""
     include_pad, window, n = op.count_include_pad is not None, Window.of(op), len(space)
     total = np.ones((), np.int64)
     for axis in range(n):
@@ -71,7 +71,7 @@ def padded_for(op: nn.PoolOp) -> Callable[[Array, float, np.dtype[Any]], tuple[A
     def run(x: Array, fill: float, dtype: np.dtype[Any]) -> tuple[Array, Shape, Shape]:
         space, n = x.shape[2:], x.ndim - 2
         pads, out = window.pads_for(space, kernel_shape), window.output_for(space, kernel_shape, ceil)
-        # up to the end of the last window, which `ceil_mode` may put beyond the padding
+        # up to the end of the last window, which `ceil_mode` may place beyond the padding
         rows = zip(space, kernel_shape, out, window.strides, window.dilations, pads[:n], strict=True)
         ends = [max((o - 1) * stride + d * (k - 1) + 1 - s - b, 0) for s, k, o, stride, d, b in rows]
         return padded(x, (*pads[:n], *ends), fill, dtype), out, pads

@@ -1,4 +1,4 @@
-"""From reals to integers and back, as ONNX QuantizeLinear and DequantizeLinear define it."""
+"""Conversion of reals to integers and back, as ONNX QuantizeLinear and DequantizeLinear define it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def quantize(op: nn.QuantizeOp) -> Kernel:
     scale, zero_point = _broadcastable(op)
     low, high = integer_range(params.storage)
     storage = numpy_dtype(params.storage)
-    # float32 holds every integer of up to 16 bits and its neighbours, but not the ends of int32
+    # float32 represents every integer of up to 16 bits and its neighbours, but not the ends of int32
     sums = np.dtype(np.float32 if params.storage.width.data <= 16 else np.float64)
 
     def run(x: Array) -> Array:
@@ -72,7 +72,7 @@ def shift_accumulator(op: nn.ShiftAccumulatorOp) -> Kernel:
 
 
 def _once(run: Callable[[Array], Array]) -> Kernel:
-    """Weights are dequantized by the first run and kept: then a quantized model holds what its float model does."""
+    """Dequantizes weights in the first run and keeps them: a quantized model then needs the memory of its float model."""
     kept: list[Array] = []
 
     def remembered(q: Array) -> Array:

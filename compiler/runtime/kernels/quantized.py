@@ -1,8 +1,8 @@
 """Quantized operations in integers, in the arithmetic of onnxruntime's kernels (MLAS, on x86 with AVX2).
 
-Between `nn.dequantize` and `nn.quantize` an operation takes and gives integers. Sums are exact in int32. What follows is
+Between `nn.dequantize` and `nn.quantize` an operation has integer operands and results. Sums are exact in int32. The rest is
 float32, each step rounded once: sums times `sx * sw / sy`, round half to even, add the zero point, saturate. Activations that
-bound what comes before the quantization saturate earlier. Additions, products and average pools have formulas of their own, in
+bound the input of the quantization saturate earlier. Additions, products and average pools have formulas of their own, in
 which int8 counts as uint8 with the zero point moved by 128, as in the files of profile qdq.
 """
 
@@ -30,18 +30,18 @@ _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 Run = Callable[..., Array]
 """A kernel with one result."""
 Sums = Callable[..., Array]
-"""From the integers of one or two operands to their sums: float32 where that holds them, else int32."""
+"""Maps the integers of one or two operands to their sums: float32 if that represents them, otherwise int32."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a result is quantized, and the bounds that linear activations set to it before."""
+    """How a result is quantized, and the bounds of linear activations before that."""
 
     params: QParams
     bounds: Bounds = UNBOUNDED
 
     def quantized(self) -> Callable[[Array], Array]:
-        """From float32 in units of the scale, not yet rounded: integers. Writes to its operand."""
+        """Rounds float32 in units of the scale to integers. Writes to its operand."""
         zero_point, storage = np.float32(self.params.zero_points()), numpy_dtype(self.params.storage)
         low, high = self.limits
 
@@ -53,7 +53,7 @@ class Result:
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The integers that the bounds are. Rounding is monotone, so bounding behind it gives the same."""
+        """The bounds as integers. Rounding is monotone, so bounding after it gives the same result."""
         p = self.params
         ends = np.rint(np.array(self.bounds, _F32) / p.scales()) + np.float32(p.zero_points())
         low, high = np.clip(ends, *integer_range(p.storage))
@@ -62,7 +62,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Weight:
-    """Integers of a constant operand, and the bias at the scale of the sums, where there is one."""
+    """Integers of a constant operand, and the bias, if any, at the scale of the sums."""
 
     params: QParams
     array: Array
@@ -91,7 +91,7 @@ def quantized_conv(op: nn.ConvOp, x: QParams, weight: Weight, result: Result) ->
 
 
 def matmul_sums(op: nn.MatMulOp, x: QParams, weight: Weight) -> Sums:
-    """From integers to sums."""
+    """Maps integers to sums."""
     transposed = op.transpose_a is not None
     matrix = weight.array.swapaxes(-1, -2) if op.transpose_b is not None else weight.array
     if vector := matrix.ndim == 1:
@@ -107,7 +107,7 @@ def matmul_sums(op: nn.MatMulOp, x: QParams, weight: Weight) -> Sums:
 
 
 def matmul_of_activations(op: nn.MatMulOp, a: QParams, b: QParams) -> Sums:
-    """From the integers of both operands to sums."""
+    """Maps the integers of both operands to sums."""
     transpose_a, transpose_b = op.transpose_a is not None, op.transpose_b is not None
     zero_a, zero_b = int(a.zero_points()), np.int16(b.zero_points())
 
@@ -123,7 +123,7 @@ def matmul_of_activations(op: nn.MatMulOp, a: QParams, b: QParams) -> Sums:
 
 
 def quantized_product(sums: Sums, x: QParams, weight: QParams, result: Result) -> Run:
-    """QLinearMatMul and QGemm: scales of the weight lie along the last axis."""
+    """QLinearMatMul and QGemm: scales of the weight are along the last axis."""
     multiplier, quantize = _multiplier(x, weight) / result.params.scales(), result.quantized()
 
     def run(*q: Array) -> Array:
@@ -133,7 +133,7 @@ def quantized_product(sums: Sums, x: QParams, weight: QParams, result: Result) -
 
 
 def float_product(sums: Sums, x: QParams, weight: QParams) -> Run:
-    """MatMulIntegerToFloat, and QGemm without parameters of the result: sums times `sx * sw`."""
+    """MatMulIntegerToFloat, and QGemm without result parameters: sums times `sx * sw`."""
     multiplier = _multiplier(x, weight)
 
     def run(*q: Array) -> Array:
@@ -143,7 +143,7 @@ def float_product(sums: Sums, x: QParams, weight: QParams) -> Run:
 
 
 def biased(product: Run) -> Run:
-    """A product and a float bias as the last operand."""
+    """A product with a float bias as the last operand."""
 
     def run(*arrays: Array) -> Array:
         *operands, bias = arrays
@@ -172,7 +172,7 @@ def quantized_mul(a: QParams, b: QParams, result: Result) -> Run:
 
 
 def _of_pairs(a: QParams, b: QParams, reals: Array, result: Result) -> Run:
-    """From integers of two operands to what a table has for them: `reals[256, 256]` in unsigned integers, not yet rounded."""
+    """Looks up integers of two operands in a table `reals[256, 256]` by unsigned integers; the result is not yet rounded."""
     lowest_a, lowest_b, lowest = (integer_range(p.storage)[0] for p in (a, b, result.params))
     table = np.clip(np.rint(reals) + lowest, *result.limits).astype(numpy_dtype(result.params.storage)).reshape(-1)
 
@@ -188,7 +188,7 @@ def _fused(a: Array, b: Array, c: Array) -> Array:
 
 
 def quantized_average_pool(op: nn.AveragePoolOp, x: QParams, result: Result) -> Run:
-    """QLinearAveragePool: reals are added one after the other; the zero point is added before the mean is rounded."""
+    """QLinearAveragePool: adds reals one after the other; the zero point is added before the mean is rounded."""
     window, inside = Window.of(op), padded_for(op)
     zero_in, scale_in = np.float32(x.zero_points()), x.scales()
     p, lowest = result.params, integer_range(result.params.storage)[0]

@@ -1,4 +1,4 @@
-"""Data movement, shapes and reductions. Results are views where numpy has one."""
+"""Data movement, shapes and reductions. Results are views if numpy has one."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def pad(op: nn.PadOp) -> Kernel:
 
 
 def padding(op: nn.PadOp, value: float) -> Kernel:
-    """With `value` as what is filled in."""
+    """A pad that fills in `value`."""
     pads, mode = nn.ints(op.pads), op.mode.data
     n = len(pads) // 2
     pairs = list(zip(pads[:n], pads[n:], strict=True))

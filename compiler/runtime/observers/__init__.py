@@ -1,6 +1,6 @@
-"""Observers: what is kept of the values that pass a quantization point. A file per algorithm.
+"""Observers: summaries of the values that pass a quantization point. One file per algorithm.
 
-An observer's state is bounded whatever the amount of data, and states made apart merge into one.
+An observer's state is bounded for any amount of data, and separately made states merge into one.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ OBSERVERS: Mapping[str, type[Observer]] = {
     "ifmr": IfmrObserver,
     "hfmg": HfmgObserver,
 }
-"""By the name that `--insert-observers=observer=` takes."""
+"""By the name in `--insert-observers=observer=`."""
 
 
 Known = Registry[type[Observer]]
-"""The observers that a session knows."""
+"""The observers of a session."""
 OURS: Known = Registry("observer", "observers", lambda: OBSERVERS)
 
 
 def make_observer(text: str, bits: int, *, symmetric: bool, known: Known = OURS) -> Observer:
     """The observer that `text` names, with its options: `ifmr`, `percentile{percentile=0.999}`.
 
-    Raises CompileError for a name that is not known and for bad options.
+    Raises CompileError for an unknown name and for bad options.
     """
     name, brace, options = text.partition("{")
     observer_class = known[name]

@@ -1,4 +1,4 @@
-"""The clipping threshold that loses least information (Kullback-Leibler divergence, as PPQ takes it)."""
+"""The clipping threshold that loses least information (Kullback-Leibler divergence, as in PPQ)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .histogram import Histogram
 from .observer import Array, Observer
 
 _NEAR_ZERO = 0.002
-"""The part of all bins, from zero on, whose counts say nothing of the shape: activations behind a ReLU pile up there."""
+"""The share of bins, from zero on, that is ignored: zeros after a ReLU do not show the shape of the distribution."""
 _TINY = 1e-30
 
 
@@ -42,7 +42,7 @@ class EntropyObserver(Observer):
         self.histogram.check()
 
     def finish(self) -> tuple[float, float]:
-        """A symmetric range, cut off where no values are: at 0 where none is negative, or none positive."""
+        """A symmetric range, cut at 0 if no value is negative, or none is positive."""
         histogram = self.histogram
         if not histogram.counts.size:
             raise ValueError("no values were seen")
@@ -53,7 +53,7 @@ class EntropyObserver(Observer):
 
 
 def best_threshold(counts: Array, levels: int) -> int:
-    """How many of the bins to keep: the multiple of `levels` of least divergence; all where there are no more than `levels`.
+    """The number of bins to keep: the multiple of `levels` of least divergence; all if there are at most `levels`.
 
     `counts` are of absolute values, from zero on.
     """
@@ -70,7 +70,7 @@ def best_threshold(counts: Array, levels: int) -> int:
 
 
 def divergence(counts: Array, kept: int, levels: int) -> float:
-    """The divergence of the first `kept` bins, with all mass beyond on the last one, from the same in `levels` steps."""
+    """The divergence between the first `kept` bins, with all mass beyond in the last one, and their form in `levels` steps."""
     reference = counts[:kept].copy()
     groups = reference.reshape(levels, -1)
     filled = groups > 0

@@ -1,4 +1,4 @@
-"""The largest values of many, without sorting them."""
+"""The largest of many values, without sorting them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _STRIDE = 61
 
 
 def largest(values: Array, count: int) -> Array:
-    """The `count` largest of a flat array, in any order, the smallest of them first; all where there are no more.
+    """The `count` largest values of a flat array, in any order except that the smallest is first; all if there are no more.
 
-    A sample gives a bound that few values exceed; where it is too high, all are looked at.
+    A sample gives a bound that few values exceed; if it is too high, all values are examined.
     """
     if not min(count, values.size):
         return values[:0]
@@ -32,7 +32,7 @@ def largest(values: Array, count: int) -> Array:
 
 
 def _bound(values: Array, count: int) -> Any:
-    """A bound that slightly more than `count` values exceed, unless many equal it: they pile up where activations are
+    """A bound that slightly more than `count` values exceed, unless many equal it: values pile up where activations are
     cut off.
     """
     sample = values[::_STRIDE]
@@ -42,7 +42,7 @@ def _bound(values: Array, count: int) -> Any:
 
 @dataclass
 class Extremes:
-    """The largest and the smallest values seen, so many of each."""
+    """The largest and the smallest values seen, up to a number of each."""
 
     top_count: int = field(default=0, init=False)
     bottom_count: int = field(default=0, init=False)
@@ -62,13 +62,13 @@ class Extremes:
         self.bottom = np.sort(largest(np.concatenate([self.bottom, bottom]), self.bottom_count))
 
     def check(self) -> None:
-        """Raises ValueError where there are more than there should be, or none among them."""
+        """Raises ValueError if there are too many values, or NaN."""
         for values, count in ((self.top, self.top_count), (self.bottom, self.bottom_count)):
             if not 0 <= values.size <= count or not np.isfinite(values).all():
                 raise ValueError("largest or smallest values do not fit their number")
 
     def range(self) -> tuple[float, float]:
-        """M and m, the smallest of the largest and the largest of the smallest. Raises ValueError when nothing was seen."""
+        """M and m: the smallest of the largest values, the largest of the smallest. Raises ValueError if nothing was seen."""
         if not self.top.size:
             raise ValueError("no values were seen")
         return float(self.top.min()), -float(self.bottom.min())

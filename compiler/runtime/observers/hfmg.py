@@ -14,13 +14,13 @@ from .observer import Array, Merging, Observer
 _EPSILON = 1.1920929e-07
 _BLOCK = 1 << 16
 _RANGES = 32
-"""As many at a time as fit into the cache with their steps."""
+"""The number of ranges at a time that fit into the cache with their steps."""
 
 
 @dataclass
 class HfmgObserver(Observer):
-    """Ranges that hold all but the thinnest outer bins, down to a quarter of them; the one whose 2^bits equal steps lie nearest
-    to the values, which are taken to be spread evenly over their bins.
+    """Tries ranges without the thinnest outer bins, down to a quarter of the bins. Takes the range whose 2^bits equal steps are
+    nearest to the values, which are assumed to be spread evenly over their bins.
 
     New batches widen the range to the union of both; counts of a bin that straddles two new ones are split in proportion. The
     untrimmed range, which AMCT leaves out, is the first candidate.
@@ -86,7 +86,7 @@ class HfmgObserver(Observer):
 
 
 def rebinned(counts: Array, low: float, high: float, new_low: float, new_high: float) -> Array:
-    """Counts over [low, high] as counts over a range around it, in as many bins."""
+    """Converts counts over [low, high] to counts over a wider range, with the same number of bins."""
     bins = counts.size
     width, new_width = (high - low) / bins, (new_high - new_low) / bins
     if width * bins < _EPSILON:  # all equal
@@ -106,7 +106,7 @@ def rebinned(counts: Array, low: float, high: float, new_low: float, new_high: f
 
 
 def trimmed(counts: Array) -> list[tuple[int, int]]:
-    """First and last bin of ranges that grow narrower: each time the side goes whose next few samples span more bins."""
+    """First and last bin of ever narrower ranges: each step drops the side whose next few samples span more bins."""
     bins = counts.size
     step = max(1, ceil(int(counts.sum()) / 100000))
     from_left, from_right = np.cumsum(counts), np.cumsum(counts[::-1])
@@ -128,8 +128,8 @@ def trimmed(counts: Array) -> list[tuple[int, int]]:
 def step_losses(counts: Array, ranges: Sequence[tuple[int, int]], levels: int) -> Array:
     """For each range of bins, the squared distance, in bins, of all counts to the middles of `levels` equal steps over it.
 
-    Integrals of density, of its product with x and with x squared, up to each edge of a step, give each step's share; what lies
-    outside a range belongs to its end steps.
+    Integrals of density, of its product with x and with x squared, up to each edge of a step, give each step's share; values
+    outside a range belong to its end steps.
     """
     parts = (ranges[i : i + _RANGES] for i in range(0, len(ranges), _RANGES))
     integrals = _Integrals(counts)
@@ -157,7 +157,7 @@ class _Integrals:
         self._whole = [np.append(0, np.cumsum(counts * np.diff(p))) / n for n, p in enumerate(self._powers, 1)]
 
     def up_to(self, edges: Array) -> Iterator[Array]:
-        """The three, from 0 to each edge."""
+        """The three integrals, from 0 to each edge."""
         place = np.minimum(np.floor(edges), self.counts.size - 1).astype(np.int64)
         share, power = self.counts[place], np.ones_like(edges)
         for n, (bins, whole) in enumerate(zip(self._powers, self._whole, strict=True), 1):

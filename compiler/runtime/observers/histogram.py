@@ -1,7 +1,7 @@
-"""Counts of values in bins that widen as the range grows: one pass, bounded, and the same in whatever order data comes.
+"""Counts of values in bins that widen as the range grows: one pass, bounded, and independent of the order of data.
 
-Bins are a power of two wide and begin at multiples of their width. So the bins of one state are those of another, or halves,
-quarters, ... of them, and adding the finer ones together makes them the same: nothing is split, nothing lost but resolution.
+The width of bins is a power of two, and they begin at multiples of it. So the bins of one state are those of another, or halves,
+quarters, ... of them, and adding up the finer ones makes them the same: no bin is split, and only resolution is lost.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ...diagnostics import CompileError
 from .observer import Array
 
 _BLOCK = 1 << 16
-"""Elements at a time: what fits into the cache."""
+"""The number of elements at a time that fits into the cache."""
 _NARROWEST = -148
-"""Binary exponent of the narrowest bins: float32 has no smaller numbers."""
+"""Binary exponent of the narrowest bins; float32 has no smaller numbers."""
 _WIDEST = 1023
 _FEWEST, _MOST = 1 << 6, 1 << 20
 _PRECISION = 24
@@ -63,9 +63,9 @@ class Histogram:
         return int(self.counts.sum())
 
     def add(self, array: Array, low: float, high: float) -> None:
-        """Count the values of an array whose minimum and maximum are these."""
+        """Counts the values of an array with this minimum and maximum."""
         self._widen(low, high)
-        # powers of two scale exactly; beyond float32's range of them, float64 does it
+        # powers of two scale exactly; float64 is for those beyond float32's range
         inverse = (np.float32 if abs(self.exponent) <= 126 else np.float64)(2.0**-self.exponent)
         flat = array.reshape(-1)
         for begin in range(0, flat.size, _BLOCK):
@@ -82,7 +82,7 @@ class Histogram:
         np.add.at(self.counts, numbers[inside], other.counts[inside])
 
     def check(self) -> None:
-        """Raises ValueError where counts, bins and range do not belong together."""
+        """Raises ValueError if counts, bins and range are inconsistent."""
         if not self.counts.size:
             fits = (self.exponent, self.first, self.low, self.high) == (_NARROWEST, 0, float("inf"), float("-inf"))
         else:
@@ -109,12 +109,12 @@ class Histogram:
         self.exponent, self.first, self.counts = wider, first, counts
 
     def _bins(self, exponent: int) -> tuple[int, int]:
-        """Number of the first bin, and how many there are, where bins are 2^exponent wide."""
+        """The number of the first bin, and the count of bins, for bins of width 2^exponent."""
         first, last = int(np.floor(self.low / 2.0**exponent)), int(np.floor(self.high / 2.0**exponent))
         return first, last - first + 1
 
     def magnitudes(self) -> Array:
-        """Counts of absolute values, from 0 in bins of the same width; the bin below 0 is taken for -width to 0."""
+        """Counts of absolute values, from 0 in bins of the same width; the bin below 0 covers -width to 0."""
         size = max(self.first + self.counts.size, -self.first, 1)
         result = np.zeros(size, np.int64)
         numbers = np.arange(self.first, self.first + self.counts.size)

@@ -1,4 +1,4 @@
-"""AMCT's default for activations: percentiles give a first range, and a search around it the one of least squared error."""
+"""AMCT's default for activations: percentiles give a first range, and a search around it finds the least squared error."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .observer import Array, Observer
 from .sums import added
 
 _EPSILON = 1.1920929e-07
-"""float32's. A percentile as near to 1 takes the extreme itself."""
+"""Of float32. A percentile this close to 1 is the extreme itself."""
 _BLOCK = 1 << 16
 _MOST_STEPS = 100_000
 _MOST_EXTREMES = 1 << 20
-"""Values that `exact` keeps on each side."""
+"""The number of values that `exact` keeps on each side."""
 
 
 @dataclass
@@ -31,8 +31,8 @@ class IfmrObserver(Observer):
     from `search_range_start` to `search_range_end` a range is tried: asymmetric [m, r*M], symmetric r times the larger
     magnitude. The first of least mean squared error wins.
 
-    From a histogram of one pass, `M` and `m` are exact to a bin (at most 1/4096 of the range seen) and each value is taken for
-    the middle of its bin. `exact` counts all values in one pass, keeps the k extreme ones in a second, and computes the errors
+    From a histogram of one pass, `M` and `m` are exact to a bin (at most 1/4096 of the range seen), and the middle of a bin
+    replaces its values. `exact` counts all values in one pass, keeps the k extreme ones in a second, and computes the errors
     of the candidates from the values themselves in a third.
     """
 
@@ -45,7 +45,7 @@ class IfmrObserver(Observer):
 
     histogram: Histogram = field(default_factory=Histogram, init=False)
     turn: int = field(default=0, init=False)
-    """How often all data was seen before; above 0 with `exact` only."""
+    """The number of earlier passes over the data; above 0 only with `exact`."""
     count: int = field(default=0, init=False)
     extremes: Extremes = field(default_factory=Extremes, init=False)
     candidates: Array = field(default_factory=lambda: np.zeros((0, 2)), init=False)
@@ -91,7 +91,7 @@ class IfmrObserver(Observer):
                 self.errors = added(self.errors, (self._error(values, 1.0, c) for c in self.candidates))
 
     def merge(self, other: Self) -> None:
-        """The two are in the same pass, begun from the same merged one before. Raises ValueError where they are not."""
+        """Raises ValueError unless both are in the same pass, and began from the same merged state."""
         if (self.turn, *self._begun()) != (other.turn, *other._begun()):
             raise ValueError("states of a later pass that began from different ones before it do not merge")
         self.histogram.merge(other.histogram)
@@ -136,7 +136,7 @@ class IfmrObserver(Observer):
         return float(low), float(high)
 
     def _ranges(self, top: float, bottom: float) -> Array:
-        """Candidates. A symmetric one ends at 0 on the side of the smaller magnitude."""
+        """The candidates. A symmetric one ends at 0 on the side of the smaller magnitude."""
         top, bottom = max(top, 0.0), min(bottom, 0.0)
         steps = round((self.search_range_end - self.search_range_start) / self.search_step)
         ratios = self.search_range_start + np.arange(steps + 1) * self.search_step
@@ -147,9 +147,9 @@ class IfmrObserver(Observer):
         return np.stack([np.zeros_like(ratios), ratios * top], 1)
 
     def _error(self, values: Array, weights: Array | float, candidate: Array) -> float:
-        """The sum of squared errors as AMCT simulates it: clipped, rounded to steps, without the integer zero point.
+        """The sum of squared errors as AMCT computes it: clipped, rounded to steps, without the integer zero point.
 
-        Symmetric ranges are clipped to on both sides, though one has one step more.
+        Symmetric ranges clip both sides alike, although one has one step more.
         """
         low, high = float(candidate[0]), float(candidate[1])
         scale = affine(low, high, self.bits, symmetric=self.symmetric)[0]
@@ -177,5 +177,5 @@ def _check(options: IfmrObserver) -> None:
 
 
 def _rank(count: int, percentile: float) -> int:
-    """k: which of the largest (or smallest) values of `count` it is."""
+    """k, the rank among the largest (or smallest) of `count` values."""
     return 1 if 1 - percentile < _EPSILON else max(1, count - floor(percentile * count))

@@ -1,4 +1,4 @@
-"""Keeps which class wins: for the output of a classifier (PPQ)."""
+"""An observer for the output of a classifier, which preserves the winning class (PPQ)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
 
 @dataclass
 class IsotoneObserver(Observer):
-    """For each row along `axis` there are scales that keep its two largest values apart; the scale that does so in most rows.
+    """Finds the scale that keeps the two largest values apart in most rows along `axis`.
 
-    With L1 >= L2 the two largest values of a row and q the largest integer, these are `max(L2, 0) / (q - 0.51)` to
-    `2 * (L1 - max(L2, 0))`. Among the best scales it is the one that just clips nothing, else the middle one. Where no
-    row has any, the whole range is taken. Symmetric: of absolute values.
+    With L1 >= L2 the two largest values of a row and q the largest integer, these are the scales from `max(L2, 0) / (q - 0.51)`
+    to `2 * (L1 - max(L2, 0))`. Among the best scales it is the one that just clips nothing, otherwise the middle one. If no
+    row has such scales, the whole range is used. Symmetric points use absolute values.
     """
 
     axis: int = -1
 
     rows: Array = field(default_factory=lambda: np.zeros((0, 2)), init=False)
-    """L1 and L2 of the rows that are kept, float64 [rows, 2], and how often each was seen."""
+    """L1 and L2 of the kept rows, float64 [rows, 2], and how often each was seen."""
     counts: Array = field(default_factory=lambda: np.zeros(0, np.int64), init=False)
     level: int = field(default=0, init=False)
-    """Rows whose hash begins with so many zeros are kept."""
+    """Rows whose hash begins with this many zeros are kept."""
     low: float = field(default=float("inf"), init=False)
     high: float = field(default=float("-inf"), init=False)
 
@@ -58,7 +58,7 @@ class IsotoneObserver(Observer):
         self.rows, self.counts = np.concatenate([self.rows, rows]), np.concatenate([self.counts, counts])
 
     def _thin(self) -> None:
-        """Each row once, and no more of them than there is room for."""
+        """Merges equal rows, and keeps at most the maximum number of rows."""
         pairs, where = np.unique(self.rows[:, 0] + 1j * self.rows[:, 1], return_inverse=True)
         rows, counts = np.stack([pairs.real, pairs.imag], 1), np.zeros(len(pairs), np.int64)
         np.add.at(counts, where, self.counts)
@@ -88,7 +88,7 @@ class IsotoneObserver(Observer):
 
 
 def _most_covered(begins: Array, ends: Array, counts: Array) -> tuple[float, float]:
-    """The first stretch that lies in most of the intervals."""
+    """The first stretch that is in the largest number of intervals."""
     points = np.unique(np.concatenate([begins, ends]))
     middles = (points[:-1] + points[1:]) / 2
     best = int(np.argmax(_below(middles, begins, counts) - _below(middles, ends, counts)))
@@ -96,14 +96,14 @@ def _most_covered(begins: Array, ends: Array, counts: Array) -> tuple[float, flo
 
 
 def _below(points: Array, values: Array, counts: Array) -> Array:
-    """How many values lie below each point."""
+    """The number of values below each point."""
     order = np.argsort(values)
     return np.append(0, np.cumsum(counts[order]))[np.searchsorted(values[order], points)]
 
 
 def _zeros(rows: Array) -> Array:
-    """How many zeros the hash of each row begins with: half of all rows have none, a quarter has one, ..."""
-    mixed = ((rows + 0.0).view(np.uint64) * _MULTIPLIERS).sum(1)  # 0.0 makes one of both zeros
+    """The number of leading zeros of each row's hash: half of all rows have none, a quarter has one, ..."""
+    mixed = ((rows + 0.0).view(np.uint64) * _MULTIPLIERS).sum(1)  # adding 0.0 merges both zeros
     mixed ^= mixed >> np.uint64(31)
     mixed *= _MULTIPLIERS[0]
     mixed ^= mixed >> np.uint64(29)

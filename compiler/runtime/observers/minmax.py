@@ -12,7 +12,7 @@ from .observer import Array, Observer, seen
 
 @dataclass
 class MinMaxObserver(Observer):
-    """Nothing is clipped."""
+    """Uses the full range: nothing is clipped."""
 
     low: float = field(default=float("inf"), init=False)
     high: float = field(default=float("-inf"), init=False)

@@ -1,4 +1,4 @@
-"""Minimum and maximum of batches, the latest counting most."""
+"""A moving average of the minimum and maximum of batches."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class MovingAverageObserver(Observer):
         self.batches += 1
 
     def merge(self, other: Self) -> None:
-        """The other's batches follow; its first one then has the weight of any other."""
+        """Appends the other's batches; its first batch then has the weight of any other."""
         if not self.batches:
             self.first, self.average = other.first, other.average
         elif other.batches:

@@ -1,4 +1,4 @@
-"""The range of least squared error: of clipping and of rounding together."""
+"""The range of least squared error, of clipping and rounding together."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .histogram import Histogram
 from .observer import Array, Observer
 
 _Errors = Callable[[Array], Array]
-"""Takes candidates, float64 [candidates, 2]; gives their squared errors [candidates]."""
+"""Maps candidates, float64 [candidates, 2], to their squared errors [candidates]."""
 _FRACTIONS = 100
-"""Candidates: this many parts of the range seen, on each side that moves."""
+"""The number of candidates on each side that moves, as parts of the range seen."""
 
 
 @dataclass
 class MseObserver(Observer):
-    """Tries the range seen and parts of it, and takes the one whose steps are nearest to the values, squared.
+    """Tries the range seen and parts of it, and takes the one of least squared distance between steps and values.
 
     Symmetric: one threshold for both sides. Asymmetric: each side in turn, with the other at its best, until neither moves; from
     the whole range, or from the best part of both sides. PPQ counts twice the steps that a signed symmetric range has, and
@@ -64,9 +64,9 @@ class MseObserver(Observer):
 
 
 class Below:
-    """How many values, one in each filled bin, are less than each of some edges: what np.searchsorted finds, without a search.
+    """The number of values, one in each filled bin, below each edge: the result of np.searchsorted, without a search.
 
-    Bins are a power of two wide, so that the one in which an edge lies is computed exactly.
+    The width of bins is a power of two, so that the bin of an edge is computed exactly.
     """
 
     def __init__(self, histogram: Histogram, filled: Array, values: Array):
@@ -116,7 +116,7 @@ def _side_by_side(
 
 
 def _least(errors: _Errors, candidates: Array) -> tuple[tuple[float, float], float]:
-    """The first of the candidates whose error is least, and that error."""
+    """The first candidate of least error, and its error."""
     sums = errors(candidates)
     least = int(np.argmin(sums))
     low, high = candidates[least]
@@ -132,11 +132,11 @@ def squared_errors(
     bits: int,
     symmetric: bool,
 ) -> Array:
-    """For each of the ranges, float64 [n, 2], the sum of weighted squared differences between values and what their integers
-    stand for. The values ascend; `below` says how many of them are less than each of some numbers.
+    """For each of the ranges, float64 [n, 2], the sum of weighted squared differences between values and their quantized
+    form. The values are in ascending order; `below` counts those less than each of some numbers.
 
-    Those that one integer stands for lie side by side, so that their sum of `w * (v - r)^2` is a difference of running sums
-    of w, w * v and w * v^2. With more steps than values, the values are rounded one by one.
+    Values with the same integer are adjacent, so that their sum of `w * (v - r)^2` is a difference of running sums of w,
+    w * v and w * v^2. If there are more steps than values, the values are rounded one by one.
     """
     if symmetric:
         scales = symmetric_scales(ranges.T, bits, axis=1).astype(np.float64)

@@ -1,4 +1,4 @@
-"""The base of observers: bounded state that takes arrays in, merges, and gives a range."""
+"""The base of observers: bounded state that sees arrays, merges, and returns a range."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from .state import Array, State, restore, state_of
 
 Merging = Literal["equal", "rounding", "resolution"]
-"""The same to the last bit; but for the rounding of float64; but for the width of bins."""
+"""Equal to the last bit, up to the rounding of float64, or up to the width of bins."""
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -19,8 +19,8 @@ _LARGEST = float(np.finfo(np.float32).max)
 class Observer(ABC):
     """Sees the values that pass a quantization point and decides which range of them to quantize.
 
-    Fields that the constructor takes are the algorithm's options, the others its state. That is bounded whatever the amount of
-    data, and two states made from parts of the data merge into one.
+    Fields in the constructor are the algorithm's options, the others its state, which is bounded for any amount of
+    data. States from parts of the data merge into one.
     """
 
     bits: int = field(default=8, init=False)
@@ -28,7 +28,7 @@ class Observer(ABC):
 
     @property
     def merging(self) -> Merging:
-        """How a state merged from parts of the data, in this order, compares to one that saw all of it."""
+        """How a state merged from parts of the data, in order, compares with one that saw all of it."""
         return "equal"
 
     @property
@@ -38,20 +38,20 @@ class Observer(ABC):
 
     @property
     def batches_matter(self) -> bool:
-        """Whether the result depends on how samples are put into batches; where none does, small models run several at a time."""
+        """Whether the result depends on the batches; if it does for no observer, small models run several samples at a time."""
         return True
 
     @property
     def passes(self) -> int:
-        """How often it must see the data; `next_pass` is called between."""
+        """The number of passes over the data; `next_pass` is called between them."""
         return 1
 
     def next_pass(self) -> None:
-        """Called when all data has been seen, where it is to be seen again."""
+        """Called at the end of a pass if another one follows."""
         raise NotImplementedError
 
     def update(self, array: Array) -> None:
-        """Take one array of values in: one batch. Raises ValueError for NaN, Inf, and more than float32 holds."""
+        """Adds one array of values: one batch. Raises ValueError for NaN, Inf, and values beyond float32."""
         if not array.size:
             return
         low, high = float(array.min()), float(array.max())
@@ -63,30 +63,30 @@ class Observer(ABC):
 
     @abstractmethod
     def take(self, array: Array, low: float, high: float) -> None:
-        """Take in an array whose finite minimum and maximum are `low` and `high`."""
+        """Adds an array whose finite minimum and maximum are `low` and `high`."""
 
     @abstractmethod
     def merge(self, other: Any) -> None:
-        """Take another state of the same algorithm in, as if its data had been seen here, behind one's own."""
+        """Adds another state of the same algorithm, as if its data had been seen here, after the data seen so far."""
 
     def state(self) -> dict[str, Array]:
         """The state so far, as arrays by name."""
         return state_of(self)
 
     def restore(self, state: State) -> None:
-        """Go on from a state of an observer with the same specification. Raises ValueError for anything else."""
+        """Continues from a state of an observer with the same specification. Raises ValueError for another one."""
         restore(self, state)
         self.check()
 
     @abstractmethod
     def check(self) -> None:
-        """Raises ValueError for a state that no data leads to. The types in a file are right, but the numbers may be
+        """Raises ValueError for a state that no data leads to. The types from a file are right, but the numbers may be
         arbitrary.
         """
 
     @abstractmethod
     def finish(self) -> tuple[float, float]:
-        """The range (low, high) to quantize. Raises ValueError when nothing was seen."""
+        """The range (low, high) to quantize. Raises ValueError if nothing was seen."""
 
 
 def seen(low: float, high: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Order statistics of batches, averaged (PPQ)."""
+"""Averaged order statistics of batches (PPQ)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .sums import added, mean
 class PercentileObserver(Observer):
     """The mean over batches of the k-th smallest value, with `k = int(n * p) + 1` for the top and `int(n * (1-p)) + 1` below.
 
-    With fewer than 1/(1-p) elements nothing is clipped, so that it is the mean of minima and maxima.
+    With fewer than 1/(1-p) elements nothing is clipped: the result is the mean of minima and maxima.
     """
 
     percentile: float = 0.9999

@@ -1,6 +1,6 @@
-"""An observer's state as named arrays: what it has seen, exactly, to be stored and taken up again.
+"""An observer's state as named arrays: exact, to be stored and continued later.
 
-State is the fields of a dataclass that its constructor does not take: numbers, arrays, long integers, and dataclasses of these.
+State is the fields of a dataclass that are not in its constructor: numbers, arrays, long integers, and dataclasses of these.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _arrays(holder: object, prefix: str) -> Iterator[tuple[str, Array]]:
 
 
 def restore(holder: object, state: State) -> None:
-    """Set the fields of `holder` to those of `state`. Raises ValueError where it is of another kind."""
+    """Sets the fields of `holder` to those of `state`. Raises ValueError if `state` has another form."""
     expected = state_of(holder)
     if expected.keys() != state.keys():
         raise ValueError(f"holds {', '.join(sorted(state)) or 'nothing'}, not {', '.join(sorted(expected))}")

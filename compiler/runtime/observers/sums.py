@@ -1,4 +1,4 @@
-"""Sums of float64 numbers without any rounding: the same in whatever order and grouping the numbers come."""
+"""Exact sums of float64 numbers, independent of the order and grouping of the numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def units(value: float) -> int:
 
 
 def added(sums: Sequence[int], values: Iterable[float]) -> list[int]:
-    """Sums in units of 2^-1074, each with one number more."""
+    """Sums in units of 2^-1074, each increased by one number."""
     return [total + units(value) for total, value in zip(sums, values, strict=True)]
 
 
