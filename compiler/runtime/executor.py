@@ -5,7 +5,7 @@ A value's array is dropped after its last use, so memory holds what is live and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -55,15 +55,25 @@ class Plan:
 
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
         """Run on one array per argument, in order. Raises RunError, located at the operation that fails."""
+        env = self.begin(inputs)
+        if watch is not None:
+            self._tell(watch, self.arguments, env)
+        self.advance(env, self.steps, watch)
+        return [cast(Array, env[s]) for s in self.outputs]
+
+    def begin(self, inputs: Sequence[Array]) -> list[Array | None]:
+        """The slots of a run before its first step."""
         env = list(self.slots)
         for slot, array in zip(self.arguments, inputs, strict=True):
             env[slot] = array
-        if watch is not None:
-            self._tell(watch, self.arguments, env)
+        return env
+
+    def advance(self, env: list[Array | None], steps: Iterable[Step], watch: Watch | None = None) -> None:
+        """Take the next steps of a run. Raises RunError, located at the operation that fails."""
         # infinities, NaN and wrapped integers are valid results, not reasons to warn
         array_of = env.__getitem__
         with np.errstate(all="ignore"):
-            for kernel, operands, results, releases, where in self.steps:
+            for kernel, operands, results, releases, where in steps:
                 try:
                     result = kernel(*map(array_of, operands))
                 except (ValueError, IndexError, VerifyException, MemoryError) as e:
@@ -77,7 +87,6 @@ class Plan:
                     self._tell(watch, results, env)
                 for slot in releases:
                     env[slot] = None
-        return [cast(Array, env[s]) for s in self.outputs]
 
     def _tell(self, watch: Watch, slots: Sequence[int], env: Sequence[Array | None]) -> None:
         for slot in slots:
@@ -97,7 +106,7 @@ def compile_block(
     """
     slot_of: dict[SSAValue, int] = {}
     program = _flatten(block, slot_of, [*outputs, *watched])
-    program = (rewrite or _usual)(program)
+    program = (rewrite or usual)(program)
     told: dict[int, list[SSAValue]] = {}
     for value in watched:
         told.setdefault(slot_of[value], []).append(value)
@@ -120,7 +129,7 @@ def plan_of(
     )
 
 
-def _usual(program: Program) -> Program:
+def usual(program: Program) -> Program:
     """The program after the default rewriting, which keeps results bit for bit."""
     from .sizes import once_per_shape  # makes plans itself
 
@@ -198,14 +207,15 @@ class Executable:
         self.inputs: list[str] = input_names(self.function)
         self.outputs: list[str] = output_names(self.function)
         self._types = [cast(Tensor, a.type) for a in block.args]
-        self._plan = compile_block(block, list(block.last_op.operands), watched, rewrite)
+        self.plan = compile_block(block, list(block.last_op.operands), watched, rewrite)
 
     def run(self, inputs: Mapping[str, Array], watch: Watch | None = None) -> dict[str, Array]:
         """Run on arrays by input name; arrays by output name. Raises RunError for inputs that do not fit."""
-        results = self._plan.run(self._ordered(inputs), watch)
+        results = self.plan.run(self.ordered(inputs), watch)
         return dict(zip(self.outputs, results, strict=True))
 
-    def _ordered(self, inputs: Mapping[str, Array]) -> list[Array]:
+    def ordered(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """The arrays in the order of the inputs. Raises RunError where they do not fit."""
         if missing := [n for n in self.inputs if n not in inputs]:
             hint = f"given are {', '.join(sorted(inputs)) or 'none'}"
             raise RunError(f"no data for input {', '.join(missing)}", hint=hint)

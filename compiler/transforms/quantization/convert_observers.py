@@ -66,7 +66,7 @@ def convert_observers(module: ModuleOp, session: Session) -> None:
     round_scales(module, remarks)
     weights = IntegerWeights()
     found = [(site, profile.rows[type(site.compute)], _plan_at(site, profile)) for site in sites(module, profile.rows)]
-    observed = [(s, row, plan, point) for s, row, plan in found if plan.input and (point := _point_of(s, profile))]
+    observed = [(s, row, plan, point) for s, row, plan in found if plan.input and (point := point_of(s, profile))]
     for point in [o for o in module.walk() if isinstance(o, ObserveOp)]:
         if point.qparams is None:
             remarks.missed(point, "calibrated", "it has no parameters: run --calibrate first")
@@ -141,7 +141,7 @@ def _convert_point(point: ObserveOp) -> None:
     Rewriter.replace_op(point, [quantize, dequantize], [dequantize.result])
 
 
-def _point_of(site: Site, profile: Profile) -> QParams | None:
+def point_of(site: Site, profile: Profile) -> QParams | None:
     """The parameters of a site whose activation is on the grid of a calibrated point: the first that did not come quantized."""
     values = (site.operand(i) for i in (site.inputs if profile.points == "layers" else (0,)))
     points = (point_behind(value, profile.rows) for value in values)

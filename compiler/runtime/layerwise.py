@@ -1,0 +1,131 @@
+"""Running a module layer after layer, each over all batches before the next, so that what one learns changes what the next reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from .executor import Executable, kernel_of, usual
+from .kernels import Array, Kernel
+from .program import Program, Row
+
+IN_MEMORY = 256 << 20
+"""Bytes of values between two layers, of all batches, that stay in memory; the values of further batches wait in files."""
+
+
+class Layerwise:
+    """A module over batches that all wait in front of the same layer, with the values that are needed from there on."""
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        layers: Iterable[Operation],
+        batches: Iterable[Mapping[str, Array]],
+        folder: Path,
+        kernels: Mapping[Operation, Kernel] | None = None,
+    ):
+        """`layers` in the order of the module. `kernels` take the place of operations' own. Values wait in `folder`.
+
+        Raises CompileError for operations that cannot be run, and for data that does not fit.
+        """
+        self.operands: dict[Operation, dict[int, Array]] = {layer: {} for layer in layers}
+        """What layers read in place of their own operands, by index: weights and biases that have changed."""
+        self._kernels = kernels or {}
+        self._at: dict[Operation, int] = {}
+        self._reads: dict[Operation, int] = {}
+        executable = Executable(module, rewrite=self._rewritten)
+        self._plan = executable.plan
+        self._constant = [slot for slot, array in enumerate(self._plan.slots) if array is not None]
+        self._done = 0
+        self._waiting: list[_Waiting] = []
+        self._folder = folder
+        self._held = 0
+        for batch in batches:
+            self._wait(len(self._waiting), self._plan.begin(executable.ordered(batch)))
+
+    def inputs(self, layer: Operation) -> Iterator[Array]:
+        """What a layer reads as its first operand, batch by batch; it is behind those asked for before. Must not be written to.
+
+        Every batch has to be taken: with it goes what lies between the layers.
+        """
+        begin, end = self._done, self._at[layer]
+        self._done, self._held = end, 0
+        for i, waiting in enumerate(self._waiting):
+            env = list(self._plan.slots)
+            for slot, array in waiting.arrays():
+                env[slot] = array
+            self._plan.advance(env, self._plan.steps[begin:end])
+            self._wait(i, env)
+            array = env[self._reads[layer]]
+            assert array is not None, "it is released behind the layer"
+            yield array
+
+    def _wait(self, index: int, env: Sequence[Array | None]) -> None:
+        """Keep what a batch has before the next step."""
+        fixed = set(self._constant)
+        live = {slot: array for slot, array in enumerate(env) if array is not None and slot not in fixed}
+        self._held += sum(array.nbytes for array in live.values())
+        waiting = _Waiting(live) if self._held <= IN_MEMORY else _Waiting.in_file(live, self._folder / str(index))
+        if index < len(self._waiting):
+            self._waiting[index] = waiting
+        else:
+            self._waiting.append(waiting)
+
+    def _rewritten(self, program: Program) -> Program:
+        program = usual(program)
+        rows: list[Row] = []
+        for i, row in enumerate(program.rows):
+            kernel = self._kernels.get(row.op, row.kernel)
+            if row.op in self.operands:
+                self._at[row.op], self._reads[row.op] = i, row.operands[0]
+                kernel = _replacing(kernel_of(row._replace(kernel=kernel)), self.operands[row.op])
+            rows.append(row._replace(kernel=kernel))
+        return replace(program, rows=rows)
+
+
+def _replacing(kernel: Kernel, operands: Mapping[int, Array]) -> Callable[..., Any]:
+    """A kernel that reads some operands from elsewhere; these may change, and may be more than the operation has."""
+
+    def run(*given: Array) -> Any:
+        return kernel(*(operands.get(i, given[i] if i < len(given) else None) for i in range(_count(given))))
+
+    def _count(given: Sequence[Array]) -> int:
+        return max(len(given), 1 + max(operands, default=0))
+
+    return run
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """The values of one batch by their slots, in memory or one behind the other in a file."""
+
+    live: Mapping[int, Array]
+    """In a file: empty arrays of their shapes and types, that hold no memory."""
+    file: Path | None = None
+
+    @staticmethod
+    def in_file(live: Mapping[int, Array], file: Path) -> _Waiting:
+        with file.open("wb") as stream:
+            for array in live.values():
+                stream.write(np.ascontiguousarray(array).tobytes())
+        return _Waiting({slot: _hollow(array) for slot, array in live.items()}, file)
+
+    def arrays(self) -> Iterator[tuple[int, Array]]:
+        """Slots and their values."""
+        if self.file is None:
+            yield from self.live.items()
+            return
+        with self.file.open("rb") as stream:
+            for slot, hollow in self.live.items():
+                yield slot, np.fromfile(stream, hollow.dtype, hollow.size).reshape(hollow.shape)
+
+
+def _hollow(array: Array) -> Array:
+    """An array of the same shape and type that holds one element."""
+    return np.broadcast_to(np.zeros((), array.dtype), array.shape)

@@ -1,0 +1,113 @@
+"""Weights on a grid, chosen so that the layer's output changes little: one column after the other, each error made up for by the
+columns that are still free (GPTQ).
+
+Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers" (2022). Moving the weights to
+where they fit the inputs of the quantized network first: Zhang et al., "Qronos" (2025).
+
+Shapes: weights [G, M, K] for G groups of M output channels; sums of products of inputs [G, K, K]; steps, the lowest and the
+highest integer of a weight broadcast to [G, M, 1]. All float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .layer_data import Sums
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+DAMPING = 0.01
+"""The part of the mean of its diagonal that is added to the diagonal of H: what is hardly seen in the data stays as it is."""
+_BLOCK = 128
+"""Columns between two products that hand their errors on to all that are left."""
+
+
+SHRUNK = np.linspace(1.0, 0.4, 31)
+"""Factors on the scales that weights have by their largest number."""
+
+
+class Grid(NamedTuple):
+    """The numbers that weights may be: `scale * integer` for integers of a range."""
+
+    scale: Array
+    low: Array
+    high: Array
+
+    def integers(self, weights: Array) -> Array:
+        """The nearest, halves to even."""
+        return np.clip(np.rint(weights / self.scale), self.low, self.high)
+
+    def nearest(self, weights: Array) -> Array:
+        """The nearest numbers of the grid."""
+        return self.integers(weights) * self.scale
+
+
+def damped(h: Array) -> Array:
+    """H with its damping; of inputs that are always zero the diagonal is 1, so that these count for nothing."""
+    diagonal = np.einsum("gkk->gk", h)
+    extra = DAMPING * diagonal.mean(axis=1, keepdims=True) + np.where(diagonal == 0, 1.0, 0.0)
+    return h + extra[..., None] * np.eye(h.shape[-1])
+
+
+def matched(weights: Array, sums: Sums) -> Array:
+    """The weights that give, on inputs of the quantized network, what `weights` give on those of the float network.
+
+    Least squares: H is the sum of `xq xqᵀ`, C of `xq xfᵀ`; damped towards `weights`.
+    """
+    h = damped(sums.h)
+    c = sums.c + (h - sums.h)
+    return np.linalg.solve(h, c @ weights.swapaxes(1, 2)).swapaxes(1, 2)
+
+
+def gptq(weights: Array, h: Array, grid: Grid) -> Array:
+    """Integers [G, M, K] for which the outputs' squared error is small: columns by the size of their inputs, largest first."""
+    h = damped(h)
+    order = np.argsort(-np.einsum("gkk->gk", h), axis=1, kind="stable")
+    back = np.argsort(order, axis=1)[:, None, :]
+    h = np.take_along_axis(np.take_along_axis(h, order[:, :, None], 1), order[:, None, :], 2)
+    upper = _inverse_factor(h)
+    left = np.take_along_axis(weights, order[:, None, :], 2)
+    integers = np.empty_like(left)
+    scale, low, high = (np.broadcast_to(each, (*left.shape[:2], 1))[..., 0] for each in grid)
+    count = left.shape[2]
+    for begin in range(0, count, _BLOCK):
+        end = min(begin + _BLOCK, count)
+        errors = np.empty_like(left[:, :, begin:end])
+        for j in range(begin, end):
+            column = left[:, :, j]
+            q = np.clip(np.rint(column / scale), low, high)
+            error = (column - q * scale) / upper[:, j, j, None]
+            left[:, :, j:end] -= error[:, :, None] * upper[:, None, j, j:end]
+            integers[:, :, j], errors[:, :, j - begin] = q, error
+        left[:, :, end:] -= errors @ upper[:, begin:end, end:]
+    return np.take_along_axis(integers, back, 2)
+
+
+def _inverse_factor(h: Array) -> Array:
+    """The upper triangular U with `UᵀU = H⁻¹`: from the Cholesky factor of H turned round, without forming the inverse."""
+    turned = np.linalg.cholesky(h[:, ::-1, ::-1])[:, ::-1, ::-1]
+    return np.linalg.inv(turned)
+
+
+def output_error(change: Array, h: Array) -> Array:
+    """The squared error of the outputs that a change of the weights makes: [G, M]."""
+    return np.einsum("gmk,gmk->gm", change @ h, change)
+
+
+def with_least_error(weights: Array, h: Array, grid: Grid, smallest: Array, per_tensor: bool) -> Grid:
+    """The grid with its scale times the one of some factors by which nearest rounding changes the outputs least; for each output
+    channel its own unless `per_tensor`. No scale is below `smallest`.
+    """
+    best = np.full(weights.shape[:2], np.inf)
+    scale = grid.scale
+    for factor in SHRUNK:
+        tried = grid._replace(scale=np.maximum(grid.scale * factor, smallest).astype(np.float32).astype(np.float64))
+        error = output_error(tried.nearest(weights) - weights, h)
+        if per_tensor:
+            error = np.broadcast_to(error.sum(), error.shape)
+        better = error < best
+        best = np.where(better, error, best)
+        scale = np.where(better[..., None], tried.scale, scale)
+    return grid._replace(scale=scale)

@@ -1,0 +1,188 @@
+"""What a layer's weights are fitted to: sums over the rows of its inputs, in the quantized and in the float network, and some rows
+of samples that are held back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from ....diagnostics import op_error
+from ....dialects.nn import NNOp, ObserveOp, QParams
+from ....ir.dtypes import integer_range
+from ....runtime.data import Samples
+from ....runtime.kernels import Kernel
+from ....runtime.layerwise import Layerwise
+from ..calibrate.together import together
+from .products import Product
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+HELD_BACK = 8
+"""One run of so many is held back, from this many on."""
+_ROWS = 1 << 15
+"""About how many rows of a layer are summed, and no fewer than `_ROWS_PER_COLUMN` for each column of its weight."""
+_ROWS_PER_COLUMN = 16
+_ROWS_HELD = 1 << 11
+"""About how many rows are kept of the samples that are held back."""
+
+
+@dataclass
+class Sums:
+    """Sums over rows [G, R, K], float64: they merge across parts of the data. `q` is of the quantized network, `f` of the float one."""
+
+    h: Any = 0.0
+    """Of `xq xqᵀ`: [G, K, K]."""
+    c: Any = 0.0
+    """Of `xq xfᵀ`: [G, K, K]."""
+    q: Any = 0.0
+    """Of `xq`: [G, K]."""
+    f: Any = 0.0
+    """Of `xf`: [G, K]."""
+    count: int = 0
+
+    @staticmethod
+    def of(q: Array, f: Array) -> Sums:
+        """Of some rows. Products are taken in float32: batches are small, and their sums are in float64."""
+        turned = q.swapaxes(1, 2)
+        h = (turned @ q).astype(np.float64)
+        c = h if f is q else (turned @ f).astype(np.float64)
+        return Sums(h, c, q.sum(axis=1, dtype=np.float64), f.sum(axis=1, dtype=np.float64), q.shape[1])
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.h + other.h, self.c + other.c, self.q + other.q, self.f + other.f, self.count + other.count)
+
+
+@dataclass
+class Rows:
+    """Rows of both networks, in parts [G, R, K]."""
+
+    q: list[Array] = field(default_factory=list[Array])
+    f: list[Array] = field(default_factory=list[Array])
+
+
+@dataclass(frozen=True)
+class LayerData:
+    """What one layer reads."""
+
+    sums: Sums
+    held: Rows
+    """Of samples that are not in the sums; of those that are, where there are too few to hold some back."""
+
+    def sqnr(self, weights: Array, others: Array) -> float:
+        """In dB, how the output that `weights` give in the float network compares with its difference from that of `others` in the
+        quantized one; inf where they are equal. Weights are [G, M, K].
+        """
+        signal = noise = 0.0
+        for q, f in zip(self.held.q, self.held.f, strict=True):
+            wanted = f @ weights.astype(np.float32).swapaxes(1, 2)
+            difference = wanted - q @ others.astype(np.float32).swapaxes(1, 2)
+            signal += float(np.einsum("grm,grm->", wanted, wanted, dtype=np.float64))
+            noise += float(np.einsum("grm,grm->", difference, difference, dtype=np.float64))
+        return 10 * float(np.log10(signal / noise)) if signal and noise else inf if not noise else -inf
+
+
+class Networks:
+    """The quantized network and the float one beside it, which stop in front of each layer."""
+
+    def __init__(self, module: ModuleOp, layers: Sequence[NNOp], samples: Samples, folder: Path, *, beside: bool):
+        """`layers` in the order of the module. `beside` is false where the float network is not needed: then the quantized one
+        stands for both. Values that wait between layers are in `folder` where they are large.
+        """
+        fit, held = _split(samples)
+        self.held_back = 0 if held is None else held.count
+        """How many samples are in no sum, but in the rows that are held."""
+        parts = [together(module, [], part) for part in (fit, held) if part is not None]
+        self._fit = parts[0].runs
+        self._runs = sum(part.runs for part in parts)
+
+        def network(name: str, kernels: Mapping[Operation, Kernel]) -> Layerwise:
+            own = folder / name
+            own.mkdir()
+            return Layerwise(module, layers, chain.from_iterable(part.batches() for part in parts), own, kernels)
+
+        self._quantized = network("quantized", _points(module))
+        self._float = network("float", {}) if beside else None
+
+    @property
+    def operands(self) -> Mapping[Operation, dict[int, Array]]:
+        """By layer and index, what the quantized network reads in place of the module's."""
+        return self._quantized.operands
+
+    def data(self, layer: NNOp, product: Product, columns: int) -> LayerData:
+        """What a layer reads whose weight has so many columns; it is behind those asked for before.
+
+        Raises CompileError, located at the layer, for NaN and Inf.
+        """
+        sums, held = Sums(), Rows()
+        fit, rest = max(_ROWS, _ROWS_PER_COLUMN * columns), self._runs - self._fit
+        for i, (q, f) in enumerate(self._inputs(layer)):
+            fits = i < self._fit
+            places, rows_each = product.places(q)
+            wanted = fit / self._fit if fits else _ROWS_HELD / rest
+            chosen = _chosen(places, wanted / rows_each, i)
+            rows = product.rows(q, chosen)
+            beside = rows if f is q else product.rows(f, chosen)
+            if not (np.isfinite(rows).all() and np.isfinite(beside).all()):
+                raise op_error(layer, "has NaN or Inf in its input", "look for an overflow in the model or its data")
+            if fits:
+                sums += Sums.of(rows, beside)
+            if not (fits and rest):
+                held.q.append(rows)
+                held.f.append(beside)
+        return LayerData(sums, held)
+
+    @property
+    def measured(self) -> str:
+        """What errors are measured on, as remarks end."""
+        return f" (on {self.held_back} samples held back)" if self.held_back else ""
+
+    def _inputs(self, layer: NNOp) -> Iterator[tuple[Array, Array]]:
+        if self._float is None:
+            yield from ((q, q) for q in self._quantized.inputs(layer))
+        else:
+            yield from zip(self._quantized.inputs(layer), self._float.inputs(layer), strict=True)
+
+
+def _split(samples: Samples) -> tuple[Samples, Samples | None]:
+    """The samples that are summed, and those that are held back."""
+    back = samples.runs // HELD_BACK * samples.batch_size
+    return (samples.head(samples.count - back), samples.tail(back)) if back else (samples, None)
+
+
+def _chosen(places: int, wanted: float, seed: int) -> Array:
+    """About as many places as are wanted, in any order, by chance but the same ones each time."""
+    count = min(places, max(1, round(wanted)))
+    if count == places:
+        return np.arange(places)
+    return np.random.default_rng(seed).choice(places, count, replace=False)
+
+
+def _points(module: ModuleOp) -> Mapping[Operation, Kernel]:
+    """Kernels that let points round as they will when they are quantize and dequantize."""
+    points = (op for op in module.walk() if isinstance(op, ObserveOp))
+    return {op: _rounding(op.qparams.data) for op in points if op.qparams is not None}
+
+
+def _rounding(params: QParams) -> Kernel:
+    scale, zero_point = params.scales(), np.float32(params.zero_points())
+    low, high = (np.float32(end) for end in integer_range(params.storage))
+
+    def run(x: Array) -> Array:
+        y = np.asarray(np.divide(x.astype(np.float32, copy=False), scale))
+        np.rint(y, out=y)
+        y += zero_point
+        np.clip(y, low, high, out=y)
+        y -= zero_point
+        y *= scale
+        return y.astype(x.dtype, copy=False)
+
+    return run
