@@ -106,6 +106,10 @@ PASSES: Mapping[str, PassRow] = {
         ".transforms.quantization.calibrate:CalibratePass",
         "run data through the model and fill in the observers' ranges",
     ),
+    "round-weights": PassRow(
+        ".transforms.quantization.round_weights:RoundWeightsPass",
+        "choose the integers of weights by what they make of layers' outputs (GPTQ)",
+    ),
     "convert-observers": PassRow(
         ".transforms.quantization.convert_observers:ConvertObserversPass",
         "turn calibrated observers into quantized weights and quantize/dequantize pairs",

@@ -1,4 +1,4 @@
-"""Running a module layer after layer, each over all batches before the next, so that what one learns changes what the next reads."""
+"""Running a module layer after layer over all batches, so that what is found out about one changes what the next ones read."""
 
 from __future__ import annotations
 

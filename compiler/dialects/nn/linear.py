@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...ir.dtypes import Tensor
 from .base import ANY_TENSOR, FLAG, Flag, NNOp, Result
 from .constant import constant_of
+from .fused import outside
 from .shapes import DYNAMIC, Shape, broadcast, merge_dim, same_element, shape_of, tensor
 from .window import LayoutOp
 
@@ -51,7 +52,7 @@ class MatMulOp(NNOp):
     def acts_by_sample(self) -> bool:
         """One matrix for all samples, or one each; rows are samples where the left operand is a matrix."""
         lhs, rhs = shape_of(self.lhs), shape_of(self.rhs)
-        if constant_of(self.rhs) is not None:
+        if constant_of(outside(self.rhs)) is not None:
             return len(lhs) > len(rhs) or (len(lhs) == len(rhs) == 2 and self.transpose_a is None)
         return len(lhs) == len(rhs) > 2
 

@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 from .attributes import AutoPad, AutoPadAttr, Layout, LayoutAttr
 from .base import INTS, Ints, NNOp, ints
 from .constant import constant_of
+from .fused import outside
 from .shapes import DYNAMIC, Shape, known, same_pads, same_size, window_size
 
 
@@ -21,7 +22,7 @@ class LayoutOp(NNOp):
 
     @property
     def acts_by_sample(self) -> bool:
-        return all(constant_of(v) is not None for v in self.operands[1:])
+        return all(constant_of(outside(v)) is not None for v in self.operands[1:])
 
     @property
     def channels_last(self) -> bool:

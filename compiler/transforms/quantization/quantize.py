@@ -15,14 +15,16 @@ from .calibrate import calibrate_points
 from .convert_observers import convert_observers
 from .data_options import AUTOMATIC, BackendOptions, DataOptions
 from .insert_observers import insert_observers
-from .request import QuantizationOptions, Request
+from .request import QuantizeOptions, Request
+from .round_weights import round_weights
 from .shift_accumulators import shift_accumulators
 
 
 @dataclass(frozen=True)
-class QuantizePass(QuantizationOptions, DataOptions, BackendOptions, ModulePass):
+class QuantizePass(QuantizeOptions, DataOptions, BackendOptions, ModulePass):
     """Decide what is quantized, balance channels where that is planned, calibrate, and turn activations, weights and biases into
-    integers: `--insert-observers`, `--balance-channels`, `--calibrate`, `--convert-observers` and `--shift-accumulators`.
+    integers: `--insert-observers`, `--balance-channels`, `--calibrate`, `--convert-observers` and `--shift-accumulators`; with
+    `--round-weights` before conversion where that is asked for.
     """
 
     name = "quantize"
@@ -58,6 +60,9 @@ def quantize(module: ModuleOp, request: Request, data: DataOptions, running: Bac
         balance_channels(module, samples, session, runner)
     with session.phase("calibrate"):
         calibrate_points(module, samples, session, runner)
+    if request.recovery.round_weights is not None:
+        with session.phase("round-weights"):
+            round_weights(module, request.recovery.round_weights, samples, session)
     with session.phase("convert-observers"):
         convert_observers(module, session)
     with session.phase("shift-accumulators"):

@@ -15,6 +15,7 @@ from .layers import checked
 from .options import SettingsOptions
 from .point_options import AS_THE_PROFILE, PointOptions
 from .profiles import Profile, profile_of
+from .recovery_options import NO_RECOVERY, RecoveryOptions
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Request:
     profile: Profile
     record: Record | None = None
     points: PointOptions = AS_THE_PROFILE
+    recovery: RecoveryOptions = NO_RECOVERY
 
     def __post_init__(self) -> None:
         """Raises CompileError, located in a file where there is one, for what the profile does not support."""
@@ -76,3 +78,11 @@ class QuantizationOptions(SettingsOptions, PointOptions):
         """
         settings = self.settings()
         return Request(settings, profile_of(session), self.records(settings), self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizeOptions(QuantizationOptions, RecoveryOptions):
+    """The options of all of quantization."""
+
+    def request(self, session: Session) -> Request:
+        return replace(super().request(session), recovery=self)

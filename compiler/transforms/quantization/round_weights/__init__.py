@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from xdsl.context import Context
@@ -23,6 +23,7 @@ from ..data_options import DataOptions
 from ..layers import channel_axis
 from ..parameters import quantized, widened_for_bias
 from ..profiles import Profile, profile_of
+from ..recovery_options import Method
 from ..recurrent import recurrent_layers
 from ..sites import Site, sites
 from ..weights.layer_weights import Weight, weight_as
@@ -31,7 +32,6 @@ from .layer_data import Networks
 from .products import Product, product_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Method = Literal["gptq", "mismatch"]
 
 _WEIGHT = 1
 """The operand that is the weight of every layer that has one."""
@@ -40,14 +40,15 @@ _WEIGHT = 1
 @dataclass(frozen=True)
 class RoundWeightsPass(DataOptions, ModulePass):
     """Choose the integers of weights by what they make of the layers' outputs, one layer after the other. Stands between
-    `--calibrate` and `--convert-observers`; plans then give the scales, and weights hold numbers of their grid.
+    `--calibrate` and `--convert-observers`. Weights then hold numbers of their grid, and plans the scales.
     """
 
     name = "round-weights"
+    positional: ClassVar[str] = "method"
 
     method: Method = "mismatch"
-    """`gptq`: errors are made up for by weights that are rounded later. `mismatch`: the same, after the weights have moved to where
-    they make up for what the layers before them do to the input.
+    """`gptq`: the weights that are rounded later make up for the errors of those before. `mismatch`: the same, after all of them
+    have moved to where they make up for what rounding in earlier layers does to the input.
     """
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -108,7 +109,12 @@ def _layers(module: ModuleOp, session: Session, remarks: Remarks) -> tuple[list[
     others: list[tuple[Site, Weight]] = []
     for site in sites(module, profile.rows):
         plan, row = plan_of(site.compute), profile.rows[type(site.compute)]
-        if plan is None or not plan.weights or row.weight is None or array_of(value := site.operand(row.weight)) is None:
+        if (
+            plan is None
+            or not plan.weights
+            or row.weight is None
+            or array_of(value := site.operand(row.weight)) is None
+        ):
             continue
         assert value is not None, "a constant is a value"
         weight = weight_as(value, plan.weights[0], site.compute)
@@ -125,12 +131,17 @@ def _layers(module: ModuleOp, session: Session, remarks: Remarks) -> tuple[list[
     return layers, others
 
 
-def _broken(site: Site, plan: Plan, weight: Weight, product: Product | None, profile: Profile) -> tuple[str, str] | None:
+def _broken(
+    site: Site, plan: Plan, weight: Weight, product: Product | None, profile: Profile
+) -> tuple[str, str] | None:
     """The condition that does not hold, and the reason."""
     if plan.input and point_of(site, profile) is None:
         return "calibrated", "its input has no parameters: --calibrate comes before --round-weights"
     if product is None:
-        return "one-matrix", "weights of transposed convolutions and of batches of matrices are rounded to the nearest number"
+        return (
+            "one-matrix",
+            "weights of transposed convolutions and of batches of matrices are rounded to the nearest number",
+        )
     if weight.levels is not None:
         return "all-levels", "its weight has few levels, which are chosen by their values"
     if weight.axis is not None and weight.axis != channel_axis(site.compute):
@@ -151,7 +162,7 @@ def _smallest(site: Site, plan: Plan, profile: Profile) -> Array:
 
 def _round(layer: Layer, method: Method, networks: Networks, remarks: Remarks) -> None:
     compute, weights, grid = layer.site.compute, layer.matrices, layer.grid()
-    data = networks.data(compute, layer.product, weights.shape[2])
+    data = networks.data(compute, layer.product, weights.shape[0], weights.shape[2])
     target = matched(weights, data.sums) if method == "mismatch" else weights
     found = grid if layer.weight.fixed else layer.with_least_error(target, data.sums.h)
     nearest, integers = grid.nearest(weights), gptq(target, data.sums.h, found)
@@ -169,7 +180,7 @@ def _round(layer: Layer, method: Method, networks: Networks, remarks: Remarks) -
 def _write(layer: Layer, integers: Array, grid: Grid) -> Array:
     """Put what the integers mean in the place of the weight, and their scales into the plan."""
     site, weight = layer.site, layer.weight
-    scales = np.float32(grid.scale.reshape(-1) if weight.axis is not None else grid.scale.reshape(-1)[0])
+    scales = np.asarray(grid.scale, np.float32).reshape(-1)[slice(None) if weight.axis is not None else 0, ...]
     values = layer.product.weight(integers * grid.scale).astype(weight.array.dtype)
     old = constant_of(weight.value)
     assert old is not None, "a weight that is planned is constant"
@@ -181,7 +192,9 @@ def _write(layer: Layer, integers: Array, grid: Grid) -> Array:
     params = QParamsAttr.of(IntegerType(weight.bits), scales, points, weight.axis, f"{key}.scale")
     set_plan(site.compute, replace(layer.plan, weights=(WeightPlan(weight.bits, weight.axis, given=params),)))
     again = quantized(values, scales, weight.bits, weight.axis, weight.zero_points)
-    assert np.array_equal(again, layer.product.weight(integers) + _along(weight, weight.zero_points)), "scales recover the integers"
+    assert np.array_equal(again, layer.product.weight(integers) + _along(weight, weight.zero_points)), (
+        "lost by rounding"
+    )
     return values
 
 

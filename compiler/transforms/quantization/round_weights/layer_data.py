@@ -1,5 +1,5 @@
-"""What a layer's weights are fitted to: sums over the rows of its inputs, in the quantized and in the float network, and some rows
-of samples that are held back.
+"""What a layer's weights are fitted to: sums over rows of its inputs in the quantized and in the float network, and some rows of
+samples that are held back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ....ir.dtypes import integer_range
 from ....runtime.data import Samples
 from ....runtime.kernels import Kernel
 from ....runtime.layerwise import Layerwise
-from ..calibrate.together import together
+from ..calibrate.observing import in_batches
 from .products import Product
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -37,28 +37,42 @@ _ROWS_HELD = 1 << 11
 
 @dataclass
 class Sums:
-    """Sums over rows [G, R, K], float64: they merge across parts of the data. `q` is of the quantized network, `f` of the float one."""
+    """Sums over rows [G, R, K] of the quantized network (q) and the float one (f): float64; they merge."""
 
-    h: Any = 0.0
+    h: Array
     """Of `xq xqᵀ`: [G, K, K]."""
-    c: Any = 0.0
-    """Of `xq xfᵀ`: [G, K, K]."""
-    q: Any = 0.0
+    c: Array
+    """Of `xq xfᵀ`: [G, K, K]; the same array as `h` where the float network is not needed."""
+    q: Array
     """Of `xq`: [G, K]."""
-    f: Any = 0.0
+    f: Array
     """Of `xf`: [G, K]."""
     count: int = 0
 
     @staticmethod
-    def of(q: Array, f: Array) -> Sums:
-        """Of some rows. Products are taken in float32: batches are small, and their sums are in float64."""
-        turned = q.swapaxes(1, 2)
-        h = (turned @ q).astype(np.float64)
-        c = h if f is q else (turned @ f).astype(np.float64)
-        return Sums(h, c, q.sum(axis=1, dtype=np.float64), f.sum(axis=1, dtype=np.float64), q.shape[1])
+    def of_none(groups: int, columns: int, *, beside: bool) -> Sums:
+        """Without any rows; `beside` is false where both networks are one."""
+        h = np.zeros((groups, columns, columns))
+        return Sums(h, np.zeros_like(h) if beside else h, np.zeros((groups, columns)), np.zeros((groups, columns)))
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(self.h + other.h, self.c + other.c, self.q + other.q, self.f + other.f, self.count + other.count)
+    def add(self, q: Array, f: Array) -> None:
+        """Add rows. Their products are taken in float32: there are few in a batch."""
+        turned = q.swapaxes(1, 2)
+        self.h += turned @ q
+        if self.c is not self.h:
+            self.c += turned @ f
+        self.q += q.sum(axis=1, dtype=np.float64)
+        self.f += f.sum(axis=1, dtype=np.float64)
+        self.count += q.shape[1]
+
+    def merge(self, other: Sums) -> None:
+        """Add the rows that others are the sums of."""
+        self.h += other.h
+        if self.c is not self.h:
+            self.c += other.c
+        self.q += other.q
+        self.f += other.f
+        self.count += other.count
 
 
 @dataclass
@@ -78,8 +92,8 @@ class LayerData:
     """Of samples that are not in the sums; of those that are, where there are too few to hold some back."""
 
     def sqnr(self, weights: Array, others: Array) -> float:
-        """In dB, how the output that `weights` give in the float network compares with its difference from that of `others` in the
-        quantized one; inf where they are equal. Weights are [G, M, K].
+        """In dB, the output by `weights` in the float network against its difference from that by `others` in the quantized one;
+        inf where they are equal. Weights are [G, M, K].
         """
         signal = noise = 0.0
         for q, f in zip(self.held.q, self.held.f, strict=True):
@@ -100,7 +114,7 @@ class Networks:
         fit, held = _split(samples)
         self.held_back = 0 if held is None else held.count
         """How many samples are in no sum, but in the rows that are held."""
-        parts = [together(module, [], part) for part in (fit, held) if part is not None]
+        parts = [in_batches(module, [], part) for part in (fit, held) if part is not None]
         self._fit = parts[0].runs
         self._runs = sum(part.runs for part in parts)
 
@@ -117,12 +131,13 @@ class Networks:
         """By layer and index, what the quantized network reads in place of the module's."""
         return self._quantized.operands
 
-    def data(self, layer: NNOp, product: Product, columns: int) -> LayerData:
-        """What a layer reads whose weight has so many columns; it is behind those asked for before.
+    def data(self, layer: NNOp, product: Product, groups: int, columns: int) -> LayerData:
+        """What a layer reads whose weight has so many groups and columns; it is behind those asked for before.
 
         Raises CompileError, located at the layer, for NaN and Inf.
         """
-        sums, held = Sums(), Rows()
+        sums = Sums.of_none(groups, columns, beside=self._float is not None)
+        held = Rows()
         fit, rest = max(_ROWS, _ROWS_PER_COLUMN * columns), self._runs - self._fit
         for i, (q, f) in enumerate(self._inputs(layer)):
             fits = i < self._fit
@@ -134,7 +149,7 @@ class Networks:
             if not (np.isfinite(rows).all() and np.isfinite(beside).all()):
                 raise op_error(layer, "has NaN or Inf in its input", "look for an overflow in the model or its data")
             if fits:
-                sums += Sums.of(rows, beside)
+                sums.add(rows, beside)
             if not (fits and rest):
                 held.q.append(rows)
                 held.f.append(beside)

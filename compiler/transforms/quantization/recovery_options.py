@@ -1,0 +1,20 @@
+"""Options of `--quantize` that win back accuracy once ranges are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Method = Literal["gptq", "mismatch"]
+"""How weights are rounded where it is not to the nearest number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveryOptions:
+    """Each is a pass of its own; none of them runs when not given."""
+
+    round_weights: Method | None = None
+    """`gptq` or `mismatch`: choose the integers of weights by what they make of the layers' outputs (`--round-weights`)."""
+
+
+NO_RECOVERY = RecoveryOptions()
