@@ -123,7 +123,7 @@ class Networks:
             own.mkdir()
             return Layerwise(module, layers, chain.from_iterable(part.batches() for part in parts), own, kernels)
 
-        self._quantized = network("quantized", _points(module))
+        self._quantized = network("quantized", points_of(module))
         self._float = network("float", {}) if beside else None
 
     @property
@@ -158,7 +158,9 @@ class Networks:
     @property
     def measured(self) -> str:
         """What errors are measured on, as remarks end."""
-        return f" (on {self.held_back} samples held back)" if self.held_back else ""
+        if not self.held_back:
+            return ""
+        return f" (on {self.held_back} sample{'' if self.held_back == 1 else 's'} held back)"
 
     def _inputs(self, layer: NNOp) -> Iterator[tuple[Array, Array]]:
         if self._float is None:
@@ -181,7 +183,7 @@ def _chosen(places: int, wanted: float, seed: int) -> Array:
     return np.random.default_rng(seed).choice(places, count, replace=False)
 
 
-def _points(module: ModuleOp) -> Mapping[Operation, Kernel]:
+def points_of(module: ModuleOp) -> Mapping[Operation, Kernel]:
     """Kernels that let points round as they will when they are quantize and dequantize."""
     points = (op for op in module.walk() if isinstance(op, ObserveOp))
     return {op: _rounding(op.qparams.data) for op in points if op.qparams is not None}

@@ -34,6 +34,8 @@ class Grid(NamedTuple):
     scale: Array
     low: Array
     high: Array
+    smallest: Array | float = 0.0
+    """The smallest that a scale can be."""
 
     def integers(self, weights: Array) -> Array:
         """The nearest, halves to even."""
@@ -70,7 +72,7 @@ def gptq(weights: Array, h: Array, grid: Grid) -> Array:
     upper = _inverse_factor(h)
     left = np.take_along_axis(weights, order[:, None, :], 2)
     integers = np.empty_like(left)
-    scale, low, high = (np.broadcast_to(each, (*left.shape[:2], 1))[..., 0] for each in grid)
+    scale, low, high = (np.broadcast_to(each, (*left.shape[:2], 1))[..., 0] for each in grid[:3])
     count = left.shape[2]
     for begin in range(0, count, _BLOCK):
         end = min(begin + _BLOCK, count)
@@ -96,14 +98,16 @@ def output_error(change: Array, h: Array) -> Array:
     return np.einsum("gmk,gmk->gm", change @ h, change)
 
 
-def with_least_error(weights: Array, h: Array, grid: Grid, smallest: Array, per_tensor: bool) -> Grid:
+def with_least_error(weights: Array, h: Array, grid: Grid, per_tensor: bool) -> Grid:
     """The grid with its scale times the one of some factors by which nearest rounding changes the outputs least; for each output
-    channel its own unless `per_tensor`. No scale is below `smallest`.
+    channel its own unless `per_tensor`.
     """
     best = np.full(weights.shape[:2], np.inf)
     scale = grid.scale
     for factor in SHRUNK:
-        tried = grid._replace(scale=np.maximum(grid.scale * factor, smallest).astype(np.float32).astype(np.float64))
+        tried = grid._replace(
+            scale=np.maximum(grid.scale * factor, grid.smallest).astype(np.float32).astype(np.float64)
+        )
         error = output_error(tried.nearest(weights) - weights, h)
         if per_tensor:
             error = np.broadcast_to(error.sum(), error.shape)

@@ -1,0 +1,122 @@
+"""Layers whose weights will be integers, before they are: what such a layer will read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerType, ModuleOp
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ....dialects.nn import ConstantOp, NNOp, Plan, QParamsAttr, WeightPlan, array_of, constant_of, plan_of, set_plan
+from ..convert_observers import point_of
+from ..parameters import bias_fits, quantized, quantized_bias, widened_for_bias
+from ..profiles import Profile
+from ..sites import Site, sites
+from ..weights.layer_weights import Weight, weight_as
+from .products import Product, product_of
+from .rounding import Grid
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+WEIGHT, BIAS = 1, 2
+"""The operands of convolutions and matrix products."""
+
+
+@dataclass(frozen=True)
+class IntegerLayer:
+    """A layer whose plan has its weight as integers."""
+
+    site: Site
+    plan: Plan
+    weight: Weight
+    input_scale: float | None
+    """Of the activation; None where that stays float, or is not calibrated."""
+
+    @property
+    def compute(self) -> NNOp:
+        return self.site.compute
+
+    @cached_property
+    def product(self) -> Product | None:
+        """None where it is not one matrix for each group."""
+        return product_of(self.compute)
+
+    @property
+    def bias(self) -> Array | None:
+        """The numbers of a constant bias."""
+        return array_of(self.site.operand(BIAS))
+
+    @property
+    def smallest(self) -> Array:
+        """The smallest scales that its weight can have, float32, [] or [channels]: the bias has to fit into int32 at them."""
+        nothing = np.zeros(self.weight.scales.shape, np.float32)
+        if self.weight.fixed or self.bias is None or self.input_scale is None:
+            return nothing
+        return widened_for_bias(nothing, self.bias, self.input_scale)
+
+    @property
+    def scales(self) -> Array:
+        """The scales that the weight will have, float32, [] or [channels]."""
+        return np.maximum(self.weight.scales, self.smallest)
+
+    def grid(self, groups: int, channels: int) -> Grid:
+        """The numbers that the weight may be, for so many groups of so many channels."""
+
+        def by_channel(values: Array) -> Array:
+            return np.broadcast_to(values.astype(np.float64), groups * channels).reshape(groups, channels, 1)
+
+        half, points = 2 ** (self.weight.bits - 1), by_channel(self.weight.zero_points)
+        return Grid(by_channel(self.scales), -half - points, half - 1 - points, by_channel(self.smallest))
+
+    def operands(self) -> Mapping[int, Array]:
+        """What it reads when it is converted, as it is now: numbers behind integers."""
+        weight, scales = self.weight, self.scales
+        integers = quantized(weight.array, scales, weight.bits, weight.axis, weight.zero_points).astype(np.float32)
+        values = (integers - self.along(weight.zero_points)) * self.along(scales)
+        read = {WEIGHT: values.astype(weight.array.dtype)}
+        if (bias := self.bias) is not None and self.input_scale is not None:
+            sums = np.asarray(scales * np.float32(self.input_scale), np.float32)
+            if bias_fits(bias, sums):  # else conversion says so
+                read[BIAS] = (quantized_bias(bias, sums) * sums).astype(bias.dtype)
+        return read
+
+    def along(self, parameters: Array) -> Array:
+        """Scales or zero points in a shape that broadcasts to the weight."""
+        shape = [-1 if i == self.weight.axis else 1 for i in range(self.weight.array.ndim)]
+        return parameters.reshape(shape) if parameters.ndim else parameters
+
+    def with_integers(self, integers: Array, scales: Array) -> IntegerLayer:
+        """The layer whose weight is what integers (less zero points, in its shape) mean, and whose plan gives the scales."""
+        weight, old = self.weight, constant_of(self.weight.value)
+        assert old is not None, "a weight that is planned is constant"
+        key = f"{old.key.removesuffix('.folded')}.rounded"
+        values = (integers * self.along(scales) + 0.0).astype(weight.array.dtype)  # no -0
+        again = quantized(values, scales, weight.bits, weight.axis, weight.zero_points)
+        assert np.array_equal(again, integers + self.along(weight.zero_points)), "values on a grid lie on it"
+        constant = ConstantOp.of(values, key, old.location)
+        Rewriter.insert_op(constant, InsertPoint.after(old))
+        self.site.set_operand(WEIGHT, constant.result)
+        points = [int(z) for z in weight.zero_points.reshape(-1)]
+        params = QParamsAttr.of(IntegerType(weight.bits), scales, points, weight.axis, f"{key}.scale")
+        plan = replace(self.plan, weights=(WeightPlan(weight.bits, weight.axis, given=params),))
+        set_plan(self.compute, plan)
+        weight = weight._replace(value=constant.result, array=values, scales=scales, fixed=True)
+        return replace(self, plan=plan, weight=weight)
+
+
+def integer_layers(module: ModuleOp, profile: Profile) -> Iterator[IntegerLayer]:
+    """In program order. Raises CompileError, located at a layer, for a plan that does not fit it."""
+    for site in sites(module, profile.rows):
+        plan, row = plan_of(site.compute), profile.rows[type(site.compute)]
+        if plan is None or not plan.weights or row.weight is None:
+            continue
+        value = site.operand(row.weight)
+        if value is None or array_of(value) is None:
+            continue
+        point = point_of(site, profile) if plan.input else None
+        scale = None if point is None else float(point.scales())
+        yield IntegerLayer(site, plan, weight_as(value, plan.weights[0], site.compute), scale)
