@@ -74,13 +74,6 @@ def add_parser(commands: Any) -> None:
         help="AMCT's record of parameters: the layers that it lists are quantized with them",
     )
     add("--observer", help="how ranges are found (default: mse, or what --config says)")
-    add(
-        "--weight-bits",
-        type=int,
-        choices=(4, 6, 7, 8),
-        help="bits of weights, where the layer's type takes them (default: 8)",
-    )
-    add("--round-weights", choices=("gptq", "mismatch"), help="choose integers of weights by the layers' outputs")
     add("--profile", default="ascend", help=PROFILE)
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
@@ -102,19 +95,17 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
     from ..flows.quantization import quantize_file
-    from ..transforms.quantization.request import QuantizeOptions
+    from ..transforms.quantization.request import QuantizationOptions
     from ..universe import new_session
 
     session = new_session()
     session.profile = args.profile
     session.imports = import_options(args, args.input_names)
     session.skip_fusion = frozenset(names(args.skip_fusion))
-    options = QuantizeOptions(
+    options = QuantizationOptions(
         config=args.config,
         record=args.record,
         observer=args.observer,
-        weight_bits=args.weight_bits,
-        round_weights=args.round_weights,
         skip_layers=names(args.skip_layers),
         only_layers=names(args.only_layers),
     )
