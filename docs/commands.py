@@ -53,7 +53,7 @@ def _is_pass(action: argparse.Action) -> bool:
 
 def name(action: argparse.Action) -> str:
     """An option with what it takes, or what stands without one."""
-    choices = f"{{{','.join(action.choices)}}}" if action.choices else ""
+    choices = f"{{{','.join(map(str, action.choices))}}}" if action.choices else ""
     value = "" if action.nargs == 0 else action.metavar or choices or action.dest.upper()
     if not action.option_strings:
         return f"`{value}`"

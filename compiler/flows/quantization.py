@@ -73,7 +73,7 @@ def quantize_file(
     original = module.clone()
     request = options.request(session)
     batch_num = data.batch_num or request.settings.batch_num
-    calibration, held, held_back = _split(data, batch_num, module, session)
+    calibration, held, held_back = split(data, batch_num, module, session)
     simplify_and_fuse(request, module, session)
     onnx.check(module, session)
     _check_bits(opset, request)
@@ -135,7 +135,7 @@ def _outputs(model: Path, folder: Path) -> dict[str, Path]:
     }
 
 
-def _split(
+def split(
     data: DataOptions, batch_num: int | None, module: ModuleOp, session: Session
 ) -> tuple[Samples | None, Samples, bool]:
     """The samples that calibrate (None for synthetic ones), those to measure with, and whether the two are apart.

@@ -192,4 +192,10 @@ def _row(remark: Remark) -> dict[str, str]:
 
 def difference_data(difference: Difference) -> dict[str, float | int | None]:
     """A difference as plain data; what is not finite is None."""
-    return {key: value if math.isfinite(value) else None for key, value in asdict(difference).items()}
+    return finite(asdict(difference))
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, None in place of floats that are not finite, which JSON does not have."""
+    lost = [key for key, value in values.items() if isinstance(value, float) and not math.isfinite(value)]
+    return {**values, **dict.fromkeys(lost)}

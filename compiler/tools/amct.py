@@ -15,6 +15,7 @@ from . import (
     amct_create_config,
     amct_quantize,
     amct_run,
+    amct_sensitivity,
     amct_support,
 )
 from .entry import run_tool
@@ -28,6 +29,7 @@ COMMANDS = (
     amct_auto_calibration,
     amct_convert,
     amct_create_config,
+    amct_sensitivity,
     amct_run,
     amct_compare,
 )

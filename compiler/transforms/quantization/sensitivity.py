@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, OpResult, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, OpResult, Region, SSAValue
 
 from ...dialects.nn import before_points
 from ...dialects.nn.fused import outside
@@ -37,7 +37,7 @@ def sensitivities(whole: ModuleOp, quantized: ModuleOp, samples: Samples, sessio
     names = {layer.name for layer in quantizable_layers(quantized, profile_of(session))}
     alone = {layer_of(s.compute): s for s in sites(quantized, rows) if is_quantized(s) and layer_of(s.compute) in names}
     layers = {
-        name: _Pair(site, Executable(_by_itself(alone[name])), _Cosine())
+        name: _Pair(site, Executable(by_itself(alone[name])), _Cosine())
         for site in sites(whole, rows)
         if (name := layer_of(site.compute)) in alone
     }
@@ -45,7 +45,7 @@ def sensitivities(whole: ModuleOp, quantized: ModuleOp, samples: Samples, sessio
     makers: dict[SSAValue, _Pair] = {}
     pending: dict[SSAValue, Array] = {}
     for pair in layers.values():
-        for value, name in zip(_inputs(pair.site), pair.alone.inputs, strict=True):
+        for value, name in zip(inputs_of(pair.site), pair.alone.inputs, strict=True):
             readers.setdefault(value, []).append((pair, name))
         makers[pair.site.compute.results[0]] = pair
 
@@ -97,35 +97,40 @@ class _Cosine:
         return 0.5 + 0.5 * self.product / np.sqrt(self.first * self.second).item() if self.second else 0.0
 
 
-def _by_itself(site: Site) -> ModuleOp:
+def by_itself(site: Site) -> ModuleOp:
     """A module that computes one quantized layer: from its inputs in floats to its result, with what shifts its sums."""
-    sources = _inputs(site)
+    sources = inputs_of(site)
     block = Block(arg_types=[source.type for source in sources])
     values: dict[SSAValue, SSAValue] = dict(zip(sources, block.args, strict=True))
     end = site.compute if (shift := shift_of(site.compute)) is None else shift
-    result = _copied(end.results[0], values, block)
+    result = copied(end.results[0], values, block)
     block.add_op(ReturnOp(result))
     return ModuleOp([FuncOp("main", ([source.type for source in sources], (result.type,)), Region(block))])
 
 
-def _inputs(site: Site) -> list[SSAValue]:
-    """The values that a layer read before it was quantized, each once."""
+def inputs_of(site: Site) -> list[SSAValue]:
+    """The computed values that a layer read before it was quantized, each once, in the order of its operands."""
     if (product := balancer_of(site)) is not None:
         return [product.operands[0]]
-    return list(dict.fromkeys(_source(site.operand(i)) for i in site.inputs))
+    operands = (site.operand(i) for i in range(len(site.compute.operands)))
+    sources = (before_points(each) for each in operands if each is not None)
+    return [value for value in dict.fromkeys(sources) if not is_constant(value)]
 
 
-def _source(value: SSAValue | None) -> SSAValue:
-    assert value is not None, "a quantized layer has inputs"
-    return before_points(value)
+def is_constant(value: SSAValue) -> bool:
+    """Whether a value depends on no input: a constant, or what is computed of constants (a dequantized weight)."""
+    if isinstance(value, BlockArgument):
+        return False
+    assert isinstance(value, OpResult)
+    return all(map(is_constant, value.op.operands))
 
 
-def _copied(value: SSAValue, values: dict[SSAValue, SSAValue], block: Block) -> SSAValue:
+def copied(value: SSAValue, values: dict[SSAValue, SSAValue], block: Block) -> SSAValue:
     """A copy of what computes a value, and of what that needs, at the end of the block."""
     value = outside(value)
     if value not in values:
         assert isinstance(value, OpResult), "a layer reads its input and constants"
-        operands: Mapping[SSAValue, SSAValue] = {o: _copied(o, values, block) for o in value.op.operands}
+        operands: Mapping[SSAValue, SSAValue] = {o: copied(o, values, block) for o in value.op.operands}
         copy = value.op.clone(dict(operands))
         block.add_op(copy)
         values.update(zip(value.op.results, copy.results, strict=True))

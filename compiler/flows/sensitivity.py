@@ -1,0 +1,105 @@
+"""`amct sensitivity`: what each layer's quantization costs at the network's outputs, and what leaving it in float would gain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..diagnostics import CompileError
+from ..lowering.ascend.fused import inline_fused
+from ..pipelines.passes import run_on_verified
+from ..rewriting import layer_of
+from ..runtime.data import Samples
+from ..runtime.executor import Executable
+from ..runtime.metrics import Differences
+from ..session import Session
+from ..transforms.quantization.calibrate.observing import in_batches
+from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
+from ..transforms.quantization.output_sensitivity import exchanged
+from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.request import QuantizationOptions
+from ..transforms.quantization.sensitivity import sensitivities
+from ..transforms.quantization.sites import sites
+from .model_file import read_model, simplify_and_fuse
+from .quantization import split
+
+SAMPLES = 32
+"""How many samples measure when nothing else is asked for."""
+
+
+@dataclass(frozen=True)
+class LayerSensitivity:
+    """A quantized layer. The first two are SQNR in dB, of all outputs together against the float network."""
+
+    name: str
+    op: str
+    alone: float
+    """The network in which this layer alone is quantized: the lower, the more it costs."""
+    spared: float
+    """The quantized network in which this layer alone is float; `Sensitivity.quantized` is without that."""
+    own: float
+    """`0.5 + 0.5 * cosine` of the layer's own results in float and quantized, from equal inputs (AMCT's ranking)."""
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """All quantized layers, the one that costs most first."""
+
+    layers: Sequence[LayerSensitivity]
+    quantized: float
+    """SQNR in dB of the quantized network."""
+    samples: int
+    held_back: bool
+    """The samples took no part in calibration."""
+
+
+def sensitivity_of(
+    model: Path,
+    options: QuantizationOptions,
+    data: DataOptions,
+    session: Session,
+    samples: int = SAMPLES,
+    running: BackendOptions = AUTOMATIC,
+) -> Sensitivity:
+    """Quantize `model` as `amct quantize` does, and measure each quantized layer, alone and spared, on at most `samples` samples.
+
+    Raises CompileError, located, for anything that cannot be done, and for a model of which nothing is quantized.
+    """
+    whole = read_model(model, session, ())
+    request = options.request(session)
+    batch_num = data.batch_num or request.settings.batch_num
+    calibration, held, held_back = split(data, batch_num, whole, session)
+    simplify_and_fuse(request, whole, session)
+    quantized = whole.clone()
+    run_on_verified(quantized, [Quantize(request, DataOptions(calibration, batch_num=batch_num), running)], session)
+    for module in (whole, quantized):
+        inline_fused(module)
+    measuring = held.head(min(samples, held.count))
+    own = sensitivities(whole, quantized, measuring, session)
+    if not own:
+        raise CompileError("quantizes no layer", where=str(model), hint="amct support says why")
+    measuring = in_batches(whole, [], measuring)
+    alone = exchanged(whole, quantized, tuple(own), whole, measuring, session, "each layer alone")
+    spared = exchanged(quantized, whole, tuple(own), whole, measuring, session, "each layer spared")
+    kinds = {layer_of(site.compute): site.compute.name for site in sites(whole, request.profile.rows)}
+    layers = [
+        LayerSensitivity(name, kinds[name], alone[name].sqnr, spared[name].sqnr, own[name])
+        for name in own
+        if name in alone
+    ]
+    layers.sort(key=lambda each: each.alone)
+    total = _difference(whole, quantized, measuring)
+    return Sensitivity(layers, total.sqnr, measuring.count, held_back)
+
+
+def _difference(whole: ModuleOp, quantized: ModuleOp, samples: Samples) -> Differences:
+    """The difference of all outputs of two modules."""
+    first, second, total = Executable(whole), Executable(quantized), Differences()
+    for batch in samples.batches():
+        found = second.run(batch)
+        for name, array in first.run(batch).items():
+            total.add(array, found[name])
+    return total

@@ -1,0 +1,93 @@
+"""`amct sensitivity`: which layers cost the network's accuracy when they are quantized."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .shared import (
+    MODEL,
+    PROFILE,
+    add_backend_options,
+    add_data_options,
+    add_import_options,
+    add_input_names,
+    backend_options,
+    data_options,
+    import_options,
+    positive,
+)
+from .tables import print_table, progress_bar
+
+if TYPE_CHECKING:
+    from ..flows.sensitivity import Sensitivity
+
+_DESCRIPTION = """\
+Quantizes MODEL as amct quantize does, writes nothing, and lists the quantized layers, the one that costs most first:
+  alone    SQNR in dB of the outputs when this layer alone is quantized: the lower, the more it costs
+  spared   SQNR in dB of the outputs when this layer alone stays in float; gain is the difference from the quantized network
+  own      similarity of the layer's own results, float and quantized, from equal inputs (as amct auto-calibration ranks)
+
+Samples are held back from calibration as amct quantize does it; all outputs of the network count together. Values that do not
+depend on the layer are computed once for all layers."""
+
+
+def add_parser(commands: Any) -> None:
+    """The command `amct sensitivity` and its options."""
+    parser = commands.add_parser(
+        "sensitivity",
+        help="list which quantized layers cost accuracy at the network's outputs",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", type=Path, help=MODEL)
+    add("--config", metavar="CONFIG", help="AMCT's configuration, JSON (.json) or simplified")
+    add("--observer", help="how ranges are found (default: mse, or what --config says)")
+    add("--weight-bits", type=int, choices=(4, 6, 7, 8), help="bits of weights (default: 8, or what --config says)")
+    add("--profile", default="ascend", help=PROFILE)
+    add("--samples", type=positive, metavar="N", default=32, help="measure on at most N samples (default 32)")
+    add("--json", action="store_true", help="print JSON in place of tables; numbers that are not finite are null")
+    add_data_options(parser.add_argument_group("calibration data").add_argument)
+    add_backend_options(parser.add_argument_group("how calibration runs the model").add_argument)
+    reading = parser.add_argument_group("how the model is read").add_argument
+    add_input_names(reading)
+    add_import_options(reading)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Raises CompileError for anything that cannot be done."""
+    from ..flows.sensitivity import sensitivity_of
+    from ..transforms.quantization.request import QuantizationOptions
+    from ..universe import new_session
+
+    session = new_session()
+    session.profile = args.profile
+    session.imports = import_options(args, args.input_names)
+    options = QuantizationOptions(config=args.config, observer=args.observer, weight_bits=args.weight_bits)
+    with progress_bar() as session.on_progress:
+        found = sensitivity_of(args.model, options, data_options(args), session, args.samples, backend_options(args))
+    (_print_json if args.json else _print_tables)(found)
+
+
+def _print_json(found: Sensitivity) -> None:
+    from ..flows.summary import finite
+
+    layers = [finite({**asdict(each), "gain": each.spared - found.quantized}) for each in found.layers]
+    data = finite({"quantized": found.quantized, "samples": found.samples, "held_back": found.held_back})
+    print(json.dumps({**data, "layers": layers}, indent=2, ensure_ascii=False))
+
+
+def _print_tables(found: Sensitivity) -> None:
+    rows = [
+        (x.name, x.op, f"{x.alone:.2f}", f"{x.spared:.2f}", f"{x.spared - found.quantized:+.2f}", f"{x.own:.6f}")
+        for x in found.layers
+    ]
+    print_table("layers", ("layer", "operation", "alone dB", "spared dB", "gain dB", "own"), rows)
+    apart = "held back from calibration" if found.held_back else "the calibration samples: too few to hold some back"
+    summary = [("quantized network", f"{found.quantized:.2f} dB"), ("measured on", f"{found.samples} samples, {apart}")]
+    print_table("summary", (), summary)

@@ -1,0 +1,52 @@
+"""`amct sensitivity`, against quantizing the network with one layer alone, and without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import amct_opt
+from amct_opt.flows.sensitivity import sensitivity_of
+from amct_opt.ir.functions import main_function
+from amct_opt.pipelines.passes import make_pass
+from amct_opt.runtime.data import load_samples
+from amct_opt.runtime.metrics import Differences
+from amct_opt.transforms.quantization.data_options import DataOptions
+from amct_opt.transforms.quantization.request import QuantizationOptions
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
+
+
+def quantized(profile: str, options: str) -> Differences:
+    """The digits network quantized by `--quantize`, on the samples that `amct sensitivity` holds back."""
+    float_module, session = amct_opt.load(MODEL)
+    session.profile = profile
+    samples = load_samples(DATA, main_function(float_module))
+    held = samples.count // 10
+    module = float_module.clone()
+    passes = ["fuse", make_pass("quantize", f"data={DATA} samples={samples.count - held} {options}")]
+    amct_opt.run_pipeline(module, passes, session)
+    total = Differences()
+    for batch in samples.tail(held).batches():
+        found = amct_opt.execute(module, batch)
+        for name, array in amct_opt.execute(float_module, batch).items():
+            total.add(array, found[name])
+    return total
+
+
+@pytest.mark.parametrize("profile", ["ascend", "qdq"])
+def test_each_layer_is_measured_as_if_it_were_alone(profile: str) -> None:
+    session = amct_opt.new_session()
+    session.profile = profile
+    found = sensitivity_of(MODEL, QuantizationOptions(), DataOptions(str(DATA)), session)
+    assert found.held_back
+    layers = {layer.name: layer for layer in found.layers}
+    assert [layer.alone for layer in found.layers] == sorted(layer.alone for layer in found.layers)
+    assert found.quantized == pytest.approx(quantized(profile, "").sqnr, abs=1e-3)
+    if profile == "qdq":  # there a layer's result has a point of its own, which is its reader's here
+        return
+    for name in ("conv2", "pool1", "fc1"):
+        assert layers[name].alone == pytest.approx(quantized(profile, f"only-layers={name}").sqnr, abs=1e-3)
+        assert layers[name].spared == pytest.approx(quantized(profile, f"skip-layers={name}").sqnr, abs=1e-3)
