@@ -1,10 +1,11 @@
-"""What tests of several areas share: the comparison of modules by running them, and the page of conformance tables."""
+"""What tests of several areas share: modules compared by running them, `amct` as a function, and pages held against data."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
+from amct_opt.tools import amct
 from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -102,6 +104,28 @@ class Equivalence:
 @pytest.fixture(scope="session")
 def equivalence() -> Equivalence:
     return Equivalence()
+
+
+@dataclass(frozen=True)
+class Result:
+    status: int
+    out: str
+    err: str
+
+
+Amct = Callable[..., Result]
+
+
+@pytest.fixture
+def amct_tool(capsys: pytest.CaptureFixture[str]) -> Amct:
+    """Run `amct` on arguments, in this process."""
+
+    def run(*arguments: object) -> Result:
+        status = amct.run([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return Result(status, captured.out, captured.err)
+
+    return run
 
 
 def _hold(document: str, **parts: str) -> None:

@@ -19,7 +19,7 @@ from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.observers import OBSERVERS
 from amct_opt.session import Session
 from amct_opt.tools import amct
-from amct_opt.transforms.quantization.calibrate import together
+from amct_opt.transforms.quantization.calibrate import observing
 from amct_opt.universe import new_session
 
 pytest.importorskip("onnxruntime")
@@ -49,7 +49,7 @@ func.func @main(%x: tensor<?x3x6x6xf32> {{nn.name = "x"}}) -> (tensor<?x4x4x4xf3
 @pytest.fixture(autouse=True)
 def _one_sample_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that little data makes several runs."""
-    monkeypatch.setattr(together, "MOST", 1)
+    monkeypatch.setattr(observing, "MOST", 1)
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ from amct_opt.session import Session
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.universe import new_session
 
+from .deployments import deploy as deploy
+from .deployments import deploy_tf as deploy_tf
 from .operations import module_of
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -1,15 +1,12 @@
-"""A small model in two versions, its inputs, and `amct` as a function."""
+"""A small model in two versions, and files in a folder of the test's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-from amct_opt.tools import amct
 
 MODEL = """
 func.func @main(%x: tensor<{batch}x2xf32> {{nn.name = "x"}}) -> (tensor<{batch}x2xf32> {{nn.name = "y"}}) {{
@@ -19,28 +16,6 @@ func.func @main(%x: tensor<{batch}x2xf32> {{nn.name = "x"}}) -> (tensor<{batch}x
   func.return %1 : tensor<{batch}x2xf32>
 }}
 """
-
-
-@dataclass(frozen=True)
-class Result:
-    status: int
-    out: str
-    err: str
-
-
-Amct = Callable[..., Result]
-
-
-@pytest.fixture
-def amct_tool(capsys: pytest.CaptureFixture[str]) -> Amct:
-    """Run `amct` on arguments, in this process."""
-
-    def run(*arguments: object) -> Result:
-        status = amct.run([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return Result(status, captured.out, captured.err)
-
-    return run
 
 
 @dataclass(frozen=True)

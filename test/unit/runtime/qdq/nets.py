@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from xdsl.ir import SSAValue
 
-from ...targets.deploy.nets import Net
+from ...targets.nets import Net
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -21,7 +21,7 @@ from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.runtime.metrics import difference
 from amct_opt.universe import new_session
 
-from ...targets.deploy.nets import i8
+from ...targets.nets import i8
 from .nets import Chain, Point, reals
 from .peer import both, in_onnxruntime, written
 

@@ -15,7 +15,7 @@ from amct_opt.ir.verification import verify
 from amct_opt.targets.tf_ascend import CONVERTERS
 from amct_opt.universe import new_session
 
-from .nets import Net
+from ..nets import Net
 
 QUANT = "%q = ascend.AscendQuant %x {options} : (tensor<1x4x6x4xf32>) -> tensor<1x4x6x4x{element}>"
 INT8 = QUANT.format(options="scale 20.0 offset -9.0", element="i8")

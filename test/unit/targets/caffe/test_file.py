@@ -28,7 +28,7 @@ from amct_opt.targets.caffe import CaffeTarget
 from amct_opt.targets.caffe.net import layer_proto
 from amct_opt.universe import new_session
 
-from .test_layers import FLOAT64, OPENCV
+from ...frontends.caffe.test_layers import FLOAT64, OPENCV
 
 Array = np.ndarray[Any, np.dtype[Any]]
 RNG = np.random.default_rng(5)

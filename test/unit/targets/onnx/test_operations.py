@@ -10,7 +10,7 @@ from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.runtime.executor import run
 
-from .operations import CASES, operations_of
+from ..operations import CASES, operations_of
 
 FAST, SLOW = (13, 18, 21, 26), (14, 17, 19, 20, 22, 23, 24, 25)
 

@@ -24,9 +24,9 @@ from amct_opt.targets.graph import label_of
 from amct_opt.targets.tensorflow import TfFakequantTarget
 from amct_opt.universe import new_session
 
-from .operations import Array
+from ..operations import Array
 
-DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+DIGITS = Path(__file__).parents[4] / "examples" / "digits"
 
 
 @pytest.fixture(scope="module")

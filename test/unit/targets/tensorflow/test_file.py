@@ -26,7 +26,7 @@ from amct_opt.session import Session
 from amct_opt.targets.tensorflow import TfFakequantTarget
 from amct_opt.universe import new_session
 
-from .operations import Array, const, module_of, nhwc, real
+from ..operations import Array, const, module_of, nhwc, real
 
 
 def parse(text: str, session: Session | None = None) -> ModuleOp:

@@ -23,7 +23,7 @@ from amct_opt.session import ImportOptions
 from amct_opt.targets.caffe import CaffeTarget
 from amct_opt.universe import new_session
 
-from .operations import CASES, Array, Case, X, const, nhwc, positive, real
+from ..operations import CASES, Array, Case, X, const, nhwc, positive, real
 
 _NAMES = """
 abs add average_pool-ceil average_pool-include batch_norm batch_norm-nhwc batch_norm-rank-2 bias_add bias_add-nhwc

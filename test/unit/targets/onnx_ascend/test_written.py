@@ -18,7 +18,7 @@ from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
 from amct_opt.universe import new_session
 
-from .nets import Net, i8
+from ..nets import Net, i8
 
 
 def convolution(**properties: Any) -> ModuleOp:

@@ -20,7 +20,7 @@ from amct_opt.runtime.executor import run
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
 from amct_opt.universe import new_session
 
-from .operations import CASES
+from ..operations import CASES
 
 OPSETS = (11, 13, 17)
 

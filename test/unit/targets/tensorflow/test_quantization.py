@@ -20,7 +20,7 @@ from amct_opt.session import Session
 from amct_opt.targets.tensorflow import TfFakequantTarget
 from amct_opt.universe import new_session
 
-from .operations import Array, const, module_of, nhwc, real, whole
+from ..operations import Array, const, module_of, nhwc, real, whole
 
 U8, I16, I4 = IntegerType(8, Signedness.UNSIGNED), IntegerType(16), IntegerType(4)
 

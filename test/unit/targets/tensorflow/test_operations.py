@@ -20,7 +20,7 @@ from amct_opt.runtime.executor import run
 from amct_opt.targets.tensorflow import TfFakequantTarget
 from amct_opt.universe import new_session
 
-from .operations import CASES, Array, Case, X, const, nhwc, operations_of, positive, real, whole
+from ..operations import CASES, Array, Case, X, const, nhwc, operations_of, positive, real, whole
 
 LINE, BOX = real(2, 4, 11), real(1, 4, 5, 6, 7)
 
@@ -316,7 +316,7 @@ CHAINS = {
 """What TensorFlow's optimizer makes one kernel of, which has limits of its own."""
 
 NEED_SIZES = {"conv_transpose-shape-dynamic"}
-"""What TensorFlow can only have with sizes that are known; test_tf_errors.py has the errors."""
+"""What TensorFlow can only have with sizes that are known; test_errors.py has the errors."""
 
 ALL = {
     **{k: c for k, c in CASES.items() if k not in NEED_SIZES},

@@ -20,8 +20,8 @@ from amct_opt.session import ImportOptions
 from amct_opt.targets.caffe import CaffeTarget
 from amct_opt.universe import new_session
 
-from .conftest import assert_equal
-from .nets import Net
+from ..deployments import assert_equal
+from ..nets import Net
 
 
 def real(*shape: int) -> Any:

@@ -25,7 +25,7 @@ from amct_opt.transforms.fusion.fuse_all import FuseAllPass
 from amct_opt.transforms.quantization.quantize import QuantizePass
 from amct_opt.universe import new_session
 
-from .nets import Net, residual_network, separable_network
+from ..nets import Net, residual_network, separable_network
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 

@@ -1,0 +1,3 @@
+"""Models to write to files."""
+
+from ...frontends.onnx.conftest import build as build
