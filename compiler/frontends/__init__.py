@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 class Frontend(Protocol):
-    """A reader of a format: from a file to a module of `nn`."""
+    """A reader of a format: converts a file to a module of `nn`."""
 
     def __call__(self, path: Path, session: Session) -> ModuleOp:
-        """Read the model at `path`. Raises CompileError, located in the file, for anything it cannot take."""
+        """Reads the model at `path`. Raises CompileError, located in the file, for anything that it cannot read."""
         ...
 
 
 def read(path: Path, session: Session) -> ModuleOp:
-    """Read a model or module: a file, by its ending, or a folder, which is a SavedModel.
+    """Reads a model or module: a file, by its ending, or a folder, which is a SavedModel.
 
-    Raises CompileError for an unknown ending, an unreadable model, and options in `session.imports` that it has no use for.
+    Raises CompileError for an unknown ending, an unreadable model, and options in `session.imports` that do not apply.
     """
     from ..diagnostics import CompileError
     from ..universe import SAVED_MODEL
@@ -42,7 +42,7 @@ def stem(model: Path) -> str:
 
 
 def files_of(model: Path, options: ImportOptions) -> set[Path]:
-    """The files that a model is read from, as far as it is known without reading it: of a SavedModel the variables, too."""
+    """The files that a model is read from, as far as known without reading it; for a SavedModel including the variables."""
     files = {model} if options.weights is None else {model, options.weights}
     folder = model if model.is_dir() else model.parent
     if model.is_dir() or model.stem == "saved_model":

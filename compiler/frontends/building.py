@@ -1,4 +1,4 @@
-"""Building a module from a source graph: what names stand for, and where the operations go."""
+"""Builds a module from a source graph: the values of names, and the place of operations."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from ..transforms.partial_shapes import Dimension, PartialShapes
 Array = np.ndarray[Any, np.dtype[Any]]
 
 SHOWN_ELEMENTS = 1024
-"""Constants of up to this many elements are shown to shape inference, which reads shapes, axes and the like from them."""
+"""Shape inference sees constants of up to this many elements, because it reads shapes, axes and the like from them."""
 
 
 @dataclass(eq=False)
 class Constant:
-    """A value known at import: an initializer or something computed from such. Becomes `nn.constant` when first used."""
+    """A value known at import: an initializer or computed from initializers. Becomes `nn.constant` when first used."""
 
     key: str
     array: Array
     integers: Constant | None = None
-    """The values of these floats before a cast: a bias of integers may be larger than floats count."""
+    """The integers before a cast to these floats: a bias may be larger than the integers that floats represent."""
     _views: dict[tuple[str, tuple[int, ...]], Constant] = field(
         default_factory=dict[tuple[str, tuple[int, ...]], "Constant"], repr=False
     )
 
     def transposed(self, perm: Sequence[int]) -> Constant:
-        """The same array with its axes in another order, made once: what is shared in the source stays shared."""
+        """The same array with its axes in another order, made once, so that arrays shared in the source stay shared."""
         order = tuple(perm)
         if order == tuple(range(len(order))):
             return self
@@ -60,16 +60,16 @@ Binding = SSAValue | Constant
 """The value of a name of the source graph."""
 
 Size = int | Dimension | None
-"""An element of a shape: a number, the size of an axis of some value at run time, or anything else."""
+"""An element of a shape: a number, the size of an axis of a value at run time, or something else."""
 
 Converted = Binding | Sequence[Binding]
 """The values of a node's outputs, in order."""
 
 
 class Unmapped(Exception):
-    """This form of an operator has no equivalent in `nn`; the message says why. The node is then carried.
+    """This form of an operator has no equivalent in `nn`; the message gives the reason. The node is then carried.
 
-    `types` are those of its results, where the converter knows them.
+    `types` are those of its results, if the converter knows them.
     """
 
     def __init__(self, reason: str, types: Sequence[Tensor] | None = None):
@@ -78,14 +78,14 @@ class Unmapped(Exception):
 
 
 class Sink:
-    """Where operations go: constants first, in the order of their first use, then everything else."""
+    """The place of new operations: constants first, in the order of their first use, then everything else."""
 
     def __init__(self) -> None:
         self.constants: list[Operation] = []
         self.body: list[nn.NNOp] = []
         self.shapes: PartialShapes = PartialShapes()
         self.kept: dict[Operation, Refusal] = {}
-        """Operations on constants that stay, and why."""
+        """Operations on constants that stay, with reasons."""
         self.half_weights: bool = False
         self._made: dict[Constant, SSAValue] = {}
         self._constants: dict[SSAValue, Constant] = {}
@@ -102,7 +102,7 @@ class Sink:
         return self._made[binding]
 
     def attempt(self, convert: Callable[[], Converted]) -> tuple[list[Binding], list[nn.NNOp]]:
-        """Run a conversion: what its outputs stand for, and what it emitted. Raises Unmapped with nothing emitted."""
+        """Runs a conversion; returns the values of its outputs and the emitted operations. Unmapped leaves nothing emitted."""
         mark = len(self.body)
         try:
             converted = convert()
@@ -115,13 +115,13 @@ class Sink:
         return results, self.body[mark:]
 
     def folded(self, emitted: Sequence[nn.NNOp]) -> dict[SSAValue, Array]:
-        """Results of these operations that are known: they depend on constants only, or on sizes that are known.
+        """The known results of these operations: they depend only on constants or on known sizes.
 
-        `kept` takes the reasons why operations on constants stay. Raises CompileError where a result contradicts its type.
+        `kept` collects the reasons why operations on constants stay. Raises CompileError if a result contradicts its type.
         """
         arrays: dict[SSAValue, Array] = {}
         for op in emitted:
-            if all(r in self._constants for r in op.results):  # of a node inside the function that defines this one
+            if all(r in self._constants for r in op.results):  # from a node inside the function that defines this one
                 arrays.update((r, self._constants[r].array) for r in op.results)
             elif (sizes := self.shapes.visit(op)) is not None:
                 arrays.update((r, _like(r, a)) for r, a in zip(op.results, sizes, strict=True))
@@ -138,7 +138,7 @@ class Sink:
         """The values of a node's outputs, given what its conversion gave and emitted: a constant where the numbers are
         known.
 
-        `names` are those of the outputs, for the constants that this makes; where one has none, it is the result's.
+        `names` are those of the outputs, for the constants that this makes; without one, the result's name is used.
         """
         arrays = self.folded(emitted)
         found: list[Binding] = []
@@ -156,7 +156,7 @@ class Sink:
         described: tuple[Sequence[DictionaryAttr], Sequence[DictionaryAttr]],
         location: LocationAttr,
     ) -> FuncOp:
-        """`@main` with everything that results depend on; `described` are the attributes of arguments and of results."""
+        """`@main` with all operations that results depend on; `described` are the attributes of arguments and results."""
         block.add_ops([*self.constants, *self.body, ReturnOp(*results)])
         erase_dead(op for op in block.ops if op.results)
         function = FuncOp(

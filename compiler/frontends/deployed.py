@@ -1,4 +1,4 @@
-"""Reading deployed files, whatever the framework: which values are integers, what their zero point is, what scales say."""
+"""Reads deployed files of any framework: which values are integers, their zero points, and their scales."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..formats.deq_scale import Array, averaged
 from .node import SourceNode
 
 _OF_ONE_SCALE = (nn.ConcatOp, nn.PadOp)
-"""Not passive, but on integers all that they join or fill in has the scale of the first operand."""
+"""Operations that are not passive in general, but on integers everything has the scale of the first operand."""
 
 
 def producer(value: object) -> Operation | None:
-    """The operation whose result this is, None for anything else."""
+    """The operation whose result this is, otherwise None."""
     return value.op if isinstance(value, OpResult) else None
 
 
 def quantizer_of(value: SSAValue) -> ascend.AscendQuantOp | ascend.AscendRequantOp | None:
-    """The AscendQuant or AscendRequant that gave these integers, past what only moves them."""
+    """The AscendQuant or AscendRequant that these integers come from, past operations that only move them."""
     op = producer(value)
     while isinstance(op, nn.NNOp) and (op.is_passive or isinstance(op, _OF_ONE_SCALE)):
         op = producer(op.operands[0])
@@ -38,7 +38,7 @@ def zero_point(node: SourceNode, value: SSAValue) -> int:
 
 
 def is_second_input(node: SourceNode, value: SSAValue) -> bool:
-    """Whether a product multiplies by what an AscendQuant gives, not by a weight. Raises CompileError for a zero point there."""
+    """Whether the second operand comes from an AscendQuant, not from a weight. Raises CompileError if it has a zero point."""
     if (quant := quantizer_of(value)) is None:
         return False
     if zero := quant.offset.value.data:
@@ -61,7 +61,7 @@ def accumulator(node: SourceNode) -> SSAValue:
 
 
 def parameter(node: SourceNode) -> Array:
-    """The vector of uint64 that holds scales, the second input."""
+    """The second input, a vector of uint64 with scales."""
     packed = constant(node, 1, "parameter", "uint64")
     if packed.ndim != 1 or not packed.size:
         raise node.error(f"has a parameter of shape {list(packed.shape)}, but it must be a vector")
@@ -69,7 +69,7 @@ def parameter(node: SourceNode) -> Array:
 
 
 def shifts(node: SourceNode, shift: Array) -> list[int] | None:
-    """The shifts, None where accumulators are taken whole."""
+    """The shifts; None if accumulators are not shifted."""
     if not shift.any():
         return None
     if not shift.all() or shift.max() > 16:
@@ -78,7 +78,7 @@ def shifts(node: SourceNode, shift: Array) -> list[int] | None:
 
 
 def scales(node: SourceNode, x: SSAValue, scale: Array) -> Array:
-    """The scales of an accumulator; of a pool, whose operator averages, they become those of sums."""
+    """The scales of an accumulator; those of a pool, whose operator averages, are converted to scales of sums."""
     if not np.all((scale > 0) & np.isfinite(scale)):
         raise node.error("has a scale that is not positive and finite")
     pool = producer(x)
@@ -99,7 +99,7 @@ def constant(node: SourceNode, index: int, what: str, dtype: str) -> Array:
 
 
 def real(node: SourceNode) -> SSAValue:
-    """The first input, which must be of floats."""
+    """The first input, which must be a tensor of floats."""
     if (name := node.dtype(0).name) not in ("float32", "float16"):
         raise node.error(f"takes float32 or float16, not {name}")
     return node.value(0)

@@ -1,4 +1,4 @@
-"""Counts what became of the nodes of a source graph, and reports it in remarks."""
+"""Counts how the nodes of a source graph were imported, and reports it in remarks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..session import Session
 
 
 class ImportReport:
-    """Counts nodes by their fate. `where` is the file."""
+    """Counts nodes by how they were imported. `where` is the file."""
 
     def __init__(self, session: Session, where: str):
         self._session = session
@@ -28,7 +28,7 @@ class ImportReport:
         self._counts["folded"] += 1
 
     def removed(self, count: int = 1) -> None:
-        """Nodes that only hand on their input, or say nothing about inference."""
+        """Nodes that only pass on their input, or have no meaning in inference."""
         self._counts["removed"] += count
 
     def unused(self, count: int) -> None:
@@ -36,7 +36,7 @@ class ImportReport:
         self._counts["unused"] += count
 
     def converted(self, inputs: Sequence[object], results: Sequence[object], ops: Sequence[Operation]) -> None:
-        """A node with these inputs, what it gave, and the operations that it became; without any, it hands on or is known."""
+        """Counts a node with these inputs, results and operations; without operations it passes on its input or is known."""
         if ops:
             self._emitted.append(ops)
         else:
@@ -46,7 +46,7 @@ class ImportReport:
         self._carried[op] = reason
 
     def all_carried(self) -> Mapping[nn.OpaqueOp, str]:
-        """The carried nodes, and why each is."""
+        """The carried nodes, with reasons."""
         return self._carried
 
     def note(self, rule: str, name: str, reason: str) -> None:
@@ -54,7 +54,7 @@ class ImportReport:
         self._session.remark(Remark("analysis", "import", rule, name, "func.func", reason, self._where))
 
     def finish(self, kept: Mapping[Operation, Refusal] | None = None) -> None:
-        """Tell which nodes are carried, why operations on constants were not folded, and how many nodes went which way."""
+        """Reports the carried nodes, why operations on constants were not folded, and the counts of nodes."""
         remarks = Remarks(self._session, "import")
         carried = {op: reason for op, reason in self._carried.items() if op.parent is not None}
         for op, reason in carried.items():
@@ -64,7 +64,7 @@ class ImportReport:
         remarks.flush()
         kinds = Counter(op.op_type.data for op in carried)
         names = ", ".join(f"{n} {op_type}" for op_type, n in sorted(kinds.items()))
-        # shape arithmetic that became a property, or turned out to be known, is gone
+        # shape arithmetic that became a property or a known value has been removed
         mapped = sum(any(op.parent is not None for op in ops) for ops in self._emitted)
         parts = [
             f"{mapped} mapped to nn",

@@ -1,4 +1,4 @@
-"""Reading module text; arrays come from the side file beside it."""
+"""Reads module text; arrays come from the side file beside it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def read(path: Path, session: Session) -> ModuleOp:
 
 
 def refuse_options(options: ImportOptions, where: str) -> None:
-    """Raises CompileError for any option of import: a module is imported already."""
+    """Raises CompileError for any option of import: a module is already imported."""
     hint = "--infer-shapes=input-shape=x:1x3x?x? sets sizes of a module's inputs" if options.shapes else ""
     take_only(options, (), where, hint)

@@ -1,4 +1,4 @@
-"""Layer names: the source's where it is not empty and unique, else `OpType_index`."""
+"""Layer names: the source's if it is not empty and unique, otherwise `OpType_index`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..diagnostics import describe
 
 @dataclass(frozen=True)
 class Layer:
-    """The name that a node of the source goes by, unique in the model, and its location."""
+    """The name of a source node, unique in the model, and its location."""
 
     name: str
     location: LocationAttr
@@ -24,11 +24,11 @@ class Layer:
 
 
 class Namer:
-    """Gives nodes their layer names; `given` are the names of all nodes of the source, empty ones too."""
+    """Assigns layer names to nodes; `given` are the names of all source nodes, including empty ones."""
 
     def __init__(self, file: str, given: Iterable[str]):
         self.file: FileLineColLoc = FileLineColLoc(StringAttr(file), IntAttr(0), IntAttr(0))
-        self._given = Counter(iter(given))  # of a mapping Counter takes the values for counts
+        self._given = Counter(iter(given))  # Counter would read the values of a mapping as counts
         self._taken = set(self._given)
 
     def layer(self, name: str, op_type: str, index: int) -> Layer:
@@ -37,7 +37,7 @@ class Namer:
         return self.fresh(f"{op_type}_{index}")
 
     def fresh(self, wanted: str) -> Layer:
-        """A layer of this name, with a number behind it where the name is taken."""
+        """A layer with this name, followed by a number if the name is taken."""
         name, n = wanted, 0
         while name in self._taken:
             n += 1

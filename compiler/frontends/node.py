@@ -1,4 +1,4 @@
-"""A node of any framework as a converter sees it: its inputs, and how to emit operations."""
+"""The view of a node of any framework for converters: its inputs, and functions to emit operations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Op = TypeVar("_Op", bound=nn.NNOp)
 
 
 class SourceNode:
-    """A node with its inputs bound. A frontend adds how to read attributes, and says what `origin` keeps of them."""
+    """A node with its inputs bound. Each frontend adds how to read attributes, and which of them `origin` keeps."""
 
     def __init__(self, op_type: str, layer: Layer, inputs: Sequence[Binding | None], sink: Sink):
         self.op_type = op_type
@@ -49,19 +49,19 @@ class SourceNode:
         return self.value(index) if self.has(index) else None
 
     def array(self, index: int) -> Array | None:
-        """The numbers of input `index` when they are known, None when it is absent or computed at run time."""
+        """The numbers of input `index` if known; None if it is absent or computed at run time."""
         found = self.inputs[index] if index < len(self.inputs) else None
         return found.array if isinstance(found, Constant) else None
 
     def known(self, index: int) -> Array:
-        """The numbers of an input that `nn` takes as a property. Raises Unmapped when they are computed at run time."""
+        """The numbers of an input that is a property in `nn`. Raises Unmapped if they are computed at run time."""
         if (array := self.array(index)) is None:
             self.binding(index)
             raise Unmapped(f"input {index} is computed at run time")
         return array
 
     def number(self, index: int) -> Array:
-        """A known input of one element, of rank 0."""
+        """A known input of one element, as rank 0."""
         array = self.known(index)
         if array.size != 1:
             raise self.error(f"input {index} must be one number, not of shape {list(array.shape)}")
@@ -74,7 +74,7 @@ class SourceNode:
         return [int(v) for v in array.reshape(-1)]
 
     def sizes(self, index: int) -> list[Size] | None:
-        """The elements of an integer input as sizes, None where they are not followed."""
+        """The elements of an integer input as sizes; None for those that are not tracked."""
         if self.array(index) is not None:
             return [*self.known_ints(index)]
         return self.sink.shapes.elements(self.value(index))
@@ -108,7 +108,7 @@ class SourceNode:
         return self.layer.name
 
     def emit(self, op: type[_Op], *operands: SSAValue | Sequence[SSAValue] | None, **properties: Any) -> _Op:
-        """Build an operation with this node's origin and location. Raises CompileError when the operands do not fit."""
+        """Builds an operation with this node's origin and location. Raises CompileError if the operands do not fit."""
         properties.setdefault("origin", self.origin)
         try:
             made = op.make(*operands, location=self.layer.location, name=self.hint, **properties)

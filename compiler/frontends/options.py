@@ -1,4 +1,4 @@
-"""Options for reading a model: each frontend takes the options that its format has a use for."""
+"""Options for reading a model: each frontend accepts those that apply to its format."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..diagnostics import CompileError
 from ..session import ImportOptions
 
 _FLAGS = {"shapes": "input-shape"}
-"""Options of the command line that are not called as the field they fill."""
+"""Options of the command line whose names differ from their fields."""
 
 
 def take_only(options: ImportOptions, taken: Sequence[str], where: str, hint: str = "") -> None:
-    """Raises CompileError, located at the model, when an option is given that is not among the fields `taken`."""
+    """Raises CompileError, located at the model, if an option is given that is not among the fields `taken`."""
     given = [field.name for field in fields(options) if getattr(options, field.name)]
     if refused := [_FLAGS.get(name, name) for name in given if name not in taken]:
         raise CompileError(f"--{refused[0]} has no meaning for a model of this kind", where=where, hint=hint)
@@ -24,10 +24,10 @@ def take_only(options: ImportOptions, taken: Sequence[str], where: str, hint: st
 def overridden(
     name: str, given: Sequence[int] | None, declared: Sequence[int] | None, where: str
 ) -> tuple[int, ...] | None:
-    """The shape of input `name`: what --input-shape gives, where it gives one, else what the model declares; None for neither.
+    """The shape of input `name`: from --input-shape, otherwise from the model; None if there is neither.
 
-    Sizes that are not known are negative in both, and DYNAMIC in the result; one that is given so makes a fixed size unknown.
-    Raises CompileError, located at the model, for another rank or another fixed size than the model declares.
+    Unknown sizes are negative in both, and DYNAMIC in the result; a negative size in the option makes a fixed size unknown.
+    Raises CompileError, located at the model, if the rank or a fixed size differs from the model's.
     """
     if given is not None and declared is not None and not _agree(given, declared):
         message = f"--input-shape gives {_text(given)} for input '{name}', the model declares {_text(declared)}"

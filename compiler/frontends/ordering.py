@@ -7,20 +7,20 @@ from heapq import heapify, heappop, heappush
 
 
 class CycleError(Exception):
-    """Nodes that wait for each other, by index: each needs the one before it, the first the last."""
+    """A cycle of nodes, by index: each needs the one before it, the first needs the last."""
 
     def __init__(self, cycle: Sequence[int]):
         self.cycle: tuple[int, ...] = tuple(cycle)
 
     def text(self, names: Sequence[str]) -> str:
-        """The cycle in words, of long ones the first few nodes."""
+        """The cycle in words; only the first nodes of a long one."""
         loop = [names[i] for i in self.cycle]
         path = " -> ".join([*loop[:6], "..."] if len(loop) > 6 else [*loop, loop[0]])
         return f"is part of a cycle: {path}"
 
 
 def in_order(needs: Sequence[Collection[int]]) -> list[int]:
-    """Indices such that each comes after all that it needs: the given order where that is one. Raises CycleError."""
+    """Indices such that each follows all that it needs; the given order if possible. Raises CycleError."""
     waiting = [len(n) for n in needs]
     users: list[list[int]] = [[] for _ in needs]
     for i, needed in enumerate(needs):
@@ -42,7 +42,7 @@ def in_order(needs: Sequence[Collection[int]]) -> list[int]:
 
 
 def _cycle(needs: Sequence[Collection[int]], waiting: Sequence[int]) -> list[int]:
-    """Walks back from a node that waits until one comes again: the nodes between are the cycle."""
+    """Walks back from a waiting node until a node repeats: the nodes between are the cycle."""
     at = next(i for i, n in enumerate(waiting) if n)
     path: list[int] = []
     while at not in path:

@@ -1,4 +1,4 @@
-"""Shapes and windows that a source graph gives, as properties of `nn` operations where they can be: whatever the framework."""
+"""Converts shapes and windows of a source graph of any framework to properties of `nn` operations, if possible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULTS = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 
 
 def reshape_target(node: SourceNode, entries: Sequence[Size], allow_zero: bool) -> list[int] | None:
-    """`to` for sizes of which some are known at run time: 0 for the input's own at this place, -1 for one more."""
+    """`to` for sizes of which some are known only at run time: 0 copies the input's size there, -1 for one more."""
     copied = 0 if allow_zero else len(node.shape(0))
     target = [0 if i < copied and node.has_size(0, i, e) else e for i, e in enumerate(entries)]
     target = [e if isinstance(e, int) else -1 for e in target]
@@ -27,7 +27,7 @@ def reshape_target(node: SourceNode, entries: Sequence[Size], allow_zero: bool) 
 
 
 def runtime_shape(node: SourceNode, entries: Sequence[Size] | None, least: int, index: int = 1) -> list[int]:
-    """The known part of the shape that an input gives: its rank, and the sizes that are numbers of at least `least`."""
+    """The known part of the shape in an input: its rank, and the sizes that are numbers of at least `least`."""
     if entries is not None:
         return [e if isinstance(e, int) and e >= least else DYNAMIC for e in entries]
     shape = node.shape(index)
@@ -37,7 +37,7 @@ def runtime_shape(node: SourceNode, entries: Sequence[Size] | None, least: int, 
 
 
 def expanded(node: SourceNode, data: int = 0, shape: int = 1) -> nn.ExpandOp:
-    """Input `data` broadcast to the shape that input `shape` holds. A size that the data has at run time stays what it is."""
+    """Broadcasts input `data` to the shape in input `shape`. A size that the data has at run time is kept."""
     x, entries = node.value(data), node.sizes(shape)
     rank = len(node.shape(data))
     if entries is not None:
@@ -51,7 +51,7 @@ def expanded(node: SourceNode, data: int = 0, shape: int = 1) -> nn.ExpandOp:
 
 
 def kept_sizes(node: SourceNode, entries: Sequence[Size]) -> list[int]:
-    """`sizes` of nn.resize: 0 where input 0 keeps a size that is not known. Raises Unmapped for any other unknown size."""
+    """`sizes` of nn.resize: 0 for an unknown size that input 0 keeps. Raises Unmapped for other unknown sizes."""
     sizes = [0 if node.has_size(0, i, e) else e for i, e in enumerate(entries)]
     if any(not isinstance(e, int) for e in sizes):
         raise Unmapped("its sizes are computed at run time")
@@ -61,12 +61,12 @@ def kept_sizes(node: SourceNode, entries: Sequence[Size]) -> list[int]:
 
 
 def exact(array: Array) -> bool:
-    """Whether a number survives as float64, which properties are; large integers do not."""
+    """Whether float64, the type of properties, represents a number exactly; it does not for large integers."""
     return array.dtype.kind not in "iu" or int(float(array)) == int(array)
 
 
 def normalized(op: _Window) -> _Window:
-    """The operation without lists that say nothing but the default: one meaning has one text."""
+    """The operation without lists that equal the default, so that one meaning has one text."""
     for name, default in _DEFAULTS.items():
         values = op.properties.get(name)
         if isinstance(values, DenseArrayBase) and all(v == default for v in ints(cast("DenseArrayBase[Any]", values))):
@@ -75,7 +75,7 @@ def normalized(op: _Window) -> _Window:
 
 
 def with_pads(op: _Window) -> _Window:
-    """Replaces `auto_pad` by the pads it means, where the sizes are known."""
+    """Replaces `auto_pad` by explicit pads if the sizes are known."""
     pads = None if op.auto_pad is None else op.resolved_pads(op.spatial(shape_of(op.operands[0])))
     if pads is not None:
         del op.properties["auto_pad"]

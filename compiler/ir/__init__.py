@@ -1,1 +1,1 @@
-"""What a module is made of beside its operations: text, weights, element types, names, metadata."""
+"""The parts of a module besides its operations: text, weights, element types, names, metadata."""

@@ -1,6 +1,6 @@
 """Element types: the one table that ties MLIR types to numpy and safetensors names.
 
-numpy is imported only when an array type is asked for, so that dialects and the command line start without it.
+numpy is imported only when an array type is requested, so that dialects and the command line start without it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Tensor = TensorType[Attribute]
 
 
 class ElementType(NamedTuple):
-    """One element type: in MLIR, and by its names in numpy and safetensors."""
+    """One element type: in MLIR, with its names in numpy and safetensors."""
 
     mlir: TypeAttribute
     numpy: str
@@ -84,7 +84,7 @@ def has_numpy_dtype(element: Attribute) -> bool:
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """The numpy dtype called `name`, with bfloat16 and the 4-bit integers taken from ml_dtypes."""
+    """The numpy dtype called `name`; bfloat16 and the 4-bit integers come from ml_dtypes."""
     import numpy as np
 
     if name not in _FROM_ML_DTYPES:
@@ -95,7 +95,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
 
 
 def finfo(dtype: np.dtype[Any]) -> np.finfo[Any]:
-    """The limits of a float dtype, bfloat16 among them."""
+    """The limits of a float dtype, including bfloat16."""
     import numpy as np
 
     if dtype.name not in _FROM_ML_DTYPES:
@@ -111,14 +111,14 @@ def element_type(dtype: np.dtype[Any]) -> TypeAttribute:
 
 
 def as_stored(array: Array) -> Array:
-    """The array whose bytes are in text and files: a signed number narrower than a byte fills it with its sign."""
+    """The array in the form of text and files: signed numbers narrower than a byte are sign-extended."""
     import numpy as np
 
     return array.astype(np.int8) if array.dtype.kind == "V" and array.dtype.name == "int4" else array
 
 
 def from_stored(data: bytes | Array, dtype: np.dtype[Any]) -> Array:
-    """The elements behind bytes of a text or a file, flat; a boolean is any byte but 0 (xDSL writes 255), and the only copy."""
+    """The elements in bytes of a text or file, flat; only booleans are copied: true is any byte but 0 (xDSL writes 255)."""
     import numpy as np
 
     return np.frombuffer(data, np.uint8) != 0 if dtype == np.bool_ else np.frombuffer(data, dtype)
@@ -136,7 +136,7 @@ def _row(dtype: np.dtype[Any]) -> ElementType:
 
 
 def dtype_of_safetensors(name: str) -> np.dtype[Any] | None:
-    """The numpy dtype behind a safetensors type name, None for one outside the table."""
+    """The numpy dtype of a safetensors type name; None if it is not in the table."""
     row = _BY_SAFETENSORS.get(name)
     return None if row is None else dtype_named(row.numpy)
 

@@ -12,15 +12,15 @@ from xdsl.ir import Attribute, Block
 from ..diagnostics import CompileError, describe, op_error
 
 NAME = "nn.name"
-"""Argument and result attribute: what the model calls the input or output."""
+"""Argument and result attribute: the model's name of the input or output."""
 DIMS = "nn.dims"
-"""Argument and result attribute: a name for each dimension, empty where it has none (`["batch", "", "", ""]`)."""
+"""Argument and result attribute: a name for each dimension, empty if it has none (`["batch", "", "", ""]`)."""
 
 
 def main_function(module: ModuleOp) -> FuncOp:
-    """The function that holds the graph: `@main`, or the only function. Raises CompileError when there is none.
+    """The function with the graph: `@main`, or the only function. Raises CompileError if there is none.
 
-    It is a single block that ends in func.return; control flow is refused.
+    It is a single block that ends in func.return; control flow is an error.
     """
     functions = [op for op in module.ops if isinstance(op, FuncOp) and not op.is_declaration]
     named = [f for f in functions if f.sym_name.data == "main"] or functions
@@ -44,12 +44,12 @@ def return_op(function: FuncOp) -> ReturnOp:
 
 
 def input_names(function: FuncOp) -> list[str]:
-    """One name per argument; `arg0`, `arg1`, ... where none is given."""
+    """One name per argument; `arg0`, `arg1`, ... by default."""
     return _names(function.arg_attrs, len(function.body.block.args), "arg")
 
 
 def output_names(function: FuncOp) -> list[str]:
-    """One name per result; `result0`, ... where none is given."""
+    """One name per result; `result0`, ... by default."""
     return _names(function.res_attrs, len(function.function_type.outputs), "result")
 
 
@@ -60,14 +60,14 @@ def _names(attributes: ArrayAttr[DictionaryAttr] | None, count: int, default: st
 
 
 def text_of(attribute: Attribute | None) -> str | None:
-    """The text of a string attribute. Under plain xDSL, one with escaped non-ASCII letters is an attribute of bytes."""
+    """The text of a string attribute; plain xDSL reads escaped non-ASCII letters as an attribute of bytes."""
     if isinstance(attribute, BytesAttr):
         return attribute.data.decode(errors="replace")
     return attribute.data if isinstance(attribute, StringAttr) else None
 
 
 def value_attributes(name: str, dims: Sequence[str] = ()) -> DictionaryAttr:
-    """The attributes of an input or output: its name and, where one is named, its dimensions' names."""
+    """The attributes of an input or output: its name and, if there are any, the names of dimensions."""
     attributes: dict[str, Attribute] = {NAME: StringAttr(name)}
     if any(dims):
         attributes[DIMS] = ArrayAttr([StringAttr(d) for d in dims])
@@ -75,6 +75,6 @@ def value_attributes(name: str, dims: Sequence[str] = ()) -> DictionaryAttr:
 
 
 def dimension_names(attributes: DictionaryAttr) -> list[str]:
-    """The names given to the dimensions of an input or output; empty when there are none."""
+    """The names of the dimensions of an input or output; empty if there are none."""
     dims = attributes.data.get(DIMS)
     return [text_of(d) or "" for d in cast("ArrayAttr[Attribute]", dims)] if isinstance(dims, ArrayAttr) else []

@@ -33,9 +33,9 @@ def module_path(layer: str) -> str:
 
 
 def modules_of(op: Operation) -> tuple[str, ...]:
-    """The paths of the modules that an operation computes: of the source layer as import found them, else by its name.
+    """The paths of the modules that an operation computes: from the source layer, otherwise from its name.
 
-    None for operations of no module but the model itself.
+    None if the operation belongs to no module except the model itself.
     """
     origin = op.properties.get("origin")
     if not isinstance(origin, OriginAttr):
@@ -51,13 +51,13 @@ def has_lost_module(op: Operation) -> bool:
 
 
 def names_of(op: Operation) -> tuple[str, ...]:
-    """The names that users may give an operation: its layer, and its modules."""
+    """The names that users may use for an operation: its layer, and its modules."""
     origin = op.properties.get("origin")
     return (origin.layer.data, *modules_of(op)) if isinstance(origin, OriginAttr) else ()
 
 
 def named_among(ops: Iterable[Operation], names: Collection[str]) -> str | None:
-    """The name among these that is one of the operations' layers or modules, or a module around one; None for none."""
+    """The name among these that is a layer or module of the operations, or an enclosing module; otherwise None."""
     if not names:
         return None
     called = (name for op in ops for own in names_of(op) for name in (own, *_prefixes(own)))
@@ -65,14 +65,14 @@ def named_among(ops: Iterable[Operation], names: Collection[str]) -> str | None:
 
 
 def _prefixes(path: str) -> list[str]:
-    """A path and the paths of the modules around it, the nearest first."""
+    """A path and the paths of the enclosing modules, the nearest first."""
     parts = path.split(".")
     return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
 
 
 @dataclass(frozen=True)
 class LayerNames:
-    """The operations of a module by all that they can be called by."""
+    """The operations of a module, by all their names."""
 
     layers: Operations
     modules: Operations
@@ -106,23 +106,23 @@ class LayerNames:
         return self._first(name, self.layers, self.modules, self.indices)
 
     def find_inside(self, name: str) -> Sequence[NNOp]:
-        """The operations of the layer of that name, else of the module with all modules inside it."""
+        """The operations of the layer with that name, otherwise of the module and all modules inside it."""
         return self._first(name, self.layers, self.inside, self.indices)
 
     def _first(self, name: str, *tables: Operations) -> Sequence[NNOp]:
         return next((table[name] for table in tables if name and name in table), ())
 
     def numbered(self, name: str) -> Sequence[NNOp]:
-        """The operations of modules `name_1`, `name_2`: TorchScript's exporter names further calls of a module so."""
+        """The operations of modules `name_1`, `name_2`, the names of TorchScript's exporter for further calls of a module."""
         paths = (path for path in self.modules if path.startswith(f"{name}_") and path[len(name) + 1 :].isdigit())
         return [op for path in paths for op in self.modules[path]]
 
     def close(self, name: str) -> Sequence[str]:
-        """At most three names that are similar to an unknown one."""
+        """At most three names similar to an unknown one."""
         return get_close_matches(name, dict.fromkeys([*self.layers, *self.inside]), 3)
 
     def hint(self, name: str) -> str:
-        """A hint for an unknown name: what it may have meant."""
+        """A hint for an unknown name, with similar names."""
         if close := self.close(name):
             return f"did you mean {', '.join(close)}?"
         known = [*(self.modules or self.layers)]
@@ -130,7 +130,7 @@ class LayerNames:
         return f"{kind} are {', '.join([*known[:8], *(['...'] if len(known) > 8 else [])]) or 'none'}"
 
     def calls(self, name: str) -> Sequence[str]:
-        """The layers that a module computes when it is called more than once, one for each call; none where it is called once.
+        """The layers of a module that is called several times, one for each call; none if it is called once.
 
         Such a module has several layers of each type and no module inside it.
         """

@@ -10,7 +10,7 @@ METADATA = "nn.metadata"
 
 
 def metadata(module: ModuleOp) -> dict[str, str]:
-    """The module's metadata, empty when it has none."""
+    """The module's metadata; empty if it has none."""
     attribute = module.attributes.get(METADATA)
     if not isinstance(attribute, DictionaryAttr):
         return {}
@@ -18,13 +18,13 @@ def metadata(module: ModuleOp) -> dict[str, str]:
 
 
 def add_metadata(module: ModuleOp, **entries: str) -> None:
-    """Set entries, keeping the others."""
+    """Sets entries and keeps the others."""
     merged = {**metadata(module), **entries}
     module.attributes[METADATA] = DictionaryAttr({k: StringAttr(v) for k, v in merged.items()})
 
 
 def tool_version() -> str:
-    """`amct-opt 0.1.0`; without a number where the package is used uninstalled."""
+    """`amct-opt 0.1.0`; without a number if the package is not installed."""
     try:
         return f"amct-opt {version('amct-opt')}"
     except PackageNotFoundError:

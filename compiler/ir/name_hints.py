@@ -1,4 +1,4 @@
-"""Names of values in module text: which of them xDSL can hold as name hints."""
+"""Names of values in module text that xDSL keeps as name hints."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _DIGITS = "0123456789"
 
 
 def name_hint(name: str) -> str | None:
-    """A name hint made of `name` that xDSL keeps exactly as it is: when it is set, cloned, printed and parsed.
+    """A name hint made from `name` that xDSL does not change when it is set, cloned, printed and parsed.
 
-    Other characters become `_`, and what begins with a digit gets a `v` in front: `387` is printed as `%v387`. xDSL removes one
+    Other characters become `_`, and a leading digit gets the prefix `v`: `387` is printed as `%v387`. xDSL removes one
     `_<digits>` from the end of a hint whenever it is set, because the printer distinguishes equal hints by such
     numbers; all of them are removed here, so that nothing is left to remove. None if nothing is left of the name.
     """

@@ -1,4 +1,4 @@
-"""FORCE_FP16_QUANT, AMCT's precision mode for chips that hold scales in fewer bits than float32 has."""
+"""FORCE_FP16_QUANT, AMCT's precision mode for chips that store scales in fewer bits than float32."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FORCE_FP16 = "FORCE_FP16_QUANT"
 ENTRY = "fakequant_precision_mode"
 """The key of the metadata."""
 _NORMAL, _LARGEST = np.float32(2.0**-14), np.float32(65504)
-"""The ends of float16's normal numbers."""
+"""The smallest and the largest normal number of float16."""
 _KEPT = np.uint32(0xFFFFE000)
-"""Sign, exponent, and the first 10 bits of the mantissa."""
+"""Mask of the sign, the exponent, and the first 10 bits of the mantissa."""
 
 
 def force_fp16(module: ModuleOp) -> None:
-    """Say of a module that its scales are those of FORCE_FP16_QUANT."""
+    """Marks a module as quantized by FORCE_FP16_QUANT."""
     add_metadata(module, **{ENTRY: FORCE_FP16})
 
 
@@ -34,7 +34,7 @@ def forces_fp16(op: Operation) -> bool:
 
 
 def float16_scales(scales: Array) -> Array:
-    """float32 scales that float16 holds, or, beyond its normal numbers, whose root it holds; else 0 or infinite."""
+    """Rounds scales to float16 values or, beyond its normal numbers, to squares of float16 values; otherwise 0 or infinite."""
     scales = np.asarray(scales, np.float32)
     with np.errstate(over="ignore"):
         nearest = scales.astype(np.float16).astype(np.float32)
@@ -43,5 +43,5 @@ def float16_scales(scales: Array) -> Array:
 
 
 def shortened(scales: Array) -> Array:
-    """float32 scales without the last 13 bits, cut off."""
+    """float32 scales with the last 13 bits cleared."""
     return (np.ascontiguousarray(scales, np.float32).view(np.uint32) & _KEPT).view(np.float32).reshape(np.shape(scales))

@@ -1,4 +1,4 @@
-"""Reading and writing module text: xDSL's parser and printer with the gaps that matter here closed.
+"""Reads and writes module text: xDSL's parser and printer with the gaps closed that matter here.
 
 The parser gives every operation a location and reads non-ASCII strings as strings; the printer writes constants so that
 they re-parse bit-exactly and decides where arrays go (`WeightSink`).
@@ -55,19 +55,19 @@ Dense: TypeAlias = DenseIntOrFPElementsAttr[Any]
 
 
 class _Lexer(MLIRLexer):
-    """xDSL's expression for strings tries exponentially many ways to match one that does not end; this one tries one."""
+    """Replaces xDSL's expression for strings, which needs exponential time for an unterminated string."""
 
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
 _LARGEST_SPLAT = 1 << 24
-"""How many elements one number in the text may stand for."""
+"""The maximum number of elements that one number in the text may represent."""
 
 
 class ModuleParser(Parser):
     """xDSL's parser; operations without `loc(...)` get their place in the file, strings may hold any UTF-8.
 
-    A hex number in a list of floats is the bit pattern of one, as in upstream MLIR; xDSL reads it as an integer.
+    A hex number in a list of floats is the bit pattern of a float, as in upstream MLIR; xDSL reads it as an integer.
     """
 
     def __init__(self, ctx: Context, text: str, name: str = "<stdin>", line_offset: int = 0):
@@ -79,7 +79,7 @@ class ModuleParser(Parser):
         self._used_early: dict[str, Span[str]] = {}
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
-        """As xDSL, but blank text is an empty module, and an undefined value is reported where it is first used."""
+        """Like xDSL, but blank text is an empty module, and an undefined value is reported at its first use."""
         if self.at_end:
             return ModuleOp([])
         try:
@@ -96,7 +96,7 @@ class ModuleParser(Parser):
         return super().resolve_operand(operand, type)
 
     def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span) -> None:
-        """As xDSL, which makes a hint that it refuses later of a name such as `%_1`."""
+        """Like xDSL, which would turn a name such as `%_1` into a hint that it rejects later."""
         super()._register_ssa_definition(name, values, span)
         hint = None if name.isdigit() else name_hint(name)
         for value in values:
@@ -104,13 +104,13 @@ class ModuleParser(Parser):
 
     @property
     def at_end(self) -> bool:
-        """Whether blanks and comments are all that is left."""
+        """Whether only blanks and comments are left."""
         return self._current_token.kind == MLIRTokenKind.EOF
 
     def parse_operation(self) -> Operation:
         start = self._current_token.span.start
         op = super().parse_operation()
-        if op.location is UNKNOWN_LOC:  # not one that is written `loc(unknown)`
+        if op.location is UNKNOWN_LOC:  # not for an explicit `loc(unknown)`
             op.location = self._place(start)
         return op
 
@@ -179,7 +179,7 @@ def parse_optional_text(parser: AttrParser) -> str | None:
 
 
 def parse_text(parser: AttrParser, what: str) -> str:
-    """As `parse_optional_text`; its absence is an error that says `what` was expected."""
+    """Like `parse_optional_text`, but its absence is an error that `what` was expected."""
     text = parse_optional_text(parser)
     return parser.raise_error(f"{what} expected, a string literal") if text is None else text
 
@@ -209,7 +209,7 @@ class WeightSink:
 class ModulePrinter(Printer):
     """xDSL's printer with exact constants and readable names.
 
-    With a `sink`, arrays print as keys and are left to whoever writes the sink. Raises CompileError at the operation whose
+    With a `sink`, arrays print as keys, and the caller writes the sink. Raises CompileError at the operation whose
     array cannot be read.
     """
 
@@ -228,11 +228,11 @@ class ModulePrinter(Printer):
             super().print_attribute(attribute)
 
     def print_string_literal(self, string: str) -> None:
-        """Non-ASCII letters as they are, which every MLIR parser reads; only what is not printable is escaped."""
+        """Prints non-ASCII letters unchanged, which every MLIR parser reads; escapes only characters that are not printable."""
         self.print_string(f'"{"".join(map(_escaped, string))}"')
 
     def print_float(self, value: float, type: AnyFloat) -> None:
-        """As xDSL, but a finite number is always a decimal; it prints some large ones as hex."""
+        """Like xDSL, but a finite number is always a decimal; xDSL prints some large ones as hex."""
         digits = _DIGITS.get(type)
         if digits is None or not math.isfinite(value) or "." in f"{value:.{digits}g}":
             super().print_float(value, type)
@@ -247,15 +247,15 @@ def _escaped(letter: str) -> str:
 
 
 _DIGITS: dict[Attribute, int] = {Float32Type(): 9, Float64Type(): 17}
-"""How many significant digits distinguish all numbers of a type."""
+"""The number of significant digits that distinguish all numbers of a type."""
 
 _DECIMAL_LIMIT = 64
 
 
 def print_dense(printer: Printer, attribute: Dense) -> None:
-    """`dense<...> : type`; floats in decimals where these are few and finite, else as a string of bytes.
+    """`dense<...> : type`; floats as decimals if they are few and finite, otherwise as a string of bytes.
 
-    xDSL prints inf, NaN and large floats as hex numbers that its parser reads back as integers, and takes 0.0 and -0.0 for
+    xDSL prints inf, NaN and large floats as hex numbers that its parser reads back as integers, and regards 0.0 and -0.0 as
     the same.
     """
     element = attribute.get_element_type()
@@ -283,7 +283,7 @@ def _decimals_survive(attribute: Dense) -> bool:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. Raises CompileError when it cannot be read, or is not UTF-8."""
+    """The text of a file. Raises CompileError if it cannot be read, or is not UTF-8."""
     try:
         return path.read_text("utf-8")
     except OSError as e:
@@ -293,7 +293,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_module(ctx: Context, text: str, name: str = "<stdin>", line_offset: int = 0) -> ModuleOp:
-    """Parse module text. `name` is its file: locations carry it, and its side file is looked up beside it.
+    """Parses module text. `name` is its file: locations contain it, and its side file is looked up beside it.
 
     Raises CompileError, located at line and column.
     """
@@ -327,17 +327,17 @@ def module_text(
 def print_module(
     module: ModuleOp, stream: IO[str], *, generic: bool = False, locations: bool = False, sink: WeightSink | None = None
 ) -> None:
-    """Write what `module_text` gives to a stream, and a line break."""
+    """Writes the `module_text` and a line break to a stream."""
     printer = ModulePrinter(stream, print_generic_format=generic, print_debuginfo=locations, sink=sink)
     printer.print_op(module)
     stream.write("\n")
 
 
 def write_module(module: ModuleOp, path: Path, *, generic: bool = False, locations: bool = False) -> list[Path]:
-    """Write `path` and, when the module holds arrays, `<stem>.safetensors` beside it with the live arrays only.
+    """Writes `path` and, if the module has arrays, `<stem>.safetensors` beside it with only the live arrays.
 
-    Both or neither. A device or a pipe takes the whole text, arrays inline. Returns the files written. Raises CompileError
-    when an array cannot be read or a file not be written.
+    Writes both or neither. A device or a pipe gets the whole text, arrays inline. Returns the files written. Raises CompileError
+    if an array cannot be read or a file cannot be written.
     """
     sink = None if path.exists() and not path.is_file() else WeightSink()
     text = module_text(module, generic=generic, locations=locations, sink=sink).encode()

@@ -12,7 +12,7 @@ from ..diagnostics import first_line, op_error
 
 
 def verify(module: ModuleOp) -> None:
-    """Verify op by op, then that values are defined before use, then groups of quantization points. Raises CompileError at the
+    """Verifies op by op, then that values are defined before use, then groups of quantization points. Raises CompileError at the
     op that fails.
 
     xDSL's own `verify` prints the whole module into its error and does not check dominance.
@@ -41,7 +41,7 @@ def _check_terminators(op: Operation, region: Region) -> None:
 
 
 def _check_order(region: Region, visible: set[SSAValue]) -> None:
-    """Every operand is visible where it stands; `visible` are the values of enclosing regions, and left as it was."""
+    """Checks that every operand is visible at its use; `visible`, the values of enclosing regions, is restored at the end."""
     dominance = DominanceInfo(region) if len(region.blocks) > 1 else None
     for block in region.blocks:
         before = [b for b in region.blocks if dominance is not None and dominance.strictly_dominates(b, block)]

@@ -1,7 +1,7 @@
-"""Arrays that live beside the text: reading and writing the safetensors side file.
+"""Arrays beside the text: reads and writes the safetensors side file.
 
 The format is safetensors (8-byte little-endian header length, JSON header, raw bytes). The `safetensors` package copies
-what it reads and wants all bytes in memory when it writes; weights here are memory-mapped in and streamed out.
+what it reads and needs all bytes in memory when it writes; here weights are memory-mapped in and streamed out.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class WeightError(ValueError):
 
 
 class Weight:
-    """An array known by a key: memory-mapped from a side file when first asked for, or computed and held in memory.
+    """An array with a key: memory-mapped from a side file at first use, or computed and kept in memory.
 
-    Two weights are equal when they name the same array of the same file, or hold the same array object.
+    Two weights are equal if they name the same array of the same file, or contain the same array object.
     """
 
     __slots__ = ("_array", "_finite", "key", "path")
@@ -51,7 +51,7 @@ class Weight:
 
     @property
     def array(self) -> Array:
-        """The values, read-only when mapped. Raises WeightError when file or key is missing."""
+        """The values, read-only if mapped. Raises WeightError if the file or key is missing."""
         if self._array is None:
             if self.path is None:
                 raise WeightError(f"weight '{self.key}' names no file: the module was not read from one")
@@ -64,7 +64,7 @@ class Weight:
 
     @property
     def file(self) -> Path | None:
-        """The file that the array is mapped from, None for one that was computed."""
+        """The file that the array is mapped from; None if it was computed."""
         source: Any = self._array
         while source is not None and self.path is None:
             if (name := getattr(source, "filename", None)) is not None:
@@ -74,19 +74,19 @@ class Weight:
 
     @property
     def finite(self) -> bool:
-        """Whether no value is NaN or Inf, found out once; the array is of floats. Raises as `array` does."""
+        """Whether no value of a float array is NaN or Inf; computed once. Raises like `array`."""
         if self._finite is None:
             self._finite = is_finite(self.array)
             self.release()
         return self._finite
 
     def release(self) -> None:
-        """Let go of the memory of an array that can be read from its file again, see `release`."""
+        """Releases the memory of an array that can be read from its file again, see `release`."""
         if self._array is not None:
             release(self._array)
 
     def set_aside(self, mapped: Array) -> None:
-        """Take the array from where it was written to."""
+        """Maps the array from the file that it was written to."""
         self._array = mapped
 
     def _identity(self) -> object:
@@ -152,7 +152,7 @@ def _checked_entries(path: Path, header: object, size: int) -> dict[str, _Entry]
             continue
         if (entry := _entry(fields)) is None:
             raise WeightError(f"{path}: array '{key}' has a malformed header entry or an unknown type")
-        bounded = prod(max(d, 1) for d in entry.shape) < _LARGEST  # where a size is 0, the others are not in the file
+        bounded = prod(max(d, 1) for d in entry.shape) < _LARGEST  # if a size is 0, the others are not in the file
         needed = prod(entry.shape) * entry.dtype.itemsize
         if not bounded or not 0 <= entry.begin <= entry.end <= size or entry.end - entry.begin != needed:
             raise WeightError(f"{path}: array '{key}' does not fit into the file")
@@ -176,7 +176,7 @@ def _sizes(value: object) -> tuple[int, ...] | None:
 
 
 def is_finite(array: Array) -> bool:
-    """Whether no value is NaN or Inf, asked of a piece that fits into the cache at a time."""
+    """Whether no value is NaN or Inf, checked in pieces that fit into the cache."""
     import numpy as np
 
     flat = array.reshape(-1, order="A")
@@ -184,9 +184,9 @@ def is_finite(array: Array) -> bool:
 
 
 def release(array: Array) -> None:
-    """Let go of the memory behind a large array that is mapped from a file: whoever reads it again reads the file again.
+    """Releases the memory of a large array that is mapped from a file; the next access reads the file again.
 
-    Otherwise every weight that was ever looked at would stay resident. Does nothing to an array that holds its own numbers.
+    Otherwise every weight that was ever read would stay resident. Does nothing to an array that owns its memory.
     """
     import numpy as np
 
@@ -203,7 +203,7 @@ def release(array: Array) -> None:
 
 
 def open_side_file(path: Path) -> SideFile:
-    """The side file at `path`, its header parsed once as long as the file does not change. Raises WeightError."""
+    """The side file at `path`; its header is parsed once while the file does not change. Raises WeightError."""
     try:
         if not path.is_file():
             raise WeightError(f"{path}: no such file")
@@ -225,7 +225,7 @@ def write_side_file(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
-    """Write a safetensors file to `stream`, one array at a time, the widest elements first so that all stand aligned."""
+    """Writes a safetensors file to `stream`, one array at a time, the widest elements first so that all are aligned."""
     import numpy as np
 
     ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
@@ -244,9 +244,9 @@ def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
 
 
 def set_aside(weights: Iterable[Weight], path: Path) -> None:
-    """Move large arrays that are in memory only to a new file at `path`, so that `release` lets go of them too.
+    """Moves large arrays that are only in memory to a new file at `path`, so that `release` works for them, too.
 
-    The file may be deleted afterwards: what is mapped stays. Raises OSError.
+    The file may be deleted afterwards: mapped arrays stay valid. Raises OSError.
     """
     large = [(w, str(id(w.array))) for w in weights if w.file is None and w.array.nbytes >= _WORTH_RELEASING]
     with path.open("wb") as stream:
@@ -270,5 +270,5 @@ def separate_key(reference: str) -> tuple[str, str]:
 
 
 def stored_key(key: str) -> str:
-    """A key under which an array can be stored: not the format's own, and not read as one of another file."""
+    """A valid key for an array: not reserved by the format, and not read as a key of another file."""
     return "metadata" if key == "__metadata__" else key.replace(f"{_ENDING}#", f"{_ENDING}.")

@@ -1,6 +1,6 @@
-"""The net of inference as a graph: which layers are kept, and what each reads.
+"""The net of inference as a graph: the kept layers, and the blobs that each reads.
 
-Blobs may be overwritten, so layers run in the order of the file, and a name stands for what was last written under it.
+Blobs may be overwritten, so layers run in the order of the file, and a name means the value last written under it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .phases import included, is_measure
 from .source import Source, SourceLayer
 
 Ref = tuple[int, int]
-"""A value: the index of the layer that makes it, and which of its tops it is."""
+"""A value: the index of the layer that computes it, and the index of the top."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class NetLayer:
 
 @dataclass
 class Graph:
-    """The layers of a net in the order in which they run, and who writes which blob."""
+    """The layers of a net in the order in which they run, and the writers of blobs."""
 
     where: str
     layers: list[NetLayer] = field(default_factory=list[NetLayer])
@@ -45,10 +45,10 @@ class Graph:
     judged: set[Ref] = field(default_factory=set[Ref])
     """The blobs that losses and similar layers read."""
     left_out: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Layers that are not part of it, and why."""
+    """Excluded layers, with reasons."""
 
     def live(self, outputs: Iterable[Ref], inputs: Collection[Ref]) -> set[int]:
-        """The layers, by index, that make the outputs from the inputs."""
+        """The indices of the layers that compute the outputs from the inputs."""
         live: set[int] = set()
         pending = list(outputs)
         while pending:
@@ -60,7 +60,7 @@ class Graph:
 
 
 def graph_of(source: Source) -> Graph:
-    """The graph of a net. Raises CompileError, located at the line, for blobs that nothing makes, or that two layers make."""
+    """The graph of a net. Raises CompileError, located at the line, for blobs that no layer computes, or that two do."""
     graph = Graph(str(source.path))
     kept = list(_kept(source, graph))
     measured: dict[str, str] = {}
@@ -84,7 +84,7 @@ def graph_of(source: Source) -> Graph:
 
 
 def _kept(source: Source, graph: Graph) -> Iterator[NetLayer]:
-    """The layers of the phase TEST, losses and the like among them, with their names and places."""
+    """The layers of the phase TEST, including losses and the like, with their names and places."""
     kept: list[SourceLayer] = []
     for each in source.layers:
         place = f"{graph.where}:{each.text.line}:{each.text.column}: node '{each.proto.name}'"
@@ -100,7 +100,7 @@ def _kept(source: Source, graph: Graph) -> Iterator[NetLayer]:
 
 
 def _define(graph: Graph, made: NetLayer) -> None:
-    """Write the tops of the last layer under their names; over another blob's only where the layer works in place."""
+    """Writes the tops of the last layer under their names; only a layer that works in place may overwrite another blob."""
     for i, top in enumerate(made.proto.top):
         if top in graph.last and top not in made.proto.bottom:
             maker = graph.layers[graph.last[top][0]].layer.name
@@ -112,7 +112,7 @@ def _define(graph: Graph, made: NetLayer) -> None:
 
 
 def _undefined(kept: Sequence[NetLayer], at: int, name: str) -> CompileError:
-    """Why layer `at` cannot read a blob that is not made before it: it never is, or later, or needs what it makes itself."""
+    """Why layer `at` cannot read a blob: it is never computed, or only later, or depends on the layer itself."""
     where = kept[at].layer.where
     later = [each.layer.name for each in kept[at:] if name in each.proto.top]
     if not later:
@@ -127,7 +127,7 @@ def _undefined(kept: Sequence[NetLayer], at: int, name: str) -> CompileError:
 
 
 def _needs(kept: Sequence[NetLayer]) -> Iterator[set[int]]:
-    """For each layer the makers of what it reads: the last one before it, else the first one from it on."""
+    """For each layer the writers of the blobs that it reads: the last one before it, otherwise the first one from it on."""
     for at, each in enumerate(kept):
         needed: set[int] = set()
         for name in each.proto.bottom:

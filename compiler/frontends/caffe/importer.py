@@ -1,4 +1,4 @@
-"""Building the module: the layers that outputs depend on, in order, are converted, removed or carried."""
+"""Builds the module: the layers that outputs depend on are converted, removed or carried, in order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .source import Source, load
 def read(path: Path, session: Session) -> ModuleOp:
     """The net in a prototxt as a module in `nn`, with the weights that `session.imports.weights` names.
 
-    What runs is the phase TEST; layers of training are left out, with a remark each. Raises CompileError, located at the line,
+    The phase is TEST; layers of training are left out, each with a remark. Raises CompileError, located at the line,
     for a file that is not such a net and for anything that cannot be represented.
     """
     if path.suffix.lower() == ".caffemodel":
@@ -92,14 +92,14 @@ class _Importer:
         return TensorType(f32, [d if d >= 0 else DYNAMIC for d in shape])
 
     def _shapes(self, given: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        """The shapes that the user gives: of inputs, and of what layers make that can only be carried."""
+        """The shapes that the user gives: of inputs, and of results of carried layers."""
         made = {top for i in self.interface.live for top in self.graph.layers[i].proto.top}
         carried = {name: shape for name, shape in given.items() if name in made}
         rest = {name: shape for name, shape in given.items() if name not in made}
         return {**carried, **shapes_of([port.name for port in self.interface.inputs], rest, self.where)}
 
     def _tell(self) -> None:
-        """Report the parts of the files that have no place in the module."""
+        """Reports the parts of the files that have no place in the module."""
         for name, reason in self.graph.left_out:
             self.report.removed()
             self.report.note("training-only", name, f"left out: {reason}")
@@ -144,7 +144,7 @@ class _Importer:
         return results
 
     def _check_ungiven(self, node: Node) -> None:
-        """A shape that is given for what a layer makes would say nothing, where that is known."""
+        """Raises CompileError if the user gives a shape for a result whose shape is known."""
         inputs = {port.name for port in self.interface.inputs}
         if given := next((top for top in node.proto.top if top in self.shapes and top not in inputs), None):
             message = f"makes '{given}', whose shape follows: --input-shape is for inputs and for what is carried"

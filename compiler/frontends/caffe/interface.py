@@ -1,4 +1,4 @@
-"""Which blobs are the inputs and outputs of a net."""
+"""The input and output blobs of a net."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Interface:
     inputs: list[Port]
     outputs: list[Port]
     live: set[int]
-    """The layers, by index, that make the outputs from the inputs."""
+    """The indices of the layers that compute the outputs from the inputs."""
 
 
 def interface_of(graph: Graph, options: ImportOptions) -> Interface:
-    """Inputs and outputs as the options name them, else as the net has them. Raises CompileError for names that it does
+    """Inputs and outputs of the options, otherwise those of the net. Raises CompileError for names that it does
     not have. Without options, the inputs of a net are what its Input layers declare, unless only losses read it
     (labels), and what its other data layers bring and outputs need; its outputs are all blobs that no layer reads,
     losses aside.
@@ -65,7 +65,7 @@ def _brought(graph: Graph) -> Iterator[Port]:
 
 
 def _port(graph: Graph, name: str, ref: Ref) -> Port:
-    """A blob as an input, of the shape that an Input layer declares: one for all its tops, or one for each."""
+    """A blob as an input, with the shape that an Input layer declares: one for all its tops, or one for each."""
     layer, top = graph.layers[ref[0]], ref[1]
     shapes = [tuple(s.dim) for s in layer.proto.input_param.shape] if layer.proto.type == "Input" else []
     if len(shapes) not in (0, 1, len(layer.proto.top)):
@@ -75,21 +75,21 @@ def _port(graph: Graph, name: str, ref: Ref) -> Port:
 
 
 def _is_declared(graph: Graph, port: Port) -> bool:
-    """Whether a port is an input even where no output needs it: one of an Input layer that is not only there for a loss."""
+    """Whether a port is an input even if no output needs it: it is of an Input layer, and not only for a loss."""
     if graph.layers[port.ref[0]].proto.type != "Input":
         return False
     return port.ref not in graph.judged or any(port.ref in layer.reads for layer in graph.layers)
 
 
 def _named_input(graph: Graph, name: str) -> Port:
-    """A blob as it is first made: layers that overwrite it work on the input."""
+    """The first value of a blob: layers that overwrite it work on the input."""
     if name not in graph.first:
         raise _unknown(graph, f"no blob is called '{name}', which is to be an input")
     return _port(graph, name, graph.first[name])
 
 
 def _named_output(graph: Graph, name: str) -> Port:
-    """A blob as it is in the end, else the first top of a layer."""
+    """The last value of a blob, otherwise the first top of a layer."""
     if name in graph.last:
         return Port(name, graph.last[name], graph.where)
     for index, each in enumerate(graph.layers):
@@ -105,7 +105,7 @@ def _unknown(graph: Graph, message: str) -> CompileError:
 
 
 def _free(graph: Graph) -> list[Port]:
-    """The blobs that no layer reads, in the order in which they are made."""
+    """The blobs that no layer reads, in the order of their writers."""
     read = {ref for layer in graph.layers for ref in layer.reads}
     made = ((ref, name) for name, ref in graph.last.items() if not brings_data(graph.layers[ref[0]]))
     free = [Port(name, ref, graph.where) for ref, name in sorted(made) if ref not in read]

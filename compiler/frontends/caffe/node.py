@@ -1,4 +1,4 @@
-"""A Caffe layer as a converter sees it, and the table of converters."""
+"""The view of a Caffe layer for converters, and the table of converters."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ..node import SourceNode
 from .phases import TRAIN
 
 Converter = Callable[["Node"], Converted]
-"""From a layer to what its tops stand for, in order. Raises Unmapped where `nn` has no equivalent."""
+"""Maps a layer to the values of its tops, in order. Raises Unmapped if `nn` has no equivalent."""
 
 MANY = 1 << 20
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """How layers of a type are converted, and how many bottoms and tops they may have."""
+    """The converter of a type of layers, and the allowed numbers of bottoms and tops."""
 
     convert: Converter
     bottoms: tuple[int, int]
@@ -40,7 +40,7 @@ CONVERTERS: dict[str, Conversion] = {}
 """By layer type."""
 
 ON_INTEGERS: dict[str, Converter] = {}
-"""How layers compute on what a Quant layer gives, by type."""
+"""Converters of layers on the result of a Quant layer, by type."""
 
 
 def converter(
@@ -56,7 +56,7 @@ def converter(
 
 
 def on_integers(*types: str) -> Callable[[Converter], Converter]:
-    """Registers the function that converts layers of these types where their data is quantized."""
+    """Registers the function that converts layers of these types if their data is quantized."""
 
     def register(convert: Converter) -> Converter:
         ON_INTEGERS.update(dict.fromkeys(types, convert))
@@ -67,11 +67,11 @@ def on_integers(*types: str) -> Callable[[Converter], Converter]:
 
 @dataclass(frozen=True)
 class Shared:
-    """The part that all layers of one import share."""
+    """The common data of all layers of one import."""
 
     weights: Mapping[str, Sequence[Blob]]
     weights_file: str
-    """Where the weights come from, empty where no file was given."""
+    """The source of the weights, empty if no file was given."""
     sink: Sink = field(default_factory=Sink)
     parameters: dict[str, Constant] = field(default_factory=dict[str, Constant])
     """Parameters that layers share, by the name in `param`."""
@@ -93,7 +93,7 @@ class Node(SourceNode):
 
     @property
     def trains(self) -> bool:
-        """Whether the layer itself says that its phase is TRAIN, also in a net of inference."""
+        """Whether the layer declares the phase TRAIN itself, also in a net of inference."""
         return self.proto.HasField("phase") and self.proto.phase == TRAIN
 
     def axis(self, axis: int, index: int = 0) -> int:
@@ -114,13 +114,13 @@ class Node(SourceNode):
 
     @property
     def blobs(self) -> Sequence[Blob] | None:
-        """The layer's blobs, None when there are none of its name."""
+        """The layer's blobs; None if there are none with its name."""
         return self.shared.weights.get(self.proto.name)
 
     def parameters(self, **shapes: Sequence[int]) -> list[Constant]:
-        """The blobs, in order, by the names that the arguments give them and of their shapes.
+        """The blobs, in order, named by the arguments and with their shapes.
 
-        Raises CompileError when they are missing, of another number or of other shapes.
+        Raises CompileError if they are missing, or their number or shapes differ.
         """
         if not all(map(static, shapes.values())):
             raise self.error("needs to know the sizes of its input, which its weights depend on")
@@ -137,7 +137,7 @@ class Node(SourceNode):
         return [owner or self._parameter(i, name, shape) for i, (owner, (name, shape)) in rows]
 
     def _owner(self, index: int, name: str, shape: Sequence[int]) -> Constant | None:
-        """The parameter that a layer before has under the same name."""
+        """The parameter of an earlier layer with the same name."""
         shared = self._shared_name(index)
         constant = self.shared.parameters.get(shared)
         if constant is not None and constant.array.shape != tuple(shape):
@@ -174,7 +174,7 @@ class Node(SourceNode):
         return self.constant(np.asarray(value, np.float32), suffix)
 
     def scaled(self, x: SSAValue, factor: float, shift: float = 0.0) -> SSAValue:
-        """`x * factor + shift`, without what changes nothing."""
+        """`x * factor + shift`, without steps that change nothing."""
         if factor != 1.0:
             x = self.emit(nn.MulOp, x, self.scalar(factor, ".scale")).result
         return x if shift == 0.0 else self.emit(nn.AddOp, x, self.scalar(shift, ".shift")).result

@@ -1,4 +1,4 @@
-"""Layers that `nn` has no equivalent for: carried with their text and blobs, where the shapes of their results are known."""
+"""Layers without an equivalent in `nn`: carried with their text and blobs, if the shapes of their results are known."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAME_SHAPE = frozenset(
         "Threshold",
     }
 )
-"""Types whose one result has the shape of their first bottom, whatever their parameters."""
+"""Types whose single result has the shape of their first bottom, for any parameters."""
 
 _STRUCTURE = frozenset(
     {"name", "type", "bottom", "top", "include", "exclude", "blobs", "phase", "loss_weight", "propagate_down"}

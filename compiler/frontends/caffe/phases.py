@@ -1,4 +1,4 @@
-"""Which layers of a prototxt belong to the net of inference: rules of phase, level and stage, and what only training needs."""
+"""Selects the layers of the net of inference: rules of phase, level and stage, and layers for training only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DATA = frozenset(
         "WindowData",
     }
 )
-"""Layers that, when they read nothing, bring data into a net. Only Input says of which shape."""
+"""Layers that bring data into a net if they read no blob. Only Input declares its shape."""
 
 _MEASURES = frozenset({"Accuracy", "DetectionEvaluate", "HDF5Output", "MultiBoxLoss", "SoftmaxWithLoss"})
 

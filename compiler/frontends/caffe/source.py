@@ -1,4 +1,4 @@
-"""From files to a checked net: the layers of the prototxt with their places, and the weights by layer."""
+"""Reads files into a checked net: the layers of the prototxt with their places, and the weights by layer."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class SourceLayer:
 
 @dataclass(frozen=True)
 class Source:
-    """A net as its files have it, and the weights of its layers."""
+    """A net as in its files, with the weights of its layers."""
 
     path: Path
     name: str
     state: Message
     """The state that `include` and `exclude` rules are compared with."""
     layers: list[SourceLayer]
-    """In the order in which they run; inputs that stand outside any layer have become layers, the first ones."""
+    """In the order in which they run; inputs outside any layer have become layers, the first ones."""
     weights: Mapping[str, list[Blob]]
     """By layer name."""
     weights_path: Path | None
@@ -42,9 +42,9 @@ class Source:
 
 
 def load(path: Path, weights: Path | None) -> Source:
-    """The net in a prototxt, with the weights of a `.caffemodel`, or its own where the text holds some.
+    """The net in a prototxt, with the weights of a `.caffemodel`, or its own if the text contains some.
 
-    Raises CompileError, located at the line, for anything but such a net.
+    Raises CompileError, located at the line, for other content.
     """
     where, text = str(path), read_text(path)
     net = NetParameter()
@@ -107,7 +107,7 @@ _LEGACY_RANK = 4
 
 
 def _inputs(net: Message, tree: tuple[Entry, ...], where: str) -> list[SourceLayer]:
-    """Inputs that the net itself declares, as Input layers: by `input_shape`, else by `input_dim`, else without a shape."""
+    """Inputs that the net itself declares, as Input layers, with the shape in `input_shape` or `input_dim`, if any."""
     texts = [e for e in tree if e.name == "input"]
     shapes = [list(s.dim) for s in net.input_shape]
     if not shapes:

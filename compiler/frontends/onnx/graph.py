@@ -16,7 +16,7 @@ from ..ordering import CycleError, in_order
 
 @dataclass(frozen=True)
 class Layer(naming.Layer):
-    """A node and the name it goes by."""
+    """A node and its name."""
 
     proto: NodeProto
 
@@ -26,15 +26,15 @@ class Layer(naming.Layer):
 
 
 def named(node: NodeProto, index: int, namer: naming.Namer) -> Layer:
-    """A node, the one of that index, with its layer."""
+    """A node with its index and layer."""
     layer = namer.layer(node.name, node.op_type, index)
     return Layer(layer.name, layer.location, node)
 
 
 def sorted_layers(graph: GraphProto, namer: naming.Namer, outside: Container[str] = ()) -> list[Layer]:
-    """The nodes in an order in which every value is defined before its use: the file's own where that is one.
+    """The nodes in an order in which every value is defined before its use; the file's own order if possible.
 
-    `outside` holds the names that an enclosing graph defines. Raises CompileError, located at the node, for a name that is
+    `outside` contains the names that an enclosing graph defines. Raises CompileError, located at the node, for a name that is
     defined twice or never, and for a cycle.
     """
     layers = [named(n, i, namer) for i, n in enumerate(graph.node)]
@@ -47,7 +47,7 @@ def sorted_layers(graph: GraphProto, namer: naming.Namer, outside: Container[str
 
 
 _GIVEN = -1
-"""Stands for "defined by an input or initializer" among the indices of producing nodes."""
+"""Means "defined by an input or initializer" among the indices of producing nodes."""
 
 
 def _producers(graph: GraphProto, layers: Sequence[Layer], where: str) -> dict[str, int]:
@@ -79,7 +79,7 @@ def _needed(layer: Layer, producer: dict[str, int], outside: Container[str]) -> 
 
 
 def reads(node: NodeProto) -> Iterator[str]:
-    """The names that a node reads, and those that the nodes of its subgraphs read, also of values that these define."""
+    """The names that a node and the nodes of its subgraphs read, including values defined in the subgraphs."""
     yield from filter(None, node.input)
     for graph in subgraphs(node):
         yield from (o.name for o in graph.output)
@@ -88,13 +88,13 @@ def reads(node: NodeProto) -> Iterator[str]:
 
 
 def used_names(graph: GraphProto) -> frozenset[str]:
-    """The names that some node reads, or that are outputs."""
+    """The names that a node reads, or that are outputs."""
     read = (name for node in graph.node for name in reads(node))
     return frozenset([*read, *(o.name for o in graph.output)])
 
 
 def live_layers(layers: Sequence[Layer], outputs: Iterable[str]) -> list[Layer]:
-    """Those of the layers, which are in order, that the outputs depend on."""
+    """The layers that the outputs depend on, in order."""
     needed = set(outputs)
     live: list[Layer] = []
     for layer in reversed(layers):
@@ -105,7 +105,7 @@ def live_layers(layers: Sequence[Layer], outputs: Iterable[str]) -> list[Layer]:
 
 
 def outputs_of(graph: GraphProto, where: str) -> list[ValueInfoProto]:
-    """The outputs, each named once. Raises CompileError for none, and for a name that comes twice."""
+    """The outputs. Raises CompileError if there are none, or for a duplicate name."""
     if not graph.output:
         raise CompileError("has no outputs", where=where, hint="the file may be truncated")
     names = Counter(o.name for o in graph.output)

@@ -1,4 +1,4 @@
-"""Building the module: every node in order is folded, removed, converted or carried."""
+"""Builds the module: every node in order is folded, removed, converted or carried."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .source import OLDEST_OPSET, Source, checked, load, opsets
 from .symbols import Symbols
 
 _DEFAULTS_SINCE = 4
-"""The IR version since which an initializer that is declared as an input, too, is a default and not just a weight."""
+"""Since this IR version an initializer that is also declared as an input is a default, not just a weight."""
 
 
 def read(path: Path, session: Session) -> ModuleOp:
@@ -50,9 +50,9 @@ def read(path: Path, session: Session) -> ModuleOp:
 
 
 def from_model(model: ModelProto, session: Session) -> ModuleOp:
-    """A ModelProto that a program holds, as `read` does it; the model stays as it is.
+    """Imports a ModelProto in memory, like `read`; the model is not changed.
 
-    Raises CompileError as `read`, and for a model whose tensors are still in files.
+    Raises CompileError like `read`, and for a model whose tensors are still in files.
     """
     return _module(checked(model), session)
 
@@ -137,7 +137,7 @@ class _Importer:
         return self.shared.sink.value(env[output.name])
 
     def _note_contradictions(self, outputs: Sequence[ValueInfoProto], results: Sequence[SSAValue]) -> None:
-        """Note the outputs that the model declares differently from what it computes; the computed types are used."""
+        """Reports outputs whose declared type differs from the computed one; the computed types are used."""
         for output, result in zip(outputs, results, strict=True):
             if output.type.tensor_type.HasField("shape"):
                 declared = tensor_type(output.type, f"output '{output.name}'", self.where)
@@ -152,7 +152,7 @@ class _Importer:
             self.shared.symbols.define(name, binding)
 
     def import_nodes(self, graph: GraphProto, env: MutableMapping[str, Binding]) -> None:
-        """Import the nodes that outputs depend on, in order; `env` holds what is defined, and takes what they define.
+        """Imports the nodes that outputs depend on, in order; `env` contains the defined values, and receives new ones.
 
         Raises Untyped if an output depends on a value without a type.
         """
@@ -178,9 +178,9 @@ class _Importer:
         env: MutableMapping[str, Binding],
         error: CompileError,
     ) -> list[Layer]:
-        """Carry the first of the layers with all that has no type without it; the layers that are left.
+        """Carries the first of the layers with all operations that have no type without it; returns the remaining layers.
 
-        A region that reads what other layers make is put behind these, and its first layer `postponed`. If they form a
+        A region that reads results of other layers is placed after these, and its first layer is `postponed`. If they form a
         region that reads from the postponed one, the two are one region. Raises Untyped, with the error, if an output has no
         type either.
         """
@@ -225,7 +225,7 @@ class _Importer:
                 raise node.error(f"has no output {i}")
 
     def _branch(self, node: Node, branch: GraphProto, env: MutableMapping[str, Binding]) -> list[Binding]:
-        """An If whose condition is known is the branch that it takes."""
+        """Imports an If with a known condition as the branch that it takes."""
         scope: ChainMap[str, Binding] = ChainMap(self._initializers(branch, self.shared.tensors.read), *_maps(env))
         self.import_nodes(branch, scope)
         self.report.removed()
@@ -234,7 +234,7 @@ class _Importer:
         return [scope[o.name] for o in branch.output]
 
     def _convert(self, node: Node) -> list[Binding]:
-        """Convert or carry a node. Results that depend on constants only, or on known sizes, are constants."""
+        """Converts or carries a node. Results that depend only on constants or known sizes become constants."""
         reasons: list[str] = []
         for convert in filter(None, (converter_of(node), self._through_function)):
             try:
@@ -250,7 +250,7 @@ class _Importer:
         return self._carry(node, reasons[0])
 
     def _through_function(self, node: Node) -> list[Binding]:
-        """The node as the nodes of the function that defines it. Raises Unmapped without one, and for one that computes
+        """Imports the nodes of the function that defines the node. Raises Unmapped without one, and for one that computes
         floats by operators that `nn` does not have."""
         unmapped = Unmapped(f"nn has no equivalent of {node.op_type}")
         if (function := function_body(node)) is None:
@@ -260,7 +260,7 @@ class _Importer:
         scope = {name: b for name, b in zip(node.proto.input, node.inputs, strict=True) if b is not None}
         try:
             inside.import_nodes(body, scope)
-        except (CompileError, Untyped):  # the node is valid, and can be carried, whatever its definition needs
+        except (CompileError, Untyped):  # the node is valid and can be carried, even if its definition fails
             raise unmapped from None
         carried = inside.report.all_carried()
         if any(isinstance(element_of(r), AnyFloat) for op in carried for r in op.outputs):
@@ -311,7 +311,7 @@ class _Inside(Namer):
 
 
 def check_form(layer: Layer, version: int) -> None:
-    """Opsets before the oldest one read are fine for operators that did not change since."""
+    """Raises CompileError if the opset is too old and the operator has changed since."""
     if layer.domain != STANDARD or version >= OLDEST_OPSET:
         return
     op_type = layer.proto.op_type
@@ -340,7 +340,7 @@ def _maps(env: MutableMapping[str, Binding]) -> list[MutableMapping[str, Binding
 
 
 def _attributes(declaration: ValueInfoProto, value: SSAValue) -> DictionaryAttr:
-    """Name and dimension names of an input or output; names only where the size is in fact not known."""
+    """Name and dimension names of an input or output; dimension names only for unknown sizes."""
     names, shape = dimension_names(declaration.type), shape_of(value)
     if len(names) != len(shape):
         return value_attributes(declaration.name)

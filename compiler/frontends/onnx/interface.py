@@ -1,4 +1,4 @@
-"""The inputs and outputs that options give a model: the graph is cut there before it is imported."""
+"""Inputs and outputs from options: the graph is cut there before it is imported."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .symbols import inferred_types
 
 
 def choose(model: ModelProto, options: ImportOptions, where: str) -> None:
-    """Give the model the inputs, outputs and shapes of inputs that options name; the rest stays as it is.
+    """Applies the inputs, outputs and shapes of inputs from options; the rest is unchanged.
 
-    Raises CompileError, located at the model, for a name that it does not have, for a value without a known type as an input,
-    for inputs that do not suffice, and for shapes that contradict what is declared.
+    Raises CompileError, located at the model, for an unknown name, for a value without a known type as an input,
+    for insufficient inputs, and for shapes that contradict the declared ones.
     """
     take_only(options, ("inputs", "outputs", "shapes"), where)
     graph = model.graph
@@ -48,7 +48,7 @@ def _known(graph: GraphProto, names: Sequence[str], where: str) -> None:
 
 
 def _take_inputs(model: ModelProto, inputs: Sequence[str], where: str) -> None:
-    """Nothing but the caller defines what is an input; whatever else was one must not be needed any more."""
+    """Replaces the inputs; the outputs must not depend on any other former input."""
     graph = model.graph
     types = _types(model, inputs)
     if untyped := next((name for name in inputs if name not in types), None):
@@ -65,7 +65,7 @@ def _take_inputs(model: ModelProto, inputs: Sequence[str], where: str) -> None:
 
 
 def _types(model: ModelProto, names: Sequence[str]) -> Mapping[str, TypeProto]:
-    """The types of values: declared, of an initializer, or else inferred."""
+    """The types of values: declared, from an initializer, or otherwise inferred."""
     graph = model.graph
     types = {t.name: _type_of(t) for t in graph.initializer}
     types.update(
@@ -83,7 +83,7 @@ def _type_of(tensor: TensorProto) -> TypeProto:
 
 
 def _needed(graph: GraphProto) -> set[str]:
-    """The names of values that outputs depend on, their own among them."""
+    """The names of values that outputs depend on, including the outputs."""
     producer = {name: node for node in graph.node for name in node.output if name}
     needed: set[str] = set()
     stack = [o.name for o in graph.output]
@@ -96,7 +96,7 @@ def _needed(graph: GraphProto) -> set[str]:
 
 
 def _reshape(graph: GraphProto, options: ImportOptions, where: str) -> None:
-    """Override declared shapes of inputs. A dimension that has a name gets its size in every input."""
+    """Overrides declared shapes of inputs. A named dimension gets its size in every input."""
     initializers = {t.name for t in graph.initializer}
     inputs = {v.name: v.type.tensor_type for v in graph.input if v.name not in initializers}
     named: dict[str, int] = {}
@@ -118,7 +118,7 @@ def _reshape(graph: GraphProto, options: ImportOptions, where: str) -> None:
 
 
 def _set_size(dim: Any, size: int) -> None:
-    """An unknown size keeps its name where it has one."""
+    """Sets a size; an unknown one keeps its name if it has one."""
     if size >= 0:
         dim.dim_value = size
     elif not dim.dim_param:
@@ -126,7 +126,7 @@ def _set_size(dim: Any, size: int) -> None:
 
 
 def _loosen(graph: GraphProto, given: Sequence[int], declared: Sequence[int]) -> None:
-    """Where a fixed size becomes unknown, those that the model declares behind it hold no more."""
+    """Clears the declared sizes of later values if a fixed size becomes unknown."""
     if any(new < 0 <= old for new, old in zip(given, declared, strict=False)):
         for dim in (d for v in (*graph.value_info, *graph.output) for d in v.type.tensor_type.shape.dim):
             dim.Clear()

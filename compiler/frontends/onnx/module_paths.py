@@ -1,4 +1,4 @@
-"""Which PyTorch modules a node computes, as its exporter says it: in metadata (`dynamo=True`) or in names (TorchScript)."""
+"""The PyTorch modules that a node computes, from the exporter's metadata (`dynamo=True`) or names (TorchScript)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ of them.
 """
 _FOLDS_NORM = "FuseBatchNormInto"
 _CALL = re.compile(r"@\d+")
-"""How a traced graph numbers the calls of a module: `conv@1`."""
+"""The number of a call of a module in a traced graph: `conv@1`."""
 _COMPUTED = re.compile(r"onnx::Conv_\d+")
-"""A weight that TorchScript's exporter has computed, as it does when it folds a batch norm: it has no parameter's name."""
+"""The name of a weight that TorchScript's exporter has computed, such as a folded batch norm: not a parameter's name."""
 
 
 def module_paths(node: NodeProto) -> tuple[str, ...]:
-    """The paths of the modules, in the order of the data; none where the name of the node says it (`layer_names.module_path`).
+    """The paths of the modules, in the order of the data; empty if the node's name contains them (`layer_names.module_path`).
 
-    The last one is empty where the exporter has folded a batch norm in whose name is lost. Metadata in another form than the
-    exporter's counts as none.
+    The last one is empty if the exporter has folded a batch norm whose name is lost. Metadata in another form than the
+    exporter's is ignored.
     """
     metadata = {entry.key: entry.value for entry in node.metadata_props}
     scopes = _scopes(metadata.get(_SCOPES, "")) or _namespace(metadata.get(_NAMESPACE, ""))
@@ -54,7 +54,7 @@ def _namespace(text: str) -> Sequence[str]:
 
 
 def _by_names(node: NodeProto) -> tuple[str, ...]:
-    """A second call of a module has a number behind the module's name, which its parameters do not have."""
+    """The module paths from names. A second call has a number in its path, which the names of its parameters lack."""
     path, owner = module_path(node.name), _parameter_owner(node)
     if not path:
         return ()

@@ -1,4 +1,4 @@
-"""A node as a converter sees it, and the table of converters."""
+"""The view of a node for converters, and the table of converters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .module_paths import module_paths
 from .symbols import Symbols
 
 Converter = Callable[["Node"], Converted]
-"""From a node to what its outputs stand for, in order. Raises Unmapped where `nn` has no equivalent."""
+"""Maps a node to the values of its outputs, in order. Raises Unmapped if `nn` has no equivalent."""
 
 CONVERTERS: dict[tuple[str, str], Converter] = {}
 """By domain and operator type."""
@@ -42,13 +42,13 @@ def converter(*op_types: str, domains: Sequence[str] = (STANDARD,)) -> Callable[
 
 @dataclass(frozen=True)
 class Shared:
-    """The part that all nodes of one import share."""
+    """The common data of all nodes of one import."""
 
     opsets: Mapping[str, int]
     tensors: TensorReader
     symbols: Symbols
     used: Container[str]
-    """The names that some node reads, or that are outputs of the graph."""
+    """The names that a node reads, or that are outputs of the graph."""
     sink: Sink = field(default_factory=Sink)
 
 
@@ -81,14 +81,14 @@ class Node(SourceNode):
         return self._attribute(name, str, default)
 
     def choice(self, name: str, default: str, choices: Collection[str]) -> str:
-        """A text that must be one of a few. Raises CompileError for any other."""
+        """A text attribute that must be one of several choices. Raises CompileError for other text."""
         text = self.text(name, default)
         if text not in choices:
             raise self.error(f"has the unknown {name} '{text}'", hint=f"known are {', '.join(sorted(choices))}")
         return text
 
     def ints(self, name: str) -> list[int] | None:
-        """A list of integers, None when absent."""
+        """A list of integers; None if absent."""
         return self._list(name, AttributeProto.INTS)
 
     def required_ints(self, name: str) -> list[int]:
@@ -126,7 +126,7 @@ class Node(SourceNode):
     # Inputs
 
     def axes(self, index: int, since: int) -> list[int] | None:
-        """The axes that a node names: in the attribute `axes` before opset `since`, then in an input. None for no such."""
+        """The axes of a node: in the attribute `axes` before opset `since`, later in an input; None if absent."""
         if self.version < since:
             return self.ints("axes")
         return self.known_ints(index) if self.has(index) else None
@@ -157,7 +157,7 @@ _LIST_NAMES: Mapping[int, str] = {AttributeProto.INTS: "integers", AttributeProt
 
 
 def _by_name(attributes: Iterable[AttributeProto], where: str) -> dict[str, AttributeProto]:
-    """The attributes of a node by name. Raises CompileError for a name given twice and for what only functions may hold."""
+    """The attributes of a node by name. Raises CompileError for duplicates, and for references allowed only in functions."""
     named: dict[str, AttributeProto] = {}
     for attribute in attributes:
         if attribute.name in named:
@@ -171,11 +171,11 @@ def _by_name(attributes: Iterable[AttributeProto], where: str) -> dict[str, Attr
 
 
 _LEFT_OUT = frozenset({"kernel_shape", "strides", "pads", "epsilon", "momentum"})
-"""Attributes that the operation has itself, or that have no meaning at inference."""
+"""Attributes that are properties of the operation, or that have no meaning at inference."""
 
 
 def _provenance(attributes: Mapping[str, AttributeProto], defaults: Mapping[str, Value]) -> dict[str, Attribute]:
-    """The attributes of the source that `origin` keeps: everything that is not the default, by name.
+    """The source attributes that `origin` keeps, by name: everything that is not the default.
 
     Dilations of one are the default too. Geometry and epsilon are left to the operation, tensors to its operands.
     """

@@ -1,4 +1,4 @@
-"""Nodes that `nn` has no equivalent for: carried with their attributes, typed by onnx's shape inference."""
+"""Nodes without an equivalent in `nn`: carried with their attributes, typed by onnx's shape inference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .single import inferred_types, runtime_types
 
 
 def carry(node: Node, declarations: Mapping[str, TypeProto]) -> nn.OpaqueOp:
-    """The node as `nn.opaque`. `declarations` are the types that the model itself gives to values.
+    """The node as `nn.opaque`. `declarations` are the types that the model declares.
 
     Raises Untyped if the type of a result cannot be determined, CompileError for attributes that cannot be carried.
     """
@@ -49,7 +49,7 @@ def _typed(node: Node, index: int, inferred: Mapping[int, TypeProto], declared: 
 
 
 def _result(node: Node, index: int, inferred: Mapping[int, TypeProto], declared: Mapping[str, TypeProto]) -> Tensor:
-    """The type of one result: what shape inference found, else what the model declares."""
+    """The type of one result: inferred, otherwise declared by the model."""
     name = node.outputs[index]
     types = [t for t in (inferred.get(index), declared.get(name)) if t is not None]
     usable = [t for t in types if is_ranked(t) or not is_tensor(t)]

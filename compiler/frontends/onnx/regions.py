@@ -1,4 +1,4 @@
-"""Parts of a graph that are carried whole: control flow, with what its graphs capture, and what has no type without it."""
+"""Parts of a graph that are carried whole: control flow with its captured values, and operations without a type otherwise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .single import asked_types, declared, inferred_types_of
 
 
 class Untyped(Exception):
-    """A result has no type of known rank, which `nn` needs; the operation may be carried with those that read it."""
+    """A result has no type of known rank, which `nn` requires; the operation may be carried with its readers."""
 
     def __init__(self, error: CompileError):
         super().__init__(str(error))
@@ -40,7 +40,7 @@ class Split(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Layers as a model of their own: what its inputs stand for, and the names that are its outputs."""
+    """Layers as a model of their own, with the values of its inputs and the names of its outputs."""
 
     model: ModelProto
     inputs: dict[str, Binding]
@@ -54,9 +54,9 @@ def region_of(
     shared: Shared,
     typed: Mapping[str, TypeProto],
 ) -> Split:
-    """The layers of these names with all that read a value without a type behind them, and what lies between these.
+    """The layers of these names with all later readers of values without a type, and the layers between them.
 
-    `layers` are what is still to be imported, in order; `typed` are the types that the graph itself declares.
+    `layers` are still to be imported, in order; `typed` are the types that the graph itself declares.
     """
     inputs = {name: env[name] for layer in layers for name in free_names(layer.proto) if name in env}
     part = Part(_model([layer.proto for layer in layers], shared), inputs, [])
@@ -94,9 +94,9 @@ def carry_region(
     shared: Shared,
     typed: Mapping[str, TypeProto],
 ) -> tuple[nn.OpaqueOp, list[str]]:
-    """One operation for the layers, and the names of its results, those of the layers' that are wanted.
+    """One operation for the layers, and the names of its results: the wanted results of the layers.
 
-    Raises Untyped if one of these has no type of known rank, CompileError for what is not valid.
+    Raises Untyped if one of these has no type of known rank, CompileError for invalid nodes.
     """
     first = next((layer for layer in layers if is_control(layer.proto)), layers[0])
     part = _part(layers, wanted, env, shared)
@@ -126,7 +126,7 @@ def is_control(node: NodeProto) -> bool:
 
 
 def reason_of(layers: Sequence[Layer]) -> str:
-    """Why the layers are carried, and which of those inside could have been quantized."""
+    """The reason why the layers are carried, with the quantizable ones among them."""
     inside = [node for layer in layers for node in all_nodes([layer.proto])]
     kinds = Counter(n.op_type for n in inside if n.op_type in _QUANTIZABLE)
     names = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
@@ -139,7 +139,7 @@ _QUANTIZABLE = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "AveragePoo
 
 
 def _part(layers: Sequence[Layer], wanted: Container[str], env: Mapping[str, Binding], shared: Shared) -> Part:
-    """The layers with names that are theirs alone, and large weights of inner graphs as inputs."""
+    """The layers with unique names, and with large weights of inner graphs as inputs."""
     own = {name for layer in layers for name in layer.proto.output if name}
     inputs: dict[str, Binding] = {}
     for layer in layers:
@@ -185,7 +185,7 @@ def _model(nodes: Sequence[NodeProto], shared: Shared) -> ModelProto:
 
 
 def _types(part: Part, shared: Shared, *, every: bool = False) -> dict[str, TypeProto]:
-    """The types of a part's outputs, or of every value, as far as onnx's inference finds them, else onnxruntime's."""
+    """The types of a part's outputs, or of every value, as inferred by onnx, otherwise by onnxruntime."""
     model = ModelProto()
     model.CopyFrom(part.model)
     if any(complaint(n, shared.opsets) for n in all_nodes(model.graph.node)):
@@ -215,7 +215,7 @@ def _result(name: str, types: Mapping[str, TypeProto], first: Layer) -> Tensor:
 
 
 def _stored(part: Part, results: Sequence[Tensor]) -> ModelProto:
-    """The model as the operation keeps it: element types and ranks only, as sizes may be set later."""
+    """The model in the form that the operation keeps: only element types and ranks, because sizes may be set later."""
     model = ModelProto()
     model.CopyFrom(part.model)
     for name, binding in part.inputs.items():

@@ -31,7 +31,7 @@ from ..building import SHOWN_ELEMENTS
 from .node import Binding, Constant, Node
 
 _OUTPUT = "output {}"
-"""Names for the outputs, the unnamed ones too."""
+"""Names for all outputs, including unnamed ones."""
 
 
 def _model(node: Node) -> ModelProto:
@@ -49,7 +49,7 @@ def _model(node: Node) -> ModelProto:
 
 
 def _write_defaults(node: Node, call: NodeProto) -> None:
-    """Attributes that have defaults are given: onnx's inference has another default than the definition (STFT's onesided)."""
+    """Sets default attributes explicitly: onnx's inference has other defaults than the definition (STFT's onesided)."""
     schema = schema_of(node.op_type, node.version, node.domain)
     defaults = {} if schema is None else {n: a.default_value for n, a in schema.attributes.items()}
     given = {a.name for a in call.attribute}
@@ -72,7 +72,7 @@ def _inputs(node: Node) -> dict[str, Binding]:
 def inferred_types(node: Node) -> dict[int, TypeProto]:
     """The types of a node's outputs by index, as far as onnx's shape inference finds them.
 
-    An operator that has no inference of its own but is defined as a function (GroupNormalization) is taken apart for it.
+    An operator without inference of its own that is defined as a function (GroupNormalization) is inlined for it.
     Raises CompileError for a node that breaks its operator's definition: onnx's inference crashes on some such nodes.
     """
     model = _valid_model(node)
@@ -88,8 +88,8 @@ def inferred_types(node: Node) -> dict[int, TypeProto]:
 def function_body(node: Node) -> tuple[GraphProto, int] | None:
     """The function that defines a node's operator, as a graph with the node's inputs and outputs, and the opset of its nodes.
 
-    None for an operator that is not defined by a function, that is random, that runs subgraphs, or that quantizes, which
-    stays visible. Raises CompileError as `inferred_types`.
+    None for an operator that is not defined by a function, is random, runs subgraphs, or quantizes, which
+    stays visible. Raises CompileError like `inferred_types`.
     """
     if node.op_type in QUANTIZING["onnx"] | RANDOM["onnx"] or any(a.type in GRAPHS for a in node.attributes.values()):
         return None
@@ -99,7 +99,7 @@ def function_body(node: Node) -> tuple[GraphProto, int] | None:
 
 
 def _inlined(node: Node, model: ModelProto) -> ModelProto | None:
-    """The model of a node as its definition has it: in the opset of the definition, defaults of attributes included."""
+    """The model of a node as in its definition: in the opset of the definition, with defaults of attributes."""
     (call,) = model.graph.node
     if (function := _definition(node, call)) is None:
         return None
@@ -114,11 +114,11 @@ def _inlined(node: Node, model: ModelProto) -> ModelProto | None:
 
 
 _FUNCTION = "amct_opt", "definition"
-"""Domain and name of the function that stands for an operator while it is inlined."""
+"""Domain and name of the function that replaces an operator while it is inlined."""
 
 
 def _definition(node: Node, call: NodeProto) -> FunctionProto | None:
-    """The function, for this call of it, of the latest opset in which the operator is still the same."""
+    """The function for this call, from the latest opset in which the operator is unchanged."""
     schema: Any = schema_of(node.op_type, node.version, node.domain)
     if schema is None or node.domain != STANDARD:
         return None
@@ -174,7 +174,7 @@ def runtime_types(node: Node) -> dict[int, TypeProto]:
 def asked_types(model: ModelProto) -> dict[str, TypeProto]:
     """The types of a model's outputs by name, as far as onnxruntime, if it is installed, infers them.
 
-    It does not say whether a shape without sizes is that of a number or not known, but what the Shape of an output has for size.
+    It does not distinguish a scalar from an unknown shape; the size of the output's Shape does.
     """
     try:
         onnxruntime: Any = import_module("onnxruntime")
@@ -193,7 +193,7 @@ def asked_types(model: ModelProto) -> dict[str, TypeProto]:
     options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(asked.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception:  # onnxruntime's errors have no other base; the model is then not for it
+    except Exception:  # onnxruntime's errors have no other base class; it then cannot run the model
         return {}
     found = session.get_outputs()
     types: dict[str, TypeProto] = {}

@@ -1,4 +1,4 @@
-"""From a file to a checked model: it is ONNX, of a known opset, and without functions of its own left."""
+"""Reads a file into a checked model: ONNX of a known opset, with its own functions inlined."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ...formats.wire import MalformedError, mapped
 from ..ordering import CycleError, in_order
 
 OLDEST_OPSET = 7
-"""From an older opset, only the operators that are the same in this one are read."""
+"""In an older opset, only operators that are the same in this one are read."""
 _MEMORY = Path("<memory>", "model")
-"""Stands for the place of a model that is in no file; nothing is beside it."""
+"""The place of a model that is not in a file."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model and where its file keeps the large initializers, which the model itself lacks."""
+    """A model without its large initializers, and their places in the file."""
 
     path: Path
     model: ModelProto
@@ -37,7 +37,7 @@ class Source:
 
 
 def load(path: Path) -> Source:
-    """The model in a file, model-local functions inlined. Raises CompileError for anything but such a model."""
+    """The model in a file, with model-local functions inlined. Raises CompileError for other content."""
     where = str(path)
     data = _mapped(path)
     try:
@@ -50,7 +50,7 @@ def load(path: Path) -> Source:
 
 
 def checked(model: ModelProto) -> Source:
-    """A copy of a model in memory, checked as one in a file is. Raises CompileError as `load`, and for tensors in files."""
+    """A copy of a model in memory, with the checks of `load`. Raises CompileError like `load`, and for tensors in files."""
     if any(uses_external_data(tensor) for tensor in model.graph.initializer):
         raise CompileError(
             "its tensors are in files", where=str(_MEMORY), hint="onnx.load reads them in, or give the path"
@@ -76,7 +76,7 @@ def _checked(model: ModelProto, where: str) -> ModelProto:
 def _forget_unset_sizes(graph: GraphProto) -> None:
     """A declared size below 0 is unknown, as in onnxruntime: converters write -1, or -2**63 for a size that was not set.
 
-    Others call every size that varies `?`, which names none: height and width are not the same.
+    Others name every varying size `?`, which is not a name: height and width differ.
     """
     for value in (*graph.input, *graph.output, *graph.value_info):
         for dim in value.type.tensor_type.shape.dim:
@@ -104,7 +104,7 @@ def _suspicion(data: Array) -> str:
 
 
 def _texts(model: ModelProto) -> Iterator[object]:
-    """The names in a model; protobuf gives bytes for those that are not UTF-8."""
+    """The names in a model; protobuf returns bytes for names that are not UTF-8."""
     yield from (model.producer_name, model.producer_version)
     yield from (o.domain for o in model.opset_import)
     yield from _texts_of_graph(model.graph)
@@ -164,11 +164,11 @@ _Function = tuple[str, str, str]
 """Domain, name and overload."""
 
 _MOST_NODES = 1 << 17
-"""Models of more nodes, once functions are inlined, are not read: those that call each other twice grow exponentially."""
+"""The limit of nodes after inlining: functions that call each other twice grow exponentially."""
 
 
 def _check_functions(model: ModelProto, where: str) -> None:
-    """Raises CompileError for functions that call themselves, which would be inlined for ever, and for too many nodes."""
+    """Raises CompileError for functions that call themselves, and for too many nodes after inlining."""
     functions = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
     index = {key: i for i, key in enumerate(functions)}
     calls = [[k for n in all_nodes(f.node) if (k := _called(n)) in index] for f in functions.values()]

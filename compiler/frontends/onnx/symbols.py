@@ -1,4 +1,4 @@
-"""Which unknown sizes are the same: dimension names, carried through the graph by onnx's shape inference."""
+"""Decides which unknown sizes are equal: dimension names, propagated by onnx's shape inference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .source import opsets
 
 
 class Symbols:
-    """Names of the sizes that are not known before run time.
+    """Names of the sizes that are known only at run time.
 
     Inference runs on a copy without the weights, the first time that two sizes of different values are compared.
     """
@@ -27,7 +27,7 @@ class Symbols:
         self._sources: dict[SSAValue, str] = {}
 
     def define(self, name: str, value: SSAValue) -> None:
-        """Remember what the source calls a value."""
+        """Records the source's name of a value."""
         self._sources.setdefault(value, name)
 
     def same(self, a: Dimension, b: Dimension) -> bool:
@@ -47,7 +47,7 @@ class Symbols:
 
 
 def inferred_types(model: ModelProto) -> dict[str, TypeProto]:
-    """The types of a graph's values by name, as far as onnx's shape inference finds them; a size without a name gets one."""
+    """The types of a graph's values by name, as inferred by onnx; a size without a name gets one."""
     if any(complaint(n, opsets(model)) for n in all_nodes(model.graph.node)):
         return {}
     graph = inferred(_without_weights(model))

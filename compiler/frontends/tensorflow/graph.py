@@ -1,4 +1,4 @@
-"""Graphs and function bodies of a TensorFlow model: nodes by name, edges, and the order to import them in."""
+"""Graphs and function bodies of a TensorFlow model: nodes by name, edges, and the order of import."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from ...diagnostics import CompileError
 from ..ordering import CycleError, in_order
 
 NodeDef = Any
-"""A protobuf message, as `schema` declares it."""
+"""A protobuf message, as declared by `schema`."""
 
 LOOPS = frozenset(
     {"Enter", "RefEnter", "Exit", "RefExit", "NextIteration", "RefNextIteration", "LoopCond"}
     | {"While", "StatelessWhile", "For"}
     | {"EmptyTensorList", "TensorListFromTensor", "TensorListReserve", "TensorArrayV3"}
 )
-"""The operators of loops, and of the lists of tensors that they read and write."""
+"""The operators of loops, and of the tensor lists that they read and write."""
 UNROLL = "recurrent layers of Keras can be read when they are made with unroll=True"
 
 MERGES = frozenset({"Merge", "RefMerge"})
 _SWITCHES = frozenset({"Switch", "RefSwitch"})
 _PIVOTS = _SWITCHES | {"Identity"}
-"""The operators that a branch depends on by control edges, so that it is dead when the branch is not taken."""
+"""Operators that branches use as control inputs, so that nodes are dead if the branch is not taken."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """An output of a node: by index, in a function's body by the name of an output argument and an index into it."""
+    """An output of a node: by index, or in a function's body by the name of an output argument and an index into it."""
 
     node: str
     index: int = 0
@@ -36,7 +36,7 @@ class Output:
 
 
 def parse_input(text: str) -> Output:
-    """`x`, `x:1`, and in a function's body `x:y:1`. Raises ValueError for anything else."""
+    """Parses `x`, `x:1`, and in a function's body `x:y:1`. Raises ValueError for other text."""
     name, *rest = text.split(":")
     if not name or len(rest) > 2:
         raise ValueError(text)
@@ -54,7 +54,7 @@ class Graph:
 
     @staticmethod
     def of(nodes: Iterable[NodeDef], where: str, arguments: Collection[str] = ()) -> Graph:
-        """Raises CompileError for a node without a name and for two of one name."""
+        """Raises CompileError for a node without a name, and for two with the same name."""
         named: dict[str, NodeDef] = {}
         for node in nodes:
             if not node.name:
@@ -67,11 +67,11 @@ class Graph:
         return Graph(named, where, frozenset(arguments))
 
     def inputs(self, node: NodeDef) -> list[Output]:
-        """The data inputs of a node. Raises CompileError, located at it, for one that nothing defines."""
+        """The data inputs of a node. Raises CompileError, located at the node, for an undefined one."""
         return [self.resolved(text, node.name) for text in node.input if not text.startswith("^")]
 
     def resolved(self, text: str, reader: str) -> Output:
-        """The output that `text` names. Raises CompileError, located at its reader, when there is none."""
+        """The output that `text` names. Raises CompileError, located at its reader, if there is none."""
         where = f"{self.where}: node '{reader}'"
         try:
             output = parse_input(text)
@@ -83,19 +83,19 @@ class Graph:
         return output
 
     def pivots(self, node: NodeDef) -> list[str]:
-        """The nodes that this one waits for by control edges and whose being dead makes it dead, too."""
+        """The control inputs of the node that make it dead if they are dead."""
         names = [text[1:] for text in node.input if text.startswith("^")]
         return [n for n in names if n in self.nodes and self.nodes[n].op in _PIVOTS]
 
     def marks_branch(self, node: NodeDef) -> bool:
-        """Whether a node says only which branch is taken: the truth value of a condition, switched by itself, or these merged."""
+        """Whether a node only marks which branch is taken: a condition switched by itself, or a merge of such nodes."""
         inputs = [self.nodes[o.node] for o in self.inputs(node) if o.node in self.nodes]
         if node.op in MERGES:
             return any(i.op == "Identity" and self.marks_branch(i) for i in inputs)
         return node.op == "Identity" and any(i.op in _SWITCHES and len(set(self.inputs(i))) == 1 for i in inputs)
 
     def live(self, outputs: Iterable[str], fed: Collection[str]) -> list[NodeDef]:
-        """The nodes that outputs depend on, in an order in which each comes after what it reads: the file's where that is one.
+        """The nodes that outputs depend on, each after its inputs; in the file's order if possible.
 
         Nodes that are `fed` are not computed. Raises CompileError for a cycle.
         """
@@ -113,7 +113,7 @@ class Graph:
         return [self.nodes[names[i]] for i in order]
 
     def _needs(self, outputs: Iterable[str], fed: Collection[str]) -> dict[str, set[str]]:
-        """For each node that outputs depend on, the nodes that it needs."""
+        """For each node that outputs depend on, its inputs."""
         needs: dict[str, set[str]] = {}
         stack = [o for o in outputs if o in self.nodes]
         while stack:
@@ -149,11 +149,11 @@ _ARGUMENTS: Mapping[str, Sequence[str]] = {
     "NonMaxSuppressionV5": ("selected_indices", "selected_scores", "valid_outputs"),
     "QuantizeV2": ("output", "output_min", "output_max"),
 }
-"""Output arguments of operators with more than one, each of one tensor: a function's body counts in them."""
+"""Output arguments of operators with several, each of one tensor: a function's body refers to them."""
 
 
 def flat_index(output: Output, op_type: str) -> int | None:
-    """Which of all outputs of a node it is; None where the operator's output arguments are not known here."""
+    """Its index among all outputs of the node; None if the operator's output arguments are unknown."""
     if not output.argument:
         return output.index
     arguments = _ARGUMENTS.get(op_type)

@@ -1,7 +1,7 @@
-"""Building the module: live nodes in order are bound, called, folded, converted or carried.
+"""Builds the module: live nodes, in order, are bound, called, folded, converted or carried.
 
 Import is symbolic execution. Constants, variables, calls and branches are followed as TensorFlow would run them, with training
-flags bound to false; whatever else happens at run time is emitted.
+flags set to false; everything else that happens at run time is emitted.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from .ops import converter_of
 from .source import Source, load
 
 _DEEPEST = 100
-"""Calls inside calls; more is a function that calls itself."""
+"""The limit of nested calls, exceeded only by recursion."""
 _MOST = 1 << 20
-"""Nodes of a model whose functions are inlined."""
+"""The limit of nodes after inlining of functions."""
 
 
 _ASSIGNMENTS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 
 
 class _Dead(Enum):
-    """The outputs of nodes on a branch that is not taken."""
+    """Marks the outputs of nodes on a branch that is not taken."""
 
     DEAD = "dead"
 
@@ -56,7 +56,7 @@ _Results = Sequence[_Value] | _Dead
 
 
 def read(path: Path, session: Session) -> ModuleOp:
-    """The model at `path` (frozen graph or SavedModel) as a module in `nn`, with remarks on what was carried and bound.
+    """The model at `path` (frozen graph or SavedModel) as a module in `nn`, with remarks on carried and bound nodes.
 
     Raises CompileError, located at the file or at a node, for a file that is not such a model and for anything that
     cannot be represented.
@@ -65,7 +65,7 @@ def read(path: Path, session: Session) -> ModuleOp:
 
 
 def build(source: Source, session: Session) -> ModuleOp:
-    """As `read`, for a model that is loaded already."""
+    """Like `read`, for a model that is already loaded."""
     take_only(session.imports, ("inputs", "outputs", "shapes", "signature"), str(source.path))
     importer = _Importer(source, session)
     module = ModuleOp([importer.function()])
@@ -77,7 +77,7 @@ def build(source: Source, session: Session) -> ModuleOp:
 
 @dataclass
 class _Scope:
-    """A graph or function body that is being imported, and what its nodes stand for."""
+    """A graph or function body that is being imported, with the values of its nodes."""
 
     graph: Graph
     name: str = ""
@@ -93,7 +93,7 @@ class _Scope:
         return f"{self.graph.where}: node '{node.name}'"
 
     def resolved(self, node: NodeDef) -> dict[str, AttrValue]:
-        """The attributes of a node; one that stands for an attribute of the call is that."""
+        """The attributes of a node; placeholders are replaced by the attributes of the call."""
         return self.bound(node.attr)
 
     def bound(self, attributes: Mapping[str, AttrValue]) -> dict[str, AttrValue]:
@@ -147,7 +147,7 @@ class _Importer:
         return self.sink.value(value)
 
     def _run(self, scope: _Scope, outputs: Sequence[Output]) -> None:
-        """Import the nodes that outputs depend on."""
+        """Imports the nodes that outputs depend on."""
         live = scope.graph.live([o.node for o in outputs], scope.values)
         self.report.unused(len(scope.graph.nodes) - len(live))
         computed = [node for node in live if node.name not in scope.values]
@@ -180,7 +180,7 @@ class _Importer:
         return results[index]
 
     def _index(self, scope: _Scope, output: Output) -> int | None:
-        """Which of all outputs of its node it is; None where there is no such."""
+        """Its index among all outputs of its node; None if it does not exist."""
         kind = scope.graph.nodes[output.node].op if output.node in scope.graph.nodes else ""
         if not output.argument or kind not in self.library:
             return flat_index(output, kind)
@@ -204,7 +204,7 @@ class _Importer:
         return self._convert(Node(node.op, layer, scope.resolved(node), _alive(inputs), self.sink, used))
 
     def _convert(self, node: Node) -> list[Binding]:
-        """Convert or carry a node. Results that depend on constants only, or on known sizes, are constants."""
+        """Converts or carries a node. Results that depend only on constants or known sizes become constants."""
         if (convert := converter_of(node)) is None:
             return self._carry(node, f"nn has no equivalent of {node.op_type}")
         try:
@@ -229,7 +229,7 @@ class _Importer:
     # Nodes that are followed, not converted
 
     def constant(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
-        """A Const is read once, however often a function is called; one that the call gives, each time."""
+        """Reads a Const once for all calls of a function; a value from the call is read each time."""
         self.report.folded()
         key = scope.name, node.name
         if key in self.constants:
@@ -242,7 +242,7 @@ class _Importer:
         return [constant]
 
     def variable(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
-        """A variable, or the handle of one, is its value: nothing is written at inference."""
+        """Replaces a variable, or its handle, by its value: nothing is written at inference."""
         self.report.folded()
         key = "", node.name
         if key not in self.constants:
@@ -271,13 +271,13 @@ class _Importer:
         return inputs[:1]
 
     def switch(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
-        """Hands its input on to one side; the other is dead."""
+        """Passes its input on to one side; the other is dead."""
         self.report.removed()
         taken = bool(self._known(scope, node, inputs[1:2]).any())
         return [_DEAD, inputs[0]] if taken else [inputs[0], _DEAD]
 
     def merge(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
-        """The input that is alive, and its number."""
+        """The live input, and its number."""
         self.report.removed()
         alive = [(i, v) for i, v in enumerate(inputs) if not isinstance(v, _Dead)]
         if not alive:
@@ -286,12 +286,12 @@ class _Importer:
         return [value, Constant(f"{node.name}.index", np.asarray(number, np.int32))]
 
     def if_(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
-        """An If whose condition is known is a call of the branch that it takes."""
+        """Imports an If with a known condition as a call of the branch that it takes."""
         taken = "then_branch" if self._known(scope, node, inputs[:1]).any() else "else_branch"
         return self._call_of(scope, node, _attribute(scope, node, taken).func, inputs[1:])
 
     def case(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
-        """As `if_`, by number; one out of range is the last branch."""
+        """Like `if_`, by number; a number out of range means the last branch."""
         branches = _attribute(scope, node, "branches").list.func
         index = int(self._known(scope, node, inputs[:1]).reshape(-1)[0])
         if not branches:
@@ -308,13 +308,13 @@ class _Importer:
         return inputs[0].array
 
     def _call_of(self, scope: _Scope, node: NodeDef, function: Message, inputs: Sequence[_Value]) -> _Results:
-        """A call of a function that an attribute names; so does it give the attributes."""
+        """A call of a function; an attribute names the function and gives its attributes."""
         return self._call(scope, node, function.name, _alive(inputs), scope.bound(function.attr))
 
     def _call(
         self, scope: _Scope, node: NodeDef, name: str, inputs: Sequence[Binding], attributes: Mapping[str, AttrValue]
     ) -> _Results:
-        """The body of a function in the place of its call, as far as its results are needed; the others are dead."""
+        """Inlines the body of a function as far as its results are needed; other results are dead."""
         self.report.removed()
         if (function := self.library.get(name)) is None:
             raise _error(scope, node, f"calls function '{name}', which the model does not hold")
@@ -355,7 +355,7 @@ _BOUND = dict(_table())
 
 
 def _alive(values: Sequence[_Value]) -> list[Binding]:
-    """The values of a node that is not dead."""
+    """The values of a live node."""
     return [v for v in values if not isinstance(v, _Dead)]
 
 

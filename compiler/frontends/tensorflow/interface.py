@@ -1,4 +1,4 @@
-"""The inputs and outputs of a model: as the user says, as a signature says, or as the graph shows."""
+"""The inputs and outputs of a model: from the user, from a signature, or from the graph."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from .source import Signature, Source, TensorInfo
 _PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
 _DEFAULTED = "PlaceholderWithDefault"
 _NO_OUTPUTS = frozenset({"Const", "NoOp", "Assert", "Print", "PrintV2", _DEFAULTED, *_PLACEHOLDERS})
-"""Operators that compute nothing for a user, though nothing reads them."""
+"""Operators that are not outputs although nothing reads them."""
 _WRITES = frozenset({"Assign", "AssignVariableOp"})
 _GUARD = "/AssertGuard/"
-"""In the names of the nodes that tf.debugging.Assert makes, of which some are read by nothing (control_flow_assert.py)."""
+"""Part of the names of nodes of tf.debugging.Assert; some of them have no reader (control_flow_assert.py)."""
 _TRUTHS = frozenset({
     "Equal", "Greater", "GreaterEqual", "IsFinite", "IsInf", "IsNan", "Less", "LessEqual", "LogicalAnd", "LogicalNot",
     "LogicalOr", "NotEqual",
@@ -34,13 +34,13 @@ _TRUTHS = frozenset({
 """Operators whose type attribute is that of their inputs."""
 _DT_BOOL = DATA_TYPES["DT_BOOL"]
 _NO_SCALARS = 21
-"""The version of graphs up to which a placeholder of rank 0 is one of any shape (Placeholder in core/ops/array_ops.cc)."""
+"""Up to this graph version a placeholder of rank 0 has any shape (Placeholder in core/ops/array_ops.cc)."""
 _SIGNATURE = "serving_default"
 
 
 @dataclass(frozen=True)
 class Input:
-    """An input by the name that users know it by, the node that it replaces, and its type."""
+    """An input: the name for users, the node that it replaces, and its type."""
 
     name: str
     node: str
@@ -54,7 +54,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Result:
-    """An output by name, and what computes it."""
+    """An output: its name, and the value."""
 
     name: str
     node: str
@@ -64,7 +64,7 @@ class Result:
 class Interface:
     """Inputs and outputs of a model, in order.
 
-    Options win over signatures, and these over what the graph shows: placeholders that outputs depend on, training flags aside,
+    Options win over signatures, and signatures over the graph: there placeholders that outputs depend on, except training flags,
     are inputs, and nodes that nothing reads are outputs. Raises CompileError for names that the graph does not have.
     """
 
@@ -75,7 +75,7 @@ class Interface:
         self._old = source.graph.versions.producer <= _NO_SCALARS
         self._signature = _signature(source, options, self._where)
         self.found: bool = not options.outputs and self._signature is None
-        """Nothing but the graph says what its outputs are."""
+        """The outputs, found in the graph alone."""
         self.outputs: list[Result] = self._outputs()
         self.inputs: list[Input] = self._inputs()
 
@@ -99,7 +99,7 @@ class Interface:
         return results
 
     def _ends(self) -> list[str]:
-        """The nodes that nothing reads, but for what computes nothing for a user."""
+        """The nodes that nothing reads, without those that are not outputs."""
         read = consumers(self._graph)
         ends = (n for n in self._graph.nodes.values() if n.name not in read and n.op not in _NO_OUTPUTS)
         return [n.name for n in ends if _GUARD not in n.name and not self._graph.marks_branch(n)]
@@ -126,7 +126,7 @@ class Interface:
         return inputs
 
     def _input(self, name: str, info: TensorInfo, given: Sequence[int] | None) -> Input:
-        """The input called `name`; `info` is what a signature says of it, `given` the shape that the user gives."""
+        """The input called `name`; `info` is its entry in a signature, `given` the shape from the user."""
         output = self._output(info.name, "input")
         where = f"{self._where}: input '{name}'"
         if output.index:
@@ -159,7 +159,7 @@ class Interface:
         return output
 
     def _likely(self, name: str, what: str) -> list[str]:
-        """Similar names: names much the same, else some of those that the model itself gives."""
+        """A hint with similar names, otherwise with some names of the model."""
         if self._signature is not None:
             own = list(self._signature.inputs if what == "input" else self._signature.outputs)
         elif what == "input":
@@ -169,7 +169,7 @@ class Interface:
         return get_close_matches(name, dict.fromkeys([*own, *self._graph.nodes]), 3) or own[:8]
 
     def name_of(self, node: str) -> str:
-        """The user's name of the input that the graph calls `node`."""
+        """The user's name of the input at node `node`."""
         infos: Mapping[str, TensorInfo] = {} if self._signature is None else self._signature.inputs
         return next((name for name, info in infos.items() if _short(info.name) == node), node)
 
@@ -179,7 +179,7 @@ class Interface:
 
 
 def is_flag(node: NodeDef) -> bool:
-    """Whether a placeholder holds one truth value, which at inference means that this is not training."""
+    """Whether a placeholder is a single boolean: a training flag, which is false at inference."""
     if _element_code(node) != _DT_BOOL:
         return False
     shape = _declared_shape(node)
@@ -187,7 +187,7 @@ def is_flag(node: NodeDef) -> bool:
 
 
 def _signature(source: Source, options: ImportOptions, where: str) -> Signature | None:
-    """The signature asked for, else the one for serving, else the only one. A SavedModel says nothing else of its outputs."""
+    """The requested signature, otherwise the one for serving, otherwise the only one; other outputs are not declared."""
     signatures = source.signatures or {}
     known = ", ".join(sorted(signatures))
     if options.signature:
@@ -206,7 +206,7 @@ def _signature(source: Source, options: ImportOptions, where: str) -> Signature 
 
 
 def _unsaid(name: str) -> TensorInfo:
-    """A tensor of which no signature says anything."""
+    """A tensor that is not in a signature."""
     return TensorInfo(name, 0, None)
 
 
@@ -216,7 +216,7 @@ def _short(name: str) -> str:
 
 
 def _element_code(node: NodeDef) -> int:
-    """The number of the element type of a node's first output, as far as its attributes say it, else 0."""
+    """The number of the element type of a node's first output, if its attributes specify it, otherwise 0."""
     if node.op in _TRUTHS:
         return _DT_BOOL
     for name in ("dtype", "DstT", "out_type", "output_type", "T", "Tparams"):

@@ -1,6 +1,6 @@
-"""Keras files, and what a running program holds: graphs, functions and Keras models. Imports TensorFlow.
+"""Keras files, and objects of a running program: graphs, functions and Keras models. Imports TensorFlow.
 
-Nothing is frozen: TensorFlow traces the graph, and the variables that it captures become constants of the module as they are.
+Nothing is frozen: TensorFlow traces the graph, and captured variables become constants of the module.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .source import Signature, Source, TensorInfo
 
 _SIGNATURE = "serving_default"
 _METADATA = 1 << 16
-"""Bytes of a .keras file's metadata that are read at most."""
+"""The maximum number of bytes to read of a .keras file's metadata."""
 
 
 def read(path: Path, session: Session) -> ModuleOp:
-    """The model in a `.keras` or `.h5` file as a module in `nn`, as `from_keras`.
+    """The model in a `.keras` or `.h5` file as a module in `nn`, like `from_keras`.
 
-    Code that a file brings along is not run. Raises CompileError, located at the file, when TensorFlow is not
+    Code in a file is not run. Raises CompileError, located at the file, if TensorFlow is not
     installed, and for a file that is not such a model.
     """
     where = str(path)
@@ -50,9 +50,9 @@ def read(path: Path, session: Session) -> ModuleOp:
 
 
 def from_graph(graph: Any, session: Session, variables: Mapping[str, Array] | None = None) -> ModuleOp:
-    """A `tf.Graph` or GraphDef as a module in `nn`; `session.imports` says what its inputs and outputs are, else it is found.
+    """A `tf.Graph` or GraphDef as a module in `nn`; inputs and outputs are from `session.imports`, or found in the graph.
 
-    A graph that is not frozen takes the values of its variables by their nodes' names. Raises CompileError as `read` does.
+    A graph that is not frozen gets the values of its variables by their nodes' names. Raises CompileError like `read`.
     """
     message = graph.as_graph_def() if hasattr(graph, "as_graph_def") else graph
     return build(_source(Path("graph"), message, variables or {}, None), session)
@@ -61,9 +61,9 @@ def from_graph(graph: Any, session: Session, variables: Mapping[str, Array] | No
 def from_function(function: Any, session: Session, *signature: Any) -> ModuleOp:
     """A `tf.function`, ConcreteFunction or other callable on tensors as a module in `nn`.
 
-    `signature` are the arguments to trace it with (`tf.TensorSpec`), for what has no input signature of its own. Inputs are
-    called as the arguments, outputs as the keys of a dictionary that is returned, else `output_0` and so on. Raises CompileError
-    for what cannot be traced or represented.
+    `signature` are the arguments to trace it with (`tf.TensorSpec`), if it has no input signature of its own. Inputs are
+    named like the arguments, outputs like the keys of a returned dictionary, otherwise `output_0` and so on. Raises CompileError
+    if it cannot be traced or represented.
     """
     name = getattr(function, "__name__", "function")
     tf = tensorflow("a function", name)
@@ -82,10 +82,10 @@ def from_function(function: Any, session: Session, *signature: Any) -> ModuleOp:
 
 
 def from_keras(model: Any, session: Session) -> ModuleOp:
-    """A model of Keras 3 (on TensorFlow) or of tf_keras as a module in `nn`, as it is for inference.
+    """A model of Keras 3 (on TensorFlow) or of tf_keras as a module in `nn`, in inference mode.
 
-    Inputs and outputs are called as the model's, layers as Keras calls them in the graph; an unknown batch size stays unknown.
-    Raises CompileError for a model without known inputs, and for what cannot be represented.
+    Inputs and outputs have the model's names, layers those of Keras in the graph; an unknown batch size stays unknown.
+    Raises CompileError for a model without known inputs, or one that cannot be represented.
     """
     return _of_keras(model, Path(model.name), session)
 
@@ -105,14 +105,14 @@ def _of_keras(model: Any, path: Path, session: Session) -> ModuleOp:
     specs = [tf.TensorSpec(t.shape, t.dtype) for t in tensors]
     try:
         function = tf.function(infer, autograph=False).get_concrete_function(*specs)
-    except Exception as e:  # whatever the layers of the model meet
+    except Exception as e:  # layers of the model may raise anything
         hint = "its layers may need inputs of known sizes"
         raise CompileError(f"cannot be traced: {_reason(e)}", where=where, hint=hint) from e
     return _traced(path, function, [t.name for t in tensors], _output_names(model), session)
 
 
 def _output_names(model: Any) -> Sequence[str]:
-    """The keys of a dictionary that the model returns, else the names of the layers that compute its outputs."""
+    """The keys of a returned dictionary, otherwise the names of the layers that compute the outputs."""
     outputs = getattr(model, "output", None)
     if isinstance(outputs, dict):
         return sorted(cast("dict[str, Any]", outputs))
@@ -120,7 +120,7 @@ def _output_names(model: Any) -> Sequence[str]:
 
 
 def _traced(path: Path, function: Any, inputs: Sequence[str], outputs: Sequence[str], session: Session) -> ModuleOp:
-    """A ConcreteFunction whose arguments and results are called so; names for results that do not fit are not taken."""
+    """Imports a ConcreteFunction with these names of arguments and results; result names are ignored if they do not fit."""
     if len(set(outputs)) != len(function.outputs):
         outputs = [f"output_{i}" for i in range(len(function.outputs))]
     arguments = {name: _info(t) for name, t in zip(inputs, function.inputs, strict=False)}
@@ -136,7 +136,7 @@ def _info(tensor: Any) -> TensorInfo:
 
 
 def _captured(graph: Any) -> Iterator[tuple[str, Array]]:
-    """Values from outside of a function's graph, by the placeholders that stand for them in it."""
+    """Values captured by a function's graph, by their placeholders in it."""
     variables = {id(v.handle): v for v in graph.variables}
     for outside, inside in graph.captures:
         value = variables.get(id(outside), outside)
@@ -155,14 +155,14 @@ def _source(
 
 
 def _load(path: Path) -> Any:
-    """The Keras model in a file. HDF5 files of Keras 2 are left to tf_keras where Keras 3 cannot read them."""
+    """The Keras model in a file. tf_keras reads HDF5 files of Keras 2 that Keras 3 cannot read."""
     where = str(path)
     old = path.suffix.lower() != ".keras"
     if old:
         _refuse_code(path)
     try:
         return _loader("keras")(path, compile=False, safe_mode=True)
-    except Exception as e:  # whatever the layers of the file meet
+    except Exception as e:  # layers of the file may raise anything
         reason = _reason(e)
     if old:
         try:
@@ -179,7 +179,7 @@ def _load(path: Path) -> Any:
 
 
 def _is_of_keras_2(path: Path) -> bool:
-    """Whether Keras 2 wrote a .keras file: the form is the same, but the names of layers differ."""
+    """Whether Keras 2 wrote a .keras file: the format is the same, but the names of layers differ."""
     try:
         with ZipFile(path) as archive, archive.open("metadata.json") as file:
             return json.loads(file.read(_METADATA))["keras_version"].startswith("2.")
@@ -188,7 +188,7 @@ def _is_of_keras_2(path: Path) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """The innermost error of Keras in one line: it wraps each exception in the next one's text."""
+    """The innermost error of Keras in one line: Keras wraps each exception in the text of the next one."""
     innermost = str(error).rpartition("Exception encountered: ")[2]
     plain = re.sub(r"\x1b\[\d*m", "", innermost)
     sentence = first_line(re.sub(r"^Exception encountered when calling .*\n+", "", plain)).partition(". ")[0]
@@ -200,9 +200,9 @@ def _loader(package: str) -> Callable[..., Any]:
 
 
 def _refuse_code(path: Path) -> None:
-    """tf_keras looks into HDF5 files without safe mode, so layers with code of their own are looked for first.
+    """Rejects layers with code of their own first, because tf_keras reads HDF5 files without safe mode.
 
-    Raises CompileError, located at the file, for such a layer and for what is not an HDF5 file with a model.
+    Raises CompileError, located at the file, for such a layer, or if it is not an HDF5 file with a model.
     """
     where = str(path)
     h5py: Any = import_module("h5py")
@@ -224,7 +224,7 @@ def _refuse_code(path: Path) -> None:
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """The objects inside parsed JSON, itself among them."""
+    """The objects inside parsed JSON, including itself."""
     stack = [value]
     while stack:
         each = stack.pop()

@@ -1,4 +1,4 @@
-"""A TensorFlow node as a converter sees it, and the table of converters."""
+"""The view of a TensorFlow node for converters, and the table of converters."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ..naming import Layer
 from ..node import SourceNode
 
 AttrValue = Any
-"""A protobuf message, as `schema` declares it."""
+"""A protobuf message, as declared by `schema`."""
 
 Converter = Callable[["Node"], Converted]
-"""From a node to what its outputs stand for, in order. Raises Unmapped where `nn` has no equivalent."""
+"""Maps a node to the values of its outputs, in order. Raises Unmapped if `nn` has no equivalent."""
 
 CONVERTERS: dict[str, Converter] = {}
 """By operator type."""
@@ -51,7 +51,7 @@ class Node(SourceNode):
         super().__init__(op_type, layer, inputs, sink)
         self.attributes = attributes
         self.used = used
-        """Which of its outputs are read."""
+        """The outputs that are read."""
 
     # Attributes
 
@@ -69,19 +69,19 @@ class Node(SourceNode):
         return value.decode(errors="replace") if isinstance(value, bytes) else value
 
     def choice(self, name: str, default: str, choices: Collection[str]) -> str:
-        """A text that must be one of a few. Raises CompileError for any other."""
+        """A text attribute that must be one of several choices. Raises CompileError for other text."""
         text = self.text(name, default)
         if text not in choices:
             raise self.error(f"has the unknown {name} '{text}'", hint=f"known are {', '.join(sorted(choices))}")
         return text
 
     def ints(self, name: str) -> list[int] | None:
-        """A list of integers, None when absent or empty (which is how absent lists are written)."""
+        """A list of integers; None if absent or empty (absent lists are written so)."""
         values = self._attribute(name, "list", None)
         return None if values is None else list(values.i) or None
 
     def type(self, name: str) -> np.dtype[Any]:
-        """The element type that an attribute names. Raises CompileError when absent or of no array type."""
+        """The element type in an attribute. Raises CompileError if absent or not an array type."""
         return dtype_of(self._attribute(name, "type", 0), self.layer.where)
 
     def _attribute(self, name: str, kind: str, default: Any) -> Any:
@@ -94,7 +94,7 @@ class Node(SourceNode):
 
     @property
     def layout(self) -> str:
-        """Where the channels stand, as `nn` says it: `nhwc` for NHWC and NDHWC, `nchw` for NCHW and NCDHW."""
+        """The layout in `nn`: `nhwc` for NHWC and NDHWC, `nchw` for NCHW and NCDHW."""
         return _LAYOUTS[self.choice("data_format", "NHWC", _LAYOUTS)]
 
     def spatial(self, values: Sequence[int] | None) -> list[int] | None:
@@ -111,7 +111,7 @@ class Node(SourceNode):
     # Inputs and results
 
     def transposed(self, index: int, perm: Sequence[int]) -> SSAValue:
-        """Input `index` with its axes in another order: a constant is turned once, a value by nn.transpose."""
+        """Input `index` with its axes in another order: a constant is transposed once, a value by nn.transpose."""
         found = self.binding(index)
         if isinstance(found, Constant):
             return self.sink.value(found.transposed(perm))

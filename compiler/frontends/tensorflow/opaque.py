@@ -1,4 +1,4 @@
-"""Nodes that `nn` has no equivalent for: carried with their attributes, typed by TensorFlow's shape inference."""
+"""Nodes without an equivalent in `nn`: carried with their attributes, typed by TensorFlow's shape inference."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .node import AttrValue, Node
 
 
 def carry(node: Node, types: Sequence[Tensor] | None = None) -> nn.OpaqueOp:
-    """The node as `nn.opaque`, its results of these types. Without them TensorFlow is needed, which knows what they are.
+    """The node as `nn.opaque` with results of these types. Without types TensorFlow is required to infer them.
 
-    Raises CompileError when it is not installed, for operators with a state, for attributes that hold functions, and if
+    Raises CompileError if it is not installed, for operators with a state, for attributes that contain functions, and if
     the element type or the rank of a result cannot be determined.
     """
     where = node.layer.where
@@ -38,12 +38,12 @@ def carry(node: Node, types: Sequence[Tensor] | None = None) -> nn.OpaqueOp:
 
 
 def _own(attributes: Mapping[str, AttrValue]) -> dict[str, AttrValue]:
-    """An operator's own attributes, by name: those that begin with `_` are notes for a scheduler."""
+    """An operator's own attributes, by name; those that begin with `_` are hints for a scheduler."""
     return {name: attributes[name] for name in sorted(attributes) if not name.startswith("_")}
 
 
 def _shown(binding: Binding) -> Array | Tensor:
-    """The input as shape inference sees it: its numbers where they are few and known, else its type."""
+    """The input for shape inference: its numbers if they are few and known, otherwise its type."""
     if not isinstance(binding, Constant):
         return tensor_of(binding)
     array = binding.array
@@ -53,10 +53,10 @@ def _shown(binding: Binding) -> Array | Tensor:
 def result_types(
     op_type: str, inputs: Sequence[Array | Tensor], attributes: Mapping[str, AttrValue], where: str
 ) -> list[Tensor]:
-    """The types of an operator's results for inputs of these types, or of these values where they are known.
+    """The types of an operator's results for inputs of these types, or with these values if known.
 
-    Results of unknown rank at the end are left out: scratch space like that of FusedBatchNormV3, which only training reads.
-    Raises CompileError, located at `where`, as `carry`.
+    Trailing results of unknown rank are left out: scratch space, like that of FusedBatchNormV3, which only training reads.
+    Raises CompileError, located at `where`, like `carry`.
     """
     results = inferred(op_type, _own(attributes), inputs, where)
     while len(results) > 1 and results[-1][1] is None:

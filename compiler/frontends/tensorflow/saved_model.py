@@ -1,7 +1,7 @@
-"""SavedModels: which of their graphs is meant, and the values of its variables, without running the restore graph.
+"""SavedModels: the graph to import, and the values of its variables, without running the restore graph.
 
-The keys of a checkpoint are not the names of variables (Keras calls these `Variable`, `Variable_1`, ...). So what TensorFlow runs
-to restore is followed: from each assignment back to its variable, and to the RestoreV2 that reads a key.
+The keys of a checkpoint are not the names of variables (Keras calls these `Variable`, `Variable_1`, ...). Therefore the restore
+graph is followed: from each assignment back to its variable, and to the RestoreV2 that reads a key.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _TENSOR_NAMES, _SHAPE_AND_SLICES = 1, 2
 """Inputs of RestoreV2."""
 _WITHOUT_ARRAYS = {DATA_TYPES[name] for name in ("DT_STRING", "DT_RESOURCE", "DT_VARIANT")}
 _LONGEST = 1000
-"""Nodes between an assignment and what it assigns, at most."""
+"""The maximum number of nodes between an assignment and its value."""
 
 
 def file_in(folder: Path) -> Path:
-    """The file with the graphs in a SavedModel's folder. Raises CompileError when there is none."""
+    """The file with the graphs in a SavedModel's folder. Raises CompileError if there is none."""
     for name in _FILES:
         if (folder / name).is_file():
             return folder / name
@@ -41,7 +41,7 @@ def file_in(folder: Path) -> Path:
 
 
 def serving_graph(saved_model: Message, where: str) -> Message:
-    """The MetaGraphDef to serve: the only one, else the one with the tag `serve`. Raises CompileError when neither is."""
+    """The MetaGraphDef to serve: the only one, or the one with the tag `serve`. Raises CompileError if there is neither."""
     graphs = list(saved_model.meta_graphs)
     tags = [sorted(graph.meta_info_def.tags) for graph in graphs]
     if len(graphs) == 1:
@@ -58,10 +58,10 @@ def serving_graph(saved_model: Message, where: str) -> Message:
 def variables(meta_graph: Message, folder: Path) -> dict[str, Array]:
     """The values of all variables that the graph restores, by the names of their nodes; views of the mapped checkpoint.
 
-    Tables, and variables that hold strings, are left out. Raises CompileError, located at the variable, for one whose value is
+    Tables, and variables of strings, are left out. Raises CompileError, located at the variable, for one whose value is
     missing or does not fit.
 
-    Of a Keras 3 model, `tf.saved_model.save` restores copies only, while functions read the originals: these are what the copies
+    For a Keras 3 model `tf.saved_model.save` restores only copies, while functions read the originals, from which the copies
     are initialized from.
     """
     main = _Scope({node.name: node for node in meta_graph.graph_def.node})
@@ -79,7 +79,7 @@ def variables(meta_graph: Message, folder: Path) -> dict[str, Array]:
 
 
 class _Saved(NamedTuple):
-    """A variable, and what of a checkpoint it is restored from."""
+    """A variable, and the part of a checkpoint that it is restored from."""
 
     variable: NodeDef
     key: bytes
@@ -107,7 +107,7 @@ class _Scope:
 
     nodes: Mapping[str, NodeDef]
     arguments: Mapping[str, tuple[_Scope, str]] = field(default_factory=dict[str, "tuple[_Scope, str]"])
-    """The arguments of the caller: the scope that computes them, and their names there."""
+    """The arguments from the caller: the scope that computes them, and their names there."""
 
 
 class _Origin(NamedTuple):
@@ -117,7 +117,7 @@ class _Origin(NamedTuple):
 
 
 def _saved(main: _Scope, meta_graph: Message) -> Iterator[_Saved]:
-    """The assignments that the restore operation makes, of the graph itself or of the functions it calls."""
+    """The assignments of the restore operation, in the graph itself or in functions that it calls."""
     library = {function.signature.name: function for function in meta_graph.graph_def.library.function}
     pending = [(main, _needed(main.nodes, meta_graph.saver_def.restore_op_name))]
     while pending:
@@ -157,7 +157,7 @@ def _assigned(main: _Scope, scope: _Scope, node: NodeDef) -> _Saved | None:
 
 
 def _original(main: _Scope, variable: str) -> str:
-    """The variable that one is initialized from; empty where it is from anything else."""
+    """The variable that a variable is initialized from; empty if it is initialized from something else."""
     assign = main.nodes.get(f"{variable}/Assign")
     value = None if assign is None else _input(main, assign, 1)
     source = None if value is None or value.node.op != "ReadVariableOp" else _input(main, value.node, 0)
@@ -174,7 +174,7 @@ def _string(value: _Origin, index: int) -> bytes:
 
 
 def _input(scope: _Scope, node: NodeDef, index: int) -> _Origin | None:
-    """The node that computes an input, past identities, and outside of the functions that the value is passed to."""
+    """The node that computes an input, past identities, and outside the functions that the value is passed to."""
     inputs = _data_inputs(node)
     text = inputs[index] if index < len(inputs) else ""
     for _ in range(_LONGEST):

@@ -1,4 +1,4 @@
-"""From a file to a parsed model: a frozen graph or a SavedModel, its weights and the values of its variables."""
+"""Reads a file into a parsed model: a frozen graph or a SavedModel, its weights and the values of its variables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TensorInfo:
     dtype: int
     """TensorFlow's number of its element type."""
     shape: tuple[int, ...] | None
-    """-1 for a size, None for a rank that is unknown."""
+    """-1 for an unknown size, None for an unknown rank."""
 
 
 @dataclass(frozen=True)
@@ -41,24 +41,24 @@ class Signature:
 
 @dataclass(frozen=True)
 class Source:
-    """A model, and where its files keep what the graph itself lacks."""
+    """A model, and the places in its files of the data that the graph lacks."""
 
     path: Path
     graph: Message
-    """A GraphDef, with the library of functions, without the bytes of large constants."""
+    """A GraphDef with the library of functions, without the bytes of large constants."""
     weights: Mapping[str, Array]
     """The bytes of the large constants (uint8, views of the mapped file) by `node`, of those in functions by `function/node`."""
     variables: Mapping[str, Array]
     """By the name of the variable's node (of its handle's, for resource variables)."""
     signatures: Mapping[str, Signature] | None
-    """None of a graph, which has none to look for."""
+    """By name; None for graphs, which have no signatures."""
     producer: str
 
 
 def load(path: Path) -> Source:
     """The model in a file (a GraphDef or a SavedModel, binary or `.pbtxt`) or in a SavedModel's folder.
 
-    Raises CompileError, located at the file, for anything but such a model.
+    Raises CompileError, located at the file, for other content.
     """
     file = file_in(path) if path.is_dir() else path
     model, weights = _from_text(file) if file.suffix.lower() == ".pbtxt" else _from_bytes(file)
@@ -97,7 +97,7 @@ def _from_bytes(file: Path) -> tuple[Message, dict[str, Array]]:
 
 
 def _is_saved_model(data: memoryview) -> bool:
-    """The first field is a number, the version of the format, in a SavedModel, and a message, a node, in a graph."""
+    """Whether it is a SavedModel: its first field is a number, the format version; that of a graph is a message, a node."""
     first = next((f for f in fields(data, Field.whole(data)) if f.number == 1), None)
     return first is not None and first.kind == VARINT
 

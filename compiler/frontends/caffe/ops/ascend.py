@@ -1,6 +1,6 @@
 """AMCT's deploy form: Quant, AntiQuant and DeQuant layers, and layers on the integers between them, as operations of `ascend`.
 
-The fake-quant form has Quant and DeQuant layers too, between floats: Quant rounds, and DeQuant changes nothing without shifts.
+The fake-quant form also has Quant and DeQuant layers, between floats: Quant rounds, and DeQuant changes nothing without shifts.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .window import per_axis
 Array = np.ndarray[Any, np.dtype[Any]]
 
 MOVES = frozenset({"Concat", "Flatten", "Permute", "Reshape", "Silence", "Slice", "Split", "AntiQuant"})
-"""Layers that hand integers on as they are."""
+"""Layers that pass integers on unchanged."""
 
 
 def converter_on_integers(node: Node) -> Convert | None:
-    """The function that converts a layer that takes what a Quant layer gives; None for every other.
+    """The function that converts a layer on the result of a Quant layer; None for other layers.
 
-    Raises CompileError for a layer that cannot take it, and for one but DeQuant that takes accumulators.
+    Raises CompileError for a layer that cannot read integers, and if a layer other than DeQuant reads accumulators.
     """
     values = [v for v in node.inputs if isinstance(v, SSAValue)]
     if any(is_accumulator(v) for v in values):
@@ -71,7 +71,7 @@ def anti_quant(node: Node) -> Converted:
 
 @converter("DeQuant")
 def dequant(node: Node) -> Converted:
-    """One blob of 64-bit integers: scales, and shifts above them; in the fake-quant form three blobs of floats."""
+    """The scales and shifts: one blob of 64-bit integers with shifts above scales; three float blobs in the fake-quant form."""
     blobs = node.blobs or []
     if not _deployed(node):
         if len(blobs) != 3 or blobs[2].numbers.any():
@@ -89,12 +89,12 @@ def dequant(node: Node) -> Converted:
 
 
 def _deployed(node: Node) -> bool:
-    """Whether the net is of the deploy form: some layer holds integers."""
+    """Whether the net has the deploy form: some layer contains integers."""
     return any(b.numbers.dtype.kind in "iu" for blobs in node.shared.weights.values() for b in blobs)
 
 
 def _rounded(node: Node, reciprocal: float, zero_point: int) -> Converted:
-    """Floats on the grid of int8."""
+    """Rounds floats to the grid of int8."""
     with np.errstate(divide="ignore", over="ignore"):
         scale = float(np.float32(1) / np.float32(reciprocal))
     if not (scale > 0 and isfinite(scale)):
@@ -105,7 +105,7 @@ def _rounded(node: Node, reciprocal: float, zero_point: int) -> Converted:
 
 
 def _shifted(node: Node, scale: Array, shift: Array) -> Converted:
-    """Floats as sums of 16 bits leave them, or as they are where no shift is set."""
+    """Rounds floats like shifted sums of 16 bits; unchanged if no shift is set."""
     if (bits := shifts(node, shift)) is None:
         return node.value(0)
     if not (np.all((scale > 0) & np.isfinite(scale)) and scale.size == shift.size):
@@ -155,7 +155,7 @@ def deconvolution(node: Node) -> Converted:
 
 @on_integers("InnerProduct")
 def inner_product(node: Node) -> Converted:
-    """Along axis 1 or 2 as FullyConnection; along a later one, which has to be the last, as a product of matrices."""
+    """FullyConnection along axis 1 or 2; a product of matrices along a later axis, which must be the last."""
     p, x = node.proto.inner_product_param, node.value(0)
     axis, rank = node.axis(p.axis), len(node.shape(0))
     columns = size(node.shape(0)[axis:])
@@ -174,7 +174,7 @@ def inner_product(node: Node) -> Converted:
 
 @on_integers("Pooling")
 def pooling(node: Node) -> Converted:
-    """The sum of each window; DeQuant has the count."""
+    """The sum of each window; DeQuant divides by the count."""
     p, x = node.proto.pooling_param, node.value(0)
     if node.tops != 1 or enum_name(p, "pool") != "AVE" or len(shape_of(x)) != 4:
         raise node.error("computes in int8, but is not an average over windows of two axes")
@@ -217,5 +217,5 @@ def _outputs(node: Node) -> int:
 
 
 def _origin(node: Node) -> nn.OriginAttr:
-    """Without the attributes, which are all the operation's own."""
+    """The origin without attributes, which are all properties of the operation."""
     return nn.OriginAttr.of("caffe", node.op_type, node.layer.name)

@@ -91,7 +91,7 @@ _ELTWISE: dict[str, type[nn.BinaryOp]] = {"PROD": nn.MulOp, "SUM": nn.AddOp, "MA
 
 @converter("Eltwise", bottoms=(2, MANY))
 def eltwise(node: Node) -> Converted:
-    """Any number of blobs of one shape, from left to right; in a sum each may have a coefficient."""
+    """Combines any number of blobs of one shape, from left to right; in a sum each may have a coefficient."""
     p = node.proto.eltwise_param
     kind, count = enum_name(p, "operation"), len(node.inputs)
     if p.coeff and (kind == "PROD" or len(p.coeff) != count):

@@ -10,7 +10,7 @@ from .shape import flattened
 
 @converter("InnerProduct")
 def inner_product(node: Node) -> Converted:
-    """The axes from `axis` on as one, times the weight: `[N, K]`, with `transpose` `[K, N]`."""
+    """Merges the axes from `axis` on and multiplies by the weight: `[N, K]`, with `transpose` `[K, N]`."""
     p = node.proto.inner_product_param
     axis = node.axis(p.axis)
     columns = size(node.shape(0)[axis:])

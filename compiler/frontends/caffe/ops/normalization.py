@@ -12,7 +12,7 @@ from ..node import Constant, Converted, Node, Unmapped, converter, enum_name
 
 @converter("BatchNorm")
 def batch_norm(node: Node) -> Converted:
-    """`(x - mean) / sqrt(variance + eps)`; the blobs hold sums, the third one by what to divide them: 0 means by infinity."""
+    """`(x - mean) / sqrt(variance + eps)`; the blobs contain sums, the third one their divisor: 0 means infinity."""
     p = node.proto.batch_norm_param
     if not (p.use_global_stats if p.HasField("use_global_stats") else not node.trains):
         raise Unmapped("it normalizes by the statistics of the batch")
@@ -60,9 +60,9 @@ def bias(node: Node) -> Converted:
 
 
 def _from_bottom(node: Node, given: int) -> tuple[int, SSAValue]:
-    """The axis, and the second bottom in a shape that broadcasts against the first: axes of size 1 behind it."""
+    """The axis, and the second bottom reshaped with trailing axes of size 1 to broadcast against the first."""
     rank, own = len(node.shape(0)), len(node.shape(1))
-    axis = node.axis(given) if own else 0  # a scalar meets every axis
+    axis = node.axis(given) if own else 0  # a scalar broadcasts along every axis
     if axis + own > rank:
         raise node.error(f"multiplies or adds {own} axes from axis {axis} on of a blob of rank {rank}")
     behind = rank - axis - own

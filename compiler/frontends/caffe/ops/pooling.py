@@ -16,9 +16,9 @@ _POOLS: dict[str, tuple[type[nn.PoolOp], type[nn.GlobalPoolOp]]] = {
 
 @converter("Pooling", tops=(1, 2))
 def pooling(node: Node) -> Converted:
-    """Windows up to the end of the padding, sizes rounded up unless said otherwise, less a window that starts in the end padding.
+    """Pooling up to the end of the padding; sizes are rounded up by default, without a window that starts in the end padding.
 
-    AVE divides by the number of elements of a window that lie in the padded input: padding counts, what is beyond does not.
+    AVE divides by the number of elements of a window inside the padded input: padding counts, elements beyond it do not.
     """
     p = node.proto.pooling_param
     kind = enum_name(p, "pool")
@@ -52,7 +52,7 @@ def _whole(node: Node, p: Message, op: type[nn.GlobalPoolOp]) -> Converted:
 
 
 def rounds_up(node: Node, p: Message) -> bool:
-    """BVLC says `round_mode: FLOOR`, other forks `ceil_mode: false`."""
+    """Whether sizes are rounded up: BVLC has `round_mode: FLOOR`, other forks `ceil_mode: false`."""
     floor = enum_name(p, "round_mode") == "FLOOR"
     if floor and p.HasField("ceil_mode") and p.ceil_mode:
         raise node.error("has round_mode FLOOR and ceil_mode true")
@@ -60,7 +60,7 @@ def rounds_up(node: Node, p: Message) -> bool:
 
 
 def _check_windows(node: Node, op: nn.PoolOp) -> None:
-    """Without padding Caffe keeps a last window that lies outside of the input, whose result is undefined."""
+    """Raises CompileError for a last window outside the input; Caffe keeps it without padding, with an undefined result."""
     if op.ceil_mode is None or op.pads is not None:
         return
     for size, k, stride in zip(node.shape(0)[2:], op.kernel_shape, op.stride_list, strict=True):

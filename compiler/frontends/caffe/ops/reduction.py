@@ -12,7 +12,7 @@ from ..node import Converted, Node, Unmapped, converter, enum_name
 
 @converter("Reduction")
 def reduction(node: Node) -> Converted:
-    """All axes from `axis` on, times `coeff`."""
+    """Reduces all axes from `axis` on, times `coeff`."""
     p = node.proto.reduction_param
     x, kind = node.value(0), enum_name(p, "operation")
     if kind == "ASUM":
@@ -25,14 +25,14 @@ def reduction(node: Node) -> Converted:
 
 
 _MOST = 64
-"""Each of the largest elements takes some operations."""
+"""The limit of `top_k`: each of the largest elements needs several operations."""
 _LONGEST = 1 << 24
-"""Up to here floats hold indices exactly."""
+"""Floats represent indices exactly up to here."""
 
 
 @converter("ArgMax")
 def argmax(node: Node) -> Converted:
-    """The indices of the `top_k` largest elements as floats, the largest first; of equal ones the last is taken first.
+    """The indices of the `top_k` largest elements as floats, the largest first; of equal elements the last comes first.
 
     Along `axis`: `[..., top_k, ...]`, with `out_max_val` the elements instead. Without: of each sample `[N, 1, top_k, ...]`,
     with `out_max_val` `[N, 2, top_k, ...]`, indices and elements.
@@ -60,7 +60,7 @@ def argmax(node: Node) -> Converted:
 
 
 def _largest(node: Node, x: SSAValue, axis: int, count: int) -> tuple[list[SSAValue], list[SSAValue]]:
-    """The indices along an axis of the largest elements, and these, each with size 1 there."""
+    """The largest elements along an axis and their indices, both with size 1 along that axis."""
     shape = shape_of(x)
     numbers = np.arange(shape[axis], dtype=np.float32).reshape(-1, *(1,) * (len(shape) - axis - 1))
     places, none = node.constant(numbers, ".places"), node.scalar(-1.0, ".none")

@@ -1,4 +1,4 @@
-"""Interp and Upsample, layers of forks, in the forms that these agree on."""
+"""Interp and Upsample, layers of forks, in the forms that all forks agree on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..node import Converted, Node, Unmapped, converter
 
 @converter("Interp", bottoms=(1, 2))
 def interp(node: Node) -> Converted:
-    """Bilinear, corners on corners, after cutting off negative pads."""
+    """Bilinear resizing with aligned corners, after cutting off negative pads."""
     p = node.proto.interp_param
     if len(node.inputs) == 2:
         raise Unmapped("its size is that of another blob")
@@ -27,7 +27,7 @@ def interp(node: Node) -> Converted:
 
 
 def _size(node: Node, p: Message, size: int, wanted: int) -> int:
-    """`shrink_factor` and `zoom_factor` count the steps between elements; they go before `height` and `width`."""
+    """The result size: `shrink_factor` and `zoom_factor` count the steps between elements, and win over `height` and `width`."""
     shrinks, zooms = p.HasField("shrink_factor"), p.HasField("zoom_factor")
     if not shrinks and not zooms:
         if wanted < 1:
@@ -41,7 +41,7 @@ def _size(node: Node, p: Message, size: int, wanted: int) -> int:
 
 @converter("Upsample", bottoms=(1, 2), tops=(1, 1))
 def upsample(node: Node) -> Converted:
-    """Every element `scale` times along height and width. With a mask, or in another way, forks differ."""
+    """Repeats every element `scale` times along height and width. Forks differ for masks and other modes."""
     p = node.proto.upsample_param
     if len(node.inputs) == 2 or {f.name for f, _ in p.ListFields()} - {"scale"}:
         raise Unmapped("forks differ in what it means with a mask, or sizes")

@@ -23,7 +23,7 @@ def concat(node: Node) -> Converted:
 
 @converter("Slice", tops=(1, MANY))
 def slice_(node: Node) -> Converted:
-    """Cut before each of `slice_point`, else into equal parts. `slice_dim` is the older name of `axis`."""
+    """Cuts before each `slice_point`, otherwise into equal parts. `slice_dim` is the older name of `axis`."""
     p = node.proto.slice_param
     axis = node.axis(p.slice_dim if p.HasField("slice_dim") else p.axis)
     points, size = list(p.slice_point), node.size(axis)
@@ -59,7 +59,7 @@ def flatten(node: Node) -> Converted:
 
 
 def flattened(node: Node, first: int, last: int) -> SSAValue:
-    """Input 0 with the axes from `first` to `last` as one."""
+    """Input 0 with the axes from `first` to `last` merged into one."""
     x, rank = node.value(0), len(node.shape(0))
     if first == last:
         return x
@@ -71,7 +71,7 @@ def flattened(node: Node, first: int, last: int) -> SSAValue:
 
 
 def _kept(node: Node, target: list[int], source: int) -> list[int]:
-    """A target of nn.reshape with the sizes of input 0 from axis `source` on behind it."""
+    """A target of nn.reshape, followed by the sizes of input 0 from axis `source` on."""
     shape = node.shape(0)
     for axis in range(source, len(shape)):
         if len(target) == axis:
@@ -87,7 +87,7 @@ def _kept(node: Node, target: list[int], source: int) -> list[int]:
 
 @converter("Reshape")
 def reshape(node: Node) -> Converted:
-    """Replaces `num_axes` axes from `axis` on (-1: all of them): 0 copies a size, -1 takes what is left."""
+    """Replaces `num_axes` axes from `axis` on (-1: all of them): 0 copies a size, -1 is inferred."""
     p = node.proto.reshape_param
     rank, dims = len(node.shape(0)), list(p.shape.dim)
     first = p.axis if p.axis >= 0 else rank + p.axis + 1
@@ -99,7 +99,7 @@ def reshape(node: Node) -> Converted:
 
 @converter("Permute")
 def permute(node: Node) -> Converted:
-    """Axes that `order` does not name come behind, in their order."""
+    """Transposes; axes that `order` does not list follow in their order."""
     order = list(node.proto.permute_param.order)
     rest = [axis for axis in range(len(node.shape(0))) if axis not in order]
     return node.emit(nn.TransposeOp, node.value(0), perm=[*order, *rest]).result
@@ -107,7 +107,7 @@ def permute(node: Node) -> Converted:
 
 @converter("Crop", bottoms=(2, 2))
 def crop(node: Node) -> Converted:
-    """The first bottom cut to the sizes of the second from `axis` on, after `offset`: one for all axes, or one for each."""
+    """Cuts the first bottom to the sizes of the second from `axis` on, at `offset`: one for all axes, or one for each."""
     p = node.proto.crop_param
     first, rank = node.axis(p.axis), len(node.shape(0))
     axes = list(range(first, rank))

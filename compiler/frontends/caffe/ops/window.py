@@ -1,4 +1,4 @@
-"""Geometry that convolutions and pooling share: a number for all spatial axes, one for each, or `..._h` and `..._w`."""
+"""The common geometry of convolutions and pooling: a number for all spatial axes, one for each, or `..._h` and `..._w`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..node import Node
 
 
 def per_axis(node: Node, message: Message, name: str, axes: int, default: int | None = None) -> list[int]:
-    """A number for each spatial axis. Raises CompileError where there are too many or, without a default, none."""
+    """A number for each spatial axis. Raises CompileError if there are too many or, without a default, none."""
     stem = name.removesuffix("_size")
     pair = [f"{stem}_h", f"{stem}_w"]
     single = getattr(message, name)
@@ -27,7 +27,7 @@ def per_axis(node: Node, message: Message, name: str, axes: int, default: int | 
 
 
 def geometry(node: Node, message: Message, axes: int) -> dict[str, Any]:
-    """strides, pads and, where the message has such, dilations as properties; None where they say nothing."""
+    """strides, pads and, if the message has any, dilations as properties; None if they are defaults."""
     strides, pads = per_axis(node, message, "stride", axes, 1), per_axis(node, message, "pad", axes, 0)
     properties: dict[str, Any] = {
         "strides": strides if set(strides) != {1} else None,

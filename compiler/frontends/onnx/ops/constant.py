@@ -20,12 +20,12 @@ _VALUES: dict[str, Callable[[Node, str], Array | None]] = {
     "value_float": lambda node, name: np.asarray(node.float(name, 0.0), np.float32),
     "value_floats": lambda node, name: np.asarray(node.floats(name), np.float32),
 }
-"""The attributes that may hold the value of a Constant."""
+"""The attributes that may contain the value of a Constant."""
 
 
 @converter("Constant")
 def constant(node: Node) -> Converted:
-    """Exactly one attribute holds the value."""
+    """The value; exactly one attribute contains it."""
     if len(node.attributes) != 1:
         raise node.error(f"has {len(node.attributes)} values, expected one")
     name = next(iter(node.attributes))
@@ -36,7 +36,7 @@ def constant(node: Node) -> Converted:
 
 @converter("ConstantOfShape")
 def constant_of_shape(node: Node) -> Converted:
-    """A tensor of equal elements as a view of one: it takes no memory, however large."""
+    """A tensor of equal elements as a view of one element, so that it needs no memory."""
     shape = node.known_ints(0)
     value = node.tensor("value")
     value = np.zeros(1, np.float32) if value is None else value

@@ -1,4 +1,4 @@
-"""Operators of onnxruntime's own domain that its optimizer makes of standard ones, taken apart again.
+"""Operators of onnxruntime's own domain that its optimizer fuses from standard ones, decomposed again.
 
 Source: onnxruntime, docs/ContribOperators.md.
 """
@@ -79,7 +79,7 @@ _ACTIVATIONS: dict[str, type[nn.UnaryOp]] = {"Relu": nn.ReluOp, "Sigmoid": nn.Si
 
 @converter("FusedConv", domains=DOMAIN)
 def fused_conv(node: Node) -> Converted:
-    """A convolution, to which input 3 is added, and an activation."""
+    """A convolution, plus input 3, then an activation."""
     kind = node.text("activation", "")
     if kind and kind not in _ACTIVATIONS:
         raise Unmapped(f"its activation is {kind}")

@@ -20,11 +20,11 @@ def conv(node: Node) -> Converted:
 
 @converter("ConvTranspose")
 def conv_transpose(node: Node) -> Converted:
-    """Weight `[C, M/group, *kernel]` as in `nn`. `output_shape` makes `pads` void."""
+    """Weight `[C, M/group, *kernel]` as in `nn`. `output_shape` overrides `pads`."""
     window = geometry(node)
     output_shape = node.ints("output_shape")
     if output_shape is not None:
-        # batch and channels may be listed too; onnxruntime takes both forms
+        # batch and channels may be listed too; onnxruntime accepts both forms
         rank = len(node.shape(0))
         output_shape = output_shape[2:] if len(output_shape) == rank else output_shape
         window["pads"] = None

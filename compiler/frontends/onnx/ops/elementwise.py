@@ -47,9 +47,9 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @converter("Clip")
 def clip(node: Node) -> Converted:
-    """Bounds are attributes before opset 11, optional inputs since; those computed at run time become min and max.
+    """Bounds are attributes before opset 11, optional inputs since; bounds computed at run time become min and max.
 
-    The attributes' default, the largest float, is taken as no bound.
+    The attributes' default, the largest float, means no bound.
     """
     x = node.value(0)
     if node.version < 11:
@@ -91,7 +91,7 @@ _CHAINED: dict[str, type[nn.BinaryOp]] = {"Max": nn.MaxOp, "Mean": nn.AddOp, "Mi
 
 @converter(*_CHAINED)
 def chain(node: Node) -> Converted:
-    """Any number of inputs, from left to right. The mean of one is itself."""
+    """Combines any number of inputs, from left to right. The mean of one input is the input."""
     result = node.value(0)
     for i in range(1, len(node.inputs)):
         result = node.emit(_CHAINED[node.op_type], result, node.value(i)).result

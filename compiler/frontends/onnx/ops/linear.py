@@ -20,7 +20,7 @@ def matmul(node: Node) -> Converted:
 def gemm(node: Node) -> Converted:
     """`alpha * A' * B' + beta * C`. alpha goes into a constant B, beta into a constant C; C as one row becomes the bias.
 
-    A constant C is `[N]`, `[1, N]`, or one number; every other C is added behind.
+    A constant C is `[N]`, `[1, N]`, or one number; any other C is added afterwards.
     """
     alpha, beta = node.float("alpha", 1.0), node.float("beta", 1.0)
     if len(node.shape(0)) != 2 or len(node.shape(1)) != 2:
@@ -46,7 +46,7 @@ def gemm(node: Node) -> Converted:
 
 
 def _scaled(node: Node, index: int, factor: float) -> SSAValue | None:
-    """A constant input times a factor; None when it is not constant."""
+    """A constant input times a factor; None if it is not constant."""
     binding = node.binding(index)
     if not isinstance(binding, Constant):
         return None
@@ -64,7 +64,7 @@ def _number(node: Node, value: float) -> SSAValue:
 
 
 def _row(node: Node, beta: float, columns: int) -> SSAValue | None:
-    """C as a bias `[N]`, where it is the same for every row."""
+    """C as a bias `[N]`, if it is the same for every row."""
     binding, shape = node.binding(2), node.shape(2)
     if beta == 0.0:
         return None

@@ -14,7 +14,7 @@ from ....ir.dtypes import dtype_named, element_type
 from ..node import Constant, Converted, Node, Unmapped, converter
 
 _DOMAINS = ("", "com.microsoft")
-"""onnxruntime's own operators allow 16 and 4 bits before ONNX did; otherwise they are the same."""
+"""onnxruntime's own operators allowed 16 and 4 bits before ONNX did; otherwise they are the same."""
 
 _FLOATS = frozenset({"float32", "float16", "bfloat16"})
 
@@ -41,7 +41,7 @@ def dequantize_linear(node: Node) -> Converted:
 
 
 def _parameters(node: Node, storage: object) -> nn.QParamsAttr:
-    """Scale and zero point per tensor, or per index of `axis`. Raises Unmapped where they are given in blocks."""
+    """Scale and zero point per tensor, or per index of `axis`. Raises Unmapped if they are given in blocks."""
     scale, binding = node.known(1), node.binding(1)
     if node.int("block_size", 0) or scale.ndim > 1:
         raise Unmapped("it is quantized in blocks")

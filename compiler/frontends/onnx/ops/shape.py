@@ -34,7 +34,7 @@ def split(node: Node) -> Converted:
 
 
 def _equal_parts(node: Node, size: int, count: int) -> list[int]:
-    """Parts of one size, the last one smaller where that does not come out even."""
+    """Parts of one size; the last one is smaller if the size is not divisible."""
     if not known(size):
         raise Unmapped("it splits an axis of unknown size into equal parts")
     part = -(-size // count)
@@ -62,7 +62,7 @@ def gather(node: Node) -> Converted:
 
 @converter("Reshape")
 def reshape(node: Node) -> Converted:
-    """The shape is a property where it is known but for sizes that `nn.reshape` can say otherwise, else an operand."""
+    """The shape is a property if all sizes are known or expressible as 0 or -1 of `nn.reshape`, otherwise an operand."""
     x, allow_zero = node.value(0), bool(node.int("allowzero", 0))
     entries = node.sizes(1)
     if entries is not None and (target := reshape_target(node, entries, allow_zero)) is not None:
@@ -154,7 +154,7 @@ def shape(node: Node) -> Converted:
 
 @converter("Size")
 def size(node: Node) -> Converted:
-    """The number of elements, where it is known."""
+    """The number of elements, if known."""
     shape = node.shape(0)
     if not static(shape):
         raise Unmapped("the number of elements is not known")

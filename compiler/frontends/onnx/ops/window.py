@@ -1,4 +1,4 @@
-"""Geometry that convolutions and pooling share, as ONNX says it."""
+"""The common geometry of convolutions and pooling in ONNX."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _AUTO_PADS = {"SAME_UPPER": "same_upper", "SAME_LOWER": "same_lower"}
 
 
 def geometry(node: Node) -> dict[str, Any]:
-    """strides, pads, dilations and auto_pad of a node, as properties. `auto_pad` other than NOTSET makes `pads` void."""
+    """strides, pads, dilations and auto_pad of a node, as properties. `auto_pad` other than NOTSET overrides `pads`."""
     auto_pad = node.choice("auto_pad", "NOTSET", (*_AUTO_PADS, "NOTSET", "VALID"))
     return {
         "strides": node.ints("strides"),

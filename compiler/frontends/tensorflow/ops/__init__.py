@@ -43,7 +43,7 @@ FAMILIES = (
 
 
 def converter_of(node: Node) -> Converter | None:
-    """The function that converts a node, None where `nn` has no equivalent."""
+    """The function that converts a node; None if `nn` has no equivalent."""
     return ascend.converter_on_integers(node) or CONVERTERS.get(node.op_type)
 
 

@@ -1,4 +1,4 @@
-"""Blocks of space that are moved into the batch and back: how TensorFlow writes dilated convolutions."""
+"""Blocks of space that are moved into the batch and back, which is TensorFlow's form of dilated convolutions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..node import Converted, Node, Unmapped, converter
 
 
 class _Blocks(NamedTuple):
-    """Blocks of space, and what is padded or cropped of each axis, begins and ends."""
+    """Blocks of space, and the pads or crops of each axis, begins and ends."""
 
     layout: str
     block: tuple[int, ...]
@@ -41,13 +41,13 @@ class _Blocks(NamedTuple):
         return _Blocks(op.layout.data.value, nn.ints(op.block), pads[:n], pads[n:])
 
     def widened(self, place: int) -> _Blocks:
-        """With one more axis of space, at this place, that is left alone."""
+        """Inserts one more axis of space, at this place, that is left alone."""
         begins, ends = ((*row[:place], 0, *row[place:]) for row in (self.begins, self.ends))
         return _Blocks(self.layout, (*self.block[:place], 1, *self.block[place:]), begins, ends)
 
     @property
     def numbers(self) -> list[int] | None:
-        """All begins, then all ends, where they are known."""
+        """All begins, then all ends, if known."""
         numbers = [n for n in (*self.begins, *self.ends) if isinstance(n, int)]
         return numbers if len(numbers) == 2 * len(self.block) else None
 
@@ -61,7 +61,7 @@ def space_to_batch(node: Node) -> Converted:
 
 
 def _spread(node: Node, blocks: _Blocks) -> Tensor:
-    """The type of the input, the sizes of its batch and of space unknown."""
+    """The type of the input, with unknown sizes of batch and space."""
     first = 2 if blocks.layout == "nchw" else 1
     changed = {0, *range(first, first + len(blocks.block))}
     return tensor(element_of(node.value(0)), [DYNAMIC if i in changed else d for i, d in enumerate(node.shape(0))])
@@ -90,7 +90,7 @@ def _moved(
 
 
 def _blocks(node: Node) -> _Blocks:
-    """The blocks of a node. The older operators have one size for height and width."""
+    """The blocks of a node. Older operators have one size for height and width."""
     rank, newer = len(node.shape(0)), node.op_type.endswith("ND")
     block = node.known_ints(1) if newer else [node.int("block_size", 0)] * 2
     pairs = _pairs(node, node.sink.value(node.binding(2 if newer else 1)))
@@ -105,7 +105,7 @@ def _pairs(node: Node, value: SSAValue) -> list[int] | list[int | Linear] | None
 
 
 class _Between(NamedTuple):
-    """A convolution, what makes its input, and the axis that is added around it where it is over fewer."""
+    """A convolution, the producer of its input, and the axis added around it if it has fewer."""
 
     conv: nn.ConvOp
     into: Operation | Block
@@ -127,7 +127,7 @@ class _Between(NamedTuple):
 def _dilated(node: Node, crops: _Blocks) -> SSAValue | None:
     """The convolution between blocks, dilated: padding that fills up the last block is cropped again, whatever its size.
 
-    None where that is not what it is, and where --canonicalize sees it: the padding is known and no axis is added.
+    None for other graphs, and if --canonicalize handles it: the padding is known and no axis is added.
     """
     if (between := _Between.before(node.value(0))) is None:
         return None
@@ -167,7 +167,7 @@ def _carried_blocks(node: Node, op: nn.OpaqueOp) -> _Blocks | None:
 
 
 def _difference(pads: _Blocks, crops: _Blocks) -> list[int] | None:
-    """How much more is padded than cropped, where that is known and nowhere negative."""
+    """The excess of padding over cropping, if known and not negative."""
     if (pads.layout, pads.block) != (crops.layout, crops.block):
         return None
     result: list[int] = []

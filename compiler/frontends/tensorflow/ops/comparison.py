@@ -17,7 +17,7 @@ _PREDICATES = {
 
 @converter(*_PREDICATES)
 def compare(node: Node) -> Converted:
-    """Raises Unmapped for shapes that may not broadcast (`incompatible_shape_error`), where the result is one truth value."""
+    """Raises Unmapped for shapes that may not broadcast (`incompatible_shape_error`): the result is then one boolean."""
     if not node.flag("incompatible_shape_error", True):
         raise Unmapped("shapes that do not broadcast are no error to it")
     return node.emit(nn.CompareOp, node.value(0), node.value(1), predicate=_PREDICATES[node.op_type]).result
@@ -25,13 +25,13 @@ def compare(node: Node) -> Converted:
 
 @converter("IsNan")
 def is_nan(node: Node) -> Converted:
-    """Only NaN is not itself."""
+    """NaN is the only value that does not equal itself."""
     return node.emit(nn.CompareOp, node.value(0), node.value(0), predicate="ne").result
 
 
 @converter("IsFinite", "IsInf")
 def is_finite_or_infinite(node: Node) -> Converted:
-    """By magnitude: NaN is neither below infinity nor equal to it."""
+    """Compares magnitudes: NaN is neither below infinity nor equal to it."""
     magnitude = node.emit(nn.AbsOp, node.value(0)).result
     predicate = "lt" if node.op_type == "IsFinite" else "eq"
     return node.emit(nn.CompareOp, magnitude, node.scalar(float("inf")), predicate=predicate).result
@@ -39,7 +39,7 @@ def is_finite_or_infinite(node: Node) -> Converted:
 
 @converter("Select")
 def select(node: Node) -> Converted:
-    """All of one shape, or a condition for each index of the first axis."""
+    """Operands have one shape, or there is a condition for each index of the first axis."""
     condition, rank = node.value(0), len(node.shape(1))
     if len(node.shape(0)) == 1 and rank > 1:
         condition = node.emit(nn.UnsqueezeOp, condition, axes=list(range(1, rank))).result

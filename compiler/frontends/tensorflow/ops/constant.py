@@ -19,7 +19,7 @@ from ..node import Array, Constant, Converted, Node, Unmapped, converter
 
 @converter("Fill")
 def fill(node: Node) -> Converted:
-    """Input 1, a number, in the shape that input 0 holds."""
+    """A tensor with the shape in input 0, filled with input 1."""
     return expanded(node, 1, 0).result
 
 
@@ -34,11 +34,11 @@ def filled_like(node: Node) -> Converted:
 
 @converter("Range")
 def range_(node: Node) -> Converted:
-    """Numbers from input 0 to input 1, this one excluded, by input 2."""
+    """Numbers from input 0 to input 1, exclusive, in steps of input 2."""
     start, limit, delta = (node.number(i) for i in range(3))
     if not (delta and np.isfinite([start, limit, delta]).all()):
         raise node.error(f"goes from {start} to {limit} by {delta}")
-    # integers exactly, which floats do not divide
+    # exact for integers, which float division is not
     number = int if start.dtype.kind in "iu" else float
     count = ceil(Fraction(number(limit) - number(start)) / Fraction(number(delta)))
     return Constant(node.layer.name, (start + delta * np.arange(_moderate(node, count))).astype(start.dtype))
@@ -51,7 +51,7 @@ def lin_space(node: Node) -> Converted:
 
 
 def _moderate(node: Node, count: int) -> int:
-    """A number of elements. Raises CompileError for more than are computed at import."""
+    """A number of elements. Raises CompileError if it exceeds the limit for import."""
     if count > MAX_ELEMENTS:
         raise node.error(f"makes {count} elements, more than {MAX_ELEMENTS}")
     return max(count, 0)
@@ -75,12 +75,12 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "Sinh": np.sinh,
     "Tan": np.tan,
 }
-"""Operators that numpy computes as TensorFlow does, with results no larger than the inputs."""
+"""Operators that numpy computes like TensorFlow, with results no larger than the inputs."""
 
 
 @converter(*_FUNCTIONS)
 def computed(node: Node) -> Converted:
-    """Raises Unmapped where an input is computed at run time."""
+    """Computes the node by numpy. Raises Unmapped if an input is computed at run time."""
     return _result(node, _FUNCTIONS[node.op_type], *(node.known(i) for i in range(len(node.inputs))))
 
 
@@ -94,7 +94,7 @@ def accumulated(node: Node) -> Converted:
 
 
 def _result(node: Node, function: Callable[..., Array], *arrays: Array) -> Constant:
-    """The result of a function. Raises CompileError if it does not take these arrays."""
+    """The result of a function. Raises CompileError if it does not accept these arrays."""
     try:
         with np.errstate(all="ignore"):
             return Constant(node.layer.name, np.asarray(function(*arrays)))

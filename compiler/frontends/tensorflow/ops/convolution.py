@@ -37,9 +37,9 @@ def depthwise(node: Node) -> Converted:
 
 @converter("Conv2DBackpropInput", "Conv3DBackpropInputV2")
 def conv_transpose(node: Node) -> Converted:
-    """Filter `[*kernel, M/groups, C]`. Input 0 is the shape of the result, input 2 what is convolved.
+    """Filter `[*kernel, M/groups, C]`. Input 0 is the shape of the result, input 2 the data.
 
-    The operator is the gradient of a convolution that makes input 2 of the result; that one's padding is cut off.
+    The operator is the gradient of a convolution from the result to input 2; the padding of that convolution is cut off.
     """
     rank, window = _rank(node, 2), transposed_window(node)
     cuts, groups = window.cuts, window.groups
@@ -51,7 +51,7 @@ def conv_transpose(node: Node) -> Converted:
 
 
 def _rank(node: Node, data: int) -> int:
-    """The rank that the data and the filter have. Raises CompileError where they differ."""
+    """The common rank of data and filter. Raises CompileError if they differ."""
     rank, filter_rank = len(node.shape(data)), len(node.shape(1))
     if rank != filter_rank or rank < 3:
         raise node.error(f"does not fit together: an input of rank {rank}, a filter of rank {filter_rank}")
@@ -59,7 +59,7 @@ def _rank(node: Node, data: int) -> int:
 
 
 def channels_of(node: Node) -> int:
-    """How many channels the input of a convolution has."""
+    """The number of input channels of a convolution."""
     return node.shape(0)[1 if node.layout == "nchw" else -1]
 
 
@@ -89,7 +89,7 @@ def _wanted(node: Node, rank: int) -> tuple[int, list[int | Linear]]:
 
 
 class Cut(NamedTuple):
-    """The sizes that are cut off both ends of an axis of a transposed convolution, and the size added behind."""
+    """The sizes to cut off both ends of an axis of a transposed convolution, and the size to add at the end."""
 
     begin: int
     end: int
@@ -106,7 +106,7 @@ class TransposedWindow(NamedTuple):
 
 
 def transposed_window(node: Node) -> TransposedWindow:
-    """Raises Unmapped where sizes that it takes are not known, CompileError where they contradict each other."""
+    """Raises Unmapped if required sizes are unknown, CompileError if sizes contradict each other."""
     channels, sizes = _wanted(node, _rank(node, 2))
     cuts = [axis.cut(_surplus(node, axis, size)) for axis, size in zip(_axes(node), sizes, strict=True)]
     window = geometry(node)
@@ -125,13 +125,13 @@ class _Axis(NamedTuple):
     pads: tuple[int, int] | None
 
     def windows(self, size: int) -> int:
-        """How many there are on an axis of this size."""
+        """The number of windows on an axis of this size."""
         if self.pads is None:
             return same_size(size, self.stride)
         return window_size(size, self.reach, self.stride, 1, *self.pads)
 
     def cut(self, surplus: int) -> Cut:
-        """For windows that cover so much more than there is; less where it is negative."""
+        """The padding for windows that cover this much more than the axis; negative if they cover less."""
         begin = max(surplus, 0) // 2 if self.pads is None else self.pads[0]
         return Cut(begin, max(surplus - begin, 0), max(begin - surplus, 0))
 
@@ -152,7 +152,7 @@ def _axes(node: Node) -> Iterator[_Axis]:
 
 
 def _surplus(node: Node, axis: _Axis, size: int | Linear) -> int:
-    """How much more the windows cover than `size`: known where that is, or is a known number more than stride * input."""
+    """The excess of the windows over `size`: known if `size` is, or if it is stride * input plus a known number."""
     if isinstance(size, int):
         count, given = axis.windows(size), node.shape(2)[axis.axis]
         if known(given) and given != count:

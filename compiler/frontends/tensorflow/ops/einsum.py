@@ -14,7 +14,7 @@ from ..node import Binding, Constant, Converted, Node, Unmapped, converter
 
 @dataclass(frozen=True)
 class _Term:
-    """A value and a label for each of its axes: a letter, or a number for an axis that an ellipsis stands for."""
+    """A value with a label for each axis: a letter, or a number for an axis of an ellipsis."""
 
     value: Binding
     labels: tuple[str, ...]
@@ -38,7 +38,7 @@ def einsum(node: Node) -> Converted:
     left, right = _summed(node, left, (*result, *right.labels)), _summed(node, right, (*result, *left.labels))
     if {*left.labels, *right.labels} == set(result):
         return node.emit(nn.MulOp, *(node.sink.value(_aligned(node, t, result).value) for t in (left, right))).result
-    if isinstance(left.value, Constant):  # what is constant stands on the right, as weights do
+    if isinstance(left.value, Constant):  # constants go to the right, like weights
         left, right = right, left
     return _ordered(node, _product(node, left, right, result), result).value
 
@@ -74,7 +74,7 @@ def _labels(node: Node, text: str, rank: int) -> tuple[str, ...]:
 
 
 def _summed(node: Node, term: _Term, kept: Container[str]) -> _Term:
-    """Without the axes that are needed nowhere else."""
+    """Sums over the axes that are needed nowhere else."""
     gone = [i for i, label in enumerate(term.labels) if label not in kept]
     if not gone:
         return term
@@ -83,7 +83,7 @@ def _summed(node: Node, term: _Term, kept: Container[str]) -> _Term:
 
 
 def _ordered(node: Node, term: _Term, labels: Sequence[str]) -> _Term:
-    """With its axes in this order."""
+    """Transposes the axes into this order."""
     perm = [term.labels.index(label) for label in labels]
     if perm == sorted(perm):
         return term
@@ -93,7 +93,7 @@ def _ordered(node: Node, term: _Term, labels: Sequence[str]) -> _Term:
 
 
 def _reshaped(node: Node, value: Binding, sizes: Sequence[int]) -> Binding:
-    """In a shape in which 0 stands for the value's own size at this place, and -1 for one size that follows."""
+    """Reshapes; 0 copies the value's size at this place, -1 is inferred."""
     if isinstance(value, Constant):
         return value.reshaped(sizes)
     if list(sizes).count(-1) > 1:
@@ -102,12 +102,12 @@ def _reshaped(node: Node, value: Binding, sizes: Sequence[int]) -> Binding:
 
 
 def _aligned(node: Node, term: _Term, labels: Sequence[str]) -> _Term:
-    """With an axis for each label, of size 1 where it has none."""
+    """Adds axes of size 1 for missing labels."""
     return _grouped(node, term, [[label] if label in term.labels else [] for label in labels])
 
 
 def _grouped(node: Node, term: _Term, groups: Sequence[Sequence[str]]) -> _Term:
-    """With one axis for each group of labels, named by its first; an empty group is an axis of size 1."""
+    """Merges each group of labels into one axis, named by its first label; an empty group is an axis of size 1."""
     flat = [label for group in groups for label in group]
     ordered = _ordered(node, term, flat)
     if all(len(group) == 1 for group in groups):
@@ -117,7 +117,7 @@ def _grouped(node: Node, term: _Term, groups: Sequence[Sequence[str]]) -> _Term:
 
 
 def _joined(term: _Term, place: int, group: Sequence[str]) -> int:
-    """The size of axes joined at a place of the result, as `_reshaped` takes it."""
+    """The size of merged axes at a place of the result, in the form for `_reshaped`."""
     sizes = [term.size(label) for label in group]
     if all(map(known, sizes)):
         return prod(sizes)
@@ -127,7 +127,7 @@ def _joined(term: _Term, place: int, group: Sequence[str]) -> int:
 def _product(node: Node, left: _Term, right: _Term, result: Sequence[str]) -> _Term:
     """`[batch, rows, summed]` by `[batch, summed, columns]`.
 
-    All rows but the last are a batch to which the right operand broadcasts; columns become one axis, as does what is summed.
+    All rows but the last are a batch to which the right operand broadcasts; columns become one axis, and so do summed axes.
     """
     batch = [label for label in result if label in left.labels and label in right.labels]
     rows = [label for label in result if label not in right.labels]
@@ -150,7 +150,7 @@ def _product(node: Node, left: _Term, right: _Term, result: Sequence[str]) -> _T
 def _matrix(
     node: Node, term: _Term, lead: Sequence[Sequence[str]], first: Sequence[str], second: Sequence[str]
 ) -> tuple[_Term, bool]:
-    """`[lead, first, second]`, or, where the axes stand so already, `[lead, second, first]` and true."""
+    """`[lead, first, second]`, or `[lead, second, first]` and true if the axes are already in that order."""
     turned = [label for group in (*lead, second, first) for label in group] == list(term.labels)
     straight = [label for group in (*lead, first, second) for label in group] == list(term.labels)
     if turned and not straight and not isinstance(term.value, Constant):

@@ -22,7 +22,7 @@ _KINDS: Mapping[str, type[nn.NNOp]] = {
     "Pow": nn.PowOp,
     **dict.fromkeys(("Div", "RealDiv", "TruncateDiv"), nn.DivOp),
 }
-"""All division of integers but FloorDiv truncates."""
+"""Divides; integers truncate, except in FloorDiv."""
 
 
 @converter(*_KINDS)
@@ -39,7 +39,7 @@ def leaky_relu(node: Node) -> Converted:
 
 @converter("Round")
 def round_(node: Node) -> Converted:
-    """Halves go to even; integers are round already."""
+    """Rounds halves to even; integers stay unchanged."""
     return node.binding(0) if _whole(node) else node.emit(nn.RoundOp, node.value(0)).result
 
 
@@ -75,7 +75,7 @@ def erfc(node: Node) -> Converted:
 
 @converter("Sign")
 def sign(node: Node) -> Converted:
-    """1 above 0, -1 below, and otherwise x itself: 0 or NaN."""
+    """1 above 0, -1 below, otherwise x itself: 0 or NaN."""
     if _unsigned(node):
         raise Unmapped("its result has no sign")
     result, zero = node.value(0), node.scalar(0, suffix=".zero")
@@ -96,7 +96,7 @@ def add_n(node: Node) -> Converted:
 
 @converter("DivNoNan", "MulNoNan")
 def no_nan(node: Node) -> Converted:
-    """0 wherever the second input is 0."""
+    """0 if the second input is 0."""
     op = nn.DivOp if node.op_type == "DivNoNan" else nn.MulOp
     zero = node.scalar(0, suffix=".zero")
     is_zero = node.emit(nn.CompareOp, node.value(1), zero, predicate="eq").result
@@ -105,7 +105,7 @@ def no_nan(node: Node) -> Converted:
 
 @converter("FloorDiv")
 def floor_div(node: Node) -> Converted:
-    """The quotient rounded down: of integers, the truncated one with what was rounded up taken back."""
+    """The quotient rounded down; for integers the truncated one, corrected if truncation rounded up."""
     quotient = node.emit(nn.DivOp, node.value(0), node.value(1)).result
     if not _whole(node):
         return node.emit(nn.FloorOp, quotient).result
@@ -141,9 +141,9 @@ def _remainder(node: Node, quotient: SSAValue) -> SSAValue:
 
 
 def _correction(node: Node, remainder: SSAValue) -> SSAValue:
-    """-1 where truncation rounded up, else 0: something is left, and its sign is not the divisor's.
+    """-1 if truncation rounded up, otherwise 0: the remainder is not 0, and its sign differs from the divisor's.
 
-    For a divisor that is known to be positive, as those of sizes are, by arithmetic that shapes are followed through.
+    For a divisor that is known to be positive, such as a size, it uses arithmetic that keeps shapes known.
     """
     zero, divisor = node.scalar(0, suffix=".zero"), node.array(1)
     minus_one = node.scalar(-1, suffix=".correction")
@@ -166,7 +166,7 @@ def _unsigned(node: Node) -> bool:
 
 @converter("ClipByValue")
 def clip_by_value(node: Node) -> Converted:
-    """Bounds that are known numbers become properties."""
+    """Known bounds become properties."""
     x, bounds = node.value(0), [node.array(i) for i in (1, 2)]
     if all(b is not None and b.size == 1 and exact(b) for b in bounds):
         low, high = (float(node.number(i)) for i in (1, 2))

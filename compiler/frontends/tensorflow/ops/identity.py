@@ -1,4 +1,4 @@
-"""Operators that hand their input on."""
+"""Operators that pass their input on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..node import Binding, Converted, Node, converter
     "StopGradient",
 )
 def identity(node: Node) -> Converted:
-    """The first input; checks and messages are for whoever runs the source."""
+    """The first input; checks and messages only matter to users of the source model."""
     return node.binding(0)
 
 

@@ -13,12 +13,12 @@ from ....transforms.partial_shapes import Dimension, Linear
 from ..node import Converted, Node, Unmapped, converter
 
 FIRST, LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-"""Bounds before and behind all elements."""
+"""Bounds before and after all elements."""
 
 
 @dataclass(frozen=True)
 class _Range:
-    """The range that is taken of one axis; `dropped` axes have size 1 and vanish."""
+    """The range of one axis; `dropped` axes have size 1 and are removed."""
 
     start: int
     end: int
@@ -32,11 +32,11 @@ class _Range:
 
 _WHOLE = _Range(0, LAST)
 _Bound = int | Linear
-"""Where a slice starts or ends."""
+"""The start or end of a slice."""
 
 
 def _sliced(node: Node, x: SSAValue, ranges: list[_Range]) -> SSAValue:
-    """A range of each axis of x."""
+    """Slices x by one range per axis."""
     taken = [(i, r) for i, r in enumerate(ranges) if not r.whole]
     if taken:
         steps = [r.step for _, r in taken]
@@ -53,7 +53,7 @@ def _sliced(node: Node, x: SSAValue, ranges: list[_Range]) -> SSAValue:
 
 
 def _bounds(node: Node, index: int) -> list[_Bound]:
-    """The elements of an input. Raises Unmapped where they are not followed."""
+    """The elements of an input. Raises Unmapped if they are not tracked."""
     if node.array(index) is not None:
         return [*node.known_ints(index)]
     if (terms := node.sink.shapes.linear(node.value(index))) is None:
@@ -62,7 +62,7 @@ def _bounds(node: Node, index: int) -> list[_Bound]:
 
 
 def _position(node: Node, axis: int, bound: _Bound) -> int:
-    """Where a bound is: one that follows from the axis' own size counts from its end. Raises Unmapped for any other."""
+    """The position of a bound; one that depends on the size of the axis counts from its end. Raises Unmapped for others."""
     if isinstance(bound, int):
         return bound
     if bound.factor != 1 or not isinstance(bound.base, Dimension) or not node.has_size(0, axis, bound.base):
@@ -71,7 +71,7 @@ def _position(node: Node, axis: int, bound: _Bound) -> int:
 
 
 def _after(start: int, count: int) -> int:
-    """The end of `count` elements, which counts from the front when the start does."""
+    """The end of `count` elements; it counts from the front if the start does."""
     return LAST if start < 0 <= start + count else min(start + count, LAST)
 
 
@@ -144,7 +144,7 @@ class _Spec:
 
 @converter("Slice")
 def slice_(node: Node) -> Converted:
-    """`size` elements from `begin` on, -1 for all that are left."""
+    """`size` elements from `begin` on; -1 for all following elements."""
     begins, sizes = _bounds(node, 1), _bounds(node, 2)
     if not len(begins) == len(sizes) == len(node.shape(0)):
         raise node.error(f"has {len(begins)} begins and {len(sizes)} sizes for rank {len(node.shape(0))}")
@@ -165,13 +165,13 @@ def _taken(node: Node, axis: int, begin: _Bound, size: _Bound) -> _Range:
 
 @converter("Reverse")
 def reverse(node: Node) -> Converted:
-    """Input 1 says for each axis whether it is reversed."""
+    """Reverses axes; input 1 has a boolean for each axis."""
     return _turned(node, np.flatnonzero(node.known(1)).tolist())
 
 
 @converter("ReverseV2")
 def reverse_v2(node: Node) -> Converted:
-    """Input 1 lists the axes."""
+    """Reverses the axes that input 1 lists."""
     return _turned(node, node.known_ints(1))
 
 
@@ -189,12 +189,12 @@ def gather(node: Node) -> Converted:
 
 @converter("GatherV2")
 def gather_v2(node: Node) -> Converted:
-    """The axis is input 2."""
+    """A lookup along the axis in input 2."""
     return _gathered(node, int(node.number(2)))
 
 
 def _gathered(node: Node, axis: int) -> Converted:
-    """A negative number of batch axes counts from the rank of the indices."""
+    """The number of batch axes; a negative one counts from the rank of the indices."""
     batches = node.int("batch_dims", 0)
     batches += len(node.shape(1)) if batches < 0 else 0
     return node.emit(nn.GatherOp, node.value(0), node.value(1), axis=axis, batch_dims=batches).result
@@ -202,7 +202,7 @@ def _gathered(node: Node, axis: int) -> Converted:
 
 @converter("GatherNd")
 def gather_nd(node: Node) -> Converted:
-    """Indices of one axis are a lookup."""
+    """Converts indices of a single axis to a lookup."""
     rank = len(node.shape(1))
     if rank == 0 or node.shape(1)[-1] != 1 or node.int("batch_dims", 0):
         raise Unmapped("its indices are of several axes")
@@ -212,7 +212,7 @@ def gather_nd(node: Node) -> Converted:
 
 @converter("OneHot")
 def one_hot(node: Node) -> Converted:
-    """A new axis that is compared with 0 ... depth - 1; an index out of range is not one of them."""
+    """Compares a new axis with 0 ... depth - 1; an index out of range equals none of them."""
     depth, rank = int(node.number(1)), len(node.shape(0))
     axis = node.int("axis", -1)
     axis = rank if axis == -1 else axis

@@ -13,7 +13,7 @@ def matmul(node: Node) -> Converted:
 
 @converter("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def batch_matmul(node: Node) -> Converted:
-    """Adjoint matrices of real numbers are transposed ones. The third version names the type of its result."""
+    """Matrix product; adjoint real matrices are transposed ones. The third version specifies the type of its result."""
     if "Tout" in node.attributes and node.type("Tout") != node.dtype(0):
         raise Unmapped(f"it multiplies {node.dtype(0)} to {node.type('Tout')}")
     return _multiplied(node, node.flag("adj_x"), node.flag("adj_y"))

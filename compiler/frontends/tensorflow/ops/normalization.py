@@ -12,7 +12,7 @@ from ..node import Converted, Node, Unmapped, converter
 
 @converter("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def fused_batch_norm(node: Node) -> Converted:
-    """At inference batch mean and variance are those that were given; statistics of a single sample need no training."""
+    """At inference batch mean and variance are the inputs; statistics of a single sample do not need training."""
     if node.flag("is_training", True):
         return _normalized_sample(node)
     x, scale, offset, mean, variance = (node.value(i) for i in range(5))
@@ -22,9 +22,9 @@ def fused_batch_norm(node: Node) -> Converted:
 
 
 def _normalized_sample(node: Node) -> SSAValue:
-    """The layer normalization of Keras 2, which turns samples and positions into channels of a batch of one.
+    """The layer normalization of Keras 2, which reshapes samples and positions to channels of a batch of one.
 
-    Raises Unmapped for a larger batch, whose samples would depend on each other, and where its statistics are read.
+    Raises Unmapped for a larger batch, whose samples would depend on each other, and if its statistics are read.
     """
     x, shape = node.value(0), node.shape(0)
     if shape[0] != 1 or set(node.used) - {0} or node.dtype(0) != node.dtype(1):
@@ -41,7 +41,7 @@ def _normalized_sample(node: Node) -> SSAValue:
 
 
 def _per_channel(node: Node, index: int) -> SSAValue:
-    """A parameter so that it broadcasts; one number for all channels, of which there may be any number, is that number."""
+    """A parameter in a shape that broadcasts; if it has one value for any number of channels, it is that number."""
     value = node.value(index)
     if isinstance(value.owner, nn.ExpandOp) and shape_of(value.owner.operands[0]) == ():
         return value.owner.operands[0]
@@ -51,7 +51,7 @@ def _per_channel(node: Node, index: int) -> SSAValue:
 
 
 def _training_types(node: Node) -> list[Tensor]:
-    """The types of the results in training: one more than TensorFlow knows the rank of."""
+    """The types of the results in training: one more than those whose rank TensorFlow knows."""
     x, statistics = tensor_of(node.value(0)), tensor_of(node.value(1))
     reserved = [tensor(statistics.element_type, [DYNAMIC])] if node.op_type == "FusedBatchNormV3" else []
     return [x, *[statistics] * 4, *reserved]
@@ -59,7 +59,7 @@ def _training_types(node: Node) -> list[Tensor]:
 
 @converter("LRN")
 def lrn(node: Node) -> Converted:
-    """Over 2 * depth_radius + 1 channels, which stand last. `alpha` is the factor of the sum, that of `nn` of the mean."""
+    """LRN over 2 * depth_radius + 1 channels, which are last. `alpha` is the factor of the sum, in `nn` that of the mean."""
     size = 2 * node.int("depth_radius", 5) + 1
     return node.emit(
         nn.LRNOp,

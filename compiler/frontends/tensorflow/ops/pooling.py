@@ -20,7 +20,7 @@ _POOLS: dict[str, type[nn.PoolOp]] = {
 
 @converter(*_POOLS)
 def pool(node: Node) -> Converted:
-    """Averages leave the padding out."""
+    """Pools; averages do not count the padding."""
     return _pool(node, _POOLS[node.op_type], node.ints("ksize"), node.ints("strides"))
 
 

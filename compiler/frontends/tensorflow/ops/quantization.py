@@ -1,4 +1,4 @@
-"""Operators of training with quantization: what they round numbers to is what quantizing and dequantizing gives."""
+"""Operators of quantization-aware training: they round to the same numbers as quantize and dequantize."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Grid:
 
 
 def _grid(node: Node, least: Array, greatest: Array) -> _Grid:
-    """The grid for ranges (float32): 0 is on it, for which they are moved by less than a step. A range of 0 alone is kept."""
+    """The grid for ranges (float32): ranges move by less than a step so that 0 is on it. A range of only 0 is kept."""
     bits = node.int("num_bits", 8)
     if not 2 <= bits <= 16:
         raise node.error(f"has num_bits {bits}, not 2 to 16")
@@ -69,7 +69,7 @@ def _grid(node: Node, least: Array, greatest: Array) -> _Grid:
         raise Unmapped("its range is too small")
     nearest = np.clip(low - least / scale, low, high)
     point = np.trunc(nearest) + (nearest - np.trunc(nearest) >= 0.5)
-    center = 1 << (bits - 1)  # the operators count from 0, signed storage from the least
+    center = 1 << (bits - 1)  # the operators count from 0, signed storage from its minimum
     zero_point = np.where(zeros, 0, point - center).astype(np.int64)
     first, last = (np.where(zeros, 0, end - center).astype(np.int64) for end in (low, high))
     return _Grid(np.asarray(scale, np.float32), zero_point, first, last, bits)
@@ -99,7 +99,7 @@ def fake_quant_per_channel(node: Node) -> Converted:
 
 
 def _fake_quantized(node: Node, grid: _Grid, axis: int | None) -> Converted:
-    """Constants become integers at once. What is stored could hold more than the grid: then values are clipped first."""
+    """Quantizes and dequantizes; constants become integers at once. Values are clipped first if the grid is narrower."""
     qparams, x = grid.parameters(axis, f"{node.layer.name}.scale"), node.binding(0)
     if isinstance(x, Constant):
         integers = node.constant(grid.integers(x.array), ".integers")

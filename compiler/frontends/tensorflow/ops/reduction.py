@@ -22,7 +22,7 @@ _REDUCTIONS: dict[str, type[nn.ReduceOp]] = {
 
 @converter(*_REDUCTIONS)
 def reduce(node: Node) -> Converted:
-    """Over the axes of input 1, a number or a list; over none, x is what it was."""
+    """Reduces the axes in input 1, a number or a list; without axes x is unchanged."""
     axes = node.known_ints(1)
     if not axes:
         return node.binding(0)
@@ -33,7 +33,7 @@ def reduce(node: Node) -> Converted:
 
 @converter("ArgMax", "ArgMin")
 def arg(node: Node) -> Converted:
-    """The place of the first largest or smallest element along the axis that input 1 is, in `output_type`."""
+    """The index of the first largest or smallest element along the axis in input 1, in `output_type`."""
     op = nn.ArgMaxOp if node.op_type == "ArgMax" else nn.ArgMinOp
     places = node.emit(op, node.value(0), axis=int(node.number(1))).result
     element = element_type(node.type("output_type")) if "output_type" in node.attributes else i64

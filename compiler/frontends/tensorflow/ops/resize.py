@@ -21,7 +21,7 @@ from ..node import Array, Converted, Node, converter
 def nearest(node: Node) -> Converted:
     """Positions round down; with `align_corners` to the nearest, with `half_pixel_centers` those of ONNX less a half do.
 
-    TensorFlow computes them in float32. Where that gives other elements than exact positions do, those are looked up.
+    TensorFlow computes them in float32. If exact positions give other elements, the elements are looked up.
     """
     coordinates, extent, x = _coordinates(node), _extent(node), node.value(0)
     rounding = "floor" if coordinates == "asymmetric" else "round_prefer_ceil"
@@ -38,25 +38,25 @@ def nearest(node: Node) -> Converted:
 
 
 def _places(coordinates: str, size: int, out: int) -> Array:
-    """The elements of an axis that ResizeNearestNeighbor takes, for `out` ones, as its kernel computes them."""
+    """The input elements of `out` output elements along an axis, as the kernel of ResizeNearestNeighbor computes them."""
     corners = coordinates == "align_corners" and out > 1
     scale = np.float32(size - corners) / np.float32(out - corners)
     shift = np.float32(0.5 if coordinates == "half_pixel" else 0)
     positions = (np.arange(out, dtype=np.float32) + shift) * scale
-    # halves round away from 0; adding a half could round up what lies just below it
+    # halves round away from 0; adding 0.5 could round up a number just below a half
     up = coordinates == "align_corners" and positions - np.floor(positions) >= 0.5
     return np.minimum(np.floor(positions) + up, size - 1).astype(np.int64)
 
 
 @converter("ResizeBilinear")
 def bilinear(node: Node) -> Converted:
-    """The result is float32 whatever the input is."""
+    """Bilinear resizing; the result is float32 for any input type."""
     return _resized(node, _float32(node), mode="linear")
 
 
 @converter("ResizeBicubic")
 def bicubic(node: Node) -> Converted:
-    """With half-pixel centres Keys' weights (a = -0.5), without what lies outside. They come from a table of 1024 steps."""
+    """Bicubic resizing; half-pixel centers use Keys' weights (a = -0.5) from a table of 1024 steps, without outside elements."""
     how = {"cubic_coeff": -0.5, "exclude_outside": True} if _coordinates(node) == "half_pixel" else {}
     return _resized(node, _float32(node), mode="cubic", cubic_steps=1024, **how)
 
@@ -80,7 +80,7 @@ def _float32(node: Node) -> SSAValue:
 
 
 def _extent(node: Node) -> dict[str, Any]:
-    """`sizes` for all axes; `scales` where the height and the width are multiples of the input's own."""
+    """`sizes` for all axes; `scales` if height and width are multiples of the input's."""
     shape = node.shape(0)
     if len(shape) != 4 or node.shape(1) != (2,):
         raise node.error(f"resizes rank {len(shape)} to sizes of shape {list(node.shape(1))}")
@@ -91,7 +91,7 @@ def _extent(node: Node) -> dict[str, Any]:
 
 
 def _factors(node: Node) -> list[float] | None:
-    """How often the height and the width of the input are wanted, where these sizes are not known."""
+    """The factors of height and width, if the sizes are unknown multiples of the input's."""
     if node.array(1) is not None or (sizes := node.sink.shapes.multiples(node.value(1))) is None:
         return None
     own = [Dimension(node.value(0), axis) for axis in (1, 2)]

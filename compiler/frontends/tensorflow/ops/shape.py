@@ -34,7 +34,7 @@ def rank(node: Node) -> Converted:
 
 
 def _integers(node: Node, sizes: SSAValue) -> SSAValue:
-    """Sizes, which are int64, in the type that is asked for."""
+    """Sizes, which are int64, in the requested type."""
     element = element_type(node.type("out_type")) if "out_type" in node.attributes else element_type(np.dtype(np.int32))
     if element == i64:
         return sizes
@@ -46,7 +46,7 @@ def _integers(node: Node, sizes: SSAValue) -> SSAValue:
 
 @converter("Reshape")
 def reshape(node: Node) -> Converted:
-    """The shape is a property where it is known but for sizes that `nn.reshape` can say otherwise, else an operand."""
+    """The shape is a property if all sizes are known or expressible as 0 or -1 of `nn.reshape`, otherwise an operand."""
     x, entries = node.value(0), node.sizes(1)
     if entries is not None:
         if entries.count(-1) > 1:
@@ -65,7 +65,7 @@ def broadcast_to(node: Node) -> Converted:
 
 @converter("Squeeze")
 def squeeze(node: Node) -> Converted:
-    """Drops the axes named, else all of size 1."""
+    """Drops the given axes, otherwise all of size 1."""
     axes, sizes = node.ints("squeeze_dims"), node.shape(0)
     if axes is None:
         if not static(sizes):
@@ -112,7 +112,7 @@ def _joined(node: Node, indices: range, axis: int) -> Converted:
 
 @converter("Pack")
 def pack(node: Node) -> Converted:
-    """Joins the inputs along a new axis. Known ones get it at once, so that shapes are followed through it."""
+    """Joins the inputs along a new axis. Known inputs get it at once, so that shapes stay tracked."""
     axis = node.int("axis", 0)
     parts = [_with_axis(node, i, axis) for i in range(len(node.inputs))]
     if len(parts) == 1:
@@ -129,7 +129,7 @@ def _with_axis(node: Node, index: int, axis: int) -> Binding:
 
 @converter("Unpack")
 def unpack(node: Node) -> Converted:
-    """The slices along an axis, without it."""
+    """The slices along an axis, without that axis."""
     axis, count = node.int("axis", 0), node.int("num", 0)
     parts = node.emit(nn.SplitOp, node.value(0), axis=axis, sizes=[1] * _moderate(node, count)).parts
     return [node.emit(nn.SqueezeOp, part, axes=[axis]).result for part in parts]
@@ -137,7 +137,7 @@ def unpack(node: Node) -> Converted:
 
 @converter("Split")
 def split(node: Node) -> Converted:
-    """Equal parts; the axis is the first input."""
+    """Splits into equal parts; the axis is the first input."""
     axis, count = int(node.number(0)), _moderate(node, node.int("num_split", 0))
     size = _size_along(node, 1, axis)
     if count < 1 or size % count:
@@ -147,7 +147,7 @@ def split(node: Node) -> Converted:
 
 @converter("SplitV")
 def split_v(node: Node) -> Converted:
-    """Parts of the sizes in input 1, of which one may be -1: what is left."""
+    """Splits into parts of the sizes in input 1; one may be -1: the remainder."""
     axis, sizes = int(node.number(2)), node.known_ints(1)
     if -1 in sizes:
         left = _size_along(node, 0, axis) - sum(s for s in sizes if s != -1)
@@ -165,7 +165,7 @@ def _moderate(node: Node, count: int) -> int:
 
 
 def _size_along(node: Node, index: int, axis: int) -> int:
-    """The size of an axis of an input. Raises Unmapped where it is not known, CompileError for an axis out of range."""
+    """The size of an axis of an input. Raises Unmapped if it is unknown, CompileError for an axis out of range."""
     sizes = node.shape(index)
     if not -len(sizes) <= axis < len(sizes):
         raise node.error(f"axis {axis} is out of range for rank {len(sizes)}")
@@ -181,7 +181,7 @@ _MOST_COPIES = 1 << 8
 
 @converter("Tile")
 def tile(node: Node) -> Converted:
-    """Repeats axes: those of size 1 broadcast, others are joined with themselves."""
+    """Repeats axes: axes of size 1 broadcast, others are concatenated with themselves."""
     sizes, entries = node.shape(0), node.sizes(1)
     if entries is None or len(entries) != len(sizes):
         raise Unmapped("how often it repeats is computed at run time")
@@ -204,7 +204,7 @@ def tile(node: Node) -> Converted:
 
 @converter("Pad", "PadV2")
 def pad(node: Node) -> Converted:
-    """Pads with 0, or with the number that is input 2."""
+    """Pads with 0, or with the number in input 2."""
     value = node.number(2) if node.has(2) else np.zeros(())
     if not exact(value):
         raise Unmapped(f"its value {value} is not exact as float64")
@@ -213,7 +213,7 @@ def pad(node: Node) -> Converted:
 
 @converter("MirrorPad")
 def mirror_pad(node: Node) -> Converted:
-    """REFLECT leaves the outermost elements out, SYMMETRIC repeats them, which `nn.pad` does not: it joins reversed slices."""
+    """REFLECT excludes the outermost elements; SYMMETRIC repeats them, which `nn.pad` cannot: reversed slices are joined."""
     pads, x = pads_of(node), node.value(0)
     if node.choice("mode", "REFLECT", ("REFLECT", "SYMMETRIC")) == "REFLECT":
         return node.emit(nn.PadOp, x, pads=pads, mode="reflect").result

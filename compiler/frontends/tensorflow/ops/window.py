@@ -1,4 +1,4 @@
-"""Geometry that convolutions and pooling share, as TensorFlow says it."""
+"""The common geometry of convolutions and pooling in TensorFlow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def geometry(node: Node) -> dict[str, Any]:
 
 
 def spatial(node: Node, name: str, values: Sequence[int] | None, rank: int) -> list[int]:
-    """The spatial ones of a list with an entry for each axis. Raises CompileError for any other list."""
+    """The spatial entries of a list with one entry per axis. Raises CompileError for other lists."""
     if values is None or len(values) != rank or rank < 3:
         raise node.error(f"needs {rank} {name} for an input of rank {rank}, not {values}")
     return node.spatial(values) or []

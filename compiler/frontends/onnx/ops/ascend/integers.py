@@ -1,4 +1,4 @@
-"""Which values are quantized integers, what their zero point is, and who may take them."""
+"""Quantized integers: which values are, their zero points, and which operators may read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ....deployed import is_accumulator, producer, quantizer_of
 from ...node import Converter, Node
 
 ON_INTEGERS: dict[str, Converter] = {}
-"""How layers compute on int8, by type. In ONNX itself these take floats only."""
+"""Converters of layers on int8, by type. In ONNX itself these operators accept only floats."""
 
 ON_ACCUMULATORS: dict[str, Converter] = {}
 """The converters of operators between a layer and its AscendDequant, by type."""
@@ -34,11 +34,11 @@ MOVES = frozenset(
     }
     | {"Shape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "AscendAntiQuant"}
 )
-"""Operators that hand quantized integers on as they are, or take them as the numbers that they are, whatever gave them."""
+"""Operators that pass quantized integers on unchanged, or read them as plain numbers."""
 
 
 def registered(table: dict[str, Converter], *op_types: str) -> Callable[[Converter], Converter]:
-    """Puts the function that converts nodes of these types into a table."""
+    """Registers the function that converts nodes of these types in a table."""
 
     def register(convert: Converter) -> Converter:
         table.update(dict.fromkeys(op_types, convert))
@@ -48,7 +48,7 @@ def registered(table: dict[str, Converter], *op_types: str) -> Callable[[Convert
 
 
 def without_added_axis(node: Node, accumulator: SSAValue, value: SSAValue) -> SSAValue:
-    """The value computed from an accumulator, without the axis that its convolution got when it was read."""
+    """The value computed from an accumulator, without the axis that was added to its convolution."""
     layer = producer(accumulator)
     before = producer(layer.x) if isinstance(layer, ascend.Conv2DOp) else None
     if (
@@ -61,9 +61,9 @@ def without_added_axis(node: Node, accumulator: SSAValue, value: SSAValue) -> SS
 
 
 def converter_on_integers(node: Node) -> Converter | None:
-    """The function that converts a node that takes int8, or accumulators; None for every other node.
+    """The function that converts a node that reads int8 or accumulators; None for other nodes.
 
-    Raises CompileError for an operator that cannot take integers of AscendQuant.
+    Raises CompileError for an operator that cannot read integers of AscendQuant.
     """
     values = [v for v in node.inputs if isinstance(v, SSAValue)]
     if any(is_accumulator(v) for v in values):

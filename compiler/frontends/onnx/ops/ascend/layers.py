@@ -35,7 +35,7 @@ def conv(node: Node) -> Converted:
 
 
 def _one_axis(node: Node) -> Converted:
-    """A convolution of one axis has another of size 1 before it, which AscendDequant's result loses again."""
+    """Adds an axis of size 1 to a convolution of one axis; the result of AscendDequant drops it again."""
     out, channels, size = _weight_shape(node)
     line = _window(node, "NCL", [size])
     weight = node.binding(1)
@@ -89,7 +89,7 @@ def matmul(node: Node) -> Converted:
 
 @registered(ON_ACCUMULATORS, "Add")
 def bias_add(node: Node) -> Converted:
-    """A bias between a matrix product and its AscendDequant is the product's own."""
+    """Makes an Add between a matrix product and its AscendDequant the bias of the product."""
     first = 0 if is_accumulator(node.inputs[0]) else 1
     product = producer(node.value(first))
     if not isinstance(product, ascend.MatrixOp) or product.bias is not None:
@@ -104,7 +104,7 @@ def _flags(product: ascend.MatrixOp) -> dict[str, Any]:
 
 @registered(ON_INTEGERS, "AveragePool", "GlobalAveragePool")
 def average_pool(node: Node) -> Converted:
-    """The sum of each window; AscendDequant has the count."""
+    """The sum of each window; AscendDequant divides by the count."""
     x = node.value(0)
     is_global = node.op_type == "GlobalAveragePool"
     kernel = [1, 1] if is_global else node.required_ints("kernel_shape")
@@ -147,7 +147,7 @@ def _bias(node: Node, index: int) -> SSAValue | None:
 
 
 def _window(node: Node, data_format: str, kernel: Sequence[int]) -> dict[str, Any]:
-    """strides, pads (begin and end side by side), dilations in Ascend's terms."""
+    """strides, pads (begin and end of each axis adjacent), dilations in Ascend's form."""
     ones = [1] * len(kernel)
     given = node.ints("kernel_shape")
     if given is not None and list(given) != list(kernel):
@@ -163,7 +163,7 @@ def _window(node: Node, data_format: str, kernel: Sequence[int]) -> dict[str, An
 
 
 def _entries(node: Node, name: str, default: list[int]) -> list[int]:
-    """A list that has as many entries as its default. Raises CompileError for another number."""
+    """A list with as many entries as its default. Raises CompileError for another number."""
     values = node.ints(name)
     if values is not None and len(values) != len(default):
         raise node.error(f"has {len(values)} {name}, expected {len(default)}")

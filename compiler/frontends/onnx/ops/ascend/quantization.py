@@ -15,12 +15,12 @@ from ...node import Constant, Converted, Node, converter
 from .integers import without_added_axis
 
 _TYPES = {"INT8": 2, "INT4": 29}
-"""dst_type: ONNX has the name, Ascend IR the number."""
+"""dst_type: a name in ONNX, a number in Ascend IR."""
 
 
 @converter("AscendQuant")
 def quant(node: Node) -> Converted:
-    """`scale` is the reciprocal, `offset` the zero point, in both worlds."""
+    """`scale` is the reciprocal, `offset` the zero point, in both formats."""
     name = node.text("dst_type", "INT8")
     if name not in _TYPES:
         raise node.error(f"gives {name}, which the interpreter does not have", hint=f"known are {', '.join(_TYPES)}")
@@ -41,7 +41,7 @@ def quant(node: Node) -> Converted:
 
 @converter("AscendAntiQuant")
 def anti_quant(node: Node) -> Converted:
-    """Ascend IR has the zero point negated."""
+    """In Ascend IR the zero point is negated."""
     if element_of(node.value(0)) != i8:
         raise node.error(f"takes int8, not {node.dtype(0)}")
     offset = _number(node, "offset")
@@ -79,7 +79,7 @@ def dequant(node: Node) -> Converted:
 
 @converter("AscendRequant")
 def requant(node: Node) -> Converted:
-    """Scales and offset are unpacked; one offset holds for all channels."""
+    """Scales and offset are unpacked; all channels have the same offset."""
     x = accumulator(node)
     scale, offsets = unpack_requant(parameter(node))
     if (offsets != offsets[0]).any():
@@ -97,7 +97,7 @@ def requant(node: Node) -> Converted:
 
 @converter("AscendWeightQuant")
 def weight_quant(node: Node) -> Converted:
-    """The weight itself where what it subtracts is 0, as in every model that AMCT quantizes with activations."""
+    """The weight itself if the offsets are 0, as in every model that AMCT quantizes with activations."""
     constant(node, 0, "weight", "int8")
     if not constant(node, 1, "offset", "int8").any():
         return node.binding(0)
@@ -105,7 +105,7 @@ def weight_quant(node: Node) -> Converted:
 
 
 def _origin(node: Node) -> nn.OriginAttr:
-    """Without the attributes, which are all the operation's own."""
+    """The origin without attributes, which are all properties of the operation."""
     return nn.OriginAttr.of("onnx", node.op_type, node.layer.name)
 
 
@@ -116,7 +116,7 @@ def _scales(node: Node, x: SSAValue, scale: Array) -> SSAValue:
 
 
 def _scale_shape(x: SSAValue, scale: Array) -> tuple[int, ...]:
-    """A vector means axis 1 to Ascend; the columns of a batched product are the last axis."""
+    """The shape of scales; those of a batched product need full rank, because a vector means axis 1 to Ascend."""
     rank = len(shape_of(x))
     columns = isinstance(producer(x), ascend.MatrixOp) and rank > 2 and scale.size > 1
     return (1,) * (rank - 1) + (-1,) if columns else (-1,)

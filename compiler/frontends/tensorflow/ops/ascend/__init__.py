@@ -1,4 +1,4 @@
-"""Deployed models: Ascend's own operators, and layers on the integers that they give, as operations of `ascend`.
+"""Deployed models: Ascend's own operators, and layers on their integers, as operations of `ascend`.
 
 `quantization` (AscendQuant and its kin), `layers` (what computes in integers), `integers` (which values are integers).
 """

@@ -1,4 +1,4 @@
-"""Which operators take quantized integers. To TensorFlow these are floats, less their zero point; here they are int8."""
+"""The operators that read quantized integers. In TensorFlow these are floats, minus their zero point; here they are int8."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ....deployed import is_accumulator, quantizer_of
 from ...node import Converted, Converter, Node, Unmapped
 
 ON_INTEGERS: dict[str, Converter] = {}
-"""How operators compute on what AscendQuant gives, by type."""
+"""Converters of operators on results of AscendQuant, by type."""
 
 ON_ACCUMULATORS: dict[str, Converter] = {}
 """The converters of operators that may read the result of a layer on integers, by type."""
@@ -33,7 +33,7 @@ MOVES = frozenset(
     }
     | {"Split", "SplitV", "Squeeze", "StridedSlice", "Transpose", "AscendAntiQuant"}
 )
-"""Operators that hand integers on as they are, or that do not look at them."""
+"""Operators that pass integers on unchanged, or do not use their values."""
 
 
 def on_integers(*op_types: str) -> Callable[[Converter], Converter]:
@@ -42,14 +42,14 @@ def on_integers(*op_types: str) -> Callable[[Converter], Converter]:
 
 
 def on_accumulators(*op_types: str) -> Callable[[Converter], Converter]:
-    """Registers the function that converts nodes of these types behind a layer on integers."""
+    """Registers the function that converts nodes of these types after a layer on integers."""
     return _registered(ON_ACCUMULATORS, op_types)
 
 
 def _registered(table: dict[str, Converter], op_types: tuple[str, ...]) -> Callable[[Converter], Converter]:
     def register(convert: Converter) -> Converter:
         def converted(node: Node) -> Converted:
-            """An operator that is carried for floats is an error for integers."""
+            """Raises CompileError for integers if the operator is carried for floats."""
             try:
                 return convert(node)
             except Unmapped as e:
@@ -62,9 +62,9 @@ def _registered(table: dict[str, Converter], op_types: tuple[str, ...]) -> Calla
 
 
 def converter_on_integers(node: Node) -> Converter | None:
-    """The function that converts a node that takes what AscendQuant gives, or accumulators; None for every other node.
+    """The function that converts a node that reads results of AscendQuant, or accumulators; None for other nodes.
 
-    Raises CompileError for an operator that cannot take them.
+    Raises CompileError for an operator that cannot read them.
     """
     values = [v for v in node.inputs if isinstance(v, SSAValue)]
     if any(is_accumulator(v) for v in values):

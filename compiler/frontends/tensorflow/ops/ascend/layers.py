@@ -1,4 +1,4 @@
-"""Layers on what AscendQuant gives: the same operators as on floats, with int8 weights and an int32 bias, giving int32."""
+"""Layers on results of AscendQuant: the same operators as on floats, with int8 weights and an int32 bias, giving int32."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def batch_matmul(node: Node) -> Converted:
 
 @on_integers("AvgPool")
 def average_pool(node: Node) -> Converted:
-    """The sum of each window; AscendDequant has the count."""
+    """The sum of each window; AscendDequant divides by the count."""
     x, rank = node.value(0), len(node.shape(0))
     data_format = _FORMATS[node.layout, 4]
     return node.emit(
@@ -96,7 +96,7 @@ def average_pool(node: Node) -> Converted:
 
 @on_integers("Pad", "PadV2")
 def pad(node: Node) -> Converted:
-    """A padding value v of floats is zero point + v of integers."""
+    """A padding value v of floats becomes zero point + v of integers."""
     value = float(node.number(2)) if node.has(2) else 0.0
     filled = value + zero_point(node, node.value(0))
     if not (filled.is_integer() and -128 <= filled <= 127):
@@ -106,7 +106,7 @@ def pad(node: Node) -> Converted:
 
 @on_accumulators("Add", "AddV2", "BiasAdd", "BiasAddV1")
 def bias_add(node: Node) -> Converted:
-    """A bias between a layer and its AscendDequant is the layer's own."""
+    """Makes an addition between a layer and its AscendDequant the bias of the layer."""
     first = 0 if is_accumulator(node.inputs[0]) else 1
     layer = producer(node.value(first))
     if not isinstance(layer, _WITH_BIAS) or layer.bias is not None:
@@ -117,7 +117,7 @@ def bias_add(node: Node) -> Converted:
 
 
 def _bias(node: Node, index: int) -> SSAValue:
-    """An int32 vector, which a Cast made floats of."""
+    """The int32 vector before a Cast to floats."""
     found = node.binding(index)
     integers = found.integers if isinstance(found, Constant) else None
     if integers is None:
@@ -146,7 +146,7 @@ def _check_weight(node: Node) -> None:
 
 
 def _window(node: Node, rank: int) -> dict[str, Any]:
-    """strides, pads (begin and end side by side), dilations in Ascend's terms."""
+    """strides, pads (begin and end of each axis adjacent), dilations in Ascend's form."""
     if (node.layout, rank) not in _FORMATS:
         raise node.error(f"computes in int8 on a tensor of rank {rank}, Ascend IR has ranks 4 and 5")
     data_format, found = _FORMATS[node.layout, rank], geometry(node)

@@ -1,4 +1,4 @@
-"""Ascend's own operators, with the attributes that Huawei's TensorFlow adapter registers them with."""
+"""Ascend's own operators, with the attributes that Huawei's TensorFlow adapter registers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ...node import Constant, Converted, Node, converter
 from .integers import on_accumulators
 
 _FLOATS = {"float32": 0, "float16": 1}
-"""T, and the dtype that it is in Ascend IR."""
+"""T, and its dtype in Ascend IR."""
 
 
 @converter("AscendQuant")
@@ -40,7 +40,7 @@ def quant(node: Node) -> Converted:
 
 @converter("AscendAntiQuant")
 def anti_quant(node: Node) -> Converted:
-    """`offset` is the negated zero point, as in Ascend IR, and has to be that of the integers."""
+    """`offset` is the negated zero point, as in Ascend IR, and must be that of the integers."""
     if element_of(node.value(0)) != i8:
         raise node.error(f"takes the result of AscendQuant, not {node.dtype(0)}")
     offset, quantizer = _number(node, "offset"), quantizer_of(node.value(0))
@@ -54,7 +54,7 @@ def anti_quant(node: Node) -> Converted:
 
 @converter("AscendWeightQuant")
 def weight_quant(node: Node) -> Converted:
-    """The weight itself where what it subtracts is 0, as in every model that AMCT quantizes with activations."""
+    """The weight itself if the offsets are 0, as in every model that AMCT quantizes with activations."""
     _check_int8(node)
     constant(node, 0, "weight", "int8")
     if not constant(node, 1, "offset", "int8").any():
@@ -84,7 +84,7 @@ def dequant(node: Node) -> Converted:
 
 @converter("AscendDequant")
 def dequant_of_others(node: Node) -> Converted:
-    """It scales something other than the result of a layer."""
+    """The error of an AscendDequant that scales something other than the result of a layer."""
     raise node.error(f"takes the result of a layer on integers, not {node.dtype(0)}")
 
 
@@ -121,5 +121,5 @@ def _number(node: Node, name: str) -> float:
 
 
 def _origin(node: Node) -> nn.OriginAttr:
-    """Without the attributes, which are all the operation's own."""
+    """The origin without attributes, which are all properties of the operation."""
     return nn.OriginAttr.of("tensorflow", node.op_type, node.layer.name)
