@@ -95,6 +95,7 @@ def test_the_fusion_is_short() -> None:
     assert len(lines) < 30
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not any(shutil.which(tool, path=TOOLS) for tool in ("mlir-opt", "iree-opt")),
     reason="no mlir-opt or iree-opt on PATH",

@@ -387,7 +387,7 @@ def test_damage(build: Build, tmp_path: Path) -> None:
     data = build(nodes, [("x", ["n", 3, 8, 8])], ["y", "i"], weights).SerializeToString()
     path = tmp_path / "model.onnx"
     assert "nn.opaque" in outcome(path, data)
-    for _ in range(600):
+    for _ in range(200):
         damaged = bytearray(data)
         for at in rng.integers(0, len(data), rng.integers(1, 4)):
             damaged[at] = rng.integers(0, 256)

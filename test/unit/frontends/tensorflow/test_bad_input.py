@@ -154,11 +154,11 @@ def test_every_truncation_is_an_error(ending: str, save: Callable[..., Path], tm
         data = text_format.MessageToString(GraphDef.FromString(data)).encode()
     path = tmp_path / f"cut.{ending}"
     complaints: list[str] = []
-    for size in range(len(data)):
+    for size in range(0, len(data), 5 if ending == "pbtxt" else 1):
         path.write_bytes(data[:size])
         complaints.append(complaint(path))
     assert all(c.startswith(str(path)) for c in complaints if c)
-    assert complaints.count("") < len(data) / 10
+    assert complaints.count("") < len(complaints) / 10
 
 
 def test_damaged_bytes(save: Callable[..., Path], tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_damaged_bytes(save: Callable[..., Path], tmp_path: Path) -> None:
     path = tmp_path / "damaged.pb"
     rng = np.random.default_rng(0)
     for place in range(len(data)):
-        for value in rng.integers(0, 256, 8):
+        for value in rng.integers(0, 256, 3):
             damaged = bytearray(data)
             damaged[place] = value
             path.write_bytes(damaged)
