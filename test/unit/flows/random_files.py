@@ -1,6 +1,6 @@
 """Random ONNX files, with names, opsets and forms as exporters write them, and what every stage makes of each.
 
-    python test/unit/exported/random_files.py SEED [FOLDER]
+    python test/unit/flows/random_files.py SEED [FOLDER]
 
 checks one of them, and leaves its files in FOLDER.
 """

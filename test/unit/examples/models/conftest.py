@@ -12,11 +12,11 @@ import onnx
 import onnxruntime
 import pytest
 
-from ..scripts import script
+from ...scripts import script
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-EXAMPLES = Path(__file__).parents[3] / "examples" / "models"
+EXAMPLES = Path(__file__).parents[4] / "examples" / "models"
 FAST = ("squeezenet", "shufflenet", "transformer")
 SLOW = ("mobilenet", "resnet50", "densenet121", "inception_v1", "inception_v2", "bvlc_alexnet")
 
