@@ -94,6 +94,10 @@ PASSES: Mapping[str, PassRow] = {
         ".transforms.fusion.fuse_all:FuseAllPass",
         "every fusion, in its right order",
     ),
+    "equalize": PassRow(
+        ".transforms.equalize:EqualizePass",
+        "even out channels between a layer and those that read it, by powers of two that cancel out",
+    ),
     "insert-observers": PassRow(
         ".transforms.quantization.insert_observers:InsertObserversPass",
         "decide what is quantized and how, by target profile and configuration, and report why a layer is not",

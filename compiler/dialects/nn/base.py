@@ -121,6 +121,11 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
         return False
 
     @property
+    def is_homogeneous(self) -> bool:
+        """Whether a positive factor on operand 0, or on all that is moved, is one on the results."""
+        return False
+
+    @property
     def acts_by_sample(self) -> bool:
         """Whether sample i of the results depends only on sample i of the operands. Samples are the entries of axis 0 of
         every value that is not constant.
@@ -246,6 +251,10 @@ class MovingOp(NNOp):
     @property
     def is_passive(self) -> bool:
         return self.only_moves and len(self.moved) == 1
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return self.only_moves
 
 
 _PLACEHOLDER = TensorType(f32, ())

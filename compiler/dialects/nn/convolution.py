@@ -41,6 +41,10 @@ class ConvolutionOp(WindowOp):
     def kernel_shape(self) -> Shape:
         return shape_of(self.weight)[2:]
 
+    @property
+    def is_homogeneous(self) -> bool:
+        return self.bias is None
+
     def check_operands(self) -> None:
         x, w = shape_of(self.input), shape_of(self.weight)
         if len(x) < 3 or len(x) != len(w):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from math import isinf
 from typing import ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, i1
@@ -52,6 +53,10 @@ class BoundOp(ActivationOp, UnaryOp):
     @abstractmethod
     def bounds(self) -> tuple[float, float]:
         """The least and the largest result."""
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return all(bound == 0 or isinf(bound) for bound in self.bounds)
 
 
 @irdl_op_definition
@@ -105,6 +110,10 @@ class LeakyReluOp(ActivationOp, UnaryOp):
     PYTORCH: ClassVar[str] = "LeakyReLU"
 
     alpha: Real = prop_def(REAL, default_value=real(0.01))
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
 
 
 @irdl_op_definition
@@ -259,12 +268,20 @@ class NegOp(UnaryOp):
 
     name = "nn.neg"
 
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
+
 
 @irdl_op_definition
 class AbsOp(UnaryOp):
     """`|x|` (ONNX Abs). Any shape and number type."""
 
     name = "nn.abs"
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
 
 
 @irdl_op_definition
@@ -312,6 +329,10 @@ class PReluOp(ActivationOp):
     slope: Operand = operand_def(ANY_TENSOR)
     result: Result = result_def(ANY_TENSOR)
 
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
+
     def infer(self) -> Sequence[Tensor]:
         same_element(self.input, self.slope)
         x = shape_of(self.input)
@@ -354,12 +375,20 @@ class MulOp(ArithmeticOp):
 
     name = "nn.mul"
 
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
+
 
 @irdl_op_definition
 class DivOp(ArithmeticOp):
     """`lhs / rhs`, broadcasting; integers truncate towards zero (ONNX Div)."""
 
     name = "nn.div"
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
 
 
 @irdl_op_definition

@@ -49,6 +49,10 @@ class MatMulOp(NNOp):
         return self.rhs_shape[-1] if len(self.rhs_shape) > 1 else 1
 
     @property
+    def is_homogeneous(self) -> bool:
+        return self.bias is None
+
+    @property
     def acts_by_sample(self) -> bool:
         """One matrix for all samples, or one each; rows are samples where the left operand is a matrix."""
         lhs, rhs = shape_of(self.lhs), shape_of(self.rhs)

@@ -33,6 +33,10 @@ class PoolOp(WindowOp):
             return False
         return DYNAMIC in space or self.window_output(space, ceil=True) != self.window_output(space)
 
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
+
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
         if not self.spatial_rank or len(x) != self.spatial_rank + 2:
@@ -81,6 +85,10 @@ class GlobalPoolOp(LayoutOp):
 
     input: Operand = operand_def(ANY_TENSOR)
     result: Result = result_def(ANY_TENSOR)
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)

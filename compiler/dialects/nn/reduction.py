@@ -29,6 +29,10 @@ class ReduceOp(NNOp):
     def acts_by_sample(self) -> bool:
         return 0 not in self.axis_list()
 
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
+
     def infer(self) -> Sequence[Tensor]:
         shape = _reduced(shape_of(self.input), self.axis_list(), self.keepdims is not None)
         return [tensor(element_of(self.input), shape)]
@@ -81,6 +85,10 @@ class ReduceProdOp(ReduceOp):
     """The product over axes (ONNX ReduceProd). Shapes as reduce_mean."""
 
     name = "nn.reduce_prod"
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return False
 
 
 class ArgOp(NNOp):

@@ -437,6 +437,10 @@ class PadOp(MovingOp):
         return self.mode.data is not PadMode.CONSTANT or not any(p > 0 for p in ints(self.pads))
 
     @property
+    def is_homogeneous(self) -> bool:
+        return self.only_moves or self.value.value.data == 0
+
+    @property
     def acts_by_sample(self) -> bool:
         return not any(ints(self.pads)[:: len(shape_of(self.input))])
 
@@ -476,6 +480,10 @@ class ResizeOp(MovingOp):
     @property
     def only_moves(self) -> bool:
         return self.mode.data is ResizeMode.NEAREST
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
 
     @property
     def acts_by_sample(self) -> bool:

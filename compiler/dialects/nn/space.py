@@ -100,6 +100,10 @@ class SpaceToBatchOp(BlockOp):
     def only_moves(self) -> bool:
         return not any(ints(self.pads))
 
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
+
     def infer(self) -> Sequence[Tensor]:
         pads = ints(self.pads)
         x, block = self.check_blocks(pads), ints(self.block)

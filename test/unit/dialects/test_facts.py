@@ -112,6 +112,14 @@ def test_what_only_moves_does_not_look_at_elements() -> None:
             assert not commutes(case, lambda x: 50 - x), name
 
 
+def test_what_is_homogeneous_scales_with_its_input() -> None:
+    """To the last bit with a power of two, on operand 0 or on all that is moved; all other operations do not."""
+    for name, case in REALS.items():
+        op, _ = computed(case, case.arrays)
+        if not isinstance(op, nn.CastOp) and name != "reduce_prod-none":
+            assert op.is_homogeneous == commutes(case, lambda x: x * x.dtype.type(4)), name
+
+
 def same_for_three(case: Case) -> bool:
     """Whether three samples together give what each gives; where a case has several rows these are one sample of three."""
     rows = len(case.arrays[0])

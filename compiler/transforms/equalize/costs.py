@@ -1,0 +1,139 @@
+"""What quantization to 8 bits costs a layer: the error of its output on rows of its input, whatever its channels are scaled by.
+
+Exponents say by what power of two channels are multiplied (`up`) or divided (`down`). All errors are in the units of the module
+as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...dialects.nn import ConvTransposeOp, MatMulOp
+from ..quantization.balance_channels.input_channels import Weighted
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_STEPS = 255
+_SHRUNK = tuple(1 - 0.1 * i for i in range(8))
+"""Shares of the range among which the one of least error is taken."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What data has shown of a layer's input channels."""
+
+    low: Array
+    """The smallest number, at most 0: float64 [channels]."""
+    high: Array
+    """The largest, at least 0."""
+    rows: Array
+    """Some of the numbers: float32 [rows, channels]."""
+
+    def joined(self, other: Seen) -> Seen:
+        """What both have shown."""
+        rows = np.concatenate([self.rows, other.rows])
+        return Seen(np.minimum(self.low, other.low), np.maximum(self.high, other.high), rows)
+
+    @property
+    def peaks(self) -> Array:
+        """The largest magnitudes: float64 [channels]."""
+        return np.maximum(-self.low, self.high)
+
+    def quantized(self, up: Array) -> Array:
+        """The rows behind asymmetric quantization by one scale, where the layer that gives them divides channels by 2^up."""
+        low, high = float(np.ldexp(self.low, -up).min()), float(np.ldexp(self.high, -up).max())
+        rows = np.ldexp(self.rows, -up)
+        if not high > low:
+            return self.rows
+        tried = (_on_grid(rows, low * share, high * share) for share in _SHRUNK)
+        return np.ldexp(min(tried, key=lambda found: float(np.square(found - rows).sum())), up)
+
+
+def _on_grid(rows: Array, low: float, high: float) -> Array:
+    scale = np.float32((high - low) / _STEPS)
+    zero = np.rint(np.float32(low) / scale)
+    return np.clip(np.rint(rows / scale), zero, zero + _STEPS) * scale
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A layer's weight in one form for all kinds of layers."""
+
+    numbers: Array
+    """float32 [groups, inputs of a group, outputs of a group, taps]"""
+    per_channel: bool
+    """Whether each output channel has a scale of its own."""
+
+    @staticmethod
+    def of(op: Weighted, array: Array, per_channel: bool) -> Weight:
+        numbers = array.astype(np.float32)
+        if isinstance(op, MatMulOp):
+            numbers = numbers[:, None] if numbers.ndim == 1 else numbers
+            numbers = numbers.swapaxes(-1, -2) if op.transpose_b is not None else numbers
+            *_, inputs, outputs = numbers.shape
+            numbers = np.moveaxis(numbers.reshape(1, -1, inputs, outputs), 1, -1)
+        else:
+            groups, (first, second) = op.group_count, numbers.shape[:2]
+            numbers = numbers.reshape(groups, first // groups, second, -1)
+            numbers = numbers if isinstance(op, ConvTransposeOp) else numbers.swapaxes(1, 2)
+        return Weight(np.ascontiguousarray(numbers), per_channel)
+
+    @property
+    def inputs(self) -> int:
+        return self.numbers.shape[0] * self.numbers.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        return self.numbers.shape[0] * self.numbers.shape[2]
+
+    def input_peaks(self, down: Array) -> Array:
+        """The largest magnitude per input channel, where output channels are divided by 2^down: float64 [inputs]."""
+        return np.ldexp(self._magnitudes, -self._of_outputs(down)[..., 0]).max(axis=2).reshape(-1).astype(np.float64)
+
+    @cached_property
+    def _magnitudes(self) -> Array:
+        return np.abs(self.numbers).max(axis=3)
+
+    def gains(self, matters: Array) -> Array:
+        """What the square error of each input channel adds to that of the output, weighted by `matters`: float64 [inputs]."""
+        squares = np.square(self.numbers).sum(axis=3, dtype=np.float64)
+        return (squares @ matters.reshape(len(squares), -1, 1)).reshape(-1)
+
+    def quantized(self, up: Array, down: Array) -> Array:
+        """The numbers behind symmetric quantization, where input channels are multiplied by 2^up and output channels divided by
+        2^down.
+        """
+        shifts = self._of_inputs(up) - self._of_outputs(down)
+        scaled = np.ldexp(self.numbers, shifts)
+        peaks = np.abs(scaled).max(axis=(1, 3) if self.per_channel else None, keepdims=True)
+        scale = np.where(peaks > 0, peaks, 1) / np.float32(127)
+        return np.ldexp(np.rint(scaled / scale) * scale, -shifts)
+
+    def applied(self, rows: Array, numbers: Array) -> Array:
+        """The products of rows of inputs and numbers of the weight's form: [groups, rows, outputs of a group, taps]."""
+        groups, inputs, outputs, taps = numbers.shape
+        parts = rows.reshape(len(rows), groups, inputs).swapaxes(0, 1)
+        return (parts @ numbers.reshape(groups, inputs, outputs * taps)).reshape(groups, len(rows), outputs, taps)
+
+    def error(self, seen: Seen, up: Array, down: Array) -> Array:
+        """The mean square error of each output channel, summed over taps: float64 [outputs]."""
+        exact = self.applied(seen.rows, self.numbers)
+        found = self.applied(seen.quantized(up), self.quantized(up, down))
+        return np.square(found - exact).sum(axis=(1, 3), dtype=np.float64).reshape(-1) / len(seen.rows)
+
+    def output_errors(self, seen: Seen, up: Array, down: Array) -> Array:
+        """What quantization of the weight alone costs each output channel, as a mean square: float64 [outputs]."""
+        errors = self.applied(seen.rows, self.quantized(up, down) - self.numbers)
+        return np.square(errors).sum(axis=(1, 3), dtype=np.float64).reshape(-1) / len(seen.rows)
+
+    def _of_inputs(self, exponents: Array) -> Array:
+        groups, inputs = self.numbers.shape[:2]
+        return exponents.reshape(groups, inputs, 1, 1)
+
+    def _of_outputs(self, exponents: Array) -> Array:
+        groups, _, outputs = self.numbers.shape[:3]
+        return exponents.reshape(groups, 1, outputs, 1)

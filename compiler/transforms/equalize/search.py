@@ -1,0 +1,94 @@
+"""The search for the power of two that divides each channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...dialects.nn import NNOp
+from .costs import Seen, Weight
+from .links import Link
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+STRENGTHS = (0.25, 0.5, 0.75, 1.0)
+"""How much of the spread of activations may go into the weights that read them; 0.5 makes both equal (Nagel et al. 2019)."""
+SWEEPS = 20
+"""The most sweeps over all links; they end when nothing changes."""
+LARGEST = 24
+"""The largest exponent: what is scaled stays far within float32."""
+WORTH = 0.8
+"""The share of its error that a link may keep to be worth equalizing."""
+
+
+class Search:
+    """Exponents of all links, found one link after the other, as a layer may end one and begin another."""
+
+    def __init__(self, links: Sequence[Link], weights: Mapping[NNOp, Weight], seen: Mapping[NNOp, Seen]):
+        self._weights = weights
+        self._seen = seen
+        self.exponents: dict[Link, Array] = {link: np.zeros(link.size, np.int32) for link in links}
+        self._begun: dict[NNOp, Link] = {link.compute: link for link in links}
+        self._ended = {reader.compute: (link, reader.of) for link in links for reader in link.readers}
+        self._matters: dict[NNOp, Array] = {op: np.ones(weight.outputs) for op, weight in weights.items()}
+        for link in reversed(links):
+            gains = np.zeros(link.size)
+            for reader in link.readers:
+                np.add.at(gains, reader.of, weights[reader.compute].gains(self._matters[reader.compute]))
+            self._matters[link.compute] = gains / (gains.mean() or 1)
+
+    def run(self) -> None:
+        """Sweep over the links until nothing changes."""
+        for _ in range(SWEEPS):
+            changed = [link for link in self.exponents if self._improve(link)]
+            if not changed:
+                break
+
+    def _improve(self, link: Link) -> bool:
+        """Take the best of the candidates for a link; whether that is another one than before."""
+        before = self.exponents[link]
+        candidates = [np.zeros_like(before), *self._candidates(link)]
+        errors = [self.error(link, candidate) for candidate in candidates]
+        best = int(np.argmin(errors)) if min(errors) < WORTH * errors[0] else 0
+        found = candidates[best]
+        self.exponents[link] = found
+        return not np.array_equal(before, found)
+
+    def _candidates(self, link: Link) -> list[Array]:
+        """Exponents by strength. A channel that is 0 on either side is left alone, and so is the median of the others."""
+        first, second = np.zeros(link.size), np.zeros(link.size)
+        for reader in link.readers:
+            np.maximum.at(first, reader.of, self._seen[reader.compute].peaks)
+            np.maximum.at(second, reader.of, self._weights[reader.compute].input_peaks(self._down(reader.compute)))
+        both = (first > 0) & (second > 0)
+        found: list[Array] = []
+        for strength in STRENGTHS if both.any() else ():
+            ideal = strength * np.log2(first[both]) - (1 - strength) * np.log2(second[both])
+            rounded = np.zeros(link.size, np.int32)
+            rounded[both] = np.clip(np.rint(ideal - np.median(ideal)), -LARGEST, LARGEST)
+            found.append(rounded)
+        return found
+
+    def error(self, link: Link, exponents: Array) -> float:
+        """The expected square error of what the readers of a link compute, from its quantization and theirs."""
+        total = 0.0
+        for reader in link.readers:
+            op = reader.compute
+            errors = self._weights[op].error(self._seen[op], exponents[reader.of], self._down(op))
+            total += float(errors @ self._matters[op])
+        weight = self._weights.get(link.compute)
+        if weight is not None and not weight.per_channel:
+            errors = weight.output_errors(self._seen[link.compute], self._up(link.compute), exponents)
+            total += float(errors @ self._matters[link.compute])
+        return total
+
+    def _up(self, op: NNOp) -> Array:
+        if op in self._ended:
+            link, of = self._ended[op]
+            return self.exponents[link][of]
+        return np.zeros(self._weights[op].inputs, np.int32)
+
+    def _down(self, op: NNOp) -> Array:
+        return self.exponents[self._begun[op]] if op in self._begun else np.zeros(self._weights[op].outputs, np.int32)

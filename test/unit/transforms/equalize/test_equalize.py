@@ -1,0 +1,311 @@
+"""Equalization by numbers: float results to the last bit, what quantization costs before and after, costs by brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from xdsl.dialects.builtin import ModuleOp
+
+from amct_opt import frontends
+from amct_opt.backends import Runner
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects import nn
+from amct_opt.ir.functions import main_function
+from amct_opt.ir.verification import verify
+from amct_opt.pipelines.passes import make_pass
+from amct_opt.runtime.data import Form, load_samples
+from amct_opt.runtime.executor import run
+from amct_opt.runtime.metrics import sqnr
+from amct_opt.session import Session
+from amct_opt.transforms.equalize.costs import Seen, Weight
+from amct_opt.transforms.equalize.trial import outputs_lost
+from amct_opt.universe import new_session
+
+from ...targets.operations import const, module_of
+from ..quantization.random_networks import random_network
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Build = Callable[..., Any]
+
+DIGITS = Path(__file__).resolve().parents[4] / "examples" / "digits"
+SPREAD = 2.0 ** np.array([-6, 5, 0, 3, -2, 1])
+"""How far apart the six channels between layers are."""
+
+
+def numbers(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
+
+
+def spread(weight: Array, axis: int, by: Array = SPREAD) -> Array:
+    """The weight with channels of an axis, each repeated if there are more entries, multiplied."""
+    factors = np.repeat(by, weight.shape[axis] // by.size)
+    return weight * factors.reshape([-1 if i == axis else 1 for i in range(weight.ndim)]).astype(np.float32)
+
+
+def conv(x: Any, shape: tuple[int, ...], rows: bool = False, columns: bool = False, **options: Any) -> Any:
+    """A convolution with a bias; its output channels are spread, or its input channels by the inverse."""
+    weight = numbers(*shape)
+    weight = spread(weight, 0) if rows else weight
+    weight = spread(weight, 1, 1 / SPREAD) if columns else weight
+    bias = const(numbers(shape[0]) * (SPREAD if rows else 1))
+    return nn.ConvOp.make(x, const(weight), bias, **options)
+
+
+def pair(between: Callable[[Any], Any], **options: Any) -> Build:
+    return lambda x: conv(between(conv(x, (6, 3, 3, 3), rows=True, **options)), (4, 6, 3, 3), columns=True, **options)
+
+
+def triple(x: Any) -> Any:
+    """The depthwise convolution takes the spread on: neither pair alone removes it."""
+    expanded = nn.ReluOp.make(conv(x, (6, 3, 1, 1), rows=True))
+    depthwise = nn.ReluOp.make(nn.ConvOp.make(expanded, const(numbers(6, 1, 3, 3)), const(numbers(6)), groups=6))
+    return conv(depthwise, (4, 6, 1, 1), columns=True)
+
+
+def grouped_transposed(x: Any) -> Any:
+    weight = spread(numbers(4, 3, 2, 2).reshape(2, 2, 3, 2, 2).transpose(0, 2, 1, 3, 4).reshape(6, 2, 2, 2), 0)
+    weight = weight.reshape(2, 3, 2, 2, 2).transpose(0, 2, 1, 3, 4).reshape(4, 3, 2, 2)
+    up = nn.ConvTransposeOp.make(x, const(weight), const(numbers(6) * SPREAD), groups=2)
+    return nn.ConvTransposeOp.make(nn.ReluOp.make(up), const(spread(numbers(6, 4, 2, 2), 0, 1 / SPREAD)))
+
+
+def flattened(x: Any, layout: str = "nchw") -> Any:
+    pooled = nn.MaxPoolOp.make(
+        conv(x, (6, 3, 3, 3), rows=True, layout=layout), kernel=(2, 2), strides=(2, 2), layout=layout
+    )
+    flat = nn.FlattenOp.make(nn.LeakyReluOp.make(pooled))
+    weight = numbers(24, 5).reshape((6, 4, 5) if layout == "nchw" else (4, 6, 5))
+    weight = spread(weight, 0 if layout == "nchw" else 1, 1 / SPREAD).reshape(24, 5)
+    return nn.MatMulOp.make(flat, const(weight))
+
+
+def products(x: Any) -> Any:
+    hidden = nn.MatMulOp.make(x, const(spread(numbers(6, 6), 0)), const(numbers(6) * SPREAD), transpose_b=True)
+    active = nn.PReluOp.make(hidden, const(np.full(6, -0.5)))
+    return nn.MatMulOp.make(active, const(spread(numbers(6, 5), 0, 1 / SPREAD)))
+
+
+def two_readers(x: Any) -> Any:
+    shared = nn.ReluOp.make(conv(x, (6, 3, 1, 1), rows=True))
+    return conv(shared, (4, 6, 1, 1), columns=True), conv(
+        nn.AveragePoolOp.make(shared, kernel=(2, 2)), (4, 6, 3, 3), columns=True
+    )
+
+
+def normalized(norm: Build) -> Build:
+    """SmoothQuant: the norm's channels have outliers, which weights of three readers do not make up for."""
+
+    def build(x: Any) -> Any:
+        y = norm(x)
+        return tuple(nn.MatMulOp.make(y, const(numbers(6, 4, seed=i))) for i in range(3))
+
+    return build
+
+
+def layer_norm(x: Any) -> Any:
+    return nn.LayerNormOp.make(x, const(np.array([1, 1, 60, 1, 1, 1])), const(numbers(6)))
+
+
+def rms_norm(x: Any) -> Any:
+    mean = nn.ReduceMeanOp.make(nn.MulOp.make(x, x), axes=(-1,), keepdims=True)
+    scaled = nn.MulOp.make(x, nn.RsqrtOp.make(mean))
+    return nn.MulOp.make(const(np.array([1, 1, 60, 1, 1, 1])), scaled)
+
+
+IMAGE, ROWS = numbers(16, 3, 6, 6), numbers(64, 5, 6)
+RELU = nn.ReluOp.make
+CASES: Mapping[str, tuple[Build, Array]] = {
+    "nothing between": (pair(lambda y: y), IMAGE),
+    "relu": (pair(RELU), IMAGE),
+    "clip without an upper bound": (pair(lambda y: nn.ClipOp.make(y, min=0.0)), IMAGE),
+    "channels last": (pair(RELU, layout="nhwc"), numbers(16, 6, 6, 3)),
+    "pad and resize": (
+        pair(lambda y: nn.PadOp.make(nn.ResizeOp.make(y, sizes=(0, 0, 8, 8)), pads=(0, 0, 1, 1) * 2)),
+        IMAGE,
+    ),
+    "transposes": (
+        pair(lambda y: nn.TransposeOp.make(nn.TransposeOp.make(y, perm=(0, 2, 3, 1)), perm=(0, 3, 2, 1))),
+        IMAGE,
+    ),
+    "a line": (
+        lambda x: conv(RELU(conv(x, (6, 3, 3), rows=True)), (4, 6, 3), columns=True),
+        numbers(16, 3, 9),
+    ),
+    "depthwise triple": (triple, IMAGE),
+    "grouped reader": (
+        lambda x: nn.ConvOp.make(
+            conv(x, (6, 3, 1, 1), rows=True),
+            const(spread(numbers(4, 6, 1, 1), 1, 1 / SPREAD).reshape(4, 2, 3, 1, 1)[[0, 1, 2, 3], [0, 0, 1, 1]]),
+            groups=2,
+        ),
+        IMAGE,
+    ),
+    "transposed, grouped": (grouped_transposed, numbers(16, 4, 4, 4)),
+    "flatten": (flattened, IMAGE),
+    "flatten, channels last": (lambda x: flattened(x, "nhwc"), numbers(16, 6, 6, 3)),
+    "global pool and squeeze": (
+        lambda x: nn.MatMulOp.make(
+            nn.ReshapeOp.make(nn.GlobalAveragePoolOp.make(RELU(conv(x, (6, 3, 1, 1), rows=True))), to=(0, -1)),
+            const(spread(numbers(6, 5), 0, 1 / SPREAD)),
+        ),
+        IMAGE,
+    ),
+    "products": (products, ROWS),
+    "two readers": (two_readers, IMAGE),
+    "layer norm": (normalized(layer_norm), ROWS),
+    "rms norm": (normalized(rms_norm), ROWS),
+    "batch norm": (
+        lambda x: conv(
+            RELU(nn.BatchNormOp.make(x, *(const(v) for v in (SPREAD, numbers(6) * SPREAD, numbers(6), np.ones(6))))),
+            (4, 6, 1, 1),
+            columns=True,
+        ),
+        numbers(16, 6, 5, 5),
+    ),
+}
+
+
+def equalized(module: ModuleOp, data: Path, profile: str = "ascend") -> Session:
+    session = new_session()
+    session.profile = profile
+    make_pass("equalize", f"data={data}").apply(session, module)
+    verify(module)
+    return session
+
+
+def quantized(module: ModuleOp, data: Path, profile: str) -> ModuleOp:
+    session = new_session()
+    session.profile = profile
+    copy = module.clone()
+    make_pass("quantize", f"data={data} observer=minmax").apply(session, copy)
+    return copy
+
+
+@pytest.mark.parametrize("profile", ["ascend", "qdq"])
+@pytest.mark.parametrize("name", CASES)
+def test_float_results_are_the_same_bits_and_quantized_ones_better(name: str, profile: str, tmp_path: Path) -> None:
+    build, data = CASES[name]
+    before = module_of(build, [data], dynamic=False)
+    np.savez(tmp_path / "data.npz", x0=data)
+    after = before.clone()
+    session = equalized(after, tmp_path / "data.npz", profile)
+    assert [r.rule for r in session.remarks if r.kind == "applied"], session.remarks
+    exact, found = run(before, {"x0": data}), run(after, {"x0": data})
+    for output, array in exact.items():
+        np.testing.assert_array_equal(found[output], array)
+    if name == "transposed, grouped" and profile == "qdq":
+        return  # it has no integer kernel
+    with_it, without = (run(quantized(m, tmp_path / "data.npz", profile), {"x0": data}) for m in (after, before))
+    gains = [sqnr(exact[y], with_it[y]) - sqnr(exact[y], without[y]) for y in exact]
+    assert sum(gains) / len(gains) >= 5, gains
+
+
+def residual(x: Any) -> Any:
+    """Two layers, a sum and a relu; the first layer's weight is shared with one that is not equalized."""
+    shared = const(spread(numbers(6, 6, 1, 1), 0))
+    first = RELU(nn.ConvOp.make(x, shared))
+    second = conv(first, (6, 6, 3, 3), columns=True, pads=(1, 1, 1, 1))
+    return RELU(nn.AddOp.make(second, nn.ConvOp.make(x, shared)))
+
+
+@pytest.mark.parametrize("profile", ["ascend", "qdq"])
+def test_regions_and_shared_weights(profile: str, tmp_path: Path) -> None:
+    data = numbers(16, 6, 5, 5)
+    np.savez(tmp_path / "data.npz", x0=data)
+    module = module_of(residual, [data])
+    session = new_session()
+    session.profile = profile
+    make_pass("fuse-all").apply(session, module)
+    assert any(isinstance(op, nn.FusedOp) for op in module.walk())
+    before = run(module, {"x0": data})["y0"]
+    remarks = {(r.kind, r.rule) for r in equalized(module, tmp_path / "data.npz", profile).remarks}
+    assert remarks == {("applied", "equalized"), ("missed", "homogeneous")}
+    np.testing.assert_array_equal(run(module, {"x0": data})["y0"], before)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_networks_compute_the_same_bits(seed: int, tmp_path: Path) -> None:
+    """Whatever is scaled: channels are spread between layers that other operations and layers read as well."""
+    graph, outputs = random_network(seed)
+    factors = 2.0 ** np.random.default_rng(seed).integers(-6, 7, 4)
+    for i, tensor in enumerate(graph.constants):
+        array = numpy_helper.to_array(tensor)
+        if array.ndim == 4:
+            scaled = array * factors.reshape(-1, 1, 1, 1).astype(np.float32)
+            graph.constants[i].CopyFrom(numpy_helper.from_array(scaled, tensor.name))
+    session = new_session()
+    module = frontends.read(graph.save(tmp_path / "net.onnx", *outputs), session)
+    make_pass("canonicalize").apply(session, module)
+    x = numbers(8, 4, 8, 8)
+    np.savez(tmp_path / "data.npz", x=x)
+    before = run(module, {"x": x})
+    equalized(module, tmp_path / "data.npz")
+    for name, array in run(module, {"x": x}).items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def integers(array: Array, scale: float, zero: float, low: float, high: float) -> Array:
+    return (np.clip(np.rint(array / scale) + zero, low, high) - zero) * scale
+
+
+def test_costs_against_brute_force() -> None:
+    """The error of a grouped convolution of one tap, with scaled channels, number by number."""
+    op = nn.ConvOp.make(const(numbers(1, 6, 1, 1)), const(numbers(4, 3, 1, 1)), groups=2)
+    rows, up, down = numbers(50, 6), np.array([0, 2, -1, 3, 0, 1]), np.array([1, 0, -2, 0])
+    seen = Seen(np.minimum(rows.min(0), 0), np.maximum(rows.max(0), 0), rows)
+    weight = numbers(4, 3, 1, 1)
+    scaled_rows = rows / 2.0**up
+    tried = []
+    for share in np.arange(10, 2, -1) / 10:
+        scale = (scaled_rows.max() - scaled_rows.min()) * share / 255
+        found = integers(scaled_rows, scale, -np.rint(scaled_rows.min() * share / scale), 0, 255)
+        tried.append((np.square(found - scaled_rows).sum(), found * 2.0**up))
+    inputs = min(tried, key=lambda pair: pair[0])[1]
+    wanted = np.zeros(4)
+    for out in range(4):
+        group = slice(0, 3) if out < 2 else slice(3, 6)
+        scaled = weight[out, :, 0, 0] * 2.0 ** (up[group] - down[out])
+        used = integers(scaled, float(np.abs(scaled).max() / 127), 0, -127, 127) / 2.0 ** (up[group] - down[out])
+        wanted[out] = np.square(inputs[:, group] @ used - rows[:, group] @ weight[out, :, 0, 0]).mean()
+    errors = Weight.of(op, weight, per_channel=True).error(seen, up, down)
+    np.testing.assert_allclose(errors, wanted, rtol=1e-3)
+
+
+def hard_digits(folder: Path) -> Path:
+    """The digits network with the channels behind its second layer scaled by 2^-6 to 2^6, and the weights that read them by the
+    inverse: it computes the same.
+    """
+    model = onnx.load(DIGITS / "digits.onnx")
+    factors = 2.0 ** np.random.default_rng(0).permutation(np.rint(np.linspace(-6, 6, 32)))
+    by = {"bn2.scale": factors, "bn2.bias": factors, "conv3.weight": 1 / factors[:, None, None]}
+    for tensor in model.graph.initializer:
+        scaled = numpy_helper.to_array(tensor) * by.get(tensor.name, 1)
+        tensor.CopyFrom(numpy_helper.from_array(scaled.astype(np.float32), tensor.name))
+    onnx.save(model, folder / "hard.onnx")
+    return folder / "hard.onnx"
+
+
+def test_what_lowers_the_quality_of_outputs_is_noticed(tmp_path: Path) -> None:
+    """Both networks compute the same in float; one of them is badly scaled."""
+    session = new_session()
+    good, bad = (frontends.read(path, session) for path in (DIGITS / "digits.onnx", hard_digits(tmp_path)))
+    for module in (good, bad):
+        make_pass("fuse-all").apply(session, module)
+    samples = load_samples(str(DIGITS / "calib.npz"), main_function(good), Form((), {}, None), 64)
+    reason = outputs_lost(good, bad, samples, session, Runner("numpy"))
+    assert reason is not None
+    assert reason.startswith("with it output logits of the quantized model has -")
+    assert outputs_lost(bad, good, samples, session, Runner("numpy")) is None
+
+
+def test_nan_in_what_a_layer_reads(tmp_path: Path) -> None:
+    module = module_of(pair(lambda y: y), [IMAGE])
+    np.savez(tmp_path / "data.npz", x0=np.full_like(IMAGE, 3e38))
+    with pytest.raises(CompileError, match="has an input whose values hold NaN or Inf"):
+        equalized(module, tmp_path / "data.npz")
