@@ -1,3 +1,3 @@
-"""The formats of files, for those who read them (`frontends`), write them (`targets`) or run what came from them
+"""The formats of files, for code that reads them (`frontends`), writes them (`targets`) or runs their operators
 (`runtime`).
 """

@@ -1,4 +1,4 @@
-"""Scales as Ascend's files hold them: 64 bits per channel. The dialect has float32; files are written and read through this.
+"""Scales in the form of Ascend's files: 64 bits per channel. The dialect has float32; this module packs and unpacks them.
 
 As AMCT and AscendDequant have it: bits 31..0 the float32 scale, 39..32 the shift N, 47..40 the weight's offset. As newer
 chips have it (TransQuantParamV2): the scale without its last 13 bits, bit 46 set, 45..37 an offset.
@@ -51,7 +51,7 @@ def unpack(packed: Array) -> DeqScale:
 
 
 def pack_requant(scale: Array, offset: int) -> Array:
-    """uint64 of AscendRequant: the whole float32 scale, and the offset where TransQuantParamV2 has it (headers are silent)."""
+    """uint64 of AscendRequant: the whole float32 scale, and the offset as in TransQuantParamV2 (headers define no place)."""
     return _bits(scale) | np.uint64((offset & 0x1FF) << _OFFSET)
 
 
@@ -79,7 +79,7 @@ def averaged(scale: Array, count: int) -> Array:
 
 
 def before_averaging(scale: Array, count: int, reciprocal: np.float32 | None = None) -> Array | None:
-    """Scales that `averaged` turns into `scale`, None where there are none; where several do, those with this reciprocal."""
+    """Scales that `averaged` maps to `scale`, None if there are none; of several those with this reciprocal."""
     near = np.asarray(scale * np.float32(count), np.float32)
     candidates = [
         c for steps in (0, 1, -1, 2, -2) if np.array_equal(averaged(c := _stepped(near, steps), count), scale)
@@ -90,7 +90,7 @@ def before_averaging(scale: Array, count: int, reciprocal: np.float32 | None = N
 
 
 def _stepped(values: Array, steps: int) -> Array:
-    """The float32 numbers so many places further on."""
+    """The float32 numbers this many places further on."""
     towards = np.float32(np.inf if steps > 0 else 0)
     for _ in range(abs(steps)):
         values = np.nextafter(values, towards)

@@ -1,4 +1,4 @@
-"""Protobuf messages from a table of their fields: a format is read without the package that defines it.
+"""Protobuf messages from a table of their fields, so that a format is read without the package that defines it.
 
     fields = {
         "Net": {"name": (1, "string"), "layer": (2, "repeated Layer"), "blobs": (3, "map<string, Layer.Blob>")},
@@ -8,8 +8,8 @@
     enums = {"Layer.Phase": {"TRAIN": 0, "TEST": 1}}
 
 A field is its number and its type: a scalar of protobuf's, or a message or enum of the table (`Layer.Blob` is nested in `Layer`).
-Before the type may stand `repeated`, `packed` (repeated, and in proto2 said to be packed) or `oneof` with a name; after it, in
-proto2, `= ` and a default. A table needs only the fields that are read; files may hold others.
+The type may be preceded by `repeated`, `packed` (repeated, and declared packed in proto2) or `oneof` with a name. In proto2 `= `
+and a default may follow. A table needs only the fields that are read; files may contain others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Enums = Mapping[str, Mapping[str, int]]
 """Number by enum and value."""
 
 _Types = Mapping[str, _Field]
-"""The fields of a type, by the names that tables use."""
+"""The types of fields, by their names in tables."""
 
 _SCALARS: _Types = {name.removeprefix("TYPE_").lower(): _Field(type=number) for name, number in _Field.Type.items()}
 
@@ -36,7 +36,7 @@ _SCALARS: _Types = {name.removeprefix("TYPE_").lower(): _Field(type=number) for 
 def message_classes(
     package: str, syntax: Literal["proto2", "proto3"], fields: Fields, enums: Enums
 ) -> dict[str, type[Any]]:
-    """The classes of a table's messages, by name. They live in a descriptor pool of their own, apart from any other `package`."""
+    """The classes of a table's messages, by name. They have a descriptor pool of their own, separate from any other `package`."""
     pool = DescriptorPool()
     pool.Add(_file(package, syntax, fields, enums))
     return {name: GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in fields}
@@ -45,7 +45,7 @@ def message_classes(
 def _file(package: str, syntax: str, fields: Fields, enums: Enums) -> FileDescriptorProto:
     file = FileDescriptorProto(name=f"{package}.proto", package=package, syntax=syntax)
     messages: dict[str, DescriptorProto] = {}
-    for name in sorted(fields):  # each before those nested in it
+    for name in sorted(fields):  # each before the messages nested in it
         outer, _, own = name.rpartition(".")
         messages[name] = messages[outer].nested_type.add(name=own) if outer else file.message_type.add(name=own)
     for name, numbers in enums.items():
@@ -90,7 +90,7 @@ def _declare(message: DescriptorProto, name: str, number: int, text: str, types:
 
 
 def _map_entry(message: DescriptorProto, field: str, text: str, types: _Types) -> str:
-    """The message nested for the entries of a map, which protobuf wants called after the field."""
+    """The nested message for the entries of a map; protobuf requires a name derived from the field."""
     key, value = text.removeprefix("map<").removesuffix(">").split(", ")
     entry = message.nested_type.add(name="".join(part.capitalize() for part in field.split("_")) + "Entry")
     entry.options.map_entry = True

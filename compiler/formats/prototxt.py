@@ -1,6 +1,6 @@
-"""The structure of protobuf text: which field stands where, those that no schema knows included.
+"""The structure of protobuf text: the places of fields, including those that no schema knows.
 
-`text_format` gives messages without places, and drops what it does not know; here is what it leaves out.
+`text_format` returns messages without places, and drops unknown fields; this module finds both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Entry:
     line: int
     column: int
     text: str
-    """The field as it is in the file; the values of a list share theirs."""
+    """The place of the field in the file; the values of a list share it."""
     entries: tuple[Entry, ...] = ()
     """The fields of a message."""
 
@@ -37,7 +37,7 @@ def entries(text: str) -> tuple[Entry, ...]:
 
 
 def unknown(fields: tuple[Entry, ...], descriptor: Any, path: str = "") -> Iterator[tuple[str, Entry]]:
-    """The fields that a message's descriptor lacks, with their paths, those in messages that it has included."""
+    """The fields that a message's descriptor lacks, with their paths, including those of nested messages."""
     for entry in fields:
         field = descriptor.fields_by_name.get(entry.name)
         if field is None:
@@ -75,7 +75,7 @@ class _Reader:
         return [Entry(start.group(), line, column, text, inner) for inner in values]
 
     def _values(self) -> list[tuple[Entry, ...]]:
-        """The values of a field: its fields if it is a message. A list holds several."""
+        """The values of a field: its fields if it is a message. A list has several."""
         opening = self._peek()
         string = self.tokens[self.at].group("string") if opening else None
         self.at += 1

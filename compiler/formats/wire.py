@@ -1,7 +1,7 @@
 """Protobuf's encoding (https://protobuf.dev/programming-guides/encoding/) around weights, which protobuf itself would copy.
 
-When a file is read, its weights are taken out before protobuf sees it: only the fields on the way to them are looked at. When one
-is written, the bytes of arrays are placed between what protobuf encodes. A format says where its weights are.
+When a file is read, its weights are removed before protobuf parses it: only the fields on the way to them are read. When a file
+is written, the bytes of arrays are placed between the parts that protobuf encodes. Each format defines where its weights are.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
 LARGE = 1 << 14
-"""Fewer bytes stay in the message: cheap to copy, and at hand for whatever reads small constants."""
+"""Smaller values stay in the message: they are cheap to copy, and small constants are read from there."""
 
 MOST_BYTES = 2**31 - 1
 """The largest file that protobuf can read."""
 
 Places = dict[str, tuple[int, int]]
-"""Where the bytes of a weight are in the file, by its name: begin and end."""
+"""The places of weights in the file, by name: begin and end."""
 
 
 class MalformedError(ValueError):
-    """The bytes are not encoded as they should be."""
+    """The bytes are not a valid encoding."""
 
 
 class Field(NamedTuple):
-    """A field of a message: its number, its kind, and where its bytes are."""
+    """A field of a message: its number, its kind, and the place of its bytes."""
 
     number: int
     kind: int
@@ -51,16 +51,16 @@ class Field(NamedTuple):
 
     @staticmethod
     def whole(data: memoryview) -> Field:
-        """All of `data`, as if it were the value of a field."""
+        """The whole `data`, as the value of a field."""
         return Field(0, BYTES, 0, 0, len(data))
 
 
 Rewrite = Callable[[Field], bytes]
-"""From a field to the value that takes the place of its own."""
+"""Maps a field to the value that replaces its own."""
 
 
 def mapped(path: Path) -> Array:
-    """The bytes of a file, mapped read-only. Raises CompileError when it cannot be read."""
+    """The bytes of a file, mapped read-only. Raises CompileError if it cannot be read."""
     try:
         empty = path.stat().st_size == 0
         return np.empty(0, np.uint8) if empty else np.memmap(path, np.uint8, "r")
@@ -69,7 +69,7 @@ def mapped(path: Path) -> Array:
 
 
 def rewritten(data: memoryview, message: Field, rules: Mapping[int, Rewrite]) -> bytes:
-    """A message in which the value of each large field whose number has a rule is what the rule makes of it."""
+    """A message in which rules, by number, replace the values of large fields."""
     result = bytearray()
     done = message.value
     for field in fields(data, message):
@@ -87,13 +87,13 @@ def without(data: memoryview, message: Field, field: Field) -> bytes:
 
 
 def only(data: memoryview, message: Field, number: int) -> Field | None:
-    """The one field of this number that holds bytes; None where there is none, or several for protobuf to merge."""
+    """The one field of this number with bytes; None if there is none, or several for protobuf to merge."""
     found = [f for f in fields(data, message) if (f.number, f.kind) == (number, BYTES)]
     return found[0] if len(found) == 1 else None
 
 
 def text(data: memoryview, field: Field | None) -> str:
-    """The text in a field, empty where there is no field."""
+    """The text in a field; empty if there is no field."""
     return "" if field is None else bytes(data[field.value : field.end]).decode(errors="replace")
 
 
@@ -123,7 +123,7 @@ def fields(data: memoryview, message: Field) -> Iterator[Field]:
 
 
 def read_varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
-    """A number of seven bits a byte, lowest first, and where it ends."""
+    """A number in groups of seven bits, lowest first, and its end."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= end:
@@ -137,7 +137,7 @@ def read_varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """A number as `read_varint` reads it."""
+    """A number in the form that `read_varint` reads."""
     data = bytearray()
     while value > 0x7F:
         data.append(value & 0x7F | 0x80)
@@ -151,5 +151,5 @@ def header(number: int, size: int) -> bytes:
 
 
 def delimited(number: int, value: bytes) -> bytes:
-    """A field that holds bytes: a text, a message, or numbers in one run."""
+    """A field of bytes: a text, a message, or numbers in one run."""
     return header(number, len(value)) + value

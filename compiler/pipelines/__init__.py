@@ -1,1 +1,1 @@
-"""Running passes one after the other: their options as text, their order, the time they take."""
+"""Runs passes in sequence: their options as text, their order, their time."""

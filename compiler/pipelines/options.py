@@ -1,4 +1,4 @@
-"""Options as people type them: `bits=8 data=calib.npz skip=a,b`. Blanks separate, values need no quotes, lists use commas."""
+"""Option text: `bits=8 data=calib.npz skip=a,b`. Blanks separate, values need no quotes, lists use commas."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _options(cls: type[Any]) -> dict[str, Field[Any]]:
 
 
 def build_from(cls: type[_T], given: Iterable[tuple[str, str]], what: str) -> _T:
-    """As `build`, from options that are split already: names and texts of values."""
+    """Like `build`, from options that are already split: names and texts of values."""
     hints, known = get_type_hints(cls), _options(cls)
     values: dict[str, Any] = {}
     for key, value in given:
@@ -57,7 +57,7 @@ def build_from(cls: type[_T], given: Iterable[tuple[str, str]], what: str) -> _T
 
 
 def split(text: str) -> list[str]:
-    """Split at blanks outside single or double quotes; the quotes are taken off."""
+    """Splits at blanks outside single or double quotes, and removes the quotes."""
     parts: list[str] = []
     current, quote, started = "", "", False
     for c in text:
@@ -110,7 +110,7 @@ def names(text: str) -> tuple[str, ...]:
 def shapes(text: str, separator: str, what: str) -> dict[str, tuple[int, ...]]:
     """`data:1,3,?;flag:` -> `{"data": (1, 3, -1), "flag": ()}`, with a comma as the separator; unknown sizes are `?` or `-1`.
 
-    The last colon ends the name, as names often hold one (`serving_default_x:0`); sizes without a name are found under "".
+    The last colon ends the name, because names often contain one (`serving_default_x:0`); sizes without a name have the key "".
     Raises CompileError, which calls the option `what`, for malformed text.
     """
     found: dict[str, tuple[int, ...]] = {}
@@ -127,7 +127,7 @@ def shapes(text: str, separator: str, what: str) -> dict[str, tuple[int, ...]]:
 
 
 def shapes_of(inputs: Sequence[str], given: Mapping[str, tuple[int, ...]], where: str) -> dict[str, tuple[int, ...]]:
-    """Shapes by input; one without a name is that of the only input. Raises CompileError, located, for no such input."""
+    """Shapes by input; one without a name is for the only input. Raises CompileError, located, for an unknown input."""
     hint = f"the inputs are {', '.join(inputs) or 'none'}"
     if unknown := [name for name in given if name and name not in inputs]:
         raise CompileError(f"the model has no input {', '.join(unknown)}", where=where, hint=hint)

@@ -1,4 +1,4 @@
-"""Running passes one after the other: verification, timing and printing between them."""
+"""Runs passes in sequence, with verification, timing and printing between them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..session import Session
 from .options import build, build_from
 
 After = Callable[[ModulePass, ModuleOp, float], None]
-"""Told each pass when it is done, the module, and the seconds it took."""
+"""Called after each pass with the pass, the module, and the seconds it took."""
 
 
 Passes = Registry[type[ModulePass]]
-"""The passes that a session knows."""
+"""The passes of a session."""
 OURS: Passes = universe.passes()
 
 
@@ -62,12 +62,12 @@ def _text(values: Sequence[Any]) -> str:
 
 
 def _last_line(error: BaseException) -> str:
-    """xDSL shows the place over several lines before it says what is wrong."""
+    """The message of an xDSL error, without the lines that show its place."""
     return [line for line in str(error).splitlines() if line.strip()][-1].strip(" ^|")
 
 
 def run_passes(module: ModuleOp, passes: Sequence[ModulePass], session: Session, after: After | None = None) -> None:
-    """Verify, then run each pass and verify again. Raises CompileError, located, from passes and the verifier."""
+    """Verifies, then runs each pass and verifies again. Raises CompileError, located, from passes and the verifier."""
     _verify(module, session)
     run_on_verified(module, passes, session, after)
 
@@ -75,7 +75,7 @@ def run_passes(module: ModuleOp, passes: Sequence[ModulePass], session: Session,
 def run_on_verified(
     module: ModuleOp, passes: Sequence[ModulePass], session: Session, after: After | None = None
 ) -> None:
-    """As `run_passes`, of a module that was verified and not changed since."""
+    """Like `run_passes`, for a module that has not changed since it was verified."""
     for each in passes:
         start = time.perf_counter()
         with session.phase(each.name):
@@ -94,7 +94,7 @@ def _verify(module: ModuleOp, session: Session) -> None:
 
 
 def _apply(each: ModulePass, module: ModuleOp, session: Session) -> None:
-    """Run a pass; what it says of the input, by whatever exception, comes out as a CompileError."""
+    """Runs a pass; its exceptions about the input become CompileErrors."""
     try:
         each.apply(session, module)
     except WeightError as e:

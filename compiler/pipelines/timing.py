@@ -1,4 +1,4 @@
-"""How long the phases of a compilation take, and how much memory each of them needs at most."""
+"""The time of the phases of a compilation, and the peak memory of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class Phase:
-    """The time and memory of one phase; the phases inside it are behind it, one `depth` deeper."""
+    """The time and memory of one phase; the phases inside it follow, one `depth` deeper."""
 
     def __init__(self, name: str, depth: int):
         self.name = name
@@ -31,7 +31,7 @@ class Timer:
 
     @contextmanager
     def phase(self, name: str) -> Generator[None]:
-        """Time what runs inside `with`; phases may nest."""
+        """Measures the code inside `with`; phases may nest."""
         self._note_peak()
         phase = Phase(name, len(self._running))
         self.phases.append(phase)
@@ -45,7 +45,7 @@ class Timer:
             self._running.pop()
 
     def _note_peak(self) -> None:
-        """The peak since the last call counts for all phases that ran."""
+        """Applies the peak since the last call to all phases that ran."""
         peak = peak_memory()
         for each in self._running:
             each.peak = max(each.peak, peak)
@@ -61,7 +61,7 @@ class Timer:
 def peak_memory() -> int:
     """The largest resident size of this process in bytes: since `_forget_peak` on Linux, elsewhere since it began.
 
-    Linux's `ru_maxrss` does not help: a process begins with that of the program that started it.
+    Linux's `ru_maxrss` does not help: a process inherits that of the program that started it.
     """
     for line in _STATUS.read_text().splitlines() if _STATUS.exists() else ():
         if line.startswith("VmHWM:"):
@@ -72,7 +72,7 @@ def peak_memory() -> int:
 
 
 def _forget_peak() -> None:
-    """Have Linux measure the peak anew (proc(5), clear_refs: 5); where it refuses, peaks are those since the process began."""
+    """Resets Linux's peak (proc(5), clear_refs: 5); if that fails, peaks are those since the process began."""
     try:
         _CLEAR.write_text("5")
     except OSError:

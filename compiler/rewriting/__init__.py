@@ -1,8 +1,8 @@
 """Rewriting that keeps locations, and `FusionPattern`, the one way to write a fusion.
 
 A fusion finds its structure (`match`), names the conditions under which it is legal (class members made by `condition`),
-computes the folded numbers in float64 (`fold`), and builds the replacement (`rewrite`). The base class does the rest: it asks
-the conditions, copies shared constants, refuses results that are not finite, keeps locations, and records remarks.
+computes the folded numbers in float64 (`fold`), and builds the replacement (`rewrite`). The base class does the rest: it checks
+the conditions, copies shared constants, rejects results that are not finite, keeps locations, and records remarks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNKNOWN = UnknownLoc()
 
 
 def fused_location(*ops: Operation) -> LocationAttr:
-    """The locations of several operations as one, each once."""
+    """The locations of several operations as one, without duplicates."""
     parts: dict[LocationAttr, None] = {}
     for op in ops:
         inner = op.location
@@ -49,9 +49,9 @@ def fused_location(*ops: Operation) -> LocationAttr:
 
 
 def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True) -> bool:
-    """Apply patterns until nothing changes; replaced operations hand their location on. True when something changed.
+    """Applies patterns until nothing changes; replaced operations pass their location on. True if something changed.
 
-    A pattern with an attribute `roots`, classes of operations, is asked about no others.
+    A pattern with an attribute `roots`, classes of operations, is only tried on those.
     """
     changed = apply_patterns(module, patterns, erase_dead)
     if changed:
@@ -62,20 +62,20 @@ def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True
 
 
 def erase_dead_constants(module: ModuleOp) -> None:
-    """Remove constants that nothing uses."""
+    """Removes unused constants."""
     for op in [op for op in module.walk() if isinstance(op, ConstantOp) and not op.result.uses.get_length()]:
         erase_constant(op)
 
 
 def erase_constant(op: ConstantOp) -> None:
-    """Remove a constant that nothing uses, and its array with it: operations are in cycles, the rest goes when Python looks."""
+    """Removes an unused constant, and its array at once: operations are in reference cycles, which Python frees later."""
     op.detach()
     op.erase()
     op.properties.clear()
 
 
 def layer_of(op: Operation) -> str:
-    """The name under which people know an operation: its source layer, else its result's name, else its kind."""
+    """The user's name of an operation: its source layer, otherwise its result's name, otherwise its kind."""
     origin = op.properties.get("origin")
     if isinstance(origin, OriginAttr):
         return origin.layer.data
@@ -91,7 +91,7 @@ class Remarks:
         self._rows: dict[Operation, dict[str, Remark]] = {}
 
     def missed(self, op: Operation, rule: str, reason: str) -> None:
-        """The first reason given for an operation and rule stays."""
+        """Records a missed rule; the first reason for an operation and rule stays."""
         self._add("missed", op, rule, reason)
 
     def applied(self, op: Operation, rule: str, reason: str) -> None:
@@ -99,11 +99,11 @@ class Remarks:
         self._add("applied", op, rule, reason)
 
     def forget(self, op: Operation) -> None:
-        """Take back what was said of an operation: another fusion has taken it in."""
+        """Drops the remarks about an operation that became part of another fusion."""
         self._rows.pop(op, None)
 
     def note(self, op: Operation, rule: str, reason: str) -> None:
-        """A fact that is neither done nor missed."""
+        """Records a fact that is neither applied nor missed."""
         self._add("analysis", op, rule, reason)
 
     def has(self, op: Operation) -> bool:
@@ -121,7 +121,7 @@ class Remarks:
             rows[rule] = Remark(kind, self.pass_name, rule, layer_of(op), op.name, reason, where, module)
 
     def flush(self) -> None:
-        """Tell the session. What was missed on an operation that is gone by now was not missed."""
+        """Reports the remarks to the session, except missed ones of operations that no longer exist."""
         for op, rows in self._rows.items():
             for remark in rows.values():
                 if remark.kind != "missed" or op.parent is not None:
@@ -142,7 +142,7 @@ class Condition(Generic[M]):
         self.name = name.replace("_", "-")
 
     def holds(self, pattern: FusionPattern[M], match: M) -> str | None:
-        """None where the condition holds, else the reason why not."""
+        """None if the condition holds, otherwise the reason."""
         return self._check(pattern, match)
 
 
@@ -194,18 +194,18 @@ class Folded(NamedTuple):
     dtype: np.dtype[Any]
     values: Array
     added: bool = False
-    """Whether it is only added to what the operation computes: underflow takes no more from it than rounding of the sum does."""
+    """Whether it is only added to the operation's result: underflow then loses no more than the rounding of the sum."""
 
 
 class Refusal(NamedTuple):
-    """Why a fusion is not wanted, whatever its conditions say: the rule's name and the reason."""
+    """The rule and the reason why a fusion is excluded, regardless of its conditions."""
 
     rule: str
     reason: str
 
 
 Guard = Callable[[Sequence[Operation]], Refusal | None]
-"""Asked with the matched operations before any condition: how a pass lets its user choose what is fused."""
+"""Called with the matched operations before any condition, so that users of a pass can select what is fused."""
 
 
 class FusionPattern(RewritePattern, Generic[M]):
@@ -217,7 +217,7 @@ class FusionPattern(RewritePattern, Generic[M]):
 
     name: ClassVar[str]
     roots: ClassVar[Roots] = (Operation,)
-    """The classes of operations that a match can have as its root; `match` is asked about no others."""
+    """The classes of possible roots of a match; `match` is called only for these."""
     conditions: ClassVar[tuple[Condition[Any], ...]] = ()
 
     def __init_subclass__(cls) -> None:
@@ -232,7 +232,7 @@ class FusionPattern(RewritePattern, Generic[M]):
 
     @abstractmethod
     def match(self, op: Operation) -> M | None:
-        """The operations of the structure whose root is `op`, None when it is not there."""
+        """The operations of the structure with root `op`; None if there is no match."""
 
     def fold(self, m: M) -> Sequence[Folded]:
         """The folded constants, computed in float64; nothing is changed yet."""
@@ -240,7 +240,7 @@ class FusionPattern(RewritePattern, Generic[M]):
 
     @abstractmethod
     def rewrite(self, m: M, folded: Sequence[SSAValue]) -> Sequence[Operation]:
-        """Build what replaces the root, from the folded constants in the order of `fold`; the last operation gives the result."""
+        """Builds the replacement of the root from the folded constants, in the order of `fold`; the last operation is the result."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         if (match := self.match(op)) is None:
@@ -293,9 +293,9 @@ class FusionPattern(RewritePattern, Generic[M]):
 
 
 def _underflow(exact: Array, rounded: Array) -> str | None:
-    """The reason why numbers do not survive their type: among the subnormal ones is lost more than rounding takes elsewhere.
+    """The reason why a type cannot represent numbers: subnormal ones lose more than rounding loses elsewhere.
 
-    Root mean squares of all the numbers are compared, so that single numbers near zero among larger ones do not count.
+    Root mean squares over all numbers are compared, so that single numbers near zero among larger ones do not matter.
     """
     limits = finfo(rounded.dtype)
     subnormal = np.abs(rounded) < limits.smallest_normal
@@ -309,7 +309,7 @@ def _underflow(exact: Array, rounded: Array) -> str | None:
 
 
 def matched_operations(match: object) -> list[Operation]:
-    """The matched operations, in the order of the dataclass's fields; lists and tuples are taken apart."""
+    """The matched operations, in the order of the dataclass's fields; lists and tuples are flattened."""
     return list(_flat_operations(vars(match).values()))
 
 
@@ -330,7 +330,7 @@ def _match_class(cls: type) -> type | None:
 
 
 def _check_paths(cls: type, match_class: type) -> None:
-    """A typo in a condition's path fails when the class is made, not when a graph happens to match."""
+    """Checks the paths of conditions when the class is made, so that a typo fails before a graph matches."""
     hints = get_type_hints(match_class)
     for each in cast("type[FusionPattern[Any]]", cls).conditions:
         for path in each.paths:

@@ -1,8 +1,8 @@
-"""The driver of rewriting: patterns are applied to operations until nothing changes.
+"""The driver of rewriting: applies patterns to operations until nothing changes.
 
-It keeps to the order of xDSL's walker and drives xDSL's patterns, but is made for large modules: an operation waits only where a
-pattern can start from its class or nothing uses it, and the garbage collector is set aside. What a pattern raises comes
-out as it is; xDSL's walker would note the whole module on it, weights and all.
+It has the order of xDSL's walker and drives xDSL's patterns, but is made for large modules: an operation is queued only if a
+pattern can start from its class or nothing uses it, and the garbage collector is off. Exceptions of patterns pass
+unchanged; xDSL's walker would attach the text of the whole module, including weights.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from xdsl.transforms.dead_code_elimination import would_be_trivially_dead
 
 
 def apply_patterns(module: ModuleOp, patterns: Sequence[RewritePattern], erase_dead: bool) -> bool:
-    """Apply patterns until nothing changes, see `rewrite`. True when something changed."""
+    """Applies patterns until nothing changes, see `rewrite`. True if something changed."""
     driver = _Driver(module, patterns, erase_dead)
     changed = False
     with garbage_collection_off():
@@ -34,10 +34,10 @@ def apply_patterns(module: ModuleOp, patterns: Sequence[RewritePattern], erase_d
 
 @contextmanager
 def garbage_collection_off() -> Generator[None]:
-    """Turn off Python's garbage collector; also a decorator.
+    """Turns off Python's garbage collector; also a decorator.
 
-    While a pass makes many operations, the collector walks all of a large module again and again. Without it, time grows
-    linearly with the module; what the pass leaves behind is collected afterwards.
+    While a pass makes many operations, the collector would walk a large module again and again. Without it, time grows
+    linearly with the module; garbage of the pass is collected afterwards.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -49,7 +49,7 @@ def garbage_collection_off() -> Generator[None]:
 
 
 class _Driver:
-    """The operations that wait to be looked at, the next one last."""
+    """The queue of operations to visit; the next one is last."""
 
     def __init__(self, module: ModuleOp, patterns: Sequence[RewritePattern], erase_dead: bool):
         self._module = module
@@ -68,7 +68,7 @@ class _Driver:
         )
 
     def sweep(self) -> bool:
-        """Look at every operation, the first one first, and after each at those that its rewriting touched."""
+        """Visits every operation in order, and after each one those that its rewriting touched."""
         for op in self._module.body.walk(reverse=True, region_first=True):
             if self._patterns_of(op) or _unused(op):
                 self._waiting[id(op)] = op
@@ -79,7 +79,7 @@ class _Driver:
         return changed
 
     def _visit(self, op: Operation) -> bool:
-        """True when something changed."""
+        """Visits one operation. True if something changed."""
         rewriter = self._rewriter
         if self._erase_dead and _unused(op) and (_pure(type(op)) or would_be_trivially_dead(op)):
             rewriter.erase(op)
@@ -112,7 +112,7 @@ class _Driver:
                 self._touch(use.operation)
 
     def _forget(self, op: Operation) -> None:
-        """Producers whose results only `op` read may be dead now, or may match with the rest."""
+        """Queues producers whose results only `op` read: they may be dead now, or may match."""
         for operand in op.operands:
             if isinstance(operand, OpResult) and operand.has_one_use():
                 self._waiting.setdefault(id(operand.op), operand.op)
@@ -126,7 +126,7 @@ def _may_start(pattern: RewritePattern, op: Operation) -> bool:
 
 @cache
 def _pure(kind: type[Operation]) -> bool:
-    """Whether the class alone says that an operation does nothing but give its results."""
+    """Whether the class alone shows that an operation has no effect except its results."""
     return kind.has_trait(Pure) and not kind.has_trait(IsTerminator) and not kind.has_trait(SymbolOpInterface)
 
 
@@ -138,7 +138,7 @@ def _unused(op: Operation) -> bool:
 
 
 def keep_location(old: Operation, new_results: Sequence[SSAValue | None]) -> None:
-    """Give the operations that replace `old` its location when they have none."""
+    """Gives the operations that replace `old` its location if they have none."""
     for value in new_results:
         owner = None if value is None else value.owner
         if isinstance(owner, Operation) and isinstance(owner.location, UnknownLoc):

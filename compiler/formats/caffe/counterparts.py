@@ -1,4 +1,4 @@
-"""The layers of Caffe that are operations of `nn` where they have no parameters."""
+"""The layers of Caffe that equal operations of `nn` if they have no parameters."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ COUNTERPARTS: Mapping[type[nn.UnaryOp], str] = {
     nn.SoftplusOp: "BNLL",
     nn.TanhOp: "TanH",
 }
-"""Read and written alike, but where the frontend reads parameters."""
+"""Read and written by this table, unless the frontend reads parameters."""

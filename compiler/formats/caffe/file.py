@@ -1,6 +1,6 @@
 """The two files of a net. The weights in a `.caffemodel` are views of the mapped file, and are written without a copy of them.
 
-It is read and written for the names and the blobs of layers only: parameters are in the prototxt, where fork and
+Only the names and blobs of layers are read and written there: parameters are in the prototxt, where fork and
 version do not change what they mean.
 """
 
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _LAYER, _BLOBS = 100, 7
 """NetParameter.layer, LayerParameter.blobs"""
 _LAYERS = {_LAYER: (1, _BLOBS), 2: (4, 6)}
-"""Number of NetParameter's `layer` and `layers`; in these of name and blobs."""
+"""Numbers of NetParameter's `layer` and `layers`, each with those of name and blobs."""
 _DATA, _DOUBLE_DATA, _INT8_DATA = 5, 8, 10
 _NUMBERS = {_DATA: np.dtype("<f4"), _DOUBLE_DATA: np.dtype("<f8"), _INT8_DATA: np.dtype("i1")}
 """Number and element type of BlobProto's fields that may be mapped."""
@@ -53,13 +53,13 @@ class Blob:
     """`dims` are the four numbers that blobs had before they had a shape."""
 
     def fits(self, shape: Sequence[int]) -> bool:
-        """Whether Caffe takes this for a parameter of that shape: four numbers may have ones in front."""
+        """Whether Caffe accepts this as a parameter of that shape: four numbers may have leading ones."""
         if prod(shape) == 1 == prod(self.dims):
             return True
         return self.dims == ((1,) * (4 - len(shape)) + tuple(shape) if self.legacy else tuple(shape))
 
     def shaped(self, shape: Sequence[int]) -> Array:
-        """The numbers, floats as float32, which is what Caffe computes in; without a copy where they are."""
+        """The numbers; floats as float32, in which Caffe computes, without a copy if they already are."""
         if self.numbers.dtype.kind != "f":
             return self.numbers.reshape(tuple(shape))
         with np.errstate(over="ignore"):
@@ -67,7 +67,7 @@ class Blob:
 
 
 def blob_of(proto: Message, numbers: Array | None, where: str) -> Blob:
-    """A blob of a message, whose numbers may be elsewhere. Raises CompileError when there are not as many as its shape says."""
+    """A blob of a message, whose numbers may be elsewhere. Raises CompileError if their count does not fit the shape."""
     if numbers is None:
         numbers = _numbers(proto)
     legacy = any(proto.HasField(name) for name in _LEGACY)
@@ -78,7 +78,7 @@ def blob_of(proto: Message, numbers: Array | None, where: str) -> Blob:
 
 
 def _numbers(proto: Message) -> Array:
-    """Those of the first field that has some."""
+    """The numbers of the first field that has some."""
     if proto.int8_data:
         return np.frombuffer(proto.int8_data, np.int8)
     for name, dtype in _FIELDS.items():
@@ -88,7 +88,7 @@ def _numbers(proto: Message) -> Array:
 
 
 def read_weights(path: Path) -> Mapping[str, list[Blob]]:
-    """The blobs of a file by the layers' names. Raises CompileError, located there, for any other file."""
+    """The blobs of a file by the layers' names. Raises CompileError, located in the file, for other content."""
     data, where = mapped(path), str(path)
     if not data.size:
         raise CompileError("is empty", where=where)
@@ -145,7 +145,7 @@ def _view(data: Array, place: Field, dtype: np.dtype[Any]) -> Array:
 
 
 def _packed(data: memoryview, blob: Field) -> Field | None:
-    """The one field with the numbers, all in one run; None where they are to be put together, which protobuf does."""
+    """The one field with all numbers in one run; None if there are several, which protobuf merges."""
     found: Field | None = None
     for field in fields(data, blob):
         if field.number in _NUMBERS:
@@ -157,7 +157,7 @@ def _packed(data: memoryview, blob: Field) -> Field | None:
 
 @dataclass(frozen=True)
 class NetLayer:
-    """A layer, its blobs apart."""
+    """A layer, with its blobs separate."""
 
     proto: Message
     blobs: Sequence[Array] = ()
@@ -167,7 +167,7 @@ class NetLayer:
 
 
 def write_net(name: str, layers: Sequence[NetLayer], prototxt: Path, caffemodel: Path) -> list[Path]:
-    """Write both files, or none. Raises CompileError when the weights are more than protobuf reads in one file."""
+    """Writes both files, or none. Raises CompileError if the weights exceed protobuf's limit of a file."""
     net = NetParameter(name=name or None)
     parts = [net.SerializeToString(), *chain.from_iterable(_written_layer(each) for each in layers)]
     size = sum(len(p) for p in parts)

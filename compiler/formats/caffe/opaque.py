@@ -1,4 +1,4 @@
-"""The parts of a carried layer beside its bottoms: blobs, which are its last operands, and what the prototxt says of
+"""The parts of a carried layer besides its bottoms: blobs, which are its last operands, and the prototxt's text of
 it.
 """
 
@@ -19,7 +19,7 @@ def carried(blobs: int, text: str) -> DictionaryAttr | None:
 
 
 def blobs_and_text(op: nn.OpaqueOp) -> tuple[int, str]:
-    """How many of the operands are blobs, and the text, empty where there is none."""
+    """The number of operands that are blobs, and the text, empty if there is none."""
     attributes = (DictionaryAttr({}) if op.attrs is None else op.attrs).data
     blobs, text = attributes.get("blobs"), attributes.get("text")
     return blobs.value.data if isinstance(blobs, IntegerAttr) else 0, text.data if isinstance(text, StringAttr) else ""

@@ -15,10 +15,10 @@ from typing import Any, cast
 from ..protobuf import message_classes
 
 Message = Any
-"""A protobuf message, as the tables declare it."""
+"""A protobuf message, as declared by the tables."""
 
 _OURS = 500_000
-"""From here on numbers are ours, in no file."""
+"""Numbers from here on are ours and occur in no file."""
 
 FIELDS: dict[str, dict[str, tuple[int, str]]] = {
     "NetParameter": {

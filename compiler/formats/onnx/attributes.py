@@ -1,4 +1,4 @@
-"""Attributes of ONNX nodes as Python values, and as MLIR attributes for provenance and opaque operations; these back again."""
+"""Converts attributes of ONNX nodes to Python values, and to and from MLIR attributes for provenance and opaque operations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ GRAPHS = frozenset({AttributeProto.GRAPH, AttributeProto.GRAPHS})
 
 
 def value_of(attribute: AttributeProto) -> Value | None:
-    """The number, text or list that an attribute holds; None for tensors, graphs and types."""
+    """The number, text or list in an attribute; None for tensors, graphs and types."""
     read = _READERS.get(attribute.type)
     return None if read is None else read(attribute)
 
@@ -65,7 +65,7 @@ def mlir_of(attribute: AttributeProto) -> Attribute | None:
 
 
 def carried(attributes: Mapping[str, AttributeProto], tensors: TensorReader, where: str) -> dict[str, Attribute]:
-    """All attributes of a node in MLIR, tensors as `nn.constant` holds them. Raises CompileError for subgraphs and types."""
+    """All attributes of a node in MLIR, tensors in the form of `nn.constant`. Raises CompileError for subgraphs and types."""
     result: dict[str, Attribute] = {}
     for name in sorted(attributes):
         attribute = attributes[name]

@@ -1,4 +1,4 @@
-"""The operators of ONNX that are operations of `nn`: the same operands, and the properties as attributes of the same defaults."""
+"""The operators of ONNX that equal operations of `nn`: the same operands, and properties as attributes with equal defaults."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ COUNTERPARTS: Mapping[type[nn.NNOp], str] = {
     nn.TanhOp: "Tanh",
     nn.WhereOp: "Where",
 }
-"""Read and written alike, but where the frontend or the target has a converter of its own: for other inputs, or older opsets."""
+"""Read and written by this table, unless frontend or target has a converter of its own: for other inputs, or older opsets."""

@@ -1,7 +1,7 @@
-"""The file, whose weights are neither read nor written through messages: they are mapped, and streamed from their arrays.
+"""The file. Its weights are not read or written through messages: they are mapped, and streamed from their arrays.
 
-Protobuf's own serialization would hold the weights three times (array, message, bytes). A message is a sequence of fields in
-any order, so the graph's initializers are written field by field behind the rest.
+Protobuf's own serialization would keep the weights three times (array, message, bytes). A message is a sequence of fields in
+any order, so the graph's initializers are written field by field after the rest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Initializer(NamedTuple):
 
 
 def without_weights(data: memoryview) -> tuple[bytes, Places]:
-    """The model without the bytes of its large initializers, and where these are in `data`.
+    """The model without the bytes of its large initializers, and their places in `data`.
 
     Raises MalformedError where `data` breaks off or is not a protobuf message.
     """
@@ -65,9 +65,9 @@ def external_file(path: Path) -> Path:
 def write_model(
     model: ModelProto, graph: GraphProto, initializers: Sequence[Initializer], path: Path, *, external: bool
 ) -> list[Path]:
-    """Write a model whose graph and weights are given apart; with `external`, and above 2 GB, arrays go beside it.
+    """Writes a model whose graph and weights are passed separately; with `external`, or above 2 GB, arrays go beside it.
 
-    Returns the files written; both are complete before either takes its name.
+    Returns the files written; both are complete before either gets its name.
     """
     inline = [_Inline(i) for i in initializers]
     if not external and _graph_size(graph, inline) + model.ByteSize() + 16 <= MOST_BYTES:
@@ -89,7 +89,7 @@ def write_model(
 
 
 class _Inline:
-    """An initializer as a field of the graph: what comes before the bytes of its array."""
+    """An initializer as a field of the graph: the part before the bytes of its array."""
 
     def __init__(self, initializer: Initializer):
         self.array = initializer.array

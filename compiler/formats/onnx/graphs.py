@@ -11,7 +11,7 @@ STANDARD = ""
 
 
 def domain_of(name: str) -> str:
-    """A domain by the one name that it goes by here: the standard one is also written `ai.onnx`."""
+    """The canonical name of a domain: the standard one is also written `ai.onnx`."""
     return STANDARD if name == "ai.onnx" else name
 
 
@@ -39,7 +39,7 @@ def definitions(graph: GraphProto) -> Iterator[str]:
 
 
 def free_names(node: NodeProto) -> Iterator[str]:
-    """The names that a node reads from the graph around it, those that its own graphs capture included."""
+    """The names that a node reads from the enclosing graph, including those that its own graphs capture."""
     yield from filter(None, node.input)
     for graph in subgraphs(node):
         own = set(definitions(graph))
@@ -48,9 +48,9 @@ def free_names(node: NodeProto) -> Iterator[str]:
 
 
 def renamed(nodes: Sequence[NodeProto], scope: Mapping[str, str], fresh: Callable[[str], str]) -> list[NodeProto]:
-    """Copies of nodes in which each name that graphs inside them define is a fresh one; `scope` says how others are called.
+    """Copies of nodes with fresh names for everything that graphs inside them define; `scope` maps other names.
 
-    What the graphs declare of their values, inputs and outputs aside, is left out.
+    Declarations of values in the graphs are left out, except inputs and outputs.
     """
     copies: list[NodeProto] = []
     for node in nodes:
@@ -76,7 +76,7 @@ def _rename_graph(graph: GraphProto, scope: Mapping[str, str], fresh: Callable[[
 
 
 def replace_names(node: NodeProto, names: Mapping[str, str]) -> None:
-    """Call values otherwise, in a node and in its graphs, in place; no graph defines one of these names itself."""
+    """Renames values in a node and its graphs, in place; no graph may define one of these names itself."""
     node.input[:] = [names.get(n, n) for n in node.input]
     node.output[:] = [names.get(n, n) for n in node.output]
     for graph in subgraphs(node):
@@ -87,7 +87,7 @@ def replace_names(node: NodeProto, names: Mapping[str, str]) -> None:
 
 
 def take_weights(nodes: Sequence[NodeProto], larger_than: int) -> Iterator[TensorProto]:
-    """Remove tensors of more elements from the graphs inside nodes, and name them as the graphs did: they are captured then."""
+    """Removes larger tensors from the graphs inside nodes, under their names, so that they are captured."""
     for node in nodes:
         for graph in subgraphs(node):
             outputs = {o.name for o in graph.output}

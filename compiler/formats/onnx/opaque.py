@@ -15,7 +15,7 @@ from .attributes import attribute_proto
 from .graphs import STANDARD, domain_of
 
 IR_VERSION = 10
-"""Every onnxruntime that knows opset 21 or later loads this IR version."""
+"""Every onnxruntime with opset 21 or later loads this IR version."""
 
 
 def _domain(op: nn.OpaqueOp) -> str:
@@ -39,7 +39,7 @@ def model_around(op: nn.OpaqueOp) -> ModelProto:
 
 
 def graph_of_op(op: nn.OpaqueOp, graph: nn.GraphAttr) -> ModelProto:
-    """The graph that is carried whole. Raises ValueError if it is damaged or does not fit the operation."""
+    """The graph that is carried whole. Raises ValueError if it is corrupted or does not fit the operation."""
     data = nn.ConstantOp(graph.data).array.tobytes()
     try:
         model = ModelProto.FromString(data)
@@ -52,7 +52,7 @@ def graph_of_op(op: nn.OpaqueOp, graph: nn.GraphAttr) -> ModelProto:
 
 
 def _single_model(op: nn.OpaqueOp) -> ModelProto:
-    """A model of this operator alone, with inputs i0, i1, ... and outputs o0, o1, ... of any sizes."""
+    """A model of only this operator, with inputs i0, i1, ... and outputs o0, o1, ... of any sizes."""
     rest = iter(range(len(op.inputs)))
     arguments = ["" if v is None else f"i{next(rest)}" for v in op.arguments()]
     outputs = [f"o{i}" for i in range(len(op.outputs))]

@@ -1,4 +1,4 @@
-"""The definitions of operators that come with onnx: defaults, what breaks them, what an opset has, takes and gives."""
+"""The definitions of operators in onnx: defaults, violations, and the operators and element types of an opset."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .attributes import Value, value_of
 from .graphs import STANDARD, domain_of, subgraphs
 
 NEWEST_OPSET = min(26, defs.onnx_opset_version())
-"""The newest that onnxruntime loads, if the installed onnx knows it."""
+"""The newest opset that onnxruntime loads, if the installed onnx knows it."""
 
 
 @cache
 def schema_of(op_type: str, opset: int, domain: str = STANDARD) -> defs.OpSchema | None:
-    """The definition of an operator as of an opset, None where the opset or the domain does not have it."""
+    """The definition of an operator in an opset; None if the opset or the domain lacks it."""
     try:
         return defs.get_schema(op_type, opset, domain)
     except defs.SchemaError:
@@ -25,7 +25,7 @@ def schema_of(op_type: str, opset: int, domain: str = STANDARD) -> defs.OpSchema
 
 @cache
 def schema_defaults(op_type: str, opset: int, domain: str) -> Mapping[str, Value]:
-    """The values of attributes that are not given, by name; none for an operator that ONNX does not know."""
+    """The defaults of attributes, by name; none for an operator that ONNX does not know."""
     schema = schema_of(op_type, opset, domain)
     if schema is None:
         return {}
@@ -34,7 +34,7 @@ def schema_defaults(op_type: str, opset: int, domain: str) -> Mapping[str, Value
 
 
 def _without_graphs(node: NodeProto) -> NodeProto:
-    """The node with empty graphs in its attributes: what these capture is defined outside, where the checker does not look."""
+    """The node with empty graphs in its attributes: the checker does not see the outer values that graphs capture."""
     if not any(True for _ in subgraphs(node)):
         return node
     copy = NodeProto()
@@ -47,13 +47,13 @@ def _without_graphs(node: NodeProto) -> NodeProto:
 _POSITIVE = frozenset(
     {"strides", "dilations", "kernel_shape", "group", "blocksize", "num_groups", "q_num_heads", "kv_num_heads"}
 )
-"""Attributes that onnx's shape inference divides by, unasked."""
+"""Attributes that onnx's shape inference divides by without a check."""
 
 
 def complaint(node: NodeProto, opsets: Mapping[str, int]) -> str | None:
-    """How a node breaks its operator's definition: number of inputs, names and types of attributes. None for a sound one.
+    """How a node violates its operator's definition: number of inputs, names and types of attributes. None if it does not.
 
-    To be asked before onnx infers types, which ends the process at some nodes that are not sound.
+    Must be called before onnx infers types, which crashes the process for some invalid nodes.
     """
     domain = domain_of(node.domain)
     schema = schema_of(node.op_type, opsets.get(domain, 0), domain)
@@ -80,7 +80,7 @@ def element_name(dtype_name: str) -> str:
 
 
 def type_mismatch(schema: defs.OpSchema, elements: Sequence[str | None]) -> str | None:
-    """Why inputs of these element types (None: absent, or not known) do not fit a schema; None where they do."""
+    """Why inputs of these element types (None: absent or unknown) do not fit a schema; None if they do."""
     bound: dict[str, str] = {}
     for i, element in enumerate(elements):
         if element is None:
@@ -96,7 +96,7 @@ def type_mismatch(schema: defs.OpSchema, elements: Sequence[str | None]) -> str 
 def result_elements(
     schema: defs.OpSchema, elements: Sequence[str | None], attributes: Mapping[str, object]
 ) -> list[str | None]:
-    """Element types of the outputs where the type variables decide them, else None."""
+    """Element types of the outputs if the type variables decide them, otherwise None."""
     if isinstance(to := attributes.get("to"), int):
         return [_name_of_code(to)]
     bound = {schema.inputs[min(i, len(schema.inputs) - 1)].type_str: e for i, e in enumerate(elements) if e}
@@ -114,7 +114,7 @@ def _name_of_code(code: int) -> str:
 
 
 def rejected_output(schema: defs.OpSchema, element: str | None) -> str | None:
-    """Why a first output of this element type does not fit; None where it does or is not known."""
+    """Why a first output of this element type does not fit; None if it does or is unknown."""
     if element is None or not schema.outputs or f"tensor({element})" in schema.outputs[0].types:
         return None
     return f"gives no {element}"
@@ -123,7 +123,7 @@ def rejected_output(schema: defs.OpSchema, element: str | None) -> str | None:
 def first_opset_taking(
     op_type: str, elements: Sequence[str | None], attributes: Mapping[str, object], opsets: Iterable[int]
 ) -> int | None:
-    """The lowest of these opsets that takes these element types, None when none does."""
+    """The lowest of these opsets that accepts these element types; None if none does."""
     for opset in opsets:
         schema = schema_of(op_type, opset)
         if schema is None or type_mismatch(schema, elements) is not None:
@@ -134,7 +134,7 @@ def first_opset_taking(
 
 
 def inferred(model: ModelProto) -> GraphProto:
-    """The graph with the types that onnx's shape inference finds; an empty one where it fails."""
+    """The graph with the types that onnx's shape inference finds; an empty one if it fails."""
     try:
         return shape_inference.infer_shapes(model, data_prop=True).graph
     except (shape_inference.InferenceError, RuntimeError, ValueError):

@@ -34,7 +34,7 @@ ELEMENT_NAMES: dict[int, str] = {
     TensorProto.UINT32: "uint32",
     TensorProto.UINT64: "uint64",
 }
-"""ONNX element types by code, as numpy (or ml_dtypes) calls them; strings, complex numbers, float8 and so on are left out."""
+"""numpy's (or ml_dtypes') names of ONNX element types by code; strings, complex numbers, float8 and so on are left out."""
 
 _ELEMENT_CODES = {name: code for code, name in ELEMENT_NAMES.items()}
 _HALF_BYTE = frozenset({"int4", "uint4"})
@@ -47,11 +47,11 @@ _FIELDS: dict[int, str] = {
     TensorProto.UINT32: "uint64_data",
     TensorProto.UINT64: "uint64_data",
 }
-"""The lists of numbers that hold the elements of a type; `int32_data` for all others."""
+"""The lists of numbers for the elements of a type; `int32_data` for all others."""
 
 
 def dtype_of(code: int, where: str) -> np.dtype[Any]:
-    """The dtype of an ONNX element type. Raises CompileError for one that has no array type here."""
+    """The dtype of an ONNX element type. Raises CompileError for one without an array type here."""
     if (name := ELEMENT_NAMES.get(code)) is None:
         raise CompileError(f"element type {type_name(code)} is not supported", where=where)
     return dtype_named(name)
@@ -68,7 +68,7 @@ def code_of(dtype: np.dtype[Any]) -> int:
 
 
 class TensorReader:
-    """Reads the tensors of one model; files with external data are mapped once each, and only from the model's own folder."""
+    """Reads the tensors of one model; each file of external data is mapped once, and only from the model's own folder."""
 
     def __init__(self, folder: Path, weights: Mapping[str, Array]):
         self._folder = folder
@@ -76,12 +76,12 @@ class TensorReader:
         self._maps: dict[Path, Array] = {}
 
     def initializer(self, tensor: TensorProto, where: str) -> Array:
-        """As `read`, for an initializer of the model's graph, whose bytes may have stayed in the file."""
+        """Like `read`, for an initializer of the model's graph, whose bytes may still be in the file."""
         data = self._weights.get(tensor.name)
         return self.read(tensor, where) if data is None else self._raw(tensor, data, where)
 
     def read(self, tensor: TensorProto, where: str) -> Array:
-        """The values of a tensor, read-only where they are views of a file. Raises CompileError, located at `where`."""
+        """The values of a tensor, read-only if they are views of a file. Raises CompileError, located at `where`."""
         if tensor.data_location != TensorProto.EXTERNAL and tensor.HasField("raw_data"):
             return self._raw(tensor, np.frombuffer(tensor.raw_data, np.uint8), where)
         dtype, shape = _checked(tensor, where)
@@ -116,7 +116,7 @@ class TensorReader:
         return mapped[offset : offset + size]
 
     def _inside(self, location: str, where: str) -> Path:
-        """The file at `location`, which must lie in the model's folder once links are followed."""
+        """The file at `location`, which must be in the model's folder after links are resolved."""
         relative = Path(location)
         if not location or relative.is_absolute() or ".." in relative.parts or "\\" in location or "\0" in location:
             raise CompileError(
@@ -198,7 +198,7 @@ def stored_size(array: Array) -> int:
 
 
 def packed(array: Array) -> Array:
-    """The bytes of an array as ONNX stores them; a view where the array is contiguous."""
+    """The bytes of an array in ONNX's form; a view if the array is contiguous."""
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     if array.dtype.name not in _HALF_BYTE:
         return flat
@@ -207,7 +207,7 @@ def packed(array: Array) -> Array:
 
 
 def tensor_type(type_: TypeProto, what: str, where: str) -> Tensor:
-    """The tensor type that a declaration means. Raises CompileError for anything but a tensor, and for a tensor of
+    """The tensor type of a declaration. Raises CompileError if it is not a tensor, or a tensor of
     unknown rank.
     """
     kind = type_.WhichOneof("value")
@@ -228,16 +228,16 @@ def tensor_type(type_: TypeProto, what: str, where: str) -> Tensor:
 
 
 def is_tensor(type_: TypeProto) -> bool:
-    """Whether a declaration is of a tensor, and not of a sequence, a map or an optional value."""
+    """Whether a declaration is for a tensor, not a sequence, a map or an optional value."""
     return type_.WhichOneof("value") == "tensor_type"
 
 
 def is_ranked(type_: TypeProto) -> bool:
-    """Whether a declaration is of a tensor of known element type and rank."""
+    """Whether a declaration is for a tensor of known element type and rank."""
     return type_.tensor_type.elem_type != 0 and type_.tensor_type.HasField("shape")
 
 
 def dimension_names(type_: TypeProto) -> list[str]:
-    """The names that a declaration gives to dimensions, empty for those of fixed or unnamed size."""
+    """The names of dimensions in a declaration, empty for fixed or unnamed sizes."""
     dims = type_.tensor_type.shape.dim
     return [d.dim_param if not d.HasField("dim_value") else "" for d in dims]

@@ -1,4 +1,4 @@
-"""Attributes of TensorFlow's nodes: from Python values, as `nn.opaque` carries them, and from that form again."""
+"""Converts attributes of TensorFlow's nodes from Python values, and to and from the form in `nn.opaque`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def attribute(value: Any) -> Message:
 
 
 def mlir_of(name: str, value: Message, where: str) -> Attribute:
-    """An attribute in the form in which `nn.opaque` carries it. Raises CompileError for functions and what has no such form."""
+    """An attribute in the form of `nn.opaque`. Raises CompileError for functions and other attributes without such a form."""
     kind = value.WhichOneof("value")
     if kind == "list":
         return _list_of(name, value.list, where)
@@ -66,7 +66,7 @@ def mlir_of(name: str, value: Message, where: str) -> Attribute:
 
 
 def _list_of(name: str, values: Message, where: str) -> Attribute:
-    """At most one field of a list is not empty."""
+    """The field of a list that is not empty; there is at most one."""
     kind = next((field.name for field, _ in values.ListFields()), "s")
     items = list(getattr(values, kind))
     if kind == "i":
@@ -98,11 +98,11 @@ _TO_MLIR: dict[str, Callable[[Any, str], Attribute]] = {
     "shape": _shape,
     "tensor": lambda proto, where: nn.ConstantOp.of(array_of(proto, where), "value").value,
 }
-"""By the field of AttrValue; the text says where."""
+"""By the field of AttrValue; the text gives the place."""
 
 
 def attr_value(attribute: Attribute) -> Message:
-    """An attribute of `nn.opaque` as TensorFlow has it. Raises ValueError for one that has no such form."""
+    """An attribute of `nn.opaque` in TensorFlow's form. Raises ValueError if it has no such form."""
     match attribute:
         case DenseArrayBase():
             return _AttrValue(list=_ListValue(i=nn.ints(cast("DenseArrayBase[Any]", attribute))))
@@ -118,7 +118,7 @@ def attr_value(attribute: Attribute) -> Message:
 
 
 def _content(attribute: Attribute) -> tuple[str, Any]:
-    """The field of AttrValue, and what it holds."""
+    """The field of AttrValue, and its content."""
     match attribute:
         case IntegerAttr() if attribute.type == i1:
             return "b", bool(attribute.value.data)

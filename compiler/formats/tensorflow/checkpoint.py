@@ -1,7 +1,7 @@
 """Checkpoints: an index of tensors by key, and files with their bytes, which are mapped, not read.
 
-`variables.index` is a table of BundleEntryProto, `variables.data-00000-of-00001` and so on hold the bytes. A partitioned variable
-is stored in parts. (tensorflow/core/util/tensor_bundle)
+`variables.index` is a table of BundleEntryProto; `variables.data-00000-of-00001` and so on contain the bytes. A partitioned
+variable is stored in parts. (tensorflow/core/util/tensor_bundle)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LITTLE = ENUMS["BundleHeaderProto.Endianness"]["LITTLE"]
 Part = tuple[tuple[int, int], ...]
 """Begin and length on each axis."""
 _ALL = (0, -1)
-"""All of an axis."""
+"""A whole axis."""
 _AXIS = re.compile(r"(\d+),(\d+)|-", re.ASCII)
 
 _ESCAPES = {0x00: b"\x00\xff", 0xFF: b"\xff\x00"}
@@ -38,9 +38,9 @@ _END = b"\x00\x01"
 
 
 class Checkpoint:
-    """The tensors of a checkpoint by key; `prefix` is what the names of its files begin with.
+    """The tensors of a checkpoint by key; `prefix` is the common prefix of its files.
 
-    Raises CompileError, located at the index, when that is missing, damaged, or of a kind that is not read.
+    Raises CompileError, located at the index, if that is missing, corrupted, or of an unsupported kind.
     """
 
     def __init__(self, prefix: Path):
@@ -59,9 +59,9 @@ class Checkpoint:
         self._mapped: dict[int, Array] = {}
 
     def read(self, key: bytes, part: Part, where: str) -> Array:
-        """The tensor of a key, or, where `part` is not empty, that part of it; a view of the file unless it is joined of parts.
+        """The tensor of a key, or, if `part` is not empty, that part of it; a view of the file unless it is joined from parts.
 
-        Raises CompileError, located at `where`, when the tensor, or a file, is missing or does not fit what is said of it.
+        Raises CompileError, located at `where`, if the tensor or a file is missing, or does not fit its description.
         """
         entry = self._entry(key, where)
         if not entry.slices:
@@ -87,7 +87,7 @@ class Checkpoint:
         return decoded(data[begin:end], dtype, shape, where)
 
     def _joined(self, key: bytes, entry: Any, where: str) -> Array:
-        """A tensor that is stored in parts only."""
+        """A tensor that is stored only in parts."""
         shape = shape_of(entry.shape, where)
         parts = [part_of(proto) for proto in entry.slices]
         arrays = [self._stored(self._entry(part_key(key, part), where), where) for part in parts]
@@ -133,7 +133,7 @@ def _parsed(message: type[Any], value: memoryview, where: str) -> Any:
 def parse_part(spec: bytes) -> Part:
     """The part that `12 8 0,4:-` names: of a tensor of shape [12, 8], four rows from the first. Empty is all of it.
 
-    Raises ValueError for anything else.
+    Raises ValueError for other text.
     """
     if not spec:
         return ()
@@ -144,7 +144,7 @@ def parse_part(spec: bytes) -> Part:
 
 
 def part_of(proto: Any) -> Part:
-    """The part that a TensorSliceProto names."""
+    """The part in a TensorSliceProto."""
     return tuple((e.start, e.length) if e.HasField("length") else _ALL for e in proto.extent)
 
 
@@ -159,19 +159,19 @@ def span_of(part: Part, shape: Sequence[int], where: str) -> tuple[slice, ...]:
 
 
 def part_key(key: bytes, part: Part) -> bytes:
-    """The key of a part: fields that sort as what they stand for does (`EncodeTensorNameSlice` and `OrderedCode`)."""
+    """The key of a part: fields that sort like their values (`EncodeTensorNameSlice` and `OrderedCode`)."""
     name = b"".join(_ESCAPES.get(byte, bytes([byte])) for byte in key)
     return _natural(0) + name + _END + _natural(len(part)) + b"".join(_signed(n) for axis in part for n in axis)
 
 
 def _natural(number: int) -> bytes:
-    """The count of the bytes that follow, and these, highest first."""
+    """The count of the following bytes, then the bytes, highest first."""
     size = (number.bit_length() + 7) // 8
     return bytes([size]) + number.to_bytes(size, "big")
 
 
 def _signed(number: int) -> bytes:
-    """As many leading ones as there are bytes, then sign and number; of a negative number all bits are turned."""
+    """As many leading ones as there are bytes, then sign and number; all bits of a negative number are inverted."""
     size = (number if number >= 0 else ~number).bit_length() // 7 + 1
     ones = (1 << size) - 1 << 7 * size
     return (number % (1 << 8 * size) ^ ones).to_bytes(size, "big")

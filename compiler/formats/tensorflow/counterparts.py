@@ -1,4 +1,4 @@
-"""The operators of TensorFlow that are operations of `nn`: the same operands, no attributes but the type."""
+"""The operators of TensorFlow that equal operations of `nn`: the same operands, no attributes except the type."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ COUNTERPARTS: Mapping[type[nn.NNOp], str] = {
     nn.TanhOp: "Tanh",
     nn.WhereOp: "SelectV2",
 }
-"""Read and written alike, but where the frontend or the target has a converter of its own."""
+"""Read and written by this table, unless frontend or target has a converter of its own."""

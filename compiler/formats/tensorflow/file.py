@@ -1,4 +1,4 @@
-"""The file, whose weights are neither read nor written through messages: the values of Const nodes, in functions, too."""
+"""The file. Its weights, the values of Const nodes, also in functions, are not read or written through messages."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _TENSOR, _CONTENT = 8, 4
 """AttrValue.tensor, TensorProto.tensor_content"""
 
 _PRODUCER = 1087
-"""The version of graphs that is claimed, one of TensorFlow 2; older versions read such files, too."""
+"""The declared version of graphs, one of TensorFlow 2; older versions read such files, too."""
 _MIN_CONSUMER = 12
 
 
 class Const(NamedTuple):
-    """A node that holds an array, apart from the messages: its bytes go into the file as they are."""
+    """A node with an array, separate from the messages: its bytes go into the file unchanged."""
 
     name: str
     array: Array
@@ -47,7 +47,7 @@ def key_of(function: str, node: str) -> str:
 
 
 def graph_without_weights(data: memoryview) -> tuple[bytes, Places]:
-    """A GraphDef without the bytes of its large constants, and where these are in `data`, by `key_of` their nodes.
+    """A GraphDef without the bytes of its large constants, and their places in `data`, by `key_of` their nodes.
 
     Raises MalformedError where `data` breaks off or is not a protobuf message.
     """
@@ -56,7 +56,7 @@ def graph_without_weights(data: memoryview) -> tuple[bytes, Places]:
 
 
 def saved_model_without_weights(data: memoryview) -> tuple[bytes, Places]:
-    """As `graph_without_weights`, for a SavedModel."""
+    """Like `graph_without_weights`, for a SavedModel."""
     places: Places = {}
 
     def meta_graph(field: Field) -> bytes:
@@ -99,7 +99,7 @@ def _node(data: memoryview, field: Field, function: str, places: Places) -> byte
 
 
 def write_graph(nodes: Sequence[Message | Const], path: Path) -> None:
-    """Write a GraphDef of these nodes. Raises CompileError, with nothing written, where it would be above 2 GB."""
+    """Writes a GraphDef of these nodes. Raises CompileError, with nothing written, if it would exceed 2 GB."""
     versions = GraphDef(versions={"producer": _PRODUCER, "min_consumer": _MIN_CONSUMER}).SerializeToString()
     pieces = [_piece(n) for n in nodes]
     size = len(versions) + sum(len(head) + (0 if array is None else array.nbytes) for head, array in pieces)
@@ -116,7 +116,7 @@ def write_graph(nodes: Sequence[Message | Const], path: Path) -> None:
 
 
 def _piece(node: Message | Const) -> tuple[bytes, Array | None]:
-    """A node as a field of the graph; of a constant, what comes before the bytes of its array."""
+    """A node as a field of the graph; for a constant the part before the bytes of its array."""
     if not isinstance(node, Const):
         data: bytes = node.SerializeToString(deterministic=True)
         return delimited(_NODE, data), None
@@ -124,7 +124,7 @@ def _piece(node: Message | Const) -> tuple[bytes, Array | None]:
 
 
 def _constant_head(node: Const) -> bytes:
-    """Everything of a Const but the array's bytes, which are the end of the innermost of its nested messages."""
+    """A Const without the array's bytes, which end the innermost of its nested messages."""
     code = code_of(node.array.dtype)
     tensor = TensorProto(dtype=code, tensor_shape={"dim": [{"size": s} for s in node.array.shape]})
     message = NodeDef(name=node.name, op="Const")

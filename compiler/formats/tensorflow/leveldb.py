@@ -1,7 +1,7 @@
-"""Sorted tables of keys and values, as LevelDB lays them out and TensorFlow's checkpoints use them for their index.
+"""Sorted tables of keys and values in LevelDB's layout, the index of TensorFlow's checkpoints.
 
-A table is a run of blocks, then a footer that says where the block with the places of all others is. A key is stored without what
-it shares with the key before it. (https://github.com/google/leveldb/blob/main/doc/table_format.md)
+A table is a run of blocks, then a footer with the place of the block that lists all others. A key is stored without the prefix
+that it shares with the key before it. (https://github.com/google/leveldb/blob/main/doc/table_format.md)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_SHARED = 64
 
 
 def entries(data: memoryview) -> dict[bytes, memoryview]:
-    """The values of a table by key, as views of `data`. Raises MalformedError for anything but a table, and for a
+    """The values of a table by key, as views of `data`. Raises MalformedError if it is not a table, or a
     compressed one.
     """
     index = _index(data)
@@ -44,7 +44,7 @@ def _index(data: memoryview) -> tuple[int, int]:
 
 
 def _handle(data: memoryview, at: int) -> tuple[int, int, int]:
-    """Offset and size of a block, and where what follows them begins."""
+    """Offset and size of a block, and the position after them."""
     offset, at = read_varint(data, at, len(data))
     size, at = read_varint(data, at, len(data))
     return offset, size, at

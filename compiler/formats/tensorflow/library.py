@@ -1,4 +1,4 @@
-"""TensorFlow itself, for the few things that need it: Keras models, shape inference of one node, and running one."""
+"""TensorFlow itself, for the few tasks that need it: Keras models, shape inference of a node, and running a node."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _REFUSED = frozenset(
     {"Copy", "CopyHost", "CustomAggregator", "DebugIdentity", "DebugNanCount", "DebugNumericSummary", "ImmutableConst"}
     | {"PyFuncStateless"}
 )
-"""Operators that are said to have no state, but read or write files, or call into the process."""
+"""Operators declared stateless that read or write files, or call into the process."""
 
 
 def tensorflow(what: str, where: str) -> Any:
-    """The package, imported quietly and without GPUs unless the program has done so already.
+    """The package, imported quietly and without GPUs unless the program has already imported it.
 
-    Raises CompileError, located at `where` and with `what` as that which needs it, when it is not installed.
+    Raises CompileError, located at `where`, that `what` requires it, if it is not installed.
     """
     first = "tensorflow" not in sys.modules
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -49,7 +49,7 @@ def tensorflow(what: str, where: str) -> Any:
 
 @contextmanager
 def _silence() -> Generator[None]:
-    """Nothing on stderr: what TensorFlow writes before it reads its log level does not go through Python."""
+    """Silences stderr at the file descriptor: TensorFlow writes there before it reads its log level."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -73,7 +73,7 @@ def inferred(
     with tf.Graph().as_default() as graph:
         try:
             tf.graph_util.import_graph_def(_loaded(tf, _single(op_type, attributes, inputs)), name="")
-        except Exception as e:  # whatever the shape function of the operator meets
+        except Exception as e:  # the shape function of the operator may raise anything
             raise CompileError(f"{op_type} is not valid: {first_line(str(e))}", where=where) from None
         node = graph.get_operation_by_name(_NODE)
     if (reason := _objection(op_type, node.op_def)) is not None:
@@ -84,7 +84,7 @@ def inferred(
 def runner(
     op_type: str, attributes: Mapping[str, Message], inputs: Sequence[Tensor], where: str
 ) -> Callable[..., list[Array]]:
-    """A function that runs an operator on arrays of these types. Raises CompileError as `inferred` does, it ValueError."""
+    """A function that runs an operator on arrays of these types. Raises CompileError like `inferred`; it raises ValueError."""
     count = len(inferred(op_type, attributes, inputs, where))
     tf = tensorflow(f"{op_type}, which nn has no equivalent of,", where)
     with tf.Graph().as_default() as graph:
@@ -107,7 +107,7 @@ def _reason(message: str) -> str:
 
 
 def _objection(op_type: str, definition: Any) -> str | None:
-    """Why an operator may not run: all that counts must be in its results."""
+    """Why an operator must not run: it may have effects besides its results."""
     if not definition.output_arg:
         return "it has no result"
     if op_type in _REFUSED or (definition.is_stateful and op_type not in RANDOM["tensorflow"]):
@@ -123,7 +123,7 @@ def _loaded(tf: Any, graph: Message) -> Any:
 
 
 def _single(op_type: str, attributes: Mapping[str, Message], inputs: Sequence[Array | Tensor]) -> Message:
-    """A GraphDef of the node alone. An input that is known is a constant in it, one of which only the type is a placeholder."""
+    """A GraphDef of only the node. A known input is a constant in it; an input with only a known type is a placeholder."""
     graph = GraphDef()
     for i, given in enumerate(inputs):
         node = graph.node.add(name=_INPUT.format(i))

@@ -1,4 +1,4 @@
-"""The operators that are written: what they take and give, and the element types that TensorFlow computes them in on a CPU."""
+"""The operators that are written: inputs, outputs, and the element types that TensorFlow supports on a CPU."""
 
 from __future__ import annotations
 
@@ -108,4 +108,4 @@ OPERATORS: Mapping[str, Operator] = {
     **_operators("T int32 -> T", _IMAGES, "ResizeNearestNeighbor"),
     **_operators("float32 float32 float32 -> float32", (), "FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel"),
 }
-"""As tensorflow/core/ops registers them, with the types of tensorflow/core/kernels."""
+"""Operators as registered in tensorflow/core/ops, with the types of tensorflow/core/kernels."""

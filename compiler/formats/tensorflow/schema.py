@@ -1,4 +1,4 @@
-"""The messages of TensorFlow's files: graphs, SavedModels and checkpoints, with those of their fields that are read."""
+"""The messages of TensorFlow's files: graphs, SavedModels and checkpoints, with the fields that are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TYPES = (
 """Element types in the order of their numbers."""
 
 REFERENCE = 100
-"""The offset of the number of a type for a reference to a variable of it."""
+"""The offset of the number of a reference type from that of its type."""
 
 DATA_TYPES: dict[str, int] = {
     **{name: number for number, name in enumerate(_TYPES)},
@@ -155,7 +155,7 @@ FIELDS: Fields = {
         "slices": (7, "repeated TensorSliceProto"),
     },
 }
-"""As https://github.com/tensorflow/tensorflow/tree/master/tensorflow/core declares them, in framework/ and protobuf/."""
+"""Declared in https://github.com/tensorflow/tensorflow/tree/master/tensorflow/core, in framework/ and protobuf/."""
 
 Message = Any
 """One of these messages."""

@@ -32,7 +32,7 @@ _NAMES: dict[int, str] = {
     DATA_TYPES["DT_UINT32"]: "uint32",
     DATA_TYPES["DT_UINT64"]: "uint64",
 }
-"""Element types that have arrays, as numpy (or ml_dtypes) calls them; each element takes whole bytes, those of 4 bits, too."""
+"""numpy's (or ml_dtypes') names of element types with arrays; each element takes whole bytes, also those of 4 bits."""
 
 _CODES = {name: code for code, name in _NAMES.items()}
 _TYPE_NAMES = {code: name for name, code in DATA_TYPES.items()}
@@ -47,17 +47,17 @@ _LISTS = {
     "uint32": "uint32_val",
     "uint64": "uint64_val",
 }
-"""The list of numbers in which a TensorProto may hold elements of a type; `int_val` for all others."""
+"""The list of numbers in a TensorProto for elements of a type; `int_val` for all others."""
 _LARGEST = 1 << 48
-"""Elements of any array, its empty axes aside."""
+"""The maximum number of elements of an array, without its empty axes."""
 _LARGEST_FILLED = 1 << 32
-"""Bytes of an array that fewer bytes of a file stand for."""
+"""The maximum number of bytes of an array that is stored in fewer bytes."""
 _MAX_RANK = 64
 """The largest rank of numpy."""
 
 
 def dtype_of(code: int, where: str) -> np.dtype[Any]:
-    """The dtype of an element type, or of a reference to one. Raises CompileError for one that has no arrays here."""
+    """The dtype of an element type, or of a reference to one. Raises CompileError for one without arrays here."""
     if (name := _NAMES.get(code % REFERENCE)) is None:
         hint = "only numbers and truth values are: save the model without others, or cut them off by --inputs and --outputs"
         raise CompileError(f"element type {type_name(code)} is not supported", where=where, hint=hint)
@@ -65,7 +65,7 @@ def dtype_of(code: int, where: str) -> np.dtype[Any]:
 
 
 def code_of(dtype: np.dtype[Any]) -> int:
-    """The number of an element type. Raises KeyError for a dtype that TensorFlow does not have."""
+    """The number of an element type. Raises KeyError for a dtype that TensorFlow lacks."""
     return _CODES[dtype.name]
 
 
@@ -75,9 +75,9 @@ def type_name(code: int) -> str:
 
 
 def array_of(tensor: Any, where: str, data: Array | None = None) -> Array:
-    """The values of a TensorProto, read-only; `data` are its bytes where they have stayed in the file.
+    """The values of a TensorProto, read-only; `data` are its bytes if they are still in the file.
 
-    A list with too few numbers goes on with its last one, an empty one is zero (as in `Tensor::FromProto`); one number for all
+    A list with too few numbers repeats its last one, an empty one is zero (as in `Tensor::FromProto`); one number for all
     is a view of that number. Raises CompileError, located at `where`, for types without arrays and data that does not fit.
     """
     dtype, shape = dtype_of(tensor.dtype, where), shape_of(tensor.tensor_shape, where)
@@ -101,14 +101,14 @@ def shape_of(shape: Any, where: str) -> tuple[int, ...]:
 
 
 def decoded(data: Array, dtype: np.dtype[Any], shape: Sequence[int], where: str) -> Array:
-    """The elements in a run of bytes. Raises CompileError, located at `where`, when there are more or fewer than `shape` says."""
+    """The elements in a run of bytes. Raises CompileError, located at `where`, if their number does not fit `shape`."""
     if data.size != (size := prod(shape) * dtype.itemsize):
         raise CompileError(f"holds {data.size} bytes, but its shape {list(shape)} needs {size}", where=where)
     return from_stored(data, dtype).reshape(shape)
 
 
 def tensor_proto(array: Array) -> Any:
-    """The TensorProto of an array. Raises KeyError for a dtype that TensorFlow does not have."""
+    """The TensorProto of an array. Raises KeyError for a dtype that TensorFlow lacks."""
     tensor = TensorProto(dtype=code_of(array.dtype), tensor_content=as_stored(array).tobytes())
     for size in array.shape:
         tensor.tensor_shape.dim.add(size=size)
@@ -124,7 +124,7 @@ def shape_proto(shape: Shape | None) -> Message:
 
 
 def _listed(tensor: Any, dtype: np.dtype[Any]) -> Array:
-    """The numbers that a TensorProto lists; for the 16-bit floats these are their bits."""
+    """The numbers in a TensorProto's list; 16-bit floats are listed as their bits."""
     field = _LISTS.get(dtype.name, "int_val")
     numbers = np.array(getattr(tensor, field), np.int32 if field in {"int_val", "half_val"} else dtype)
     return numbers.astype(np.uint16).view(dtype) if field == "half_val" else numbers.astype(dtype)

@@ -1,4 +1,4 @@
-"""From `nn` to `ascend`, a module per family of operations."""
+"""Lowers `nn` to `ascend`, a module per family of operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantized values that are taken in float again, and integers that are used as such: AscendAntiQuant and AscendQuant."""
+"""Quantized values that are read as floats, and integers that are used as such: AscendAntiQuant and AscendQuant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .rules import Builder, require
 
 
 def reals(build: Builder, op: nn.DequantizeOp, quantizer: Quantizer) -> Sequence[SSAValue]:
-    """`(q - zero_point) * scale`; AscendAntiQuant adds its offset. What an integer constant stands for is a constant."""
+    """`(q - zero_point) * scale`; AscendAntiQuant adds its offset. A dequantized constant becomes a float constant."""
     constant, numbers = constant_behind(op.result), numbers_behind(op.result)
     if constant is not None and numbers is not None:
         return [build.constant(numbers, constant.key, constant.location)]
@@ -35,7 +35,7 @@ def is_read_in_float(op: nn.NNOp) -> bool:
 
 
 def gives_integers(op: nn.NNOp) -> bool:
-    """Whether an operation quantizes for others than dequantization: an output of integers, or what moves them."""
+    """Whether an operation quantizes for readers other than dequantization: an output, or operations that move integers."""
     return isinstance(op, nn.QuantizeOp) and any(
         not isinstance(use.operation, nn.DequantizeOp) for use in op.result.uses
     )

@@ -20,7 +20,7 @@ _MODES: Mapping[type[nn.BinaryOp], int] = {nn.MulOp: 0, nn.AddOp: 1, nn.MaxOp: 2
 
 @lowers(*_MODES, sources=ELTWISE)
 def eltwise(build: Builder, op: nn.BinaryOp) -> Sequence[SSAValue]:
-    """A layer of more than two tensors is one for each after the first."""
+    """Eltwise; a layer of more than two tensors becomes one operation for each tensor after the first."""
     alike = shape_of(op.lhs) == shape_of(op.rhs)
     require(alike, "equal-shapes", "Eltwise takes tensors of one shape")
     return [build.add(ascend.EltwiseOp, [op.lhs, op.rhs], N=2, mode=_MODES[type(op)]).y]
@@ -59,7 +59,7 @@ def _equal(parameter: Shape, covered: Shape) -> bool:
 
 @lowers(nn.BatchNormOp, sources=BATCH_NORM)
 def batch_norm(build: Builder, op: nn.BatchNormOp) -> Sequence[SSAValue]:
-    """Mean and variance are divided already."""
+    """BNInference; mean and variance are already divided."""
     require(not op.channels_last, "channels-second", "BNInference normalizes axis 1")
     plain = bool((array_of(op.scale, "scale") == 1).all() and (array_of(op.offset, "offset") == 0).all())
     require(plain, "no-scale", "BNInference neither scales nor adds, and something was folded into the layer")

@@ -1,4 +1,4 @@
-"""Operators of ONNX that `nn` carries, and that Ascend IR has or says by other operators: same numbers."""
+"""Operators of ONNX that `nn` carries, and that Ascend IR has or can express by other operators: same numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _onnx(op_type: str) -> tuple[Source]:
 
 @lowers(nn.OpaqueOp, sources=_onnx("IsNaN"))
 def is_nan(build: Builder, op: nn.OpaqueOp) -> Sequence[SSAValue]:
-    """Nothing but NaN differs from itself."""
+    """NotEqual of x and x: only NaN differs from itself."""
     (x,) = op.inputs
     return [build.add(ascend.NotEqualOp, x, x).y]
 
@@ -38,7 +38,7 @@ def tile(build: Builder, op: nn.OpaqueOp) -> Sequence[SSAValue]:
 
 @lowers(nn.OpaqueOp, sources=_onnx("ConstantOfShape"))
 def constant_of_shape(build: Builder, op: nn.OpaqueOp) -> Sequence[SSAValue]:
-    """Zeros of float32 where no value is given."""
+    """Fill; zeros of float32 by default."""
     (dims,) = op.inputs
     given = None if op.attrs is None else op.attrs.data.get("value")
     element = element_of(op.outputs[0])
@@ -73,7 +73,7 @@ def _flag(value: object, default: bool) -> bool:
 
 
 def _one_side(build: Builder, x: SSAValue, k: SSAValue | None, upper: bool) -> SSAValue:
-    """`[rows, columns]` of truth values: column - row is at least k, or at most."""
+    """Booleans `[rows, columns]`: whether column - row is at least k, or at most k."""
     rows, columns = shape_of(x)[-2:]
     diagonal = 0 if k is None else nn.constant_ints(k)
     if static((rows, columns)) and diagonal is not None:
@@ -89,7 +89,7 @@ def _one_side(build: Builder, x: SSAValue, k: SSAValue | None, upper: bool) -> S
 
 
 def _counted(build: Builder, x: SSAValue, axis: int, name: str) -> SSAValue:
-    """0, 1, ... along an axis of x, which is counted from the end."""
+    """0, 1, ... along an axis of x; the axis counts from the end."""
     shape = shape_of(x)
     if known(shape[axis]):
         return build.constant(np.arange(shape[axis]), f"{build.hint}_{name}")
@@ -102,7 +102,7 @@ def _counted(build: Builder, x: SSAValue, axis: int, name: str) -> SSAValue:
 
 @lowers(nn.OpaqueOp, sources=_onnx("Einsum"))
 def outer_product(build: Builder, op: nn.OpaqueOp) -> Sequence[SSAValue]:
-    """`i,j->ij` and its like, which sum over nothing: axes of size 1 and a product."""
+    """`i,j->ij` and similar equations without a sum: axes of size 1 and a product."""
     equation = None if op.attrs is None else op.attrs.data.get("equation")
     assert isinstance(equation, StringAttr)
     inputs, _, result = equation.data.replace(" ", "").partition("->")

@@ -1,4 +1,4 @@
-"""Numbers behind operands: those of constants, and those that integer constants stand for."""
+"""The numbers of operands: constants, and dequantized integer constants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def dequantize_of(value: SSAValue | None) -> nn.DequantizeOp | None:
 
 
 def constant_behind(value: SSAValue | None) -> nn.ConstantOp | None:
-    """The constant that produces a value, or whose integers it stands for."""
+    """The constant that produces a value, directly or through a dequantize."""
     dequantize = dequantize_of(value)
     return nn.constant_of(value if dequantize is None else dequantize.input)
 

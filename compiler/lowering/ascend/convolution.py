@@ -1,4 +1,4 @@
-"""Convolutions: 2-D and 3-D as they are, 1-D through an axis of size 1."""
+"""Convolutions: 2-D and 3-D directly, 1-D with an additional axis of size 1."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _rule(operator: Operator) -> Rule:
 
 def _quantized_rule(operator: Operator) -> QuantizedRule:
     def in_integers(build: Builder, op: nn.ConvolutionOp, activation: Activation) -> Sequence[SSAValue]:
-        """The integer convolution, AscendDequant, and, in float, a bias that is not an operand of it."""
+        """The integer convolution, AscendDequant, and, in float, a bias that cannot be its operand."""
         weight = weight_of(op.weight)
         _check_channels(op, weight)
         scales = dequantization_scale(activation, weight)
@@ -61,7 +61,7 @@ QUANTIZED_RULES.update({key: _quantized_rule(operator) for key, operator in OPER
 
 
 def _check_channels(op: nn.ConvolutionOp, weight: Weight) -> None:
-    """Raises NotLowered for scales that are not those of output channels."""
+    """Raises NotLowered if scales are not per output channel."""
     transposed = isinstance(op, nn.ConvTransposeOp)
     # with groups, a scale along axis 1 of a transposed weight belongs to several output channels
     shared = not transposed or op.group_count == 1 or weight.axis is None
@@ -71,7 +71,7 @@ def _check_channels(op: nn.ConvolutionOp, weight: Weight) -> None:
 
 
 def _channel_shape(op: nn.ConvolutionOp, rank: int, scales: Array) -> tuple[int, ...]:
-    """`[1]`, `[C]` where the channels are axis 1, else of full rank: a vector means axis 1 to AscendDequant."""
+    """The shape of scales: `[1]`, `[C]` if channels are axis 1, otherwise full rank: a vector means axis 1 to AscendDequant."""
     return (1,) * (rank - 1) + (-1,) if op.channels_last and scales.size > 1 else (-1,)
 
 

@@ -1,4 +1,4 @@
-"""The convolutions of the matrix engine, which of them stands for which layer, and in what order their filters lie."""
+"""The convolutions of the matrix engine, the layers that they replace, and the axis orders of their filters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Operator(NamedTuple):
 
 
 def geometry(op: nn.ConvolutionOp) -> dict[str, Any]:
-    """strides, pads and dilations in Ascend's terms. Raises NotLowered where padding depends on sizes not known."""
+    """strides, pads and dilations in Ascend's form. Raises NotLowered if padding depends on unknown sizes."""
     rank = op.spatial_rank
     if (pads := op.resolved_pads(op.spatial(shape_of(op.input)))) is None:
         raise NotLowered("known-pads", "its auto_pad depends on sizes that are not known")
@@ -79,14 +79,14 @@ def _transposed(build: Builder, op: nn.ConvTransposeOp, operands: Operands) -> S
     properties = _transposed_geometry(op)
     front = (0,) if op.spatial_rank == 1 else ()
     padding = full_rank(FORMATS[2][op.channels_last], (*front, *op.output_padding_list), neutral=0)
-    # 0: the size follows from the geometry, also where the batch is not known
+    # 0: the size follows from the geometry, even if the batch is unknown
     input_size = build.ints([0, 0, 0, 0], "input_size")
     properties |= {"output_padding": padding, "offset_x": zero_point}
     return build.add(ascend.Conv2DTransposeOp, input_size, x, weight, bias, name=f"{build.hint}_acc", **properties).y
 
 
 def _backprop(build: Builder, op: nn.ConvTransposeOp, operands: Operands) -> SSAValue:
-    """The result's shape is an operand, 0 where it follows from the geometry."""
+    """The result's shape is an operand, 0 for sizes that follow from the geometry."""
     x, weight, _, zero_point = operands
     symmetric = zero_point == 0
     require(symmetric, "symmetric-activation", "Conv2DBackpropInput has no offset_x, its zero point would have to be 0")
@@ -120,11 +120,11 @@ OPERATORS: Mapping[Key, Operator] = {
     (nn.ConvTransposeOp, ("tensorflow", "Conv2DBackpropInput")): Operator(_backprop, has_bias=False),
     (nn.ConvTransposeOp, ("caffe", "Deconvolution")): Operator(_deconvolution),
 }
-"""Every grouped convolution but TensorFlow's depthwise layer is Conv2D with groups."""
+"""Every grouped convolution except TensorFlow's depthwise layer is Conv2D with groups."""
 
 
 def arranged_filter(build: Builder, op: nn.ConvolutionOp, weight: SSAValue, by_channel: bool) -> SSAValue:
-    """The weight in the axis order of the operation: itself where that is `nn`'s, else a constant of its own."""
+    """The weight in the axis order of the operation: itself if that is `nn`'s, otherwise a new constant."""
     require(all(map(known, shape_of(weight))), "known-sizes", "the sizes of its weight are not known")
     if not (op.channels_last or op.spatial_rank == 1 or by_channel):
         return weight

@@ -17,10 +17,10 @@ from ...ir.dtypes import is_float, numpy_dtype
 from .rules import Builder, array_of, lowers, lowers_each, require
 
 SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
-"""The float32 constants of Selu, as ONNX has them."""
+"""The float32 constants of Selu, from ONNX."""
 
 FLOAT = 0
-"""The number of float32 among Ascend's types."""
+"""Ascend's number of float32."""
 
 lowers_each({op.MEANS: op for op in ascend.OPERATIONS if op.MEANS is not None})
 
@@ -59,7 +59,7 @@ def selu(build: Builder, op: nn.SeluOp) -> Sequence[SSAValue]:
 
 @lowers(nn.GeluOp)
 def gelu(build: Builder, op: nn.GeluOp) -> Sequence[SSAValue]:
-    """Gelu by the error function; the form by tanh, which Ascend IR lacks, step by step as `nn` computes it, in float32."""
+    """Gelu by the error function; the form by tanh, which Ascend IR lacks, becomes the steps of `nn`, in float32."""
     if op.tanh_approximation is None:
         return [build.add(ascend.GeluOp, op.input).y]
     element, hint = element_of(op.input), build.hint
@@ -87,7 +87,7 @@ def _float32(build: Builder, number: float) -> SSAValue:
 
 @lowers(nn.ClipOp)
 def clip(build: Builder, op: nn.ClipOp) -> Sequence[SSAValue]:
-    """Clip(0, 6) is Relu6; else the bounds become constants, an absent one the least or largest value of the type."""
+    """Clip(0, 6) is Relu6; otherwise bounds become constants, an absent one the least or largest value of the type."""
     if op.bounds == (0.0, 6.0):
         return [build.add(ascend.Relu6Op, op.input).y]
     dtype = numpy_dtype(element_of(op.input))

@@ -1,4 +1,4 @@
-"""Regions are a matter of the target: `ascend` sees the operations inside."""
+"""Unpacks fused regions: they belong to the target, and `ascend` lowers the operations inside."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...dialects.nn import FusedOp
 
 
 def inline_fused(module: ModuleOp) -> None:
-    """Put the operations of every `nn.fused` in its place."""
+    """Replaces every `nn.fused` by the operations inside."""
     for op in [op for op in module.walk() if isinstance(op, FusedOp)]:
         block, yielded = op.body.block, op.terminator.value
         for argument, value in zip(block.args, op.inputs, strict=True):

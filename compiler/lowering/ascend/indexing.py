@@ -1,4 +1,4 @@
-"""Repetition, shapes, and places of largest and smallest elements."""
+"""Repetition, shapes, and indices of largest and smallest elements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
 from .rules import Builder, lowers, require
 
 INT64 = 9
-"""The number of int64 among Ascend's types."""
+"""Ascend's number of int64."""
 
 
 def sizes_of(build: Builder, x: SSAValue, begin: int, count: int, what: str) -> SSAValue:
@@ -25,7 +25,7 @@ def sizes_of(build: Builder, x: SSAValue, begin: int, count: int, what: str) -> 
 
 
 def as_int64(build: Builder, value: SSAValue) -> SSAValue:
-    """Indices or sizes as int64, by a Cast where they are of another type."""
+    """Indices or sizes as int64, by a Cast if they have another type."""
     if element_of(value) == i64:
         return value
     return build.add(ascend.CastOp, value, dst_type=INT64, name=f"{build.hint}_int64").y
@@ -33,7 +33,7 @@ def as_int64(build: Builder, value: SSAValue) -> SSAValue:
 
 @lowers(nn.ExpandOp)
 def expand(build: Builder, op: nn.ExpandOp) -> Sequence[SSAValue]:
-    """Tile, behind axes of size 1 for those that are new."""
+    """Tile, after new axes of size 1."""
     x, shape, target = op.input, shape_of(op.input), op.target()
     if target is None:
         assert op.shape is not None
@@ -49,14 +49,14 @@ def expand(build: Builder, op: nn.ExpandOp) -> Sequence[SSAValue]:
 
 
 def _multiple(size: int, wanted: int) -> int | None:
-    """How often an axis is repeated to broadcast to a size; None where that depends on a size that is not known."""
+    """The number of repetitions of an axis to broadcast to a size; None if it depends on an unknown size."""
     if wanted in (1, size):
         return 1
     return wanted if known(size) else None
 
 
 def _expand_at_run_time(build: Builder, x: SSAValue, wanted: SSAValue) -> SSAValue:
-    """Axes of size 1 are repeated as often as the shape says, all others once."""
+    """The repetitions: axes of size 1 by the shape, all others once."""
     rank, (count,) = len(shape_of(x)), shape_of(wanted)
     require(known(count), "known-sizes", "its shape is computed at run time, and how many sizes it has is not known")
     if count < rank:
@@ -72,7 +72,7 @@ def _expand_at_run_time(build: Builder, x: SSAValue, wanted: SSAValue) -> SSAVal
 
 @lowers(nn.ShapeOp)
 def shape(build: Builder, op: nn.ShapeOp) -> Sequence[SSAValue]:
-    """All sizes, of which a part may be taken."""
+    """Shape; a slice if only some sizes are needed."""
     start, end = op.start.value.data, None if op.end is None else op.end.value.data
     if start == 0 and end is None:
         return [build.add(ascend.ShapeOp, op.input, dtype=INT64).y]

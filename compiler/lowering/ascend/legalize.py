@@ -1,4 +1,4 @@
-"""`--legalize-ascend`: holds that lowering is complete."""
+"""`--legalize-ascend`: checks that lowering is complete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEGAL = (ModuleOp, FuncOp, ReturnOp, ConstantOp, AscendOp)
 
 @dataclass(frozen=True)
 class LegalizeAscendPass(ModulePass):
-    """Check that nothing but `ascend`, constants and functions is left. Raises CompileErrors, one per other operation."""
+    """Checks that only `ascend`, constants and functions are left. Raises CompileErrors, one per other operation."""
 
     name = "legalize-ascend"
 
@@ -33,7 +33,7 @@ class LegalizeAscendPass(ModulePass):
 
 
 def _error(op: Operation, session: Session) -> CompileError:
-    """With what the lowering said of the operation, where it has run."""
+    """The error, with the lowering's remark about the operation, if it has run."""
     said = [
         remark.reason
         for remark in session.remarks

@@ -89,7 +89,7 @@ OPERATORS: Mapping[Source | None, Multiply] = {
     **dict.fromkeys(_BATCHED, _batches),
     ("caffe", "InnerProduct"): _inner_product,
 }
-"""Which product stands for which layer."""
+"""The products by layer."""
 
 
 def multiply(build: Builder, op: nn.MatMulOp, lhs: SSAValue, rhs: SSAValue, bias: SSAValue | None) -> SSAValue:
@@ -98,19 +98,19 @@ def multiply(build: Builder, op: nn.MatMulOp, lhs: SSAValue, rhs: SSAValue, bias
 
 
 def operator_of(op: nn.MatMulOp) -> Multiply:
-    """The product that stands for the operation's layer."""
+    """The product for the operation's layer."""
     return next(OPERATORS[source] for _, source in keys_of(op) if source in OPERATORS)
 
 
 def _as_matrix(build: Builder, value: SSAValue, axis: int, name: str) -> SSAValue:
-    """A vector as a matrix that has another axis of size 1; everything else as it is."""
+    """A vector as a matrix with an additional axis of size 1; other operands unchanged."""
     if len(shape_of(value)) != 1:
         return value
     return build.add(ascend.UnsqueezeOp, value, axes=[axis], name=f"{build.hint}_{name}").y
 
 
 def _as_vector(build: Builder, op: nn.MatMulOp, y: SSAValue) -> SSAValue:
-    """The product without the axes that its vectors were given."""
+    """The product without the axes that were added to its vectors."""
     rank = len(shape_of(y))
     vectors = zip((op.lhs, op.rhs), (rank - 2, rank - 1), strict=True)
     added = [axis for value, axis in vectors if len(shape_of(value)) == 1]
@@ -157,7 +157,7 @@ def _quantized_product(
 def product_of_inputs(build: Builder, op: nn.MatMulOp, lhs: Activation, rhs: Activation) -> Sequence[SSAValue]:
     """A product of two activations in integers, both without zero points (AMCT); a bias is added in float.
 
-    Raises NotLowered for what the matrix engine does not take.
+    Raises NotLowered if the matrix engine does not support it.
     """
     symmetric = not (lhs.zero_point or rhs.zero_point)
     require(symmetric, "symmetric-activation", "it multiplies two inputs, and their zero points are not both 0")

@@ -1,4 +1,4 @@
-"""The pass: every operation with a rule becomes `ascend`, what has none stays and says why."""
+"""The pass: operations with a rule become `ascend`; others stay, with a remark."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class LowerToAscendPass(ModulePass):
     """Lower a quantized or float `nn` module to `ascend`.
 
     A convolution, matrix product or average pool on a dequantized activation computes in integers between AscendQuant and
-    AscendDequant; everything else computes in float, on quantized values behind AscendAntiQuant. What has no counterpart stays in
-    `nn`, with a remark.
+    AscendDequant; everything else computes in float, on quantized values after AscendAntiQuant. An operation without a
+    counterpart stays in `nn`, with a remark.
     """
 
     name = "lower-to-ascend"
@@ -97,13 +97,13 @@ class LowerToAscendPass(ModulePass):
         remarks.flush()
 
     def takes(self, op: NNOp) -> bool:
-        """Whether an operation is to be lowered."""
+        """Whether to lower an operation."""
         return True
 
 
 @dataclass(frozen=True)
 class LowerIntegersPass(LowerToAscendPass):
-    """Lower what computes in integers. The rest stays in `nn`, for files that hold it as its framework has it; so do weights
+    """Lowers what computes in integers. The rest stays in `nn`, for files that keep the framework's operators; so do weights
     that are quantized alone.
     """
 
@@ -119,14 +119,14 @@ class LowerIntegersPass(LowerToAscendPass):
 
 
 def _quantize_behind_passive(module: ModuleOp) -> None:
-    """If a passive operation is between a quantization and a layer (profile `qdq`), it comes before both: same numbers."""
+    """Moves passive operations between a quantization and a layer (profile `qdq`) before both: same numbers."""
     for op in list(module.walk()):
         if isinstance(op, NNOp) and len(op.operands) > 1 and dequantize_of(op.operands[1]) and quantized_rules(op):
             quantize_at(Site(op, op, False))
 
 
 def _lower(op: NNOp, quantizer: Quantizer, remarks: Remarks) -> None:
-    """In integers where that is possible, else as it stands; a remark for each refusal."""
+    """Lowers an operation in integers if possible, otherwise in float; a remark for each refusal."""
     refusals: list[NotLowered] = []
     for rule in _rules(op, quantizer):
         build = Builder(op)
@@ -175,7 +175,7 @@ def _second_activation(op: NNOp) -> DequantizeOp | None:
 
 
 def _replace(op: NNOp, values: Sequence[SSAValue]) -> NNOp:
-    """Put values in the place of an operation's results; the operation that computes the first one."""
+    """Replaces an operation's results by values; returns the operation that computes the first one."""
     for old, new in zip(op.results, values, strict=True):
         set_type(new, old.type)  # uses rely on the declared type, which may know more sizes than were inferred
         if not isinstance(new.owner, ConstantOp):  # whose name is that of its array
@@ -190,7 +190,7 @@ _STEPS = (AscendQuantOp, AscendDequantOp, SqueezeOp, QuantizeOp, DequantizeOp)
 
 
 def _erase_unused(module: ModuleOp) -> None:
-    """Remove quantization steps that nothing takes any more."""
+    """Removes quantization steps that nothing reads any more."""
     for op in reversed(list(module.walk())):
         if isinstance(op, _STEPS) and not op.results[0].uses.get_length():
             op.detach()

@@ -17,7 +17,7 @@ from .rules import Builder, lowers, require
 
 @lowers(nn.BatchNormOp)
 def batch_norm(build: Builder, op: nn.BatchNormOp) -> Sequence[SSAValue]:
-    """BNInfer, which knows axis 1 of rank 4, and gets axes of size 1 below; a product and a sum where channels are last."""
+    """BNInfer, which supports axis 1 of rank 4; lower ranks get axes of size 1. A product and a sum if channels are last."""
     rank = len(shape_of(op.input))
     if op.channels_last:
         return _product_and_sum(build, op)
@@ -116,7 +116,7 @@ def group_norm(build: Builder, op: nn.GroupNormOp) -> Sequence[SSAValue]:
 def _over_space(
     build: Builder, op: nn.InstanceNormOp | nn.GroupNormOp, kind: type[ascend.MomentsOp], **properties: Any
 ) -> Sequence[SSAValue]:
-    """One axis of space gets another of size 1."""
+    """Adds an axis of size 1 to a single axis of space."""
     if len(shape_of(op.input)) != 3:
         return [build.add(kind, *op.operands, **properties).y]
     added = 1 if op.channels_last else 2

@@ -1,6 +1,6 @@
 """Pooling over windows, and over all of space. Caffe's layers are Pooling, TensorFlow's AvgPool and MaxPool.
 
-Windows over one axis get another of size 1, as convolutions do.
+Windows over one axis get a second axis of size 1, like convolutions.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _sizes(op: nn.PoolOp) -> dict[str, Any]:
 
 
 def _window(op: nn.PoolOp) -> dict[str, Any]:
-    """A window's properties as ONNX's pools have them. Raises NotLowered for one that Ascend IR cannot say."""
+    """A window's properties in the form of ONNX's pools. Raises NotLowered if Ascend IR cannot express them."""
     _check_window(op)
     properties = {**_sizes(op), "ceil_mode": op.ceil_mode is not None}
     upper = op.auto_pad is not None and op.auto_pad.data is AutoPad.SAME_UPPER
@@ -67,7 +67,7 @@ def _window(op: nn.PoolOp) -> dict[str, Any]:
 
 
 def _same_or_valid(op: nn.PoolOp, kind: str) -> dict[str, Any]:
-    """A window's properties as TensorFlow's pools have them. Raises NotLowered for padding of another kind."""
+    """A window's properties in the form of TensorFlow's pools. Raises NotLowered for padding of another kind."""
     _check_window(op)
     require(op.ceil_mode is None, "same-or-valid", f"{kind} does not round sizes up")
     if not any(op.pad_list) and op.auto_pad is None:
@@ -87,7 +87,7 @@ def _is_same(op: nn.PoolOp) -> bool:
 
 
 def _caffe(op: nn.PoolOp) -> dict[str, Any]:
-    """A window's properties as Caffe's Pooling has them: ceil_mode 0 rounds up. Raises NotLowered."""
+    """A window's properties in the form of Caffe's Pooling: ceil_mode 0 rounds up. Raises NotLowered."""
     _check_window(op)
     require(op.spatial_rank == 2, "spatial-rank", "Pooling has two spatial axes")
     require(not op.channels_last, "channels-second", "Pooling has its channels on axis 1")
@@ -175,7 +175,7 @@ def _averaged(
     kind: type[ascend.AveragingOp],
     **properties: Any,
 ) -> Sequence[SSAValue]:
-    """The exact int32 sum of each window; dividing by the count is part of the dequantization."""
+    """The exact int32 sum of each window; the dequantization divides by the count."""
     name, offset = f"{build.hint}_sum", activation.zero_point
     pool = build.add(kind, _widened(build, op, activation.value), name=name, offset_x=offset, **properties)
     if (count := pool.constant_count()) is None:

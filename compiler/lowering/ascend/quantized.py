@@ -1,4 +1,4 @@
-"""Reading the quantized form of `nn`: which integers are behind the operands of an operation, and their scales."""
+"""Reads the quantized form of `nn`: the integers behind the operands of an operation, and their scales."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Bias:
-    """A bias as the matrix engine takes it (int32 beside the accumulators), or float, to be added afterwards."""
+    """A bias for the matrix engine (int32, added to the accumulators), or a float one to add afterwards."""
 
     integers: SSAValue | None
     floats: SSAValue | None
@@ -53,7 +53,7 @@ class Bias:
 QuantizedRule = Callable[[Builder, Any, Activation], Sequence[SSAValue]]
 
 QUANTIZED_RULES: dict[Key, QuantizedRule] = {}
-"""How operations on a quantized activation compute in integers. Where one refuses, the rule for float values is tried."""
+"""The rules for integer computation on a quantized activation. If one refuses, the rule for float values is tried."""
 
 _Op = TypeVar("_Op", bound=NNOp)
 
@@ -71,27 +71,27 @@ def lowers_quantized(
 
 
 def quantized_rules(op: NNOp) -> list[QuantizedRule]:
-    """The rules by which an operation may compute in integers, the best first."""
+    """The rules for an operation in integers, the best first."""
     return [QUANTIZED_RULES[key] for key in keys_of(op) if key in QUANTIZED_RULES]
 
 
 @dataclass
 class Quantizer:
-    """Makes one AscendQuant per value and parameters, at the first of the quantizations that it stands for."""
+    """Makes one AscendQuant per value and parameters, at the first of the quantizations that it replaces."""
 
     _first: dict[nn.QuantizeOp, nn.QuantizeOp] = field(default_factory=dict[nn.QuantizeOp, nn.QuantizeOp])
     _made: dict[nn.QuantizeOp, SSAValue] = field(default_factory=dict[nn.QuantizeOp, SSAValue])
 
     @staticmethod
     def of(operations: Iterable[nn.QuantizeOp]) -> Quantizer:
-        """Finds the equal ones among quantizations, given in program order."""
+        """Groups equal quantizations, given in program order."""
         quantizer, seen = Quantizer(), dict[tuple[SSAValue, nn.QParamsAttr], nn.QuantizeOp]()
         for op in operations:
             quantizer._first[op] = seen.setdefault((op.input, op.qparams), op)
         return quantizer
 
     def quantized(self, op: nn.QuantizeOp) -> SSAValue:
-        """The int8 value that AscendQuant gives for a per-tensor quantization. Raises VerifyException as its verifier."""
+        """The int8 result of AscendQuant for a per-tensor quantization. Raises VerifyException like its verifier."""
         first = self._first[op]
         if first not in self._made:
             params = first.qparams.data
@@ -110,7 +110,7 @@ class Quantizer:
         return self._made[first]
 
     def activation(self, dequantize: nn.DequantizeOp) -> Activation:
-        """The integers behind a dequantized activation. Raises NotLowered where AscendQuant cannot give them."""
+        """The integers behind a dequantized activation. Raises NotLowered if AscendQuant cannot produce them."""
         source = dequantize.input
         if not isinstance(source, OpResult) or not isinstance(source.op, nn.QuantizeOp):
             raise NotLowered("quantize-before", "its activation comes as integers, not from a quantize")
@@ -119,7 +119,7 @@ class Quantizer:
         return self.integers(source.op)
 
     def integers(self, quantize: nn.QuantizeOp) -> Activation:
-        """The integers of a quantize. Raises NotLowered if AscendQuant cannot give them."""
+        """The integers of a quantize. Raises NotLowered if AscendQuant cannot produce them."""
         params = quantize.qparams.data
         require(params.storage == i8, "int8-activation", f"its activation is {params.storage}, not i8")
         require(params.axis is None, "per-tensor-activation", "AscendQuant has one scale for the whole tensor")
@@ -129,7 +129,7 @@ class Quantizer:
 
 
 def weight_of(value: SSAValue) -> Weight:
-    """The constant behind a dequantized weight. Raises NotLowered where there is none."""
+    """The constant behind a dequantized weight. Raises NotLowered if there is none."""
     if (dequantize := dequantize_of(value)) is None:
         raise NotLowered("int8-weight", "its weight is not quantized")
     params = dequantize.qparams.data
@@ -140,7 +140,7 @@ def weight_of(value: SSAValue) -> Weight:
 
 
 def stored_as_int8(build: Builder, weight: SSAValue) -> SSAValue:
-    """The constant as int8, as which int4 weights are stored."""
+    """The constant as int8; int4 weights are stored as int8."""
     constant = nn.constant_of(weight)
     assert constant is not None
     if element_of(weight) == i8:
@@ -163,7 +163,7 @@ def in_range(scales: Array) -> bool:
 
 
 def bias_of(value: SSAValue | None, scales: Array) -> Bias:
-    """The bias of an operation whose accumulators have these scales. Raises NotLowered for an integer one with others."""
+    """The bias of an operation whose accumulators have these scales. Raises NotLowered for integers of other scales."""
     if (dequantize := dequantize_of(value)) is None:
         return Bias(None, value)
     params = dequantize.qparams.data
@@ -176,7 +176,7 @@ def bias_of(value: SSAValue | None, scales: Array) -> Bias:
 
 
 def stored(build: Builder, scales: Array) -> Array:
-    """Scales of accumulators as deq_scale has them: those of FORCE_FP16_QUANT lose their last bits."""
+    """Scales of accumulators in the form of deq_scale: FORCE_FP16_QUANT clears their last bits."""
     return shortened(scales) if forces_fp16(build.op) else scales
 
 

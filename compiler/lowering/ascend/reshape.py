@@ -1,4 +1,4 @@
-"""Reshape. Ascend's shape copies no sizes: what ONNX's 0 stands for is written out, or taken from the input at run time."""
+"""Reshape. Ascend's shape cannot copy sizes: a 0 of ONNX is replaced by the size, or by the input's size at run time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reshape(build: Builder, op: nn.ReshapeOp) -> Sequence[SSAValue]:
 
 
 def _without_zeros(build: Builder, x: SSAValue, wanted: SSAValue) -> SSAValue:
-    """A shape that is computed at run time, with the sizes of x where it has a 0."""
+    """A shape that is computed at run time, with zeros replaced by the sizes of x."""
     (count,), rank = shape_of(wanted), len(shape_of(x))
     require(known(count), "known-sizes", "its shape is computed at run time, and how many sizes it has is not known")
     sizes = sizes_of(build, x, 0, min(count, rank), "x")
@@ -41,7 +41,7 @@ def _without_zeros(build: Builder, x: SSAValue, wanted: SSAValue) -> SSAValue:
 
 
 def _run_time_shape(build: Builder, op: nn.ReshapeOp, target: Sequence[int], shape: Sequence[int]) -> SSAValue:
-    """Numbers, and sizes of the input that are not known and copied, joined."""
+    """A shape joined from numbers and unknown sizes copied from the input."""
     sizes = build.add(ascend.ShapeOp, op.input, dtype=INT64, name=f"{build.hint}_sizes").y
 
     def is_copied(axis: int) -> bool:

@@ -1,8 +1,8 @@
 """The tables of lowering rules, and the builder that rules write through.
 
 A rule takes the builder and an `nn` operation, builds `ascend` operations before it and returns the values that replace its
-results. It raises `NotLowered` where a condition does not hold; a VerifyException of an operation that it makes means a
-constraint of Ascend IR. Either way what it has built so far is taken back.
+results. It raises `NotLowered` if a condition fails; a VerifyException of an operation that it makes means a
+constraint of Ascend IR. In both cases the operations built so far are removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .constants import Array, numbers_behind
 
 
 class NotLowered(Exception):
-    """A condition of a rule does not hold: its name, and the reason as one sentence."""
+    """A condition of a rule fails: its name, and the reason as one sentence."""
 
     def __init__(self, rule: str, reason: str):
         super().__init__(reason)
@@ -31,7 +31,7 @@ class NotLowered(Exception):
 
 
 def require(holds: bool, rule: str, reason: str) -> None:
-    """Raises NotLowered, with the rule and the reason, for what does not hold."""
+    """Raises NotLowered, with the rule and the reason, if the condition is false."""
     if not holds:
         raise NotLowered(rule, reason)
 
@@ -41,7 +41,7 @@ _Op = TypeVar("_Op", bound=NNOp)
 
 
 class Builder:
-    """Builds operations before one `nn` operation, with its location and origin; remembers them to take them back."""
+    """Builds operations before one `nn` operation, with its location and origin; remembers them so that they can be removed."""
 
     def __init__(self, op: NNOp):
         self.op = op
@@ -59,7 +59,7 @@ class Builder:
         name: str | None = None,
         **properties: Any,
     ) -> _Made:
-        """An operation with the source operation's location and origin. What replaces a result gets that one's name instead."""
+        """Builds an operation with the source operation's location and origin. Replacements of results keep their names."""
         made = kind.make(*operands, origin=self.op.origin, location=self.op.location, name=name, **properties)
         self._insert(made)
         return made
@@ -91,21 +91,21 @@ class Builder:
 Rule = Callable[[Builder, Any], Sequence[SSAValue]]
 
 Source = tuple[str, str]
-"""A framework and a type of layer there."""
+"""A framework, and a type of layer in it."""
 Key = tuple[type[NNOp], Source | None]
-"""Which operations a rule is for: of a class, from everywhere (None) or from layers of one type."""
+"""The operations of a rule: a class, from any source (None) or from layers of one type."""
 
 RULES: dict[Key, Rule] = {}
-"""How operations become `ascend` operations on the values as they stand."""
+"""The rules that lower operations on unchanged values."""
 
 
 def keys(kinds: Sequence[type[NNOp]], sources: Sequence[Source]) -> list[Key]:
-    """Those of classes of operations, from these sources or, where there are none, from everywhere."""
+    """The keys for classes of operations, from these sources or, without sources, from everywhere."""
     return [(kind, source) for kind in kinds for source in sources or (None,)]
 
 
 def keys_of(op: NNOp) -> tuple[Key, ...]:
-    """The keys of an operation in the tables of rules, the operator that table 1 of AMCT names for its layer first."""
+    """The keys of an operation in the tables of rules; the operator in AMCT's table 1 for its layer is first."""
     everywhere = (type(op), None)
     source = _carried(op) if isinstance(op, OpaqueOp) else _source(op)
     return (everywhere,) if source is None else ((type(op), source), everywhere)
@@ -116,14 +116,14 @@ def _source(op: NNOp) -> Source | None:
 
 
 def _carried(op: OpaqueOp) -> Source | None:
-    """The source of an operator that belongs to the framework itself; None for one of an extension."""
+    """The source of an operator of the framework itself; None for an operator of an extension."""
     return (op.framework.data, op.op_type.data) if op.domain is None or not op.domain.data else None
 
 
 def lowers(
     *kinds: type[_Op], sources: Sequence[Source] = ()
 ) -> Callable[[Callable[[Builder, _Op], Sequence[SSAValue]]], Rule]:
-    """Registers a rule for these operation classes, or only for those that come from some layers."""
+    """Registers a rule for these operation classes, optionally only from some layers."""
 
     def register(rule: Callable[[Builder, _Op], Sequence[SSAValue]]) -> Rule:
         RULES.update(dict.fromkeys(keys(kinds, sources), rule))
@@ -133,7 +133,7 @@ def lowers(
 
 
 def lowers_each(table: Mapping[type[NNOp], type[AscendOp]]) -> None:
-    """Registers operations with the same operands in the same order, and the same numbers; rules that ask for more come after."""
+    """Registers operations with the same operands in the same order, and the same numbers; stricter rules come after."""
 
     def rule_for(kind: type[AscendOp]) -> Rule:
         def rule(build: Builder, op: NNOp) -> Sequence[SSAValue]:
@@ -146,7 +146,7 @@ def lowers_each(table: Mapping[type[NNOp], type[AscendOp]]) -> None:
 
 
 def array_of(value: SSAValue, what: str) -> Array:
-    """The numbers of an operand that has to be constant, be it of quantized numbers. Raises NotLowered."""
+    """The numbers of an operand that must be constant, possibly quantized. Raises NotLowered."""
     array = numbers_behind(value)
     if array is None:
         raise NotLowered(f"constant-{what}", f"its {what} is computed at run time")

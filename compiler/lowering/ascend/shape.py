@@ -62,7 +62,7 @@ def slice_(build: Builder, op: nn.SliceOp) -> Sequence[SSAValue]:
 
 @lowers(nn.GatherOp)
 def gather(build: Builder, op: nn.GatherOp) -> Sequence[SSAValue]:
-    """ONNX lets indices count from the end; that has to be asked for unless they are known not to."""
+    """Gather; negative indices, which ONNX allows, must be enabled unless indices are known not to be negative."""
     axis = build.index(op.axis.value.data, "axis")
     indices = nn.constant_ints(op.indices)
     negative = indices is None or min(indices, default=0) < 0

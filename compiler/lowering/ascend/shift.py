@@ -1,4 +1,4 @@
-"""Sums that are shifted right (AMCT's shift N): part of the dequantization."""
+"""Sums shifted right (AMCT's shift N), which is part of the dequantization."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .rules import Builder, NotLowered, array_of, lowers, require
 
 @lowers(nn.ShiftAccumulatorOp)
 def shift_accumulator(build: Builder, op: nn.ShiftAccumulatorOp) -> Sequence[SSAValue]:
-    """Another AscendDequant of the same accumulators, with `shift_n`; the one before stays for who takes the whole sums."""
+    """A second AscendDequant of the same accumulators, with `shift_n`; the first one stays for readers of the unshifted sums."""
     squeeze, dequant = _dequantization(op.input)
     if dequant is None:
         raise NotLowered("integer-sums", "it does not shift sums of integers that are only dequantized")

@@ -1,4 +1,4 @@
-"""Images at another size, and blocks of space in channels or in the batch."""
+"""Resizing of images, and blocks of space moved into channels or the batch."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _FLAGS = {
     Coordinates.ALIGN_CORNERS: (True, False),
     Coordinates.HALF_PIXEL: (False, True),
 }
-"""align_corners and half_pixel_centers by the place of elements."""
+"""align_corners and half_pixel_centers by coordinate mode."""
 
 
 @lowers(nn.ResizeOp)
 def resize(build: Builder, op: nn.ResizeOp) -> Sequence[SSAValue]:
-    """TensorFlow's bilinear and nearest resizing by size as it names them, everything else as ONNX does."""
+    """TensorFlow's operators for its bilinear and nearest resizing by size, otherwise ONNX's Resize."""
     require(len(shape_of(op.input)) == 4, "spatial-rank", "Resize takes tensors of rank 4")
     if (
         op.origin is not None
@@ -49,7 +49,7 @@ def resize(build: Builder, op: nn.ResizeOp) -> Sequence[SSAValue]:
 
 
 def _sizes(op: nn.ResizeOp) -> Sequence[int]:
-    """The sizes asked for, those that stay written out. Raises NotLowered for one that is not known."""
+    """The requested sizes, including unchanged ones. Raises NotLowered for an unknown one."""
     sizes = ints(op.sizes)
     if not all(s or known(d) for s, d in zip(sizes, shape_of(op.input), strict=False)):
         raise NotLowered("known-sizes", "Resize wants all sizes, and one that stays is not known")
@@ -57,7 +57,7 @@ def _sizes(op: nn.ResizeOp) -> Sequence[int]:
 
 
 def _as_image(build: Builder, op: nn.ResizeOp) -> SSAValue | None:
-    """TensorFlow's operation, where channels and batch stay and elements are placed and rounded as there."""
+    """TensorFlow's operation, if channels and batch stay, and coordinates and rounding are TensorFlow's."""
     sizes, flags = ints(op.sizes), _FLAGS.get(op.coordinates.data)
     data_format = _data_format(sizes)
     if flags is None or data_format is None:

@@ -1,4 +1,4 @@
-"""Whether an operation would compute in integers: the lowering itself decides, before the operation is quantized."""
+"""Decides before quantization whether an operation would compute in integers, by a trial of the lowering itself."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def integer_refusal(op: NNOp, data: QParamsAttr = _INTEGERS, weight: QParamsAttr
 
 
 def product_refusal(op: MatMulOp) -> NotLowered | None:
-    """`integer_refusal` of a product of two inputs, both int8 without zero points. A bias stays as it is."""
+    """`integer_refusal` for a product of two inputs, both int8 without zero points. A bias stays unchanged."""
     block = Block(arg_types=[value.type for value in op.operands])
     pairs = [quantized_pair(value, _INTEGERS, op.location) for value in block.args[:2]]
     made: list[Operation] = [each for pair in pairs for each in pair]
@@ -66,7 +66,7 @@ def product_refusal(op: MatMulOp) -> NotLowered | None:
 
 
 def _copy(op: _Op, operands: Sequence[SSAValue], made: Sequence[Operation], block: Block) -> _Op:
-    """A copy of an operation behind what makes its operands."""
+    """A copy of an operation after the producers of its operands."""
     copy = op.clone()
     copy.operands = operands
     block.add_ops([*made, copy])
@@ -84,7 +84,7 @@ def _sums(data: QParamsAttr, weight: QParamsAttr) -> QParamsAttr:
 
 
 def _stand_in(value: SSAValue, qparams: QParamsAttr) -> tuple[ConstantOp, DequantizeOp]:
-    """A constant in the place of a weight or bias: one zero that is broadcast, so that it takes no memory."""
+    """A stand-in for a weight or bias: one broadcast zero, which needs no memory."""
     shape = shape_of(value)
     require(static(shape), "known-sizes", "the sizes of its weight are not known")
     zeros = np.broadcast_to(np.zeros((), numpy_dtype(qparams.data.storage)), shape)

@@ -1,7 +1,7 @@
-"""Products with a weight that is quantized alone: its integers become reals before the product, or their scales come after it.
+"""Weight-only products: the integers become reals before the product, or their scales are applied after it.
 
-float32 has AscendAntiQuant, which knows one scale: with scales per column, the product is that of the integers and is scaled
-afterwards. float16 has WeightQuantBatchMatmulV2, and AscendAntiQuantV2 beside batches.
+float32 uses AscendAntiQuant, which has one scale: with scales per column, the product uses the integers and is scaled
+afterwards. float16 uses WeightQuantBatchMatmulV2, or AscendAntiQuantV2 for batches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .rules import Builder, NotLowered, require
 
 
 def has_integer_weight(op: NNOp) -> bool:
-    """Whether a matrix product takes an integer constant as reals."""
+    """Whether a matrix product reads an integer constant as reals."""
     if not isinstance(op, nn.MatMulOp) or (dequantize := dequantize_of(op.rhs)) is None:
         return False
     return nn.constant_of(dequantize.input) is not None
@@ -49,7 +49,7 @@ def weight_only_matmul(build: Builder, op: nn.MatMulOp) -> Sequence[SSAValue]:
 def _single(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) -> SSAValue:
     """AscendAntiQuant, with one scale and zero point; or with 1 and 0, between Sub of zero points and Mul by scales.
 
-    It takes int8, as which int4 weights are stored.
+    It reads int8; int4 weights are stored as int8.
     """
     weight = stored_as_int8(build, weight)
     if params.axis is None:
@@ -67,7 +67,7 @@ def _single(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) 
 
 
 def _half(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) -> SSAValue:
-    """WeightQuantBatchMatmulV2 for matrices, whose scales are float16; else the real weight by AscendAntiQuantV2."""
+    """WeightQuantBatchMatmulV2 for matrices, with float16 scales; otherwise the real weight by AscendAntiQuantV2."""
     if len(shape_of(op.lhs)) != 2 or len(shape_of(op.rhs)) != 2:
         return _half_batches(build, op, weight, params)
     scales = params.scales().reshape(-1).astype(np.float16)
@@ -101,11 +101,11 @@ def _half_batches(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QPa
 
 
 def _offsets(params: QParams) -> Array:
-    """The offsets that are added to the integers: the negated zero points, float32, as many as scales."""
+    """The offsets to add to the integers: the negated zero points, float32, as many as scales."""
     return np.broadcast_to(0 - params.zero_points(), params.scales().reshape(-1).shape).astype(np.float32)
 
 
 _Rule = Callable[[Builder, nn.MatMulOp, SSAValue, QParams], SSAValue]
 
 _BY_ELEMENT: dict[Attribute, _Rule] = {f32: _single, f16: _half}
-"""How a product computes, by the type of its input."""
+"""The lowering of a product, by the type of its input."""

@@ -1,4 +1,4 @@
-"""`--fuse-requant`: from integers to integers without reals between, where nothing else takes the reals."""
+"""`--fuse-requant`: from integers to integers without reals between, if nothing else reads the reals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["FuseReluFlag", "FuseRequant", "FuseRequantPass", "without_relu6"]
 
 @dataclass(frozen=True)
 class FuseRequantPass(ModulePass):
-    """AscendDequant, Relu and AscendQuant in a row become AscendRequant; Relu6 before AscendQuant is Relu where that is exact."""
+    """Merges AscendDequant, Relu and AscendQuant into AscendRequant; Relu6 before AscendQuant becomes Relu if that is exact."""
 
     name = "fuse-requant"
 
@@ -36,7 +36,7 @@ class FuseRequantPass(ModulePass):
 
 
 def _report(module: ModuleOp, remarks: Remarks) -> None:
-    """A remark for every AscendDequant that is left and has no remark of a pattern."""
+    """Adds a remark for every remaining AscendDequant without a remark of a pattern."""
     for op in module.walk():
         if isinstance(op, AscendDequantOp) and not remarks.has(op):
             remarks.missed(op, "integer-consumer", f"{_readers(op.y)} reads floats")

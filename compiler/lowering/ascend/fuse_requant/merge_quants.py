@@ -12,7 +12,7 @@ _Key = tuple[Block | None, SSAValue, tuple[Attribute, ...]]
 
 
 def merge_quants(module: ModuleOp, remarks: Remarks) -> None:
-    """Let the first of equal ones, bit for bit in all properties, stand for the others."""
+    """The first of several equal AscendQuants, bit for bit in all properties, replaces the others."""
     first: dict[_Key, AscendQuantOp] = {}
     for op in [op for op in module.walk() if isinstance(op, AscendQuantOp)]:
         kept = first.setdefault((op.parent, op.x, _parameters(op)), op)

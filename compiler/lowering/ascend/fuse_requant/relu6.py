@@ -1,7 +1,7 @@
-"""Relu6 in front of AscendQuants that saturate at 6 anyway is Relu, which AscendDequant and AscendRequant can include.
+"""Relu6 before AscendQuants that saturate at 6 anyway becomes Relu, which AscendDequant and AscendRequant can include.
 
 Below 6 the two agree. From 6 on AscendQuant does not fall, so that they agree everywhere exactly when it gives its largest
-integer at 6 already (AMCT: "where equivalent"). Max pools may be between: the largest integer of a window is the
+integer already at 6 (AMCT: "where equivalent"). Max pools may be between: the largest integer of a window is the
 integer of its largest element.
 """
 
@@ -32,7 +32,7 @@ _MaxPool = nn.MaxPoolOp | nn.GlobalMaxPoolOp | ascend.MaxPoolV3Op | ascend.MaxPo
 
 
 def without_relu6(module: ModuleOp, session: Session) -> ModuleOp:
-    """A copy of a quantized `nn` module, without regions, in which Relu6 is Relu where AscendQuant saturates at 6."""
+    """A copy of a quantized `nn` module, without regions, in which Relu6 is Relu if AscendQuant saturates at 6."""
     module, remarks = module.clone(), Remarks(session, "fuse-requant")
     inline_fused(module)
     replace_relu6(module, remarks)
@@ -41,7 +41,7 @@ def without_relu6(module: ModuleOp, session: Session) -> ModuleOp:
 
 
 def replace_relu6(module: ModuleOp, remarks: Remarks) -> None:
-    """Let every reader that ends in AscendQuants that saturate at 6 read Relu; Relu6 stays for the others, with a remark."""
+    """Readers that end in AscendQuants saturating at 6 read Relu; Relu6 stays for the others, with a remark."""
     for relu6 in [op for op in module.walk() if isinstance(op, _Relu6)]:
         ends = {use.operation: _behind_pools(use.operation) for use in relu6.results[0].uses}
         saturating = [op for op, last in ends.items() if last and all(map(_saturates, last))]
@@ -56,7 +56,7 @@ def replace_relu6(module: ModuleOp, remarks: Remarks) -> None:
 
 
 def _behind_pools(op: Operation) -> list[Operation]:
-    """The operation, or what reads the max pool that it is; the same for each max pool behind."""
+    """The operation, or the readers of a max pool, through any number of max pools."""
     found: list[Operation] = []
     reached = [op]
     while reached:
@@ -101,7 +101,7 @@ def _read_relu(relu6: _Relu6, readers: list[Operation]) -> None:
 
 
 def _as_relu(origin: Attribute | None) -> Attribute | None:
-    """The layer under its framework's name of Relu, which lists of the file's layers show."""
+    """The origin with the framework's name of Relu, which lists of the file's layers show."""
     if not isinstance(origin, nn.OriginAttr):
         return origin
     framework = origin.framework.data
@@ -110,7 +110,7 @@ def _as_relu(origin: Attribute | None) -> Attribute | None:
 
 
 def _why(others: list[Operation]) -> str:
-    """Why Relu6 stays: its readers, seen through max pools, that are not AscendQuants saturating at 6."""
+    """The reason why Relu6 stays: its readers, through max pools, that are not AscendQuants saturating at 6."""
     for op in others:
         if isinstance(op, _Quant):
             return f"{layer_of(op)} gives {_at_6(op)} for 6, which is not its largest integer"

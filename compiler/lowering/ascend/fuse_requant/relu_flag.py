@@ -49,5 +49,5 @@ class FuseReluFlag(FusionPattern[DequantRelu]):
 
 
 def dequant_of(value: SSAValue) -> AscendDequantOp | None:
-    """The AscendDequant that gives a value."""
+    """The AscendDequant that produces a value."""
     return value.op if isinstance(value, OpResult) and isinstance(value.op, AscendDequantOp) else None

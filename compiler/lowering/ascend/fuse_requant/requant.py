@@ -86,7 +86,7 @@ class FuseRequant(FusionPattern[DequantQuant]):
 
 
 def _scales(m: DequantQuant) -> np.ndarray:
-    """`deq_scale * scale` in float64, of the shape of deq_scale."""
+    """`deq_scale * scale` in float64, in the shape of deq_scale."""
     constant = constant_of(m.dequant.deq_scale)
     assert constant is not None, "the verifier asks for one"
     return constant.array.astype(np.float64) * m.quant.scale.value.data
