@@ -240,7 +240,7 @@ class FusionPattern(RewritePattern, Generic[M]):
 
     @abstractmethod
     def rewrite(self, m: M, folded: Sequence[SSAValue]) -> Sequence[Operation]:
-        """Builds the replacement of the root from the folded constants, in the order of `fold`; the last operation is the result."""
+        """Builds the operations that replace the root, from the constants of `fold`; the last one gives the result."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         if (match := self.match(op)) is None:

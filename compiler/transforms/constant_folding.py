@@ -1,4 +1,4 @@
-"""`--fold-constants`: evaluate what is known at compile time, with the runtime's own kernels."""
+"""`--fold-constants`: evaluates what is known at compile time, with the runtime's own kernels."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from .shape_inference import refine
 class FoldConstantsPass(ModulePass):
     """Replaces operations on constants by their result, and shape operands by the property `to` where sizes suffice.
 
-    Results are the kernels' own, bit for bit (NaN and Inf included). What is quantized stays so: quantize and dequantize are
-    never evaluated, and neither are operators that draw random numbers. A result of more than `max_elements` elements is
-    folded only when it takes no more memory than its operands. Types are refined behind what was folded. Raises CompileError,
-    located, where a folded result contradicts the declared type.
+    Results are the kernels' own, bit for bit (including NaN and Inf). Quantized values stay quantized: quantize and dequantize
+    are never evaluated, nor are operators that draw random numbers. A result of more than `max_elements` elements is
+    folded only if it needs no more memory than its operands. Types are refined behind folded operations. Raises CompileError,
+    located, if a folded result contradicts the declared type.
     """
 
     name = "fold-constants"
@@ -52,7 +52,7 @@ class FoldConstantsPass(ModulePass):
 
 
 class _Folder:
-    """One walk over a block, in order: an operation sees its operands already folded and refined."""
+    """Walks over a block in order, so that an operation sees folded and refined operands."""
 
     def __init__(self, remarks: Remarks, max_elements: int):
         self.remarks = remarks
@@ -80,7 +80,7 @@ class _Folder:
             self._replace(op, arrays, "evaluate")
 
     def _evaluate(self, op: nn.NNOp | nn.FusedOp) -> list[Array] | None:
-        """The results of an operation on constants; None, and a remark where it has a reason, when it must stay."""
+        """The results of an operation on constants; None, with a remark if there is a reason, if it must stay."""
         if not is_constant(op, {}):
             return None
         results = evaluated(op, {}, self.max_elements)
@@ -90,7 +90,7 @@ class _Folder:
         return results
 
     def _fix_shape(self, op: nn.ReshapeOp | nn.ExpandOp, shape: SSAValue) -> None:
-        """Turn the shape operand into the property `to`, or at least learn sizes of the result from it."""
+        """Turns the shape operand into the property `to`, or at least refines the result's sizes by it."""
         if (constant := nn.constant_ints(shape)) is not None:
             self._set_shape(op, constant)
             return
@@ -123,7 +123,7 @@ class _Folder:
         self._insert(op, constants)
 
     def _insert(self, op: Operation, replacements: list[Operation]) -> None:
-        """Put operations of one result each in the place of `op`."""
+        """Replaces `op` by operations of one result each."""
         block = cast(Block, op.parent)
         block.insert_ops_before(replacements, op)
         for old, new in zip(op.results, [r.results[0] for r in replacements], strict=True):
@@ -135,7 +135,7 @@ class _Folder:
 
 
 def _learn(op: nn.ReshapeOp, sizes: Shape) -> bool:
-    """Merge these sizes into the declared result type; True when it changed. Raises CompileError, located."""
+    """Merges these sizes into the declared result type; True if it changed. Raises CompileError, located."""
     declared = tensor_of(op.result)
     try:
         shape = merge_shape(declared.get_shape(), sizes, "declared and computed sizes")

@@ -1,10 +1,10 @@
-"""`--convert-layout=NCHW`: one layout for all operations that have one, transposes sunk and cancelled.
+"""`--convert-layout=NCHW`: one layout for all operations with a layout; transposes are sunk and cancelled.
 
-A value of the old graph may be at hand in several forms, each a permutation of its axes. Operations of the other layout are
+A value of the old graph may be available in several forms, each a permutation of its axes. Operations of the other layout are
 rebuilt on permuted operands and leave a permuted result; operations that commute with permutations (`transposition.RULES`)
-follow it; all others, and the results of the function, ask for the value as it was. A transpose is made only where a form
-is asked for that is not at hand, once per value and form, so that a convolutional network ends with transposes at its inputs
-and outputs only. One walk back finds what consumers want, one walk forward rewrites.
+follow it; all others, and the results of the function, need the unpermuted value. A transpose is made only if a needed form
+is not available, once per value and form, so that a convolutional network ends with transposes at its inputs
+and outputs only. A backward walk finds the forms that consumers need, a forward walk rewrites.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from .transposition import (
 
 @dataclass(frozen=True)
 class ConvertLayoutPass(ModulePass):
-    """Gives every operation that carries a layout the one asked for; inputs and outputs of the function keep theirs.
+    """Gives every operation with a layout the requested one; inputs and outputs of the function keep theirs.
 
-    Constants that take part are transposed themselves; weights do not depend on the layout, but those of a matrix product
-    behind a flattened feature map, whose rows take the new order. Each rewritten operation leaves
+    Constants are transposed themselves; weights do not depend on the layout, except those of a matrix product
+    behind a flattened feature map, whose rows get the new order. Each rewritten operation leaves
     an applied remark, each transpose that is made an analysis remark.
     """
 
@@ -73,7 +73,7 @@ def layout_permutation(to: nn.Layout, rank: int) -> Perm:
 
 
 class _Converter:
-    """The conversion of one block: of a function, or of a fused operation inside the block of `outer`."""
+    """The conversion of one block, of a function or of a fused operation inside the block of `outer`."""
 
     def __init__(self, block: Block, to: nn.Layout, remarks: Remarks, outer: _Converter | None = None):
         self.block = block
@@ -81,22 +81,22 @@ class _Converter:
         self.remarks = remarks
         self.outer = outer
         self.forms: dict[SSAValue, dict[Perm, SSAValue]] = {}
-        """The forms of values of the old graph that are at hand; where there is no entry, the value as it was."""
+        """The available forms of values of the old graph; without an entry only the unpermuted value."""
         self.wanted: dict[SSAValue, Perm] = {}
-        """The form in which an operation of the other layout will ask for a value, through what commutes."""
+        """The form of a value that an operation of the other layout will need, through commuting operations."""
         self.kept: dict[SSAValue, frozenset[SSAValue]] = {}
         """Values from which the way down, through what commutes, leads to ones that are asked for as they were: these (itself
         among them, where it is one; of others no more than is needed to know that there are several)."""
         self.inner: dict[nn.FusedOp, _Converter] = {}
         self.lifted: dict[tuple[SSAValue, int], SSAValue] = {}
         self.here: Operation | None = None
-        """The operation of the old graph that is being rewritten; new ones go in front of it."""
+        """The operation of the old graph that is being rewritten; new ones are inserted before it."""
 
     def convert(self) -> None:
         self.look_back()
         self.rewrite()
 
-    # what consumers want
+    # forms that consumers need
 
     def look_back(self) -> None:
         for op in reversed(list(self.block.ops)):
@@ -106,7 +106,7 @@ class _Converter:
         if isinstance(op, nn.FusedOp):
             self._look_into(op)
         elif isinstance(op, nn.YieldOp):
-            pass  # the outer block determines what is wanted of it
+            pass  # the outer block determines the needed form
         elif self._is_other(op):
             self.wanted[op.operands[0]] = layout_permutation(self.to, len(shape_of(op.operands[0])))
             self._keep(op.operands[1:])
@@ -145,7 +145,7 @@ class _Converter:
             self._keep(op.operands, ends)
 
     def _keep(self, values: Iterable[SSAValue], ends: frozenset[SSAValue] | None = None) -> None:
-        """Note that values lead to these ends, or are asked for as they were themselves."""
+        """Records that values lead to these ends, or are needed unpermuted themselves."""
         for value in values:
             there = self.kept.get(value, frozenset())
             if ends is None:
@@ -154,12 +154,12 @@ class _Converter:
                 self.kept[value] = there | ends
 
     def _wanted_by(self, op: Operation) -> Perm | None:
-        """The form wanted of a result whose axes are those of the first operand."""
+        """The needed form of a result whose axes are those of the first operand."""
         rank = len(shape_of(op.operands[0]))
         return next((p for r in op.results if (p := self.wanted.get(r)) is not None and len(p) == rank), None)
 
     def _ends_here(self, op: Operation) -> bool:
-        """Whether the results come out as they were, in whatever layout the operand is."""
+        """Whether the results are the same for any layout of the operand."""
         rank = len(shape_of(op.operands[0]))
         moved = commute(op, layout_permutation(self.to, rank)) if rank > 2 else None
         return moved is not None and _is_plain(moved)
@@ -216,12 +216,12 @@ class _Converter:
             op.location = here.location
 
     def _absorbs(self, op: nn.TransposeOp) -> bool:
-        """Whether a transpose of the old graph becomes a form: where its input is permuted, or its result will be."""
+        """Whether a transpose of the old graph becomes a form: its input is permuted, or its result will be."""
         exact = permuted_type(op.input.type, nn.ints(op.perm)) == op.result.type
         return exact and (self._is_moved(op.input) or op.result in self.wanted)
 
     def _moved(self, op: nn.NNOp) -> Moved | None:
-        """How to compute an operation that commutes with permutations; None as it was."""
+        """How to compute an operation that commutes with permutations; None to keep it."""
         if type(op) not in RULES:
             return None
         wanted = self._wanted_by(op)
@@ -233,12 +233,12 @@ class _Converter:
         moved = commute(op, wanted if wanted in forms else next(iter(forms)))
         if moved is None or wanted is not None or _is_plain(moved) or not any(r in self.kept for r in op.results):
             return moved
-        # what is asked for as it was, or leads to several that are, is transposed here once, not behind each of them
+        # a value needed unpermuted, directly or by several readers, is transposed here once, not behind each of them
         ends = [(v, self.kept.get(v, frozenset())) for v in permuted]
         return None if all(v in there or len(there) > 1 for v, there in ends) else moved
 
     def _hoisted(self, op: nn.NNOp, wanted: Perm | None, computed: list[SSAValue]) -> Moved | None:
-        """Brings a transpose that will be needed behind `op` in front of it, where that makes no second one."""
+        """Moves a transpose that will be needed behind `op` before it, unless that makes a second one."""
         if wanted is None or not computed or not all(leads(op, v) for v in computed):
             return None
         at_hand = all(wanted in self._forms(v) for v in computed)
@@ -251,14 +251,14 @@ class _Converter:
         return self.forms.get(value) or {identity(len(shape_of(value))): value}
 
     def _is_moved(self, value: SSAValue) -> bool:
-        """Whether a value is at hand in permuted forms only."""
+        """Whether a value is available only in permuted forms."""
         return value in self.forms and identity(len(shape_of(value))) not in self.forms[value]
 
     def _as_it_was(self, value: SSAValue) -> SSAValue:
         return self._form(value, identity(len(shape_of(value))))
 
     def _operand(self, value: SSAValue, perm: Perm | None) -> SSAValue:
-        """The operand in a form whose rank may be higher, where it broadcasts."""
+        """The operand in a form whose rank may be higher, if it broadcasts."""
         if perm is None or is_single(value):
             return self._as_it_was(value)
         rank = len(shape_of(value))
@@ -272,7 +272,7 @@ class _Converter:
         return self._form(self.lifted[key], perm)
 
     def _form(self, value: SSAValue, perm: Perm) -> SSAValue:
-        """`transpose(value, perm)`: at hand, or made now."""
+        """`transpose(value, perm)`: available, or made now."""
         if not isinstance(value.type, TensorType):
             return value
         forms = self.forms.setdefault(value, self._forms(value))
@@ -303,7 +303,7 @@ class _Converter:
     # fused operations
 
     def _argument(self, value: BlockArgument, perm: Perm) -> SSAValue:
-        """An argument of the fused block that brings another form of an old one; the old one as it was."""
+        """An argument of the fused block with another form of an old one; the old one unpermuted."""
         if perm == identity(len(perm)):
             return value
         argument = self.block.insert_arg(permuted_type(value.type, perm), value.index + 1)
@@ -311,7 +311,7 @@ class _Converter:
         return argument
 
     def _visit_fused(self, op: nn.FusedOp) -> None:
-        """Forms of the inputs come in as arguments of their own, the form of the result goes out: no transpose inside."""
+        """Passes forms of inputs as additional arguments, and returns the form of the result: no transpose inside."""
         inner, result = self.inner[op], op.terminator.value
         old = list(zip(op.body.block.args, op.inputs, strict=True))
         for argument, value in old:

@@ -1,4 +1,4 @@
-"""Removing operations that nothing uses."""
+"""Removes unused operations."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 
 def erase_dead(candidates: Iterable[Operation]) -> None:
-    """Erase those of the candidates that are pure and unused, and what only they used.
+    """Erases candidates that are pure and unused, and operations that only they used.
 
-    Candidates in program order take one step each: the last is looked at first.
+    Candidates in program order need one step each: the last one is visited first.
     """
     stack = list(candidates)
     while stack:

@@ -1,6 +1,6 @@
-"""Constant folding, one engine for frontends and `--fold-constants`: what an operation on constants computes, by its own kernel.
+"""Constant folding, one engine for frontends and `--fold-constants`: evaluates operations on constants by their own kernels.
 
-So a folded constant is what a run of the model would have computed, bit for bit, and it is held against its inferred type.
+A folded constant is what a run of the model would have computed, bit for bit, and is checked against its inferred type.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ HALF_WEIGHTS = "nn.half_weights"
 """Marks a function whose weights were float16 or bfloat16 before they were folded (AMCT's rule `float16-off`)."""
 
 MAX_ELEMENTS = 1 << 24
-"""Results of more elements are left to the program, unless they take no more memory than what they are computed from."""
+"""Larger results are left to the program, unless they need no more memory than their operands."""
 
 
 def is_constant(op: Operation, known: Mapping[SSAValue, Array]) -> bool:
-    """Whether an operation depends on constants alone; `known` are values that are about to be constants."""
+    """Whether an operation depends only on constants; `known` are values that will be constants."""
     return all(o in known or nn.constant_of(o) is not None for o in op.operands)
 
 
 def widens_half(op: Operation) -> bool:
-    """Whether an operation makes float32 of float16 or bfloat16: once it is folded, nothing else says that weights were such."""
+    """Whether an operation converts float16 or bfloat16 to float32: after folding, nothing else shows the weights' type."""
     halves = Float16Type | BFloat16Type
     return (
         isinstance(op, nn.CastOp)
@@ -46,10 +46,10 @@ def widens_half(op: Operation) -> bool:
 def evaluated(
     op: nn.NNOp | nn.FusedOp, known: Mapping[SSAValue, Array], max_elements: int = MAX_ELEMENTS
 ) -> list[Array] | Refusal | None:
-    """The results of an operation on constants (`is_constant`), else why it must stay; None for quantization, which does.
+    """The results of an operation on constants (`is_constant`), otherwise why it must stay; None for quantization, which stays.
 
-    What a carried operator gives must have the type that its framework infers, else it stays. Raises CompileError, located,
-    where a result of any other operation contradicts the declared type, and where an array cannot be read.
+    Results of a carried operator must have the type that its framework infers, otherwise it stays. Raises CompileError, located,
+    if a result of any other operation contradicts the declared type, or an array cannot be read.
     """
     if isinstance(op, QUANTIZATION_OPS):
         return None
@@ -80,7 +80,7 @@ def evaluated(
 
 
 def _contradiction(op: Operation, arrays: Sequence[Array]) -> str | None:
-    """How results differ from what is declared of them."""
+    """How results differ from their declared types."""
     for result, array in zip(op.results, arrays, strict=True):
         type_ = tensor_of(result)
         if array.shape == type_.get_shape() and array.dtype == numpy_dtype(type_.element_type):
@@ -92,7 +92,7 @@ def _contradiction(op: Operation, arrays: Sequence[Array]) -> str | None:
 
 
 def _too_large(op: Operation, shapes: Sequence[Shape], operands: Sequence[Array], limit: int) -> Refusal | None:
-    """Results of these shapes, where known, may not exceed the limit and take more memory than the operands."""
+    """Whether results of these shapes, if known, exceed both the limit and the memory of the operands."""
     if not all(static(s) for s in shapes) or (count := sum(map(prod, shapes))) <= limit:
         return None
     sizes = [numpy_dtype(tensor_of(r).element_type).itemsize for r in op.results]
@@ -102,5 +102,5 @@ def _too_large(op: Operation, shapes: Sequence[Shape], operands: Sequence[Array]
 
 
 def _held_bytes(array: np.ndarray[Any, Any]) -> int:
-    """The memory behind an array: a broadcast axis takes that of one element."""
+    """The memory of an array: a broadcast axis counts as one element."""
     return array.itemsize * prod(n for n, step in zip(array.shape, array.strides, strict=True) if step or not n)

@@ -1,6 +1,6 @@
-"""A transpose in front of flatten and matmul with constant weights goes into the order of the weights' rows.
+"""Folds a transpose before flatten and matmul with constant weights into the order of the weights' rows.
 
-A network of the other layout flattens its last feature map in the old order; the matrix behind is the one place where that
+A network of the other layout flattens its last feature map in the old order; the matrix after it is the only place where that
 order can be changed for good.
 """
 
@@ -60,7 +60,7 @@ class PermuteRows(RewritePattern):
 
 
 def _joins(flat: nn.ReshapeOp | nn.FlattenOp, first: int) -> bool:
-    """Whether it leaves the axes before `first` and makes one of those from it on, all of known size."""
+    """Whether it keeps the axes before `first` and merges those from it on, all of known size."""
     before, after = shape_of(flat.input), shape_of(flat.result)
     if 0 in before or not static(before[first:]) or not static(after[first:]):
         return False
@@ -72,7 +72,7 @@ def _joins(flat: nn.ReshapeOp | nn.FlattenOp, first: int) -> bool:
 
 
 def _permuted_rows(weight: SSAValue, axis: int, shape: Shape, perm: Perm) -> list[Operation] | None:
-    """Operations whose last one gives the weights, rows in the order before the transpose; None with scales per row."""
+    """Operations whose last one gives the weights with rows in the order before the transpose; None for scales per row."""
     owner = weight.owner
     if isinstance(owner, nn.DequantizeOp):
         made = _permuted_rows(owner.input, axis, shape, perm)
@@ -90,7 +90,7 @@ def _permuted_rows(weight: SSAValue, axis: int, shape: Shape, perm: Perm) -> lis
 
 
 def _erase_unused(op: object, rewriter: PatternRewriter) -> None:
-    """Erase an operation that nothing uses any more, and what only it used."""
+    """Erases an unused operation, and operations that only it used."""
     if not isinstance(op, Operation) or any(r.first_use is not None for r in op.results):
         return
     owners = [operand.owner for operand in op.operands]

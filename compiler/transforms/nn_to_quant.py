@@ -28,14 +28,14 @@ from ..ir.weights import Weight
 from ..rewriting import Remarks
 
 PREFIX = "nn."
-"""The prefix of attributes that keep, on casts, what `quant` has no word for: `nn.origin`, `nn.group` and so on."""
+"""The prefix of attributes on casts for facts that `quant` cannot express: `nn.origin`, `nn.group` and so on."""
 SCALE_KEY = "nn.scale"
-"""The attribute with the key of scales that `nn` keeps beside the text."""
+"""The attribute with the key of scales that `nn` stores beside the text."""
 
 
 @dataclass(frozen=True)
 class NnToQuantPass(ModulePass):
-    """Turn quantization into casts of the quant dialect, integers into their storage; --quant-to-nn is the way back."""
+    """Turns quantization into casts of the quant dialect, integers into their storage; --quant-to-nn is the inverse."""
 
     name = "nn-to-quant"
 
@@ -68,7 +68,7 @@ def _dequantize(op: DequantizeOp, remarks: Remarks) -> None:
 
 
 def _quantized(value: SSAValue, type_: UniformType) -> SSAValue | None:
-    """The quantized value that these integers are the storage of, where it is one of this type."""
+    """The quantized value whose storage these integers are, if it has this type."""
     if isinstance(value.owner, UnrealizedConversionCastOp):
         value = value.owner.inputs[0]
     owner = value.owner
@@ -76,7 +76,7 @@ def _quantized(value: SSAValue, type_: UniformType) -> SSAValue | None:
 
 
 def storage_casts(quantized: SSAValue, wanted: Attribute) -> list[Operation]:
-    """From a quantized value to integers of a type of `nn`. Upstream stores unsigned ones as signless."""
+    """Casts a quantized value to integers of a type of `nn`. Upstream stores unsigned integers as signless."""
     type_ = element_of(quantized)
     assert isinstance(type_, UniformType)
     cast = StorageCastOp(quantized, tensor(stored(type_.data), shape_of(quantized)))
@@ -93,7 +93,7 @@ def _from_storage(integers: SSAValue, type_: UniformType) -> list[Operation]:
 
 
 def _replace(op: QuantizeOp | DequantizeOp, cast: Operation, made: list[Operation], remarks: Remarks) -> None:
-    """Put operations in the place of one, whose properties `cast` keeps."""
+    """Replaces an operation by others; `cast` keeps its properties."""
     cast.attributes.update(op.attributes)
     cast.attributes.update({f"{PREFIX}{k}": v for k, v in op.properties.items() if k != "qparams"})
     if isinstance(scale := op.qparams.data.scale, Weight):
@@ -106,7 +106,7 @@ def _replace(op: QuantizeOp | DequantizeOp, cast: Operation, made: list[Operatio
 
 
 def _type_of(op: QuantizeOp | DequantizeOp, expressed: Attribute, remarks: Remarks) -> UniformType | None:
-    """The type of the quantized values; None, with a remark, where upstream has none."""
+    """The type of the quantized values; None, with a remark, if upstream has none."""
     params = op.qparams.data
     scales = [float(s) for s in params.scales().reshape(-1)]
     if params.storage.width.data > MOST_BITS:
@@ -124,7 +124,7 @@ def _uniform(params: QParams, expressed: Attribute, scales: list[float]) -> Unif
 
 
 def erase_unused_casts(module: ModuleOp) -> None:
-    """Remove casts of integers that nothing uses."""
+    """Removes unused casts of integers."""
     for op in reversed(list(module.walk())):
         if isinstance(op, StorageCastOp | UnrealizedConversionCastOp) and not op.results[0].uses.get_length():
             Rewriter.erase_op(op)

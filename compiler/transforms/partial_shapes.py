@@ -1,8 +1,8 @@
-"""Integer tensors of which only some elements are known: what becomes of `nn.shape` where some sizes are.
+"""Integer tensors with some known elements, such as results of `nn.shape` with some known sizes.
 
-An unknown element is a tag in the array, a number near the smallest int32 that no size takes. Operations that
-only move elements run their own kernel on such arrays, and the tags travel along; arithmetic gives a new tag to each element
-that depends on one, and remembers how it follows from another where that is linear.
+An unknown element is a tag in the array, a number near the smallest int32, which no size has. Operations that
+only move elements run their own kernel on such arrays, so that tags move along; arithmetic gives a new tag to each element
+that depends on a tag, and records the relation to another one if it is linear.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from ..ir.dtypes import integer_range
 from ..runtime.kernels import Array, kernel_for
 
 LIMIT = 64
-"""Tensors of more elements are not shapes and are not followed."""
+"""Tensors with more elements are not shapes and are not tracked."""
 
 _FIRST_TAG = -(2**31) + 1
 _LAST_TAG = _FIRST_TAG + 2**30
 
 
 class Dimension(NamedTuple):
-    """The size of one axis of a value, not known before run time."""
+    """The size of one axis of a value, known only at run time."""
 
     value: SSAValue
     axis: int
 
 
 def root(dimension: Dimension) -> Dimension:
-    """The size it was before operations that keep it or move its axis: sizes of one root are equal."""
+    """The size before operations that keep it or move its axis: sizes with the same root are equal."""
     value, axis = dimension
     while isinstance(op := value.owner, Operation) and (before := _axis_before(op, axis)) is not None:
         value, axis = op.operands[0], before
@@ -43,7 +43,7 @@ def root(dimension: Dimension) -> Dimension:
 
 
 def _axis_before(op: Operation, axis: int) -> int | None:
-    """Which axis of the first operand this one of the result is; None where sizes may differ."""
+    """The axis of the first operand for this axis of the result; None if sizes may differ."""
     if isinstance(op, nn.NNOp) and op.KEEPS_SHAPE:
         return axis
     if isinstance(op, nn.TransposeOp):
@@ -69,7 +69,7 @@ class Multiple(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """`factor * base + offset`, where the base is a size or any other number of run time, by its tag."""
+    """`factor * base + offset`; the base is a size or another run-time number, by its tag."""
 
     base: Dimension | int
     factor: int = 1
@@ -89,7 +89,7 @@ class PartialShapes:
         self._next = _FIRST_TAG
 
     def visit(self, op: Operation) -> list[Array] | None:
-        """Follow an operation. Returns its results when all their elements turn out to be known."""
+        """Tracks an operation. Returns its results if all their elements are known."""
         arrays = self._results(op)
         if arrays is None:
             return None
@@ -99,17 +99,17 @@ class PartialShapes:
         return None
 
     def elements(self, value: SSAValue) -> list[int | Dimension | None] | None:
-        """The elements of a followed tensor: a number, the dimension it is the size of, or None for anything else."""
+        """The elements of a tracked tensor: numbers, dimensions whose size they are, or None."""
         if (found := self.multiples(value)) is None:
             return None
         return [(m.dimension if m.factor == 1 else None) if isinstance(m, Multiple) else m for m in found]
 
     def multiples(self, value: SSAValue) -> list[int | Multiple | None] | None:
-        """As `elements`, with products of a dimension and a number."""
+        """Like `elements`, with products of a dimension and a number."""
         return None if (found := self.linear(value)) is None else [_multiple(e) for e in found]
 
     def linear(self, value: SSAValue) -> list[int | Linear] | None:
-        """The elements of a followed tensor: a number, or how it follows from a number of run time."""
+        """The elements of a tracked tensor: numbers, or linear terms of run-time numbers."""
         if (array := self._arrays.get(value)) is None:
             return None
         elements = cast("list[int]", array.reshape(-1).tolist())
@@ -140,7 +140,7 @@ class PartialShapes:
         return None
 
     def _arithmetic(self, op: Operation, operands: list[Array]) -> list[Array] | None:
-        """An element of the result is made of one element of each operand; that of a reduction of all."""
+        """The operand elements of each result element: one of each operand; for a reduction all."""
         if (results := _run(op, [np.where(_is_tag(a), 1, a) for a in operands])) is None:
             return None
         result = results[0]
@@ -154,14 +154,14 @@ class PartialShapes:
         return [np.array(made, np.int64).reshape(result.shape)]
 
     def _computed(self, op: Operation, terms: Array, rest: int) -> int:
-        """A number, or a tag for what is made of unknown terms; `rest` is what the known ones make."""
+        """A number, or a tag for a result of unknown terms; `rest` is the result of the known ones."""
         unknown: list[int] = terms[_is_tag(terms)].tolist()
         if not unknown:
             return rest
         return self._new_tag(self._term(op, terms.tolist()) if len(unknown) == 1 else None)
 
     def _term(self, op: Operation, terms: list[int]) -> Linear | None:
-        """The result of an operation on terms of which one is unknown, if it is linear."""
+        """The result of an operation on terms, one of them unknown, if it is linear."""
         at = next(i for i, t in enumerate(terms) if t in self._terms)
         (base, factor, offset), rest = self._terms[terms[at]], [*terms[:at], *terms[at + 1 :]]
         if isinstance(op, _PRODUCTS):
@@ -174,7 +174,7 @@ class PartialShapes:
         return None
 
     def _array(self, value: SSAValue) -> Array | None:
-        """The known elements, with tags; None where nothing is known, or a number could be taken for a tag."""
+        """The known elements, with tags; None if nothing is known, or a number could be confused with a tag."""
         if (array := self._arrays.get(value)) is not None:
             return array
         if not 0 <= size(shape_of(value)) <= LIMIT or (array := nn.array_of(value)) is None:
@@ -201,7 +201,7 @@ def _multiple(element: int | Linear) -> int | Multiple | None:
 
 
 def _is_followed(op: Operation) -> bool:
-    """All results are integers wide enough for a tag, of few elements."""
+    """Whether all results have few elements, and integers wide enough for a tag."""
     for result in op.results:
         element = element_of(result)
         if not isinstance(element, IntegerType) or integer_range(cast(IntegerType, element))[1] < 2**31 - 1:
@@ -216,7 +216,7 @@ def _is_tag(array: Array) -> Array:
 
 
 def _run(op: Operation, operands: list[Array]) -> list[Array] | None:
-    """The operation's own kernel on these arrays; None when it refuses them."""
+    """Runs the operation's own kernel on these arrays; None if it raises."""
     if (kernel := kernel_for(op)) is None:
         return None
     try:
@@ -229,9 +229,9 @@ def _run(op: Operation, operands: list[Array]) -> list[Array] | None:
 
 
 def reshape_target(op: nn.ReshapeOp, elements: list[int | Dimension | None]) -> tuple[int, ...] | None:
-    """`to` for a reshape whose run-time shape is `elements`; None when more than one size stays open.
+    """`to` for a reshape whose run-time shape is `elements`; None if more than one size stays unknown.
 
-    The size of the input's own axis at the same place is 0 (copied), one other unknown size -1 (what is left).
+    The size of the input's axis at the same place is 0 (copied), one other unknown size is -1 (inferred).
     """
     copies = op.allow_zero is None
     target: list[int] = []
@@ -244,7 +244,7 @@ def reshape_target(op: nn.ReshapeOp, elements: list[int | Dimension | None]) -> 
 
 
 def expand_target(op: nn.ExpandOp, elements: list[int | Dimension | None]) -> tuple[int, ...] | None:
-    """`to` for an expand whose run-time shape is `elements`: the size of the input's own axis is 1, no other may be open."""
+    """`to` for an expand whose run-time shape is `elements`: 1 for the size of the input's own axis; others must be known."""
     offset = len(elements) - len(shape_of(op.input))
     own = [Dimension(op.input, i - offset) for i in range(len(elements))]
     target = [1 if e == o else e for e, o in zip(elements, own, strict=True)]
@@ -252,5 +252,5 @@ def expand_target(op: nn.ExpandOp, elements: list[int | Dimension | None]) -> tu
 
 
 def known_sizes(elements: list[int | Dimension | None]) -> Shape:
-    """The certain sizes of a shape made of these elements (0 and -1 of a reshape mean other sizes)."""
+    """The certain sizes of a shape with these elements (0 and -1 of a reshape mean other sizes)."""
     return tuple(e if isinstance(e, int) and e > 0 else DYNAMIC for e in elements)

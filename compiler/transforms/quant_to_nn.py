@@ -25,7 +25,7 @@ _Cast = QuantizeCastOp | DequantizeCastOp | StorageCastOp
 
 @dataclass(frozen=True)
 class QuantToNnPass(ModulePass):
-    """Turn casts of the quant dialect into quantization of nn. Scales are rounded to float32, which is what nn has."""
+    """Turns casts of the quant dialect into quantization of nn. Scales are rounded to float32, the type in nn."""
 
     name = "quant-to-nn"
 
@@ -43,7 +43,7 @@ class QuantToNnPass(ModulePass):
 
 
 def _meanings(casts: list[_Cast], remarks: Remarks) -> dict[SSAValue, QParamsAttr]:
-    """The meanings of quantized values in `nn`, with a remark for each that has none."""
+    """The meanings of quantized values in `nn`; a remark for each without one."""
     found: dict[SSAValue, QParamsAttr] = {}
     for each in casts:
         for value in (each.input, each.result):
@@ -74,7 +74,7 @@ def _meaning(value: SSAValue, type_: UniformType) -> QParamsAttr | tuple[str, st
 
 
 def _key(value: SSAValue) -> str:
-    """The key of scales in the side file: the one they had, else the value's name."""
+    """The key of scales in the side file: the original one, otherwise the value's name."""
     for op in (value.owner, *(use.operation for use in value.uses)):
         if isinstance(op, Operation) and isinstance(key := op.attributes.get(SCALE_KEY), StringAttr):
             return key.data
@@ -82,7 +82,7 @@ def _key(value: SSAValue) -> str:
 
 
 class _Conversion:
-    """Casts in program order; what stands for a quantized value in `nn` are its integers."""
+    """Converts casts in program order; integers represent quantized values in `nn`."""
 
     def __init__(self, params: dict[SSAValue, QParamsAttr], remarks: Remarks):
         self.params = params
@@ -106,7 +106,7 @@ class _Conversion:
                 pass
 
     def _make(self, kind: type[NNOp], op: _Cast, value: SSAValue, quantized: SSAValue) -> NNOp:
-        """The operation of `nn` in front of a cast, with the properties that the cast has kept."""
+        """The operation of `nn` for a cast, with the properties that the cast kept."""
         params = self.params[quantized]
         types = [tensor(params.data.storage, shape_of(op.result)) if kind is QuantizeOp else op.result.type]
         known = kind.get_irdl_definition().properties
@@ -127,7 +127,7 @@ class _Conversion:
         return made
 
     def _take(self, op: StorageCastOp) -> SSAValue:
-        """The integers that a cast takes for quantized ones; those of `nn` may be unsigned."""
+        """The integers that a cast reads as quantized; those of `nn` may be unsigned."""
         wanted = tensor(self.params[op.result].data.storage, shape_of(op.input))
         if op.input.type == wanted:
             return op.input
@@ -136,7 +136,7 @@ class _Conversion:
         return _cast_before(op, op.input, wanted)
 
     def _give(self, op: StorageCastOp, integers: SSAValue) -> None:
-        """Have what uses the stored integers use those of `nn`."""
+        """Makes users of the stored integers use those of `nn`."""
         for use in list(op.result.uses):
             cast = use.operation
             if isinstance(cast, UnrealizedConversionCastOp) and cast.results[0].type == integers.type:

@@ -1,4 +1,4 @@
-"""`--infer-shapes`: refine result types from operand types, in one forward walk."""
+"""`--infer-shapes`: refines result types from operand types, in one forward walk."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def parse_input_shapes(text: str) -> dict[str, Shape]:
 
 
 def set_input_shapes(function: FuncOp, given: dict[str, Shape]) -> None:
-    """Give inputs, by name, these sizes; dimensions of one name share theirs. Result types are left to `infer_shapes`.
+    """Gives inputs, by name, these sizes; dimensions of one name have one size. Result types are left to `infer_shapes`.
 
     Raises CompileError, located at the function, for an unknown input and for a size that contradicts another.
     """
@@ -72,14 +72,14 @@ def set_input_shapes(function: FuncOp, given: dict[str, Shape]) -> None:
 
 
 def _dimension_names(function: FuncOp) -> list[list[str]]:
-    """The dimension names of each argument, empty where it has none."""
+    """The dimension names of each argument, empty if it has none."""
     given: ArrayAttr[DictionaryAttr] | None = function.arg_attrs
     rows = [] if given is None else [dimension_names(a) for a in given.data]
     return rows + [[]] * (len(function.body.block.args) - len(rows))
 
 
 def infer_shapes(module: ModuleOp) -> None:
-    """Refine all result types, the functions' types with them. Raises CompileError at an operation that contradicts."""
+    """Refines all result types and the functions' types. Raises CompileError at a contradicting operation."""
     for function in [op for op in module.ops if isinstance(op, FuncOp) and not op.is_declaration]:
         _infer_block(function.body.block)
         function.update_function_type()
@@ -92,7 +92,7 @@ def _infer_block(block: Block) -> None:
 
 
 def refine(op: NNOp | FusedOp) -> bool:
-    """Merge the inferred result types into the declared ones; True when a type changed. Raises CompileError, located."""
+    """Merges the inferred result types into the declared ones; True if a type changed. Raises CompileError, located."""
     try:
         inferred = _inferred(op)
     except VerifyException as e:

@@ -1,4 +1,4 @@
-"""The steps of every command before anything is matched: constants folded, and then what is left canonical."""
+"""The steps of every command before anything is matched: fold constants, then canonicalize."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from .canonicalization import CanonicalizePass
 from .constant_folding import FoldConstantsPass
 
 SIMPLIFY: Sequence[ModulePass] = (FoldConstantsPass(), CanonicalizePass())
-"""Biases, bounds and weights that exporters compute from constants (Expand, CastLike, Transpose) are constants behind these."""
+"""The steps; afterwards biases, bounds and weights that exporters compute (Expand, CastLike, Transpose) are constants."""

@@ -1,6 +1,6 @@
 """Permutations of axes, and how operations commute with them.
 
-`transpose(x, p)` has axis `p[i]` of x as its axis i, as in numpy and ONNX. An operation commutes with p when it computes the
+`transpose(x, p)` has axis `p[i]` of x as its axis i, as in numpy and ONNX. An operation commutes with p if it computes the
 transposed result from transposed operands, its properties mapped.
 """
 
@@ -21,33 +21,33 @@ Perm = tuple[int, ...]
 
 
 def identity(rank: int) -> Perm:
-    """The permutation of that many axes that changes nothing."""
+    """The identity permutation of this many axes."""
     return tuple(range(rank))
 
 
 def inverse(perm: Perm) -> Perm:
-    """The permutation that undoes `perm`."""
+    """The inverse of `perm`."""
     return tuple(perm.index(i) for i in range(len(perm)))
 
 
 def compose(outer: Perm, inner: Perm) -> Perm:
-    """The permutation that does `inner` first: `transpose(transpose(x, inner), outer)`."""
+    """The composed permutation: `transpose(transpose(x, inner), outer)`."""
     return tuple(inner[i] for i in outer)
 
 
 def permuted(shape: Sequence[int], perm: Perm) -> Shape:
-    """The sizes of what is transposed."""
+    """The transposed sizes."""
     return tuple(shape[i] for i in perm)
 
 
 def permuted_type(type_: Attribute, perm: Perm) -> Tensor:
-    """The type of what is transposed."""
+    """The type of the transposed tensor."""
     declared = cast(Tensor, type_)
     return tensor(declared.element_type, permuted(declared.get_shape(), perm))
 
 
 def keeps_order(shape: Shape, perm: Perm) -> bool:
-    """Whether the elements stay in order: only axes of size 1 change their place."""
+    """Whether the elements stay in order: only axes of size 1 move."""
     moving = [axis for axis in perm if shape[axis] != 1]
     return moving == sorted(moving)
 
@@ -56,19 +56,19 @@ class Moved(NamedTuple):
     """How an operation computes on permuted operands."""
 
     operands: tuple[Perm | None, ...]
-    """For each operand its permutation, None for one that stays; longer than its rank where it broadcasts."""
+    """For each operand its permutation, None if unchanged; longer than its rank if it broadcasts."""
     properties: dict[str, Any]
     """Changed properties, as Python values or attributes."""
     results: tuple[Perm, ...]
     kind: type[nn.NNOp] | None = None
-    """The class that computes it, if it is a different one."""
+    """The class that computes it, if it differs."""
 
 
 Rule = Callable[[Any, Perm], Moved | None]
 
 
 def commute(op: Operation, perm: Perm) -> Moved | None:
-    """How `op` computes when the axes of its first data operand (and result) are permuted; None where it cannot."""
+    """How `op` computes if the axes of its first data operand (and result) are permuted; None if it cannot."""
     rule = RULES.get(type(op))
     return None if rule is None else rule(op, perm)
 
@@ -95,7 +95,7 @@ def _slice(op: nn.SliceOp, perm: Perm) -> Moved:
 
 
 def _without(perm: Perm, dropped: Sequence[int]) -> Perm:
-    """The permutation of what is left when these (old) axes are gone."""
+    """The permutation of the remaining axes after these (old) axes are removed."""
     left = sorted(a for a in perm if a not in dropped)
     return tuple(left.index(a) for a in perm if a not in dropped)
 
@@ -143,7 +143,7 @@ def _quantization(op: nn.PointOp, perm: Perm) -> Moved:
 
 
 def _layer_norm(op: nn.LayerNormOp, perm: Perm) -> Moved | None:
-    """Where the normalized axes, and with them scale and bias, stay where they are."""
+    """Commutes if the normalized axes, and with them scale and bias, stay in place."""
     axis = axis_of(op.axis.value.data, len(perm))
     fixed = all(perm[i] == i for i in range(axis, len(perm)))
     if not fixed or any(len(shape_of(v)) > len(perm) - axis for v in op.operands[1:]):
@@ -152,7 +152,7 @@ def _layer_norm(op: nn.LayerNormOp, perm: Perm) -> Moved | None:
 
 
 def _reshape(op: nn.ReshapeOp | nn.FlattenOp, perm: Perm) -> Moved | None:
-    """Where the permutation leaves the elements in order, the result is the same."""
+    """Commutes if the permutation keeps the elements in order: the result is the same."""
     target = tuple(-1 if d == DYNAMIC else d for d in shape_of(op.result))
     if len(op.operands) > 1 or not keeps_order(shape_of(op.input), perm) or target.count(-1) > 1 or 0 in target:
         return None
@@ -173,7 +173,7 @@ RULES: Mapping[type[Operation], Rule] = {
     nn.GatherOp: _gather,
     nn.LayerNormOp: _layer_norm,
 }
-"""The operations that commute with permutations, and how."""
+"""The operations that commute with permutations, with their rules."""
 
 
 def leads(op: Operation, value: SSAValue) -> bool:
@@ -201,7 +201,7 @@ def is_constant(value: SSAValue) -> bool:
 
 
 def permute_constant(value: SSAValue, perm: Perm) -> list[Operation]:
-    """Operations whose last one gives the transposed constant; axes of size 1 come first where it is of lower rank."""
+    """Operations whose last one gives the transposed constant; a constant of lower rank first gets axes of size 1."""
     owner = value.owner
     if isinstance(owner, nn.DequantizeOp):
         made = permute_constant(owner.input, perm)
@@ -219,6 +219,6 @@ def permute_constant(value: SSAValue, perm: Perm) -> list[Operation]:
 
 
 def is_single(value: SSAValue) -> bool:
-    """One element: the same under every permutation, at any rank that broadcasts."""
+    """Whether there is one element: it is the same under every permutation, at any rank that broadcasts."""
     shape = shape_of(value)
     return static(shape) and all(d == 1 for d in shape)

@@ -1,7 +1,7 @@
-"""`--canonicalize`: equal modules in one form, a file per idea.
+"""`--canonicalize`: brings equal modules into one form, a file per idea.
 
 Every rule is exact: the result is the same number for number (the sign of a zero that `nn.relu` gives is not defined). Function
-signatures and names stay, whatever is removed in front of a result.
+signatures and names stay, even if operations before a result are removed.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ class CanonicalizePass(ModulePass):
 
 
 def patterns_of(op: type[Operation]) -> tuple[RewritePattern, ...]:
-    """The rules of a class for xDSL's own `canonicalize`, which keeps no remarks."""
+    """The rules of a class for xDSL's own `canonicalize`, which does not keep remarks."""
     return (Canonicalization(Remarks(Session(), CanonicalizePass.name)),) if rules_of(op) else ()

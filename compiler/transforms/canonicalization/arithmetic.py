@@ -19,7 +19,7 @@ from .rules import give_back, rule
 
 
 class Neutral(NamedTuple):
-    """The number that leaves the other operand of an operation as it is."""
+    """The number that leaves the other operand of an operation unchanged."""
 
     number: float
     on_the_left: bool = False
@@ -54,7 +54,7 @@ def remove_neutral(op: nn.BinaryOp | nn.PowOp, rewriter: PatternRewriter, remark
 
 
 def _is_all(array: Array, number: float) -> bool:
-    """Whether all elements equal the number; most large arrays are out after one look."""
+    """Whether all elements equal the number; the first element already excludes most large arrays."""
     return bool(array.flat[0] == number and (array == number).all())
 
 
@@ -68,6 +68,6 @@ def remove_involution(op: nn.NegOp | nn.NotOp, rewriter: PatternRewriter, remark
 
 @rule(nn.AbsOp, nn.FloorOp, nn.CeilOp, nn.RoundOp)
 def remove_repetition(op: nn.UnaryOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
-    """`| |x| |`, and rounding what is rounded."""
+    """`| |x| |`, and rounding of rounded numbers."""
     if isinstance(op.input.owner, type(op)):
         give_back(op, op.input, rewriter, remarks, "repetition", f"{op.name} after {op.name} changes nothing")

@@ -1,4 +1,4 @@
-"""Relu, relu6 and clip are one family: each keeps values within bounds."""
+"""Relu, relu6 and clip, which keep values within bounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMED: dict[Bounds, type[nn.ReluOp | nn.Relu6Op]] = {(0.0, inf): nn.ReluOp, (0.
 
 
 def _bounded(value: SSAValue, bounds: Bounds, op: nn.BoundOp, location: LocationAttr) -> nn.BoundOp:
-    """The operation that keeps a value within bounds, in the place of `op`."""
+    """Replaces `op` by the operation that keeps a value within bounds."""
     types = op.result_types
     if (kind := _NAMED.get(bounds)) is not None:
         return kind.make(value, origin=op.origin, result_types=types, location=location)
@@ -38,7 +38,7 @@ def name_bounds(op: nn.ClipOp, rewriter: PatternRewriter, remarks: Remarks) -> N
 
 @rule(*nn.kinds(nn.BoundOp))
 def merge_bounds(op: nn.BoundOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
-    """Bounds after bounds: the second is removed where the first are tighter, else one operation has both."""
+    """Bounds after bounds: the second is removed if the first are tighter, otherwise both are merged."""
     inner = op.input.owner
     if not isinstance(inner, nn.BoundOp):
         return

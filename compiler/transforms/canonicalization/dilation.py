@@ -1,4 +1,4 @@
-"""space_to_batch, convolution, batch_to_space: how TensorFlow writes a dilated convolution."""
+"""space_to_batch, convolution, batch_to_space: TensorFlow's form of a dilated convolution."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Blocks(NamedTuple):
     def pads(self) -> tuple[int, ...]:
         """Padding of the dilated convolution. Position t of the block's result reads the padded input at t, t + block, ...
 
-        Padding before the blocks stays, the convolution's own pads each block, so the block times over, and crops take
-        away positions that the padding made.
+        Padding before the blocks stays, the convolution's own pads each block, so it is multiplied by the block, and crops remove
+        positions that the padding made.
         """
         n, b = self.conv.spatial_rank, self.block * 2
         before = _all_axes(nn.ints(self.into.pads), n)
@@ -102,4 +102,4 @@ CONDITIONS: dict[str, Callable[[Blocks], str | None]] = {
     "explicit-pads": _explicit_pads,
     "crops-within-pads": _crops_within_pads,
 }
-"""By name, what must hold of the three: None, or the reason why it does not."""
+"""The conditions for the three operations, by name: None, or the reason why they fail."""

@@ -1,4 +1,4 @@
-"""Operations that give back what they get."""
+"""Removes operations that return their operand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _slices_everything(op: nn.SliceOp) -> bool:
 
 
 def _is_open(each: slice) -> bool:
-    """From the first element past any end, whatever the size (ONNX writes the largest int32 or int64)."""
+    """Ends that exceed any size (ONNX writes the largest int32 or int64)."""
     return not each.start and (each.stop is None or each.stop >= 2**31 - 1)
 
 
@@ -42,7 +42,7 @@ _IS_IDENTITY: dict[type[Operation], Callable[[Any], bool]] = {
     nn.ExpandOp: _expands_to_itself,
     nn.TransposeOp: lambda op: nn.ints(op.perm) == identity(len(shape_of(op.input))),
 }
-"""When an operation whose first operand and only result are of one type is an identity."""
+"""Conditions by which an operation with equal types of first operand and only result is an identity."""
 
 
 @rule(*_IS_IDENTITY)

@@ -1,4 +1,4 @@
-"""Padding in front of a window becomes the window's own padding."""
+"""Folds padding before a window into the window's own padding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Window = nn.ConvOp | nn.MaxPoolOp | nn.AveragePoolOp
 
 @rule(nn.ConvOp, nn.MaxPoolOp, nn.AveragePoolOp)
 def merge_pad(op: Window, rewriter: PatternRewriter, remarks: Remarks) -> None:
-    """Constant padding of the spatial axes, with the number that the window's own padding stands for."""
+    """Folds constant padding of the spatial axes, if its value is that of the window's own padding."""
     pad = op.input.owner
     if not isinstance(pad, nn.PadOp):
         return
@@ -103,7 +103,7 @@ def _counts_alike(pad: nn.PadOp, op: Window) -> str | None:
 
 
 def _pads_below_kernel(pad: nn.PadOp, op: Window) -> str | None:
-    """A pooling window must hold at least one element (ONNX checkers and onnxruntime refuse others)."""
+    """A pooling window must contain at least one element (ONNX checkers and onnxruntime reject others)."""
     if isinstance(op, nn.ConvOp) or all(p < k for p, k in zip(_merged_pads(pad, op), op.kernel_shape * 2, strict=True)):
         return None
     return "a window would hold nothing but padding"
@@ -119,4 +119,4 @@ CONDITIONS: dict[str, Callable[[nn.PadOp, Window], str | None]] = {
     "counts-alike": _counts_alike,
     "pads-below-kernel": _pads_below_kernel,
 }
-"""By name, what must hold of a pad and the window behind it: None, or the reason why it does not."""
+"""The conditions for a pad and the window behind it, by name: None, or the reason why they fail."""

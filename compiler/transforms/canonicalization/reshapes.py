@@ -1,4 +1,4 @@
-"""Chains of operations that only rename axes become one reshape, or nothing."""
+"""Merges chains of operations that only rename axes into one reshape, or removes them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .rules import give_back, rule
 
 
 class Axis(NamedTuple):
-    """The size of one axis of the value that a chain starts from, not known before run time."""
+    """The size of one axis of the value that a chain starts from, known only at run time."""
 
     number: int
 
 
 Size = int | Axis | None
-"""A size, an axis whose size it is, or None for any other size that is not known."""
+"""A size, an axis whose size it is, or None for any other unknown size."""
 
 Renaming = nn.ReshapingOp | nn.TransposeOp
 """Operations that only rename axes; a transpose if it moves axes of size 1 only."""
@@ -31,14 +31,14 @@ Renaming = nn.ReshapingOp | nn.TransposeOp
 
 @rule(*nn.kinds(nn.ReshapingOp))
 def remove_reshape(op: nn.ReshapingOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
-    """A reshape to the shape that is there already."""
+    """Removes a reshape to the same shape."""
     if op.result.type == op.input.type and _is_unchanged(_follow(op, _sizes(op.input)), op.input):
         give_back(op, op.input, rewriter, remarks, "identity", f"the result of {op.name} is its operand")
 
 
 @rule(*nn.kinds(nn.ReshapingOp), nn.TransposeOp)
 def merge_reshapes(op: Renaming, rewriter: PatternRewriter, remarks: Remarks) -> None:
-    """Two in a row, where the sizes of the result can be written down; a transpose takes part if it moves axes of size 1 only."""
+    """Merges two in a row if the sizes of the result can be expressed; also a transpose that only moves axes of size 1."""
     inner = op.input.owner
     if not isinstance(inner, Renaming) or (isinstance(inner, nn.TransposeOp) and isinstance(op, nn.TransposeOp)):
         return
@@ -62,7 +62,7 @@ def _sizes(value: SSAValue) -> list[Size]:
 
 
 def _is_unchanged(sizes: Sequence[Size] | None, source: SSAValue) -> bool:
-    """Whether the sizes are the source's; of one unknown size among known ones there is no doubt."""
+    """Whether the sizes are the source's; a single unknown size among known ones is unambiguous."""
     shape = shape_of(source)
     if sizes is None or len(sizes) != len(shape):
         return False
@@ -78,7 +78,7 @@ def _target(sizes: Sequence[Size]) -> tuple[int, ...] | None:
 
 
 def _follow(op: Renaming, sizes: list[Size]) -> list[Size] | None:
-    """The sizes after `op`; None when it does more than rename axes. Sizes that the declared type knows replace the
+    """The sizes after `op`; None if it does more than rename axes. Sizes that the declared type knows replace the
     others.
     """
     after = _after(op, sizes)
@@ -133,7 +133,7 @@ def _reshaped(op: nn.ReshapeOp, sizes: list[Size]) -> list[Size] | None:
 
 
 def _left(sizes: Sequence[Size], rest: int) -> Size:
-    """The quotient of a product of sizes and a number, where it is a number or one of the sizes."""
+    """The quotient of a product of sizes and a number, if it is a number or one of the sizes."""
     numbers = prod(s for s in sizes if isinstance(s, int))
     others = [s for s in sizes if not isinstance(s, int)]
     if not others and rest:

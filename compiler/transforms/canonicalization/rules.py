@@ -12,7 +12,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from ...rewriting import Remarks
 
 Rule = Callable[[Any, PatternRewriter, Remarks], None]
-"""Looks at one operation, and rewrites it or leaves it. A rule makes the module smaller or simpler, never the reverse: rules
+"""Visits one operation, and rewrites it or leaves it. A rule makes the module smaller or simpler, never the reverse: rules
 end because no two undo each other."""
 
 _Op = TypeVar("_Op", bound=Operation)
@@ -47,7 +47,7 @@ def rules_of(op: type[Operation]) -> list[Rule]:
 def give_back(
     op: Operation, value: SSAValue, rewriter: PatternRewriter, remarks: Remarks, rule: str, reason: str
 ) -> None:
-    """Replace the one result of `op` by a value that is there; where their types differ in what they know, it stays."""
+    """Replaces the one result of `op` by an existing value, unless their types know different sizes."""
     if op.results[0].type != value.type:
         return
     remarks.applied(op, rule, reason)

@@ -1,4 +1,4 @@
-"""Transposes meet and cancel: side by side, and across operations that commute with them."""
+"""Merges and cancels transposes: adjacent ones, and across operations that commute with them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .rules import rule
 
 @rule(nn.TransposeOp)
 def merge_transposes(op: nn.TransposeOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
-    """Two transposes become one or none, also when operations that commute with them are between."""
+    """Merges two transposes into one or none, also across operations that commute with them."""
     first, between = _chain_above(op)
     if first is None:
         return
@@ -66,7 +66,7 @@ def merge_transposes(op: nn.TransposeOp, rewriter: PatternRewriter, remarks: Rem
 
 @rule(*nn.kinds(nn.ElementwiseOp), nn.ConcatOp)
 def join_transposes(op: Operation, rewriter: PatternRewriter, remarks: Remarks) -> None:
-    """Where all that meets in `op` is transposed alike, one transpose of its result is enough."""
+    """If all operands of `op` are transposed alike, transposes its result instead."""
     if not isinstance(op, nn.NNOp):
         return
     transposes = {v: v.owner for v in op.operands if not is_constant(v)}
@@ -90,12 +90,12 @@ def join_transposes(op: Operation, rewriter: PatternRewriter, remarks: Remarks) 
 
 
 def _only_for(op: Operation, producer: object) -> bool:
-    """Whether it is a transpose that only `op` uses."""
+    """Whether it is a transpose with `op` as its only user."""
     return isinstance(producer, nn.TransposeOp) and all(use.operation is op for use in producer.result.uses)
 
 
 def _chain_above(op: nn.TransposeOp) -> tuple[nn.TransposeOp | None, list[nn.NNOp]]:
-    """The nearest transpose above, and the operations on the way down, each used once and with one operand to compute."""
+    """The nearest transpose above, and the operations between, each used once and with one computed operand."""
     between: list[nn.NNOp] = []
     owner = op.input.owner
     while isinstance(owner, nn.NNOp) and not isinstance(owner, nn.TransposeOp):

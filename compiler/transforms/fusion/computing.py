@@ -1,6 +1,6 @@
-"""Computing operations as fusions see them: convolution, transposed convolution, matrix product.
+"""The view of computing operations for fusions: convolution, transposed convolution, matrix product.
 
-Each has a weight and an optional bias, and an axis of its result along which the bias runs. A `BiasAdd` may follow it.
+Each has a weight, an optional bias, and an axis of the bias in its result. A `BiasAdd` may follow it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def with_parameters(op: Computing, weight: SSAValue, bias: SSAValue | None, resu
 
 
 def channel_axis(op: Computing) -> int | None:
-    """The axis of the result that counts output channels; None where the right operand is a vector."""
+    """The axis of the output channels in the result; None if the right operand is a vector."""
     rank = len(shape_of(op.result))
     if isinstance(op, MatMulOp):
         return rank - 1 if len(op.rhs_shape) > 1 else None
@@ -46,7 +46,7 @@ def channel_axis(op: Computing) -> int | None:
 
 
 def scaled_weight(op: Computing, weight: Array, factor: Array) -> Array:
-    """The weight that gives `result * factor`; factor holds one number per output channel.
+    """The weight that gives `result * factor`; factor has one number per output channel.
 
     conv `[out, in/groups, ...]`; conv_transpose `[in, out/groups, ...]`, where channel `g * out/groups + j` is column j of the
     inputs of group g; matmul `[..., K, N]`, or `[..., N, K]` under transpose_b.
@@ -64,7 +64,7 @@ def scaled_weight(op: Computing, weight: Array, factor: Array) -> Array:
 def along_channels(op: Computing, constant: Array) -> Array | str:
     """A constant operand of an elementwise operation on `op`'s result as one number per output channel, `[C]`.
 
-    A string is the reason why it is not one.
+    A string is the reason why it is not.
     """
     axis = channel_axis(op)
     if axis is None:
@@ -73,9 +73,9 @@ def along_channels(op: Computing, constant: Array) -> Array | str:
 
 
 def per_channel(constant: Array, shape: Sequence[int], axis: int, channels: int) -> Array | str:
-    """A constant as one number per channel, `[C]`, where it meets a tensor of this shape under numpy's broadcasting.
+    """A constant as one number per channel, `[C]`, when it broadcasts against a tensor of this shape.
 
-    A string is the reason why it is not one: it must vary along the channel axis only, and must not enlarge the tensor.
+    A string is the reason why it is not: it must vary only along the channel axis, and must not enlarge the tensor.
     """
     if constant.ndim > len(shape):
         return f"the constant is of rank {constant.ndim}, the result of rank {len(shape)}"
@@ -88,7 +88,7 @@ def per_channel(constant: Array, shape: Sequence[int], axis: int, channels: int)
 
 
 def folded_parameters(op: Computing, layer: Operation, weight: Array | None, bias: Array | None) -> list[Folded]:
-    """The folded weight and bias that are given: named after the weight, else after `layer`; of the result's type."""
+    """Constants for the folded weight and bias, if any: named after the weight, otherwise after `layer`; of the result's type."""
     dtype = numpy_dtype(cast(Any, op.result.type).element_type)
     constant = constant_of(weight_of(op))
     key = f"{layer_of(op)}.weight" if constant is None else constant.key.removesuffix(".folded")
@@ -105,13 +105,13 @@ def constant_numbers(value: SSAValue) -> Array:
 
 
 def summed(parts: Sequence[Array | None]) -> Array | None:
-    """The sum of what is there, None for nothing."""
+    """The sum of the present terms; None if there are none."""
     present = [p for p in parts if p is not None]
     return sum(present[1:], present[0]) if present else None
 
 
 class Chain(Protocol):
-    """A match that holds a computing operation and the BiasAdd behind it, where there is one."""
+    """A match with a computing operation and the BiasAdd after it, if any."""
 
     @property
     def compute(self) -> Computing: ...
@@ -121,20 +121,20 @@ class Chain(Protocol):
 
 
 def chain_of(value: SSAValue) -> tuple[Computing, BiasAddOp | None] | None:
-    """The computing operation behind a value, directly or through a BiasAdd."""
+    """The computing operation that produces a value, directly or through a BiasAdd."""
     between = value.op if isinstance(value, OpResult) and isinstance(value.op, BiasAddOp) else None
     compute = computing(value if between is None else between.input)
     return None if compute is None else (compute, between)
 
 
 def chain_bias(m: Chain) -> Array | None:
-    """The bias of the chain in float64 `[C]`, None where it has none. Asks for constants."""
+    """The bias of the chain in float64 `[C]`; None if it has none. Requires constants."""
     parts = [m.compute.bias, None if m.bias_add is None else m.bias_add.bias]
     return summed([None if p is None else constant_numbers(p) for p in parts])
 
 
 def folded_affine(m: Chain, layer: Operation, factor: Array, shift: Array | None) -> list[Folded]:
-    """The weight, and the bias where there is one, that give `chain * factor + shift`, both float64 `[C]`."""
+    """The weight, and the bias if any, that give `chain * factor + shift`, both float64 `[C]`."""
     weight = scaled_weight(m.compute, constant_numbers(weight_of(m.compute)), factor)
     bias = chain_bias(m)
     return folded_parameters(m.compute, layer, weight, summed([None if bias is None else bias * factor, shift]))

@@ -1,4 +1,4 @@
-"""`--fuse-all`: the passes that fold run at once, so that each sees what the others make; then regions are formed."""
+"""`--fuse-all`: the folding passes run together, so that each sees the results of the others; then regions are formed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOLDS: tuple[FusionPass, ...] = (FuseSmallBnPass(), FuseBnPass(), FuseMulPass(),
 """The passes that fold constants into weights; their patterns run together until nothing changes."""
 
 REGIONS = FuseActivationPass()
-"""Forms regions of what the folds leave."""
+"""Forms regions after the folds."""
 
 
 @dataclass(frozen=True)

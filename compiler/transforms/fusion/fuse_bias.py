@@ -1,4 +1,4 @@
-"""`--fuse-bias`: what is added behind a computing operation becomes its bias."""
+"""`--fuse-bias`: additions behind a computing operation become its bias."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .squeezed import SqueezedConditions, squeezed
 
 @dataclass(frozen=True)
 class ComputeAdd:
-    """A convolution or matrix product, and a constant that is added behind it."""
+    """A convolution or matrix product, and a constant added to its result."""
 
     compute: Computing
     add: NNOp
@@ -116,7 +116,7 @@ class FuseSqueezedAdd(SqueezedConditions, FusionPattern[SqueezedAdd]):
 
 @dataclass(frozen=True)
 class FuseBiasPass(FusionPass):
-    """Turn what is added behind a convolution or matrix product (BiasAdd, Add, Sub of a constant) into its bias."""
+    """Turns an addition behind a convolution or matrix product (BiasAdd, Add, Sub of a constant) into its bias."""
 
     name = "fuse-bias"
 

@@ -1,4 +1,4 @@
-"""`--fuse-modules`: fuses the chains of layers that are named, and nothing else (Horizon's and PyTorch's `fuse_modules`)."""
+"""`--fuse-modules`: fuses only the named chains of layers (Horizon's and PyTorch's `fuse_modules`)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from .regions import in_region
 
 @dataclass(frozen=True)
 class FuseModulesPass(ModulePass):
-    """Fuse chains of layers by name: the batch norm is folded, residual add and activation go into one operation."""
+    """Fuses chains of layers by name: folds the batch norm, puts residual add and activation into one operation."""
 
     name = "fuse-modules"
     positional = "chains"
 
     chains: str
-    """`conv,bn,relu;conv2,bn2`: layers or PyTorch modules with commas between, chains with semicolons."""
+    """`conv,bn,relu;conv2,bn2`: layers or PyTorch modules separated by commas, chains by semicolons."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         chains = [[name.strip() for name in chain.split(",")] for chain in self.chains.split(";") if chain.strip()]
@@ -47,12 +47,12 @@ class FuseModulesPass(ModulePass):
 
 def fuse_modules(module: ModuleOp, chains: Sequence[Sequence[str]], session: Session | None = None) -> None:
     """Fuse chains of layers, `[["conv", "bn", "relu"]]`, in place: compute, then batch norm, residual add and activation,
-    of which any may be absent.
+    any of which may be absent.
 
     A name is that of a source layer; or the path of its PyTorch module (`layer1.0.conv1`, and `1` for a child of a sequential
-    model), which exporters write into metadata or into names; or the index of a node that has no name in the file. What the
-    exporter has fused already gets a remark. Any activation, and a residual add, is fused whatever the target: by naming it you
-    ask for it. Raises CompileError for a chain that cannot be fused: which link fails, and why; chains before it stay fused.
+    model), which exporters write into metadata or into names; or the index of a node without a name in the file. What the
+    exporter has already fused gets a remark. Any activation, and a residual add, is fused for any target, because the user
+    names it. Raises CompileError for a chain that cannot be fused, with the link and the reason; earlier chains stay fused.
     """
     _fuse(module, chains, Remarks(Session() if session is None else session, FuseModulesPass.name))
 
@@ -76,7 +76,7 @@ class _Chain:
         self.found = [(name, table.find(name)) for name in names]
 
     def fuse(self) -> None:
-        """Fold the batch norms, then form the region of what follows."""
+        """Folds the batch norms, then forms the region of the rest."""
         name, candidates = self.found[0]
         if not candidates:
             raise self._unknown(name)
@@ -92,7 +92,7 @@ class _Chain:
         return len(owners) == 1 and in_region(self.found[0][1][0])
 
     def _compute(self) -> Computing:
-        """The computing operation that the chain starts with, with the bias that its module adds behind it."""
+        """The computing operation at the start of the chain, with the bias that its module adds to the result."""
         name, candidates = self.found[0]
         computing = [op for op in candidates if isinstance(op, COMPUTING)]
         if len(computing) > 1:
@@ -134,7 +134,7 @@ class _Chain:
     def _is_exported_folded(self, compute: Computing, name: str, candidates: Sequence[NNOp]) -> bool:
         """Whether the exporter has folded a module into the computing operation; a remark says so.
 
-        Where it has dropped the module's name, any that stands beside the computing one's and is not in the file is taken for it.
+        If it has dropped the module's name, any sibling of the computing module that is not in the file is accepted.
         """
         if compute in candidates:
             self.remarks.note(compute, "already-fused", f"the exporter has folded {name} into it")
@@ -149,10 +149,10 @@ class _Chain:
         return True
 
     def _link(self, before: NNOp, i: int, candidates: Sequence[NNOp]) -> NNOp:
-        """The operation among those of name i that takes the result of the one before."""
+        """The operation among those of name i that reads the result of the previous one."""
         name = self.names[i]
         others = self.table.numbered(name) if candidates else _functional_adds(before, name)
-        for op in (*reversed(candidates), *others):  # of an activation in small operations the last stands for it
+        for op in (*reversed(candidates), *others):  # the last operation represents an activation in small operations
             activation = activation_of(op)
             values = [*op.operands] if activation is None else [activation.input]
             if any(_comes_from(v, before) for v in values):
@@ -183,7 +183,7 @@ class _Chain:
         self._apply(pattern(self.remarks, _rules(compute)), self.names[i], activation)
 
     def _apply(self, pattern: FusionPattern[Any], name: str, op: NNOp) -> None:
-        """Apply a pattern to one operation. Raises CompileError with the condition that does not hold."""
+        """Applies a pattern to one operation. Raises CompileError with the failing condition."""
         rewriter = PatternRewriter(op)
         pattern.match_and_rewrite(op, rewriter)
         if not rewriter.has_done_action:
@@ -206,7 +206,7 @@ class _Chain:
 
 
 def _rules(compute: Computing) -> Rules:
-    """By naming layers the user asks for them: every activation is allowed, and the one computing operation is meant."""
+    """The rules for layers named by the user: every activation is allowed, but only this computing operation."""
     return replace(Rules.of("a chain by name", KINDS, True), compute=compute)
 
 
@@ -224,9 +224,9 @@ def _adds_constant(op: AddOp, compute: Computing) -> bool:
 
 
 def _functional_adds(before: NNOp, name: str) -> list[NNOp]:
-    """The additions that `name` may mean where no module is called so: `skip_add` or `skip_add.add` of a FloatFunctional.
+    """The additions that `name` may mean if no module has that name: `skip_add` or `skip_add.add` of a FloatFunctional.
 
-    Exporters write it as an addition of the module around it; it is meant where it is the only one that takes the value.
+    Exporters write it as an addition of the enclosing module; it is used if it is the only one that reads the value.
     """
     around = {_parent(name), _parent(_parent(name))}
     users = dict.fromkeys(use.operation for use in before.results[0].uses)
@@ -239,7 +239,7 @@ def _parent(path: str) -> str:
 
 
 def _in_training(op: OpaqueOp) -> bool:
-    """`training_mode` (ONNX opset 14), or results besides the first (before)."""
+    """Whether it is in training mode: `training_mode` (ONNX opset 14), or more than one result (before)."""
     mode = None if op.attrs is None else op.attrs.data.get("training_mode")
     return (isinstance(mode, IntegerAttr) and mode.value.data != 0) or len(op.results) > 1
 

@@ -1,4 +1,4 @@
-"""`--fuse-mul`: what multiplies the result of a computing operation goes into its weight and bias."""
+"""`--fuse-mul`: folds factors of the result of a computing operation into its weight and bias."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ComputeMul:
     bias_add: BiasAddOp | None
     mul: MulOp | DivOp
     factor: SSAValue
-    """The constant that multiplies or divides."""
+    """The constant factor or divisor."""
 
 
 class FuseComputeMul(ChainConditions, FusionPattern[ComputeMul]):
@@ -71,7 +71,7 @@ class FuseComputeMul(ChainConditions, FusionPattern[ComputeMul]):
 
 @dataclass(frozen=True)
 class FuseMulPass(FusionPass):
-    """Fold a constant factor behind a convolution or matrix product (also behind its BiasAdd) into weight and bias."""
+    """Folds a constant factor behind a convolution or matrix product (also behind its BiasAdd) into weight and bias."""
 
     name = "fuse-mul"
 

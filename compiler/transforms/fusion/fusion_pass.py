@@ -1,4 +1,4 @@
-"""The base of the fusion passes: patterns to apply, and a report on what they left behind."""
+"""The base of the fusion passes: patterns to apply, and remarks on operations that remain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Patterns = tuple[type[FusionPattern[Any]], ...]
 
 @dataclass(frozen=True)
 class FusionPass(FusionOptions, ModulePass, ABC):
-    """A pass made of fusion patterns. What it removes but had to leave gets a remark, matched or not."""
+    """A pass made of fusion patterns. Operations that it removes in general but had to leave get a remark, matched or not."""
 
     PATTERNS: ClassVar[Patterns]
 
@@ -36,22 +36,22 @@ class FusionPass(FusionOptions, ModulePass, ABC):
 
     @abstractmethod
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
-        """A remark for every operation of the kind this pass removes that is still there and has none."""
+        """Adds a remark for every remaining operation of the kind that this pass removes, unless it has one."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         with needless_skips_noted(ctx, op, self, self.name):
             self.fuse(ctx, op)
 
     def fuse(self, ctx: Context, op: ModuleOp) -> None:
-        """Apply the patterns. Overridden where their order counts."""
+        """Applies the patterns. Overridden if their order matters."""
         run_fusions(ctx, op, [self])
 
 
 @contextmanager
 def needless_skips_noted(ctx: Context, module: ModuleOp, options: FusionOptions, name: str) -> Generator[None]:
-    """After fusion by the pass of that name: a remark for each layer that it was to leave alone and fuses with nothing anyway.
+    """After fusion by the pass of that name: a remark for each skipped layer that would not have been fused anyway.
 
-    A name or a type that stands for nothing in the module gets a warning.
+    A name or a type that matches nothing in the module gets a warning.
     """
     remarks, names = Remarks(ctx, name), LayerNames.of(module)
     types = dict.fromkeys(t for op in module.walk() if isinstance(op, NNOp) for t in type_names(op))
@@ -74,7 +74,7 @@ def needless_skips_noted(ctx: Context, module: ModuleOp, options: FusionOptions,
 
 
 def run_fusions(ctx: Context, module: ModuleOp, passes: Sequence[FusionPass]) -> None:
-    """Apply the patterns of several passes together, so that each sees what the others make; then each reports."""
+    """Applies the patterns of several passes together, so that each sees the results of the others; then each reports."""
     remarks = [Remarks(ctx, each.name) for each in passes]
     patterns: list[FusionPattern[Any]] = []
     for each, r in zip(passes, remarks, strict=True):
@@ -87,7 +87,7 @@ def run_fusions(ctx: Context, module: ModuleOp, passes: Sequence[FusionPass]) ->
 
 
 def report_unmatched(module: ModuleOp, remarks: Remarks, *kinds: type[NNOp]) -> None:
-    """A remark for each operation of these kinds on one computed value that has no remark of a pattern."""
+    """Adds a remark for each operation of these kinds on one computed value without a remark of a pattern."""
     for op in nn_ops(module, *kinds):
         computed = [v for v in op.operands if constant_of(v) is None]
         if len(computed) == 1 and not remarks.has(op):

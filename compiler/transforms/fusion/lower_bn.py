@@ -1,4 +1,4 @@
-"""`--lower-bn`: a batch norm that found nothing to go into becomes a product and a sum. No part of `--fuse-all`."""
+"""`--lower-bn`: a batch norm that could not be folded becomes a product and a sum. Not part of `--fuse-all`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .fusion_pass import FusionPass, Patterns
 
 @dataclass(frozen=True)
 class LoneNorm:
-    """A batch norm that nothing took in."""
+    """A batch norm that was not folded."""
 
     bn: BatchNormOp
 
@@ -58,11 +58,11 @@ class LowerNorm(NormConditions, FusionPattern[LoneNorm]):
 
 @dataclass(frozen=True)
 class LowerBnPass(FusionPass):
-    """Turn the batch norms that are left into a product and a sum with constants per channel."""
+    """Turns the remaining batch norms into a product and a sum with constants per channel."""
 
     name = "lower-bn"
 
     PATTERNS: ClassVar[Patterns] = (LowerNorm,)
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
-        """The pattern itself has a remark for every batch norm."""
+        """Does nothing: the pattern itself has a remark for every batch norm."""

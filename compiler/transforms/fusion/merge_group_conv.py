@@ -1,4 +1,4 @@
-"""`--merge-group-conv`: a grouped convolution written as Split, convolutions and Concat becomes one. No part of `--fuse-all`."""
+"""`--merge-group-conv`: merges Split, convolutions and Concat into a grouped convolution. Not part of `--fuse-all`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .fusion_pass import FusionPass, Patterns
 
 @dataclass(frozen=True)
 class ConvBranch:
-    """One of the convolutions that are joined."""
+    """One of the joined convolutions."""
 
     compute: ConvOp
     bias_add: BiasAddOp | None
@@ -152,11 +152,11 @@ def _attributes(conv: ConvOp) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class MergeGroupConvPass(FusionPass):
-    """Merge the convolutions between a Split and a Concat of channels into one grouped convolution."""
+    """Merges the convolutions between a Split and a Concat of channels into one grouped convolution."""
 
     name = "merge-group-conv"
 
     PATTERNS: ClassVar[Patterns] = (MergeGroupConv,)
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
-        """The pattern itself has a remark for every Concat of convolutions behind a Split."""
+        """Does nothing: the pattern itself has a remark for every Concat of convolutions behind a Split."""

@@ -1,4 +1,4 @@
-"""Regions that a target runs as one operation: how they are built, and what Horizon calls them."""
+"""Regions that a target runs as one operation: how to build them, and their names at Horizon."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .computing import Computing, weight_of
 
 
 def in_region(op: Operation) -> bool:
-    """Whether an operation stands inside a fused region."""
+    """Whether an operation is inside a fused region."""
     return isinstance(op.parent_op(), FusedOp)
 
 
 def region(kind: str, ops: Sequence[NNOp]) -> FusedOp:
-    """`nn.fused` of operations of one block, each after those it uses, to be put in the place of the last.
+    """An `nn.fused` of operations of one block, each after its operands, which replaces the last one.
 
     All but the last move inside; the last is copied, so that it can be replaced. Every use of a value from outside is an
     input of its own, in the order of the operations: a value that is both convolved and added can then be quantized for the
@@ -43,7 +43,7 @@ def region(kind: str, ops: Sequence[NNOp]) -> FusedOp:
 
 
 def compute_kind(compute: Computing, *parts: str) -> str:
-    """Horizon's name of a computing operation with what follows it: `ConvAddReLU2d`, `ConvReLU62d`, `LinearReLU`.
+    """Horizon's name of a computing operation with its followers: `ConvAddReLU2d`, `ConvReLU62d`, `LinearReLU`.
 
     A product of two computed values is `MatMul`: it has no weights that would make it a linear layer.
     """

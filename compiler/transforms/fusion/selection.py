@@ -1,7 +1,7 @@
-"""Which layers a fusion pass may touch: the options `skip-types`, `only-quantizable` and `do-fusion`.
+"""The layers that a fusion pass may change: the options `skip-types`, `only-quantizable` and `do-fusion`.
 
-Folding is exact and does not ask whether a layer can be quantized; AMCT does, and `only-quantizable=true` gives its rule.
-Configurations and the rules of quantization are loaded where an option asks for them: that takes longer than a small fusion.
+Folding is exact and independent of whether a layer can be quantized; AMCT's is not, and `only-quantizable=true` is its rule.
+Configurations and the rules of quantization are loaded only if an option needs them: that takes longer than a small fusion.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ class FusionOptions:
     """Options of every fusion pass."""
 
     skip_types: tuple[str, ...] = ()
-    """Operator types that no fusion touches, as the source calls them (`Conv`, `MatMul`) or as `nn` does (`conv`)."""
+    """Operator types to exclude from fusion, by the source's name (`Conv`, `MatMul`) or by that of `nn` (`conv`)."""
     only_quantizable: bool = False
     """Fuse only around convolutions and matrix products that the profile's rules allow to quantize (AMCT)."""
     do_fusion: bool = True
     """AMCT's switch of that name: false leaves every operation unchanged, with a remark if it would have been fused."""
     config: str | FusionSettings | None = None
-    """A configuration of AMCT, for its `do_fusion` and `skip_fusion_layers`, and for its `tensor_quantize`: such an input stays a
+    """An AMCT configuration, for its `do_fusion` and `skip_fusion_layers`, and for its `tensor_quantize`: such an input stays a
     value of its own.
     """
 
     def skipped(self, session: Session) -> Mapping[str, Collection[str]]:
-        """The layers that no fusion may touch, by the setting that names them."""
+        """The layers excluded from fusion, by the setting that names them."""
         settings = self._settings()
         layers = () if settings is None else settings.skip_fusion_layers
         return {"skip_fusion_layers": layers, "--skip-fusion": sorted(session.skip_fusion)}
 
     def guards(self, module: ModuleOp, session: Session) -> list[Guard]:
-        """The options as questions to a match."""
+        """The options as checks of a match."""
         guards: list[Guard] = []
         settings = self._settings()
         if not self.do_fusion or (settings is not None and not settings.do_fusion):
@@ -90,7 +90,7 @@ def _skip_layers(layers: Collection[str]) -> Guard:
 
 
 def _keep_tensors(tensors: Sequence[TensorQuantize]) -> Guard:
-    """An input that is quantized by itself is not made in the operation that takes it."""
+    """Excludes fusions that would hide an input of `tensor_quantize` inside the operation that reads it."""
     from ..quantization.layer_inputs import inputs_of
     from ..quantization.sites import Site
 
@@ -124,7 +124,7 @@ def _skip_types(types: Collection[str]) -> Guard:
 
 
 def type_names(op: Operation) -> list[str]:
-    """The names of an operation's type in `skip-types`: as the source calls it, `nn.conv`, `conv`."""
+    """The names of an operation's type in `skip-types`: the source's name, `nn.conv`, `conv`."""
     origin = op.properties.get("origin")
     source = [origin.op_type.data] if isinstance(origin, OriginAttr) else []
     return [*source, op.name, op.name.removeprefix("nn.")]

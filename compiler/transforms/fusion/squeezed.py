@@ -1,4 +1,4 @@
-"""Computing operations behind which axes of size 1 are dropped: how TensorFlow writes convolutions over one axis (Conv1D)."""
+"""Computing operations followed by a squeeze, TensorFlow's form of convolutions over one axis (Conv1D)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .computing import Computing, channel_axis, computing
 
 
 class Squeezed(Protocol):
-    """A match of a computing operation, the squeeze behind it, and what follows per channel."""
+    """A match of a computing operation, the squeeze behind it, and an operation per channel."""
 
     @property
     def compute(self) -> Computing: ...
@@ -24,7 +24,7 @@ class Squeezed(Protocol):
 
 
 def squeezed(value: SSAValue) -> tuple[Computing, SqueezeOp] | None:
-    """The computing operation whose result a value is, without some axes."""
+    """The computing operation whose squeezed result a value is."""
     if not isinstance(value, OpResult) or not isinstance(value.op, SqueezeOp):
         return None
     compute = computing(value.op.input)

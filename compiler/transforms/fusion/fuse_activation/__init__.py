@@ -29,14 +29,14 @@ from .pattern import RegionPattern, Rules, owner_of
 
 @dataclass(frozen=True)
 class FuseActivationPass(FusionPass):
-    """Make one operation of a convolution or matrix product with the residual add and the activation behind it, perhaps behind
-    a max pool as well, and of any other operation with the relu or clip behind it. Batch norms are folded before, by fuse-bn.
+    """Fuses a convolution or matrix product with the residual add and the activation behind it, possibly behind
+    a max pool, and any other operation with the relu or clip behind it. Batch norms are folded before, by fuse-bn.
     """
 
     name = "fuse-activation"
 
     activation_type: tuple[str, ...] = ()
-    """The activations that are fused, `relu,leaky_relu,swish` or `Relu,LeakyRelu,Swish`; the profile's when not given."""
+    """The activations to fuse, `relu,leaky_relu,swish` or `Relu,LeakyRelu,Swish`; by default the profile's."""
 
     PATTERNS: ClassVar[tuple[type[RegionPattern[Any]], ...]] = (
         FuseComputeResidualActivation,
@@ -71,7 +71,7 @@ class FuseActivationPass(FusionPass):
 
 
 def _why_alone(value: SSAValue) -> tuple[str, str]:
-    """Rule and reason for an activation on a value with whose operation nothing is fused."""
+    """Rule and reason for an activation whose operand's operation cannot be fused."""
     comes = f"its input comes from {producer(value)}"
     match owner_of(value):
         case op if isinstance(op, QUANTIZATION_OPS):

@@ -1,4 +1,4 @@
-"""Activation functions as graphs contain them: one operation, or the small operations that a framework wrote one in."""
+"""Activation functions in graphs: one operation, or the small operations that a framework writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ....rewriting import Roots
 
 
 class Activation(NamedTuple):
-    """An activation function: `kind` is what people call it, `suffix`, PyTorch's name as in Horizon's kinds, how it appears in
+    """An activation function: `kind` is the common name, `suffix`, PyTorch's name as in Horizon's kinds, its part in
     the kind of a region.
     """
 
@@ -24,11 +24,11 @@ class Activation(NamedTuple):
     suffix: str
     input: SSAValue
     ops: tuple[nn.NNOp, ...]
-    """Each after those it uses; the last gives the result."""
+    """Each after its operands; the last gives the result."""
 
 
 def single_kind(op: Operation) -> str | None:
-    """The kind of activation that is one operation, `relu`; None for anything else."""
+    """The kind of an activation of one operation, `relu`; otherwise None."""
     return _kind(type(op)) if isinstance(op, nn.ActivationOp) else None
 
 
@@ -48,7 +48,7 @@ _ALIASES: Mapping[str, str] = {**{kind.replace("_", ""): kind for kind in KINDS}
 
 
 def kinds_named(names: Iterable[str]) -> frozenset[str]:
-    """The kinds of activations that an option names: as ONNX and PyTorch call them (`LeakyRelu`, `SiLU`), or as we do
+    """The kinds of activations in an option: names of ONNX and PyTorch (`LeakyRelu`, `SiLU`), or ours
     (`leaky_relu`). A relu6 is a clip.
 
     Raises CompileError for an unknown name.
@@ -63,7 +63,7 @@ def kinds_named(names: Iterable[str]) -> frozenset[str]:
 
 
 ROOTS: Roots = (*nn.kinds(nn.ActivationOp), nn.MulOp)
-"""The classes of the operation that gives an activation's result."""
+"""The classes of the last operation of an activation."""
 
 
 def activation_of(op: Operation) -> Activation | None:
@@ -96,7 +96,7 @@ def _is_hard_swish_gate(op: nn.HardSigmoidOp) -> bool:
 
 
 def _gelu(op: nn.MulOp) -> Activation | None:
-    """0.5 * x * (1 + erf(x / sqrt(2))), multiplied in any order: how PyTorch writes GELU before opset 20, and Keras 3."""
+    """0.5 * x * (1 + erf(x / sqrt(2))), multiplied in any order: the GELU of PyTorch before opset 20, and of Keras 3."""
     for nested, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         if not isinstance(nested, OpResult) or not isinstance(inner := nested.op, nn.MulOp):
             continue
@@ -107,7 +107,7 @@ def _gelu(op: nn.MulOp) -> Activation | None:
 
 
 def _erf_gate(x: SSAValue, gate: SSAValue) -> tuple[nn.NNOp, ...] | None:
-    """The operations of 1 + erf(x / sqrt(2)), or of 1 - erf(-x / sqrt(2)), which is what Keras's erfc is imported as."""
+    """The operations of 1 + erf(x / sqrt(2)), or of 1 - erf(-x / sqrt(2)), the imported form of Keras's erfc."""
     match gate:
         case OpResult(op=nn.AddOp(lhs=lhs, rhs=rhs) as add):
             erf, one = (rhs, lhs) if _scalar(lhs) == 1 else (lhs, rhs)
@@ -148,6 +148,6 @@ _FLOAT32 = 2.0**-22
 
 
 def _scalar(value: SSAValue) -> float:
-    """The one number of a constant, NaN for anything else."""
+    """The one number of a constant; otherwise NaN."""
     array = nn.array_of(value) if size(shape_of(value)) == 1 else None
     return float("nan") if array is None else float(array.reshape(()))

@@ -1,4 +1,4 @@
-"""Relu and clip behind operations that have no weights."""
+"""Relu and clip behind operations without weights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FOLLOWED: tuple[type[nn.NNOp], ...] = (
     nn.ReduceMaxOp,
     nn.ReduceMinOp,
 )
-"""Operations with values of their own. Batch norms are folded first; what only moves data has no point to save."""
+"""Operations that compute values. Batch norms are folded first; operations that only move data have no point to save."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class ComputePoolActivation:
 
 class FuseComputePoolActivation(ActivationConditions, RegionPattern[ComputePoolActivation]):
     """act(max_pool(op(x, w, b))) is max_pool(act(op(x, w, b))) with op and act as one operation: relu, relu6 and clip do not
-    change which element is the largest. What the pool reads then needs no levels for numbers that the activation cuts
+    change which element is the largest. The operand of the pool then needs no levels for numbers that the activation cuts
     off.
     """
 
@@ -65,6 +65,6 @@ class FuseComputePoolActivation(ActivationConditions, RegionPattern[ComputePoolA
 
 
 def _reads_elements(pool: MaxPoolOp) -> bool:
-    """Whether no window is padding alone, whose smallest number the activation would change."""
+    """Whether no window is only padding, whose smallest number the activation would change."""
     fits = all(p < k for p, k in zip(pool.pad_list, pool.kernel_shape * 2, strict=True))
     return not any(pool.pad_list) or (fits and all(d == 1 for d in pool.dilation_list))

@@ -1,4 +1,4 @@
-"""The parts that patterns of regions share: the rules of the target, and the conditions that all of them ask."""
+"""The common parts of region patterns: the rules of the target, and common conditions."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Rules:
     """The operations that a target computes as one."""
 
     source: str
-    """Who says so, for remarks: `profile ascend`."""
+    """The source of the rules, for remarks: `profile ascend`."""
     activations: frozenset[str]
     add: bool
-    """Whether a residual add belongs inside."""
+    """Whether a residual add may be inside."""
     compute: Computing | None = None
-    """The one computing operation that is meant; None for any."""
+    """The only computing operation to fuse; None for any."""
 
     @staticmethod
     def of(source: str, activations: Iterable[str], add: bool) -> Rules:
-        """Where clips are computed, relu6 is: it is one."""
+        """Whether an activation is computed; relu6 is if clip is."""
         kinds = frozenset(activations)
         return Rules(source, kinds | {"relu6"} if "clip" in kinds else kinds, add)
 
@@ -69,7 +69,7 @@ class RegionPattern(FusionPattern[M]):
     def rewrite(self, m: M, folded: Sequence[SSAValue]) -> Sequence[Operation]:
         parts = cast("list[NNOp]", matched_operations(m))
         for op in parts:
-            if isinstance(op, ActivationOp):  # part of a larger activation: what was missed on its own does not count
+            if isinstance(op, ActivationOp):  # part of a larger activation: remarks about it alone do not count
                 self.remarks.forget(op)
         return [region(self.kind(m), parts)]
 
@@ -142,13 +142,13 @@ class ResidualConditions:
 
 
 def compute_before(value: SSAValue, rules: Rules) -> tuple[Computing, BiasAddOp | None] | None:
-    """The computing operation behind a value, directly or through a BiasAdd, if it is one that is meant."""
+    """The computing operation that produces a value, directly or through a BiasAdd, if it may be fused."""
     chain = chain_of(value)
     return chain if chain is not None and rules.compute in (None, chain[0]) else None
 
 
 def residual_before(op: Operation, rules: Rules) -> tuple[Computing, BiasAddOp | None, AddOp, SSAValue] | None:
-    """An add of a computing operation and a residual: where both operands are computed so, the first that nothing else uses."""
+    """An add of a computing operation and a residual; if both operands are candidates, the first without other uses."""
     if not isinstance(op, AddOp):
         return None
     sides = [(value, other) for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)) if compute_before(value, rules)]
@@ -159,5 +159,5 @@ def residual_before(op: Operation, rules: Rules) -> tuple[Computing, BiasAddOp |
 
 
 def owner_of(value: SSAValue) -> Any:
-    """The operation that gives a value, None for an argument."""
+    """The operation that produces a value; None for an argument."""
     return value.op if isinstance(value, OpResult) else None

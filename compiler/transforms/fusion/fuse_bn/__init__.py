@@ -1,6 +1,6 @@
-"""`--fuse-bn`: batch normalization of inference disappears into the operation before it, or behind it.
+"""`--fuse-bn`: folds batch normalization of inference into the operation before it, or behind it.
 
-The fold is exact algebra, done in float64 and rounded once. A file per pattern; what is left has a remark.
+The fold is exact algebra, computed in float64 and rounded once. One file per pattern; remaining batch norms have a remark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .squeeze import FuseSqueezeNorm
 
 @dataclass(frozen=True)
 class FuseBnPass(FusionPass):
-    """Fold batch norms, and what scales or shifts them, into the convolutions and matrix products beside them."""
+    """Folds batch norms, and their factors and shifts, into adjacent convolutions and matrix products."""
 
     name = "fuse-bn"
 

@@ -113,9 +113,9 @@ def _input_axis(op: Computing, rank: int) -> int:
 
 
 def _along_inputs(op: Computing, weight: Array, per_channel: Array) -> Array:
-    """One number per input channel in a shape that meets the weight.
+    """One number per input channel, in a shape that broadcasts against the weight.
 
-    conv `[out, in/groups, ...]`: outputs of group g see the inputs of group g; conv_transpose `[in, ...]`; matmul `[K, N]`, or
+    conv `[out, in/groups, ...]`: outputs of group g read the inputs of group g; conv_transpose `[in, ...]`; matmul `[K, N]`, or
     `[N, K]` under transpose_b.
     """
     spatial = (1,) * (weight.ndim - 2)

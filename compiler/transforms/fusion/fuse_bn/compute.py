@@ -1,4 +1,4 @@
-"""A computing operation directly followed by batch norm: any rank, grouped and depthwise included."""
+"""A computing operation directly followed by batch norm: any rank, including grouped and depthwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch norm behind a Concat of convolutions: how frameworks without groups write a grouped convolution."""
+"""Batch norm behind a Concat of convolutions, the form of a grouped convolution in frameworks without groups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .norm import NormConditions, factor_and_shift
 
 @dataclass(frozen=True)
 class Branch:
-    """One of the convolutions that are joined."""
+    """One of the joined convolutions."""
 
     compute: Computing
     bias_add: BiasAddOp | None
@@ -37,7 +37,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class ConcatNorm:
-    """Convolutions that are joined, and the batch norm behind them."""
+    """Joined convolutions, and the batch norm behind them."""
 
     branches: tuple[Branch, ...]
     concat: ConcatOp

@@ -1,4 +1,4 @@
-"""Matrix product, reshape to an image, batch norm, reshape back: how a batch norm that wants images follows a dense layer."""
+"""Matrix product, reshape to an image, batch norm, reshape back: a batch norm for images behind a dense layer."""
 
 from __future__ import annotations
 

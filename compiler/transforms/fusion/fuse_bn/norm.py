@@ -23,7 +23,7 @@ def factor_and_shift(norm: BatchNormOp) -> tuple[Array, Array]:
 
 
 class NormConditions:
-    """The conditions of every fold of a batch norm. Frontends carry one in training mode as opaque, so none of those
+    """The conditions of every fold of a batch norm. Frontends carry batch norms in training mode as opaque, so none of them
     comes here.
     """
 

@@ -1,4 +1,4 @@
-"""A factor or shift per channel behind a batch norm goes into its scale and offset."""
+"""Folds a factor or shift per channel behind a batch norm into its scale and offset."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class SqueezeNorm:
     squeeze: SqueezeOp
     bn: BatchNormOp
     bias_add: None = None
-    """A chain has one in front of the squeeze; this one never has."""
+    """A chain may have a BiasAdd before the squeeze; this one never has."""
 
     @property
     def per_channel(self) -> BatchNormOp:

@@ -1,6 +1,6 @@
 """`--fuse-small-bn`: batch normalization written in small operations becomes `nn.batch_norm`, which the other fusions know.
 
-A file per form. Which inputs qualify is a matter of `rules`: AMCT's under two versions of TensorFlow, or every one.
+One file per form. `rules` decide which inputs qualify: AMCT's under two versions of TensorFlow, or every input.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .norm import RULES, SmallNormPattern
 
 @dataclass(frozen=True)
 class FuseSmallBnPass(FusionPass):
-    """Turn batch norms written in small operations (products and sums with constants) into `nn.batch_norm`.
+    """Turns batch norms written in small operations (products and sums with constants) into `nn.batch_norm`.
 
-    `rules`: `extended` takes any input, `tf1.15` and `tf2.6` what AMCT takes under these versions of TensorFlow.
+    `rules`: `extended` accepts any input, `tf1.15` and `tf2.6` those of AMCT under these versions of TensorFlow.
     """
 
     name = "fuse-small-bn"
@@ -49,7 +49,7 @@ class FuseSmallBnPass(FusionPass):
 
 
 def _users(op: Operation) -> list[Operation]:
-    """The operations that a parameter comes to."""
+    """The operations that a parameter reaches."""
     found: dict[Operation, None] = {}
     front = [op]
     for _ in range(MAX_DEPTH):
@@ -59,7 +59,7 @@ def _users(op: Operation) -> list[Operation]:
 
 
 def _quantization_in(module: ModuleOp) -> str:
-    """A node of quantization-aware training (or of an earlier quantization) in words; empty where there is none."""
+    """A description of a node of quantization-aware training (or of an earlier quantization); empty if there is none."""
     for op in module.walk():
         if type(op) in (nn.QuantizeOp, nn.DequantizeOp):
             return f"'{op.name}' {layer_of(op)}"

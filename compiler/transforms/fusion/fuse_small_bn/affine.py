@@ -45,7 +45,7 @@ class FuseAffineNorm(SmallNormPattern):
         if not any(issubclass(k, _SUMS) for k in kinds) or not any(issubclass(k, _PRODUCTS) for k in kinds):
             return None
         found = SmallNorm.of(steps)
-        # numbers that are not a batch norm's are not a missed one either
+        # numbers that are not a batch norm's are not a missed batch norm either
         runs_along_channels = any(step.size > 1 for step in steps) and isinstance(channel_axis(found), int)
         return found if runs_along_channels else None
 

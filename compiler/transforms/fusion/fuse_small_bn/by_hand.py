@@ -1,4 +1,4 @@
-"""Batch norm as textbooks write it."""
+"""Batch norm in its textbook form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONTINUED_BY: Mapping[tuple[type[Operation], ...], tuple[type[Operation], ...]]
     (nn.AddOp,): (),
     (nn.MulOp, nn.AddOp): (),
 }
-"""The operations that may follow the quotient, and those that would still belong to the norm after that."""
+"""The operations that may follow the quotient, each with those that may follow it."""
 
 _LONGEST = 4
 

@@ -54,7 +54,7 @@ def factor_of(value: SSAValue) -> Factor | None:
 
 
 def _parts(total: SSAValue) -> Deviation:
-    """The single number in a sum is the epsilon; without one there is none, and the sum is the variance."""
+    """Splits a sum into variance and epsilon, its single number; without one the whole sum is the variance."""
     match maker(total):
         case nn.AddOp(lhs=lhs, rhs=rhs):
             for variance, epsilon in ((lhs, rhs), (rhs, lhs)):

@@ -1,4 +1,4 @@
-"""Arithmetic on constants alone, which a frontend left as operations: recognized by structure, evaluated in float64."""
+"""Arithmetic on constants that a frontend left as operations: recognized by structure, evaluated in float64."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _ARITHMETIC: Mapping[type[Operation], Callable[..., Any]] = {
 }
 
 _SAME_NUMBERS = (nn.CastOp, nn.ReshapingOp)
-"""Operations that give the numbers they get, in their order."""
+"""Operations that keep the numbers and their order."""
 
 
 def is_expression(value: SSAValue, depth: int = MAX_DEPTH) -> bool:
-    """Whether a value is a constant, or made of constants by few operations."""
+    """Whether a value is a constant, or computed from constants by few operations."""
     if not isinstance(value, OpResult):
         return False
     op = value.op
@@ -64,7 +64,7 @@ def numbers(value: SSAValue) -> Array:
 
 
 def operations(*values: SSAValue | None) -> list[Operation]:
-    """The operations that expressions are made of, constants left out, each once."""
+    """The operations of expressions, without constants and duplicates."""
     found: dict[Operation, None] = {}
     rest = [v for v in values if v is not None]
     while rest:
@@ -76,13 +76,13 @@ def operations(*values: SSAValue | None) -> list[Operation]:
 
 
 def bare(value: SSAValue) -> SSAValue:
-    """The value behind casts and reshapes."""
+    """The value before casts and reshapes."""
     while isinstance(value, OpResult) and isinstance(value.op, _SAME_NUMBERS):
         value = value.op.input
     return value
 
 
 def maker(value: SSAValue) -> Operation | None:
-    """The operation that makes a value, behind casts and reshapes."""
+    """The operation that produces a value, before casts and reshapes."""
     value = bare(value)
     return value.op if isinstance(value, OpResult) else None

@@ -1,4 +1,4 @@
-"""The parts that all forms of a batch norm in small operations share: the match, its conditions, and the batch norm it
+"""The common parts of all forms of a batch norm in small operations: the match, its conditions, and the batch norm it
 becomes.
 """
 
@@ -22,7 +22,7 @@ _ONE_NUMBER = 1
 
 
 class Rules(NamedTuple):
-    """When small operations may become a batch norm."""
+    """Rules for when small operations may become a batch norm."""
 
     ranks: frozenset[int] | None
     """Allowed ranks of the input; None allows all."""
@@ -55,12 +55,12 @@ class Step(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many numbers the parameter has."""
+        """The number of elements of the parameter."""
         return prod(shape_of(self.parameter))
 
 
 def step_of(op: Operation) -> Step | None:
-    """An operation as a step; None if it is not a step, or takes no value and one expression of constants."""
+    """An operation as a step; None unless its operands are a value and an expression of constants."""
     if not isinstance(op, nn.ArithmeticOp) or not is_float(element_of(op.result)):
         return None
     left, right = map(is_expression, op.operands)
@@ -70,7 +70,7 @@ def step_of(op: Operation) -> Step | None:
 
 
 def steps_to(op: Operation, limit: int | None = None) -> list[Step]:
-    """The longest run of steps that ends in `op`, the first step first; not more than `limit`."""
+    """The longest run of steps that ends in `op`, in order; at most `limit`."""
     steps: list[Step] = []
     current: Operation | None = op
     while current is not None and len(steps) != limit and (step := step_of(current)) is not None:
@@ -96,7 +96,7 @@ class SmallNorm:
     steps: tuple[Step, ...]
     """From the input to the root."""
     arithmetic: tuple[Operation, ...]
-    """The operations that make the parameters out of constants."""
+    """The operations that compute the parameters from constants."""
 
     @property
     def input(self) -> SSAValue:
@@ -112,7 +112,7 @@ class SmallNorm:
 
 
 def channel_axis(m: SmallNorm) -> int | str:
-    """The axis of the input along which the parameters run: 1 or the last. A string is the reason why there is none."""
+    """The axis of the parameters in the input: 1 or the last. A string is the reason why there is none."""
     shape = shape_of(m.input)
     rank = len(shape)
     varied: set[int] = set()
@@ -186,7 +186,7 @@ class SmallNormPattern(FusionPattern[SmallNorm]):
         raise NotImplementedError
 
     def epsilon(self, m: SmallNorm) -> float:
-        """The number that is added to the variance."""
+        """The number added to the variance."""
         return 0.0
 
     def fold(self, m: SmallNorm) -> Sequence[Folded]:
