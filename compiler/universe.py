@@ -114,6 +114,10 @@ PASSES: Mapping[str, PassRow] = {
         ".transforms.quantization.round_weights:RoundWeightsPass",
         "choose the integers of weights by what they make of layers' outputs (GPTQ)",
     ),
+    "correct-bias": PassRow(
+        ".transforms.quantization.correct_bias:CorrectBiasPass",
+        "add to biases what quantization shifts layers' outputs by",
+    ),
     "convert-observers": PassRow(
         ".transforms.quantization.convert_observers:ConvertObserversPass",
         "turn calibrated observers into quantized weights and quantize/dequantize pairs",

@@ -178,7 +178,7 @@ def _weight_bits(layer: Layer, alone: bool) -> tuple[int, ...]:
     """The possible numbers of bits of a layer's weight."""
     if alone:
         return 4, 8
-    return (4, 6, 7, 8) if layer.low_bits else (8,)
+    return (3, 4, 6, 7, 8) if layer.low_bits else (8,)
 
 
 def _weight(levels: _Levels, chosen: Calibration, layer: Layer, offset: bool) -> Weighting:

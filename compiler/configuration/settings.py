@@ -52,7 +52,7 @@ class Arq:
     """Only for weight-only layers."""
 
     def __post_init__(self) -> None:
-        one_of("quant_bits", self.bits, (4, 6, 7, 8))
+        one_of("quant_bits", self.bits, (3, 4, 6, 7, 8))
 
 
 @dataclass(frozen=True)

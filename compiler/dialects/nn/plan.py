@@ -159,7 +159,7 @@ def weights_of(module: ModuleOp) -> Iterator[Weight]:
     for op in module.walk():
         plan = plan_of(op)
         planned = () if plan is None else (weight.given for weight in plan.weights)
-        for attribute in (*op.properties.values(), *planned):
+        for attribute in (*op.properties.values(), *op.attributes.values(), *planned):
             if isinstance(attribute, ExternalAttr):
                 yield attribute.data.weight
             elif isinstance(attribute, QParamsAttr) and isinstance(attribute.data.scale, Weight):

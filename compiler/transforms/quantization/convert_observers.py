@@ -44,6 +44,9 @@ from .weights.recurrent_weights import quantize_recurrent
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+ROUNDED_FROM = "nn.rounded_from"
+"""The attribute of a layer that keeps its weight from before `--round-weights`, which `--correct-bias` compares with."""
+
 
 @dataclass(frozen=True)
 class ConvertObserversPass(ModulePass):
@@ -117,6 +120,7 @@ def _drop_plans(module: ModuleOp, done: Container[Operation], remarks: Remarks) 
     for op in module.walk():
         if (plan := plan_of(op)) is None or (unfinished and op not in done):
             continue
+        op.attributes.pop(ROUNDED_FROM, None)
         if plan.balance is not None:
             reason = "its channels are not balanced: --balance-channels comes before --calibrate"
             remarks.missed(op, "balance", reason)

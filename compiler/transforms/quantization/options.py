@@ -31,8 +31,8 @@ class SettingsOptions:
     """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`; mse when nothing else is said."""
     bits: Literal[4, 8, 16] | None = None
     """Bits of activations."""
-    weight_bits: Literal[4, 6, 7, 8] | None = None
-    """Bits of weights."""
+    weight_bits: Literal[3, 4, 6, 7, 8] | None = None
+    """Bits of weights, where the layer's type takes them. 3 bits are stored in 4, 6 and 7 in 8."""
     channel_wise: bool | None = None
     """A scale for each output channel of weights; where the layer's type can, when not given."""
     weight_only: bool | None = None

@@ -13,6 +13,7 @@ from ...session import Session, session_of
 from .balance_channels import balance_channels
 from .calibrate import calibrate_points
 from .convert_observers import convert_observers
+from .correct_bias import correct_bias
 from .data_options import AUTOMATIC, BackendOptions, DataOptions
 from .insert_observers import insert_observers
 from .request import QuantizeOptions, Request
@@ -24,7 +25,7 @@ from .shift_accumulators import shift_accumulators
 class QuantizePass(QuantizeOptions, DataOptions, BackendOptions, ModulePass):
     """Decide what is quantized, balance channels where that is planned, calibrate, and turn activations, weights and biases into
     integers: `--insert-observers`, `--balance-channels`, `--calibrate`, `--convert-observers` and `--shift-accumulators`; with
-    `--round-weights` before conversion where that is asked for.
+    `--round-weights` and `--correct-bias` before conversion where they are asked for.
     """
 
     name = "quantize"
@@ -63,6 +64,9 @@ def quantize(module: ModuleOp, request: Request, data: DataOptions, running: Bac
     if request.recovery.round_weights is not None:
         with session.phase("round-weights"):
             round_weights(module, request.recovery.round_weights, samples, session)
+    if request.recovery.correct_bias:
+        with session.phase("correct-bias"):
+            correct_bias(module, samples, session)
     with session.phase("convert-observers"):
         convert_observers(module, session)
     with session.phase("shift-accumulators"):

@@ -15,6 +15,8 @@ class RecoveryOptions:
 
     round_weights: Method | None = None
     """`gptq` or `mismatch`: choose the integers of weights by what they make of the layers' outputs (`--round-weights`)."""
+    correct_bias: bool = False
+    """Add to biases what quantization shifts layers' outputs by (`--correct-bias`)."""
 
 
 NO_RECOVERY = RecoveryOptions()

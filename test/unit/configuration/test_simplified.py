@@ -178,7 +178,7 @@ ERRORS = {
         1,
         "tensor_quantize names 'a:0' twice",
     ),
-    "quant_bits": (common("\narq_quantize { quant_bits: 5 }"), 2, "quant_bits must be one of 4, 6, 7, 8, not 5"),
+    "quant_bits": (common("\narq_quantize { quant_bits: 5 }"), 2, "quant_bits must be one of 3, 4, 6, 7, 8, not 5"),
     "weights of few levels alone": (
         common("\nweight_compress_only: true nuq_quantize { }"),
         1,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +21,7 @@ from ..profiles import profile_of
 from ..recovery_options import Method
 from ..recurrent import recurrent_layers
 from .integer_layers import IntegerLayer, integer_layers
+from .layer_by_layer import layer_by_layer
 from .layer_data import Networks
 from .rounding import gptq, matched, with_least_error
 
@@ -56,15 +55,12 @@ def round_weights(module: ModuleOp, method: Method, samples: Callable[[], Sample
     for each in recurrent_layers(module):
         if (plan := plan_of(each.op)) is not None and plan.weights:
             remarks.missed(each.op, "recurrent", "the weights of recurrent layers are rounded to the nearest numbers")
+
+    def step(layer: IntegerLayer, networks: Networks) -> IntegerLayer:
+        return layer if layer.compute in broken else _rounded(layer, method, networks, remarks)
+
     if len(broken) < len(layers):
-        with TemporaryDirectory(prefix="amct-") as folder:
-            stops = [layer.compute for layer in layers]
-            networks = Networks(module, stops, samples(), Path(folder), beside=method == "mismatch")
-            for i, layer in enumerate(layers):
-                if layer.compute not in broken:
-                    layer = _rounded(layer, method, networks, remarks)
-                networks.operands[layer.compute].update(layer.operands())
-                session.progress("round", i + 1, len(layers))
+        layer_by_layer(module, layers, step, samples(), session, beside=method == "mismatch")
     erase_dead_constants(module)
     remarks.flush()
 
@@ -86,7 +82,7 @@ def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
 def _rounded(layer: IntegerLayer, method: Method, networks: Networks, remarks: Remarks) -> IntegerLayer:
     """The layer with the integers that are found, or as it is, where these are no better than the nearest."""
     assert layer.product is not None, "a condition"
-    weights = layer.product.matrices(layer.weight.array)
+    weights = layer.product.matrices(layer.float_weight)
     groups, channels, columns = weights.shape
     data, grid = networks.data(layer.compute, layer.product, groups, columns), layer.grid(groups, channels)
     target = matched(weights, data.sums) if method == "mismatch" else weights

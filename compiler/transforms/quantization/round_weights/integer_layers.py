@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....dialects.nn import ConstantOp, NNOp, Plan, QParamsAttr, WeightPlan, array_of, constant_of, plan_of, set_plan
-from ..convert_observers import point_of
+from ..convert_observers import ROUNDED_FROM, point_of
 from ..parameters import bias_fits, quantized, quantized_bias, widened_for_bias
 from ..profiles import Profile
 from ..sites import Site, sites
@@ -51,6 +51,12 @@ class IntegerLayer:
         return array_of(self.site.operand(BIAS))
 
     @property
+    def float_weight(self) -> Array:
+        """The weight of the float network, which `--round-weights` may have replaced."""
+        kept = self.compute.attributes.get(ROUNDED_FROM)
+        return self.weight.array if kept is None else ConstantOp(cast(Any, kept)).array
+
+    @property
     def smallest(self) -> Array:
         """The smallest scales that its weight can have, float32, [] or [channels]: the bias has to fit into int32 at them."""
         nothing = np.zeros(self.weight.scales.shape, np.float32)
@@ -78,11 +84,20 @@ class IntegerLayer:
         integers = quantized(weight.array, scales, weight.bits, weight.axis, weight.zero_points).astype(np.float32)
         values = (integers - self.along(weight.zero_points)) * self.along(scales)
         read = {WEIGHT: values.astype(weight.array.dtype)}
-        if (bias := self.bias) is not None and self.input_scale is not None:
-            sums = np.asarray(scales * np.float32(self.input_scale), np.float32)
-            if bias_fits(bias, sums):  # else conversion says so
-                read[BIAS] = (quantized_bias(bias, sums) * sums).astype(bias.dtype)
+        if (bias := self.bias) is not None:
+            read[BIAS] = self.rounded_bias(bias)
         return read
+
+    @property
+    def sums(self) -> Array | None:
+        """The units of its sums, float32, [] or [channels]; None where these are float."""
+        return None if self.input_scale is None else np.asarray(self.scales * np.float32(self.input_scale), np.float32)
+
+    def rounded_bias(self, bias: Array) -> Array:
+        """A bias behind its integers; as it is where it stays float, and where it does not fit, which conversion reports."""
+        if (sums := self.sums) is None or not bias_fits(bias, sums):
+            return bias
+        return (quantized_bias(bias, sums) * sums).astype(bias.dtype)
 
     def along(self, parameters: Array) -> Array:
         """Scales or zero points in a shape that broadcasts to the weight."""
@@ -100,6 +115,7 @@ class IntegerLayer:
         constant = ConstantOp.of(values, key, old.location)
         Rewriter.insert_op(constant, InsertPoint.after(old))
         self.site.set_operand(WEIGHT, constant.result)
+        self.compute.attributes.setdefault(ROUNDED_FROM, old.value)
         points = [int(z) for z in weight.zero_points.reshape(-1)]
         params = QParamsAttr.of(IntegerType(weight.bits), scales, points, weight.axis, f"{key}.scale")
         plan = replace(self.plan, weights=(WeightPlan(weight.bits, weight.axis, given=params),))

@@ -4,7 +4,7 @@ samples that are held back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
@@ -101,15 +101,31 @@ class LayerData:
             difference = wanted - q @ others.astype(np.float32).swapaxes(1, 2)
             signal += float(np.einsum("grm,grm->", wanted, wanted, dtype=np.float64))
             noise += float(np.einsum("grm,grm->", difference, difference, dtype=np.float64))
-        return 10 * float(np.log10(signal / noise)) if signal and noise else inf if not noise else -inf
+        return decibels(signal, noise)
+
+
+def decibels(signal: float, noise: float) -> float:
+    """The ratio of two energies in dB; inf without noise."""
+    if not noise:
+        return inf
+    return 10 * float(np.log10(signal / noise)) if signal else -inf
 
 
 class Networks:
     """The quantized network and the float one beside it, which stop in front of each layer."""
 
-    def __init__(self, module: ModuleOp, layers: Sequence[NNOp], samples: Samples, folder: Path, *, beside: bool):
-        """`layers` in the order of the module. `beside` is false where the float network is not needed: then the quantized one
-        stands for both. Values that wait between layers are in `folder` where they are large.
+    def __init__(
+        self,
+        module: ModuleOp,
+        layers: Mapping[NNOp, Mapping[int, Array]],
+        samples: Samples,
+        folder: Path,
+        *,
+        beside: bool,
+    ):
+        """`layers` in the order of the module, with what the float network reads in place of operands. `beside` is false where
+        that network is not needed: then the quantized one stands for both. Values that wait between layers are in `folder` where
+        they are large.
         """
         fit, held = _split(samples)
         self.held_back = 0 if held is None else held.count
@@ -125,6 +141,9 @@ class Networks:
 
         self._quantized = network("quantized", points_of(module))
         self._float = network("float", {}) if beside else None
+        if self._float is not None:
+            for layer, read in layers.items():
+                self._float.operands[layer].update(read)
 
     @property
     def operands(self) -> Mapping[Operation, dict[int, Array]]:

@@ -84,7 +84,7 @@ class IntegerWeights:
 
 
 def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
-    """Integers and nn.dequantize, placed right behind the constant. Integers of 5 to 7 bits are stored in 8 (AMCT)."""
+    """Integers and nn.dequantize, placed right behind the constant. 3 bits are stored in 4, 5 to 7 bits in 8 (AMCT)."""
     constant = constant_of(weight.value)
     assert constant is not None
     key = constant.key.removesuffix(".folded")
@@ -95,7 +95,7 @@ def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
             levels_of(integers, weight.levels) if isinstance(weight.levels, int) else np.array(weight.levels, np.int8)
         )
         integers = nearest(integers, levels)
-    storage = IntegerType(4 if weight.bits == 4 else 8)
+    storage = IntegerType(4 if weight.bits <= 4 else 8)
     stored = ConstantOp.of(integers.astype(numpy_dtype(storage)), f"{key}.i{storage.width.data}", location)
     points = [int(z) for z in weight.zero_points.reshape(-1)]
     qparams = QParamsAttr.of(storage, weight.scales, points, axis=weight.axis, key=f"{key}.scale")

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 from amct_opt import to_text
 from amct_opt.dialects import nn
@@ -265,3 +266,30 @@ def test_layers_are_rounded_behind_the_layers_that_they_read_as_the_converted_ne
                     found = np.concatenate(list(network_.inputs(layer.compute)))
                     np.testing.assert_array_equal(found, wanted[layer_of(layer.compute)])
                     network_.operands[layer.compute].update(layer.operands())
+
+
+def test_a_corrected_bias_takes_away_the_mean_error() -> None:
+    """Behind rounding, too: the float weight is kept. Few samples, so that the error is measured on those that correct."""
+    passes = ["insert-observers{weight-bits=3}", "calibrate"]
+    reference = Executable(module := parse_module(new_session(), network()), conv_result(module))
+    for behind in ([], ["round-weights{method=gptq}"]):
+        _, plain = steps(network(), "ascend", DATA[:7], *passes, *behind, "convert-observers")
+        session, corrected = steps(network(), "ascend", DATA[:7], *passes, *behind, "correct-bias", "convert-observers")
+        remarks = {r.layer: r for r in session.remarks if r.pass_name == "correct-bias"}
+        assert remarks["conv1"].rule == "corrected"
+        assert remarks["conv2"].rule == "bias"
+        means = [mean_error(reference, each) for each in (plain, corrected)]
+        assert np.abs(means[1]).max() < 0.2 * np.abs(means[0]).max()  # int32 in units of the sums
+        assert not any("nn.rounded_from" in op.attributes for op in corrected.walk())
+
+
+def conv_result(module: ModuleOp) -> list[SSAValue]:
+    return [s.compute.results[0] for s in sites(module, (nn.ConvOp,)) if layer_of(s.compute) == "conv1"]
+
+
+def mean_error(reference: Executable, module: ModuleOp) -> np.ndarray:
+    """By channel of the first convolution."""
+    found: list[np.ndarray] = []
+    for executable in (reference, Executable(module, conv_result(module))):
+        executable.run({"x": DATA[:7]}, lambda _, array: found.append(array.mean(axis=(0, 2, 3))))
+    return found[1] - found[0]

@@ -1,0 +1,117 @@
+"""`--correct-bias`: what quantization shifts a layer's output by, on the average, is added to its bias."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ....dialects.nn import ConstantOp, constant_of
+from ....rewriting import Remarks, erase_dead_constants
+from ....runtime.data import Samples
+from ....session import Session, session_of
+from ..data_options import DataOptions
+from ..parameters import bias_fits
+from ..profiles import profile_of
+from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
+from ..round_weights.layer_by_layer import layer_by_layer
+from ..round_weights.layer_data import Array, LayerData, Networks, decibels
+
+
+@dataclass(frozen=True)
+class CorrectBiasPass(DataOptions, ModulePass):
+    """Add the mean difference between a layer's output in the float network and in the quantized one to its bias where the
+    output is then closer on samples held back. Stands between `--calibrate`, or `--round-weights`, and `--convert-observers`.
+    """
+
+    name = "correct-bias"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        session = session_of(ctx)
+        correct_bias(op, lambda: self.load(op, session), session)
+
+
+def correct_bias(module: ModuleOp, samples: Callable[[], Samples], session: Session) -> None:
+    """Correct the biases of the layers whose plans have integer weights; each layer reads what those before it give with theirs.
+
+    Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction" (2019). Raises CompileError, located at
+    a layer or in the data.
+    """
+    remarks = Remarks(session, CorrectBiasPass.name)
+    layers = list(integer_layers(module, profile_of(session)))
+    broken = {layer.compute: found for layer in layers if (found := _broken(layer)) is not None}
+    for compute, reason in broken.items():
+        remarks.missed(compute, *reason)
+
+    def step(layer: IntegerLayer, networks: Networks) -> IntegerLayer:
+        return layer if layer.compute in broken else _corrected(layer, networks, remarks)
+
+    if len(broken) < len(layers):
+        layer_by_layer(module, layers, step, samples(), session, beside=True)
+    erase_dead_constants(module)
+    remarks.flush()
+
+
+def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
+    """The condition that does not hold, and the reason."""
+    if layer.plan.input and layer.input_scale is None:
+        return "calibrated", "its input has no parameters: --calibrate comes before --correct-bias"
+    if layer.product is None:
+        return "one-matrix", "it is a transposed convolution or multiplies batches of matrices"
+    if layer.bias is None:
+        return "bias", "it has no bias"
+    return None
+
+
+def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> IntegerLayer:
+    """The layer with the bias that it gets, or as it is."""
+    product, bias = layer.product, layer.bias
+    assert product is not None, "a condition"
+    assert bias is not None, "a condition"
+    given = product.matrices(layer.float_weight)
+    weight = product.matrices(layer.operands()[WEIGHT])
+    data = networks.data(layer.compute, product, given.shape[0], given.shape[2])
+    shift = ((given @ data.sums.f[..., None] - weight @ data.sums.q[..., None]) / data.sums.count).reshape(-1)
+    corrected = (bias + shift).astype(bias.dtype)
+    if not (np.isfinite(corrected).all() and (layer.sums is None or bias_fits(corrected, layer.sums))):
+        remarks.missed(layer.compute, "fits", "the corrected bias does not fit into int32 in units of the layer's sums")
+        return layer
+    changed = layer.rounded_bias(corrected)
+    before, after = (
+        _sqnr(data, given, weight, (each - bias).reshape(given.shape[0], 1, -1))
+        for each in (layer.rounded_bias(bias), changed)
+    )
+    if not after > before:
+        reason = f"its output has {after:.1f} dB with the corrected bias, {before:.1f} dB with its own, which stays"
+        remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}")
+        return layer
+    reason = f"SQNR of its output {after:.1f} dB with the corrected bias, {before:.1f} dB with its own"
+    remarks.applied(layer.compute, "corrected", f"{reason}{networks.measured}")
+    _write(layer, corrected)
+    return layer
+
+
+def _sqnr(data: LayerData, given: Array, weight: Array, shift: Array) -> float:
+    """In dB, the float output against its difference from the quantized one, whose bias is another by `shift` [G, 1, M]."""
+    signal = noise = 0.0
+    for q, f in zip(data.held.q, data.held.f, strict=True):
+        wanted = f @ given.astype(np.float32).swapaxes(1, 2)
+        difference = wanted - q @ weight.astype(np.float32).swapaxes(1, 2) - shift
+        signal += float(np.square(wanted, dtype=np.float64).sum())
+        noise += float(np.square(difference, dtype=np.float64).sum())
+    return decibels(signal, noise)
+
+
+def _write(layer: IntegerLayer, bias: Array) -> None:
+    """Put a bias in the place of the layer's."""
+    value = layer.site.operand(BIAS)
+    old = constant_of(value)
+    assert old is not None, "a condition"
+    constant = ConstantOp.of(bias, f"{old.key.removesuffix('.folded')}.corrected", old.location)
+    Rewriter.insert_op(constant, InsertPoint.after(old))
+    layer.site.set_operand(BIAS, constant.result)
