@@ -32,7 +32,7 @@ from ..targets.record import RecordTarget
 from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions, runs_of, warn_of_unused
 from ..transforms.quantization.profiles import profile_of
 from ..transforms.quantization.quantize import Quantize
-from ..transforms.quantization.request import QuantizationOptions, Request
+from ..transforms.quantization.request import QuantizeOptions, Request
 from .model_file import files_read, read_model, simplify_and_fuse
 from .peer import Simulation, peer_of
 from .summary import Accuracy, Sizes, Summary, describe_layers, summary_data, weight_bytes
@@ -50,7 +50,7 @@ _MEASURING_SEED = 1
 
 def quantize_file(
     model: Path,
-    options: QuantizationOptions,
+    options: QuantizeOptions,
     data: DataOptions,
     folder: Path,
     session: Session,
@@ -65,7 +65,7 @@ def quantize_file(
     """
     if folder.exists() and not folder.is_dir():
         raise CompileError("cannot be written: not a folder", where=str(folder))
-    files = _outputs(model, folder)
+    files = outputs_of(model, folder)
     onnx = OnnxTarget(opset=opset)
     written = [*files.values(), *map(side_file_of, files.values())]
     module = read_model(model, session, written, (*options.files(), *data.files()))
@@ -123,7 +123,7 @@ def _check_bits(opset: int | None, request: Request) -> None:
         )
 
 
-def _outputs(model: Path, folder: Path) -> dict[str, Path]:
+def outputs_of(model: Path, folder: Path) -> dict[str, Path]:
     stem = frontends.stem(model)
     return {
         "onnx": folder / f"{stem}_qdq.onnx",

@@ -20,7 +20,7 @@ from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
 from ..transforms.quantization.output_sensitivity import exchanged
 from ..transforms.quantization.quantize import Quantize
-from ..transforms.quantization.request import QuantizationOptions
+from ..transforms.quantization.request import QuantizeOptions
 from ..transforms.quantization.sensitivity import sensitivities
 from ..transforms.quantization.sites import sites
 from .model_file import read_model, simplify_and_fuse
@@ -58,7 +58,7 @@ class Sensitivity:
 
 def sensitivity_of(
     model: Path,
-    options: QuantizationOptions,
+    options: QuantizeOptions,
     data: DataOptions,
     session: Session,
     samples: int = SAMPLES,

@@ -17,6 +17,7 @@ from . import (
     amct_run,
     amct_sensitivity,
     amct_support,
+    amct_tune,
 )
 from .entry import run_tool
 from .hints import printed
@@ -30,6 +31,7 @@ COMMANDS = (
     amct_convert,
     amct_create_config,
     amct_sensitivity,
+    amct_tune,
     amct_run,
     amct_compare,
 )

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
-from ..pipelines.options import names
 from .shared import (
     MODEL,
-    PROFILE,
     add_backend_options,
     add_data_options,
     add_import_options,
     add_input_names,
+    add_quantize_options,
     backend_options,
     data_options,
-    import_options,
+    quantize_options,
+    quantizing_session,
 )
 from .tables import print_table, progress_bar, some
 
@@ -67,17 +67,12 @@ def add_parser(commands: Any) -> None:
         required=True,
         help="folder for the results, created if missing",
     )
-    add("--config", metavar="CONFIG", help="AMCT's configuration, JSON (.json) or simplified")
+    add_quantize_options(add)
     add(
         "--record",
         metavar="RECORD",
         help="AMCT's record of parameters: the layers that it lists are quantized with them",
     )
-    add("--observer", help="how ranges are found (default: mse, or what --config says)")
-    add("--profile", default="ascend", help=PROFILE)
-    add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
-    add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
-    add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")
     add(
         "--opset",
         type=int,
@@ -95,20 +90,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
     from ..flows.quantization import quantize_file
-    from ..transforms.quantization.request import QuantizationOptions
-    from ..universe import new_session
 
-    session = new_session()
-    session.profile = args.profile
-    session.imports = import_options(args, args.input_names)
-    session.skip_fusion = frozenset(names(args.skip_fusion))
-    options = QuantizationOptions(
-        config=args.config,
-        record=args.record,
-        observer=args.observer,
-        skip_layers=names(args.skip_layers),
-        only_layers=names(args.only_layers),
-    )
+    session, options = quantizing_session(args), quantize_options(args)
     with progress_bar() as session.on_progress:
         summary = quantize_file(
             args.model, options, data_options(args), args.output, session, backend_options(args), args.opset

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from .shared import (
     MODEL,
-    PROFILE,
     add_backend_options,
     add_data_options,
     add_import_options,
     add_input_names,
+    add_quantize_options,
     backend_options,
     data_options,
-    import_options,
     positive,
+    quantize_options,
+    quantizing_session,
 )
 from .tables import print_table, progress_bar
 
@@ -45,10 +46,7 @@ def add_parser(commands: Any) -> None:
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
-    add("--config", metavar="CONFIG", help="AMCT's configuration, JSON (.json) or simplified")
-    add("--observer", help="how ranges are found (default: mse, or what --config says)")
-    add("--weight-bits", type=int, choices=(4, 6, 7, 8), help="bits of weights (default: 8, or what --config says)")
-    add("--profile", default="ascend", help=PROFILE)
+    add_quantize_options(add)
     add("--samples", type=positive, metavar="N", default=32, help="measure on at most N samples (default 32)")
     add("--json", action="store_true", help="print JSON in place of tables; numbers that are not finite are null")
     add_data_options(parser.add_argument_group("calibration data").add_argument)
@@ -62,13 +60,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done."""
     from ..flows.sensitivity import sensitivity_of
-    from ..transforms.quantization.request import QuantizationOptions
-    from ..universe import new_session
 
-    session = new_session()
-    session.profile = args.profile
-    session.imports = import_options(args, args.input_names)
-    options = QuantizationOptions(config=args.config, observer=args.observer, weight_bits=args.weight_bits)
+    session, options = quantizing_session(args), quantize_options(args)
     with progress_bar() as session.on_progress:
         found = sensitivity_of(args.model, options, data_options(args), session, args.samples, backend_options(args))
     (_print_json if args.json else _print_tables)(found)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from ..transforms.quantization.data_options import BackendOptions, DataOptions
+    from ..transforms.quantization.request import QuantizeOptions
 
 MODEL = f"a file ending in {', '.join(FRONTENDS)}, or the folder of a SavedModel"
 """The formats that are read, for --help."""
@@ -152,6 +153,48 @@ def data_options(args: argparse.Namespace) -> DataOptions:
         layout=args.layout,
         color=args.color,
     )
+
+
+def add_quantize_options(add: Callable[..., object]) -> None:
+    """Options of what is quantized and how; `add` is the `add_argument` of a parser."""
+    add("--config", metavar="CONFIG", help="AMCT's configuration, JSON (.json) or simplified")
+    add("--profile", default="ascend", help=PROFILE)
+    add("--observer", help="how ranges are found (default: mse, or what --config says)")
+    add("--weight-bits", type=int, choices=(4, 6, 7, 8), help="bits of weights (default: 8, or what --config says)")
+    add(
+        "--round-weights",
+        choices=("gptq", "mismatch"),
+        help="choose the integers of weights by the layers' outputs (default: the nearest)",
+    )
+    add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
+    add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
+    add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")
+
+
+def quantize_options(args: argparse.Namespace) -> QuantizeOptions:
+    """The values of these options, and of `--record` where the command has it."""
+    from ..transforms.quantization.request import QuantizeOptions
+
+    return QuantizeOptions(
+        config=args.config,
+        record=getattr(args, "record", None),
+        observer=args.observer,
+        weight_bits=args.weight_bits,
+        round_weights=args.round_weights,
+        skip_layers=names(args.skip_layers),
+        only_layers=names(args.only_layers),
+    )
+
+
+def quantizing_session(args: argparse.Namespace) -> Session:
+    """A session with the profile, the fusions to skip, and how the model is read."""
+    from ..universe import new_session
+
+    session = new_session()
+    session.profile = args.profile
+    session.imports = import_options(args, args.input_names)
+    session.skip_fusion = frozenset(names(args.skip_fusion))
+    return session
 
 
 def add_backend_options(add: Callable[..., object]) -> None:

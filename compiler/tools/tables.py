@@ -46,9 +46,9 @@ def progress_bar() -> Generator[Callable[[str, int, int], None]]:
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         tasks: dict[str, TaskID] = {}
 
-        def told(phase: str, done: int, total: int) -> None:
+        def update(phase: str, done: int, total: int) -> None:
             if phase not in tasks:
                 tasks[phase] = progress.add_task(phase, total=total)
             progress.update(tasks[phase], completed=done, total=total)
 
-        yield told
+        yield update

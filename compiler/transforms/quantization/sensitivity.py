@@ -34,8 +34,7 @@ def sensitivities(whole: ModuleOp, quantized: ModuleOp, samples: Samples, sessio
     that gives nothing but zeros in floats counts 1, one that does so only quantized 0.
     """
     rows = profile_of(session).rows
-    names = {layer.name for layer in quantizable_layers(quantized, profile_of(session))}
-    alone = {layer_of(s.compute): s for s in sites(quantized, rows) if is_quantized(s) and layer_of(s.compute) in names}
+    alone = _quantized(quantized, session)
     layers = {
         name: _Pair(site, Executable(by_itself(alone[name])), _Cosine())
         for site in sites(whole, rows)
@@ -64,6 +63,19 @@ def sensitivities(whole: ModuleOp, quantized: ModuleOp, samples: Samples, sessio
         session.progress("rank", i + 1, samples.runs)
     found = {name: pair.cosine.result() for name, pair in layers.items()}
     return dict(sorted(found.items(), key=lambda entry: entry[1]))
+
+
+def quantized_layers(module: ModuleOp, session: Session) -> tuple[str, ...]:
+    """The names of the layers that are quantized, in program order."""
+    return tuple(_quantized(module, session))
+
+
+def _quantized(module: ModuleOp, session: Session) -> dict[str, Site]:
+    """The layers that are quantized."""
+    profile = profile_of(session)
+    names = {layer.name for layer in quantizable_layers(module, profile)}
+    found = {layer_of(site.compute): site for site in sites(module, profile.rows) if is_quantized(site)}
+    return {name: site for name, site in found.items() if name in names}
 
 
 @dataclass(frozen=True, eq=False)

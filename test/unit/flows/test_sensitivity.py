@@ -13,7 +13,7 @@ from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.data import load_samples
 from amct_opt.runtime.metrics import Differences
 from amct_opt.transforms.quantization.data_options import DataOptions
-from amct_opt.transforms.quantization.request import QuantizationOptions
+from amct_opt.transforms.quantization.request import QuantizeOptions
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
@@ -40,7 +40,7 @@ def quantized(profile: str, options: str) -> Differences:
 def test_each_layer_is_measured_as_if_it_were_alone(profile: str) -> None:
     session = amct_opt.new_session()
     session.profile = profile
-    found = sensitivity_of(MODEL, QuantizationOptions(), DataOptions(str(DATA)), session)
+    found = sensitivity_of(MODEL, QuantizeOptions(), DataOptions(str(DATA)), session)
     assert found.held_back
     layers = {layer.name: layer for layer in found.layers}
     assert [layer.alone for layer in found.layers] == sorted(layer.alone for layer in found.layers)

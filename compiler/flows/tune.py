@@ -1,0 +1,290 @@
+"""`amct tune`: a search for options of `amct quantize` that reach a goal; the best so far is on disk all the time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ..diagnostics import CompileError
+from ..files import made, replacing
+from ..lowering.ascend.fused import inline_fused
+from ..pipelines.passes import run_on_verified
+from ..runtime.data import Samples
+from ..runtime.executor import Executable
+from ..runtime.metrics import Differences
+from ..session import Session
+from ..targets.onnx import OnnxTarget
+from ..transforms.quantization.calibrate.observing import in_batches
+from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
+from ..transforms.quantization.output_sensitivity import exchanged
+from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.request import QuantizeOptions
+from ..transforms.quantization.sensitivity import quantized_layers
+from .auto_calibration import fewest
+from .model_file import files_read, read_model, simplify_and_fuse
+from .quantization import outputs_of, split
+from .summary import weight_bytes
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Changes = Mapping[str, Any]
+"""Fields of `QuantizeOptions`."""
+
+STEPS: Sequence[Changes] = (
+    {},
+    {"round_weights": "mismatch"},
+    {"observer": "octav"},
+    {"observer": "ifmr"},
+    {"observer": "percentile{percentile=0.99999}"},
+    {"observer": "minmax"},
+)
+"""What is tried before layers are left in float, in the order of what it usually gains; each beside what has won so far."""
+
+RANKED = 32
+"""At most so many samples rank the layers."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be reached on the samples that measure: an SQNR in dB, or with labels a largest drop of top-1 in points."""
+
+    sqnr: float | None = None
+    drop: float | None = None
+    labels: Array | None = None
+    """int [samples], for all samples of the data or for those that measure. Without, the SQNR is measured."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One quantization that was measured."""
+
+    changes: dict[str, Any]
+    quality: float
+    """SQNR in dB or, with labels, top-1 in percent."""
+    reached: bool
+    weight_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """All trials in their order, the best of them, and what they are measured by."""
+
+    trials: Sequence[Trial]
+    best: Trial
+    measure: str
+    original: float
+    """The quality of the float network: infinite for an SQNR."""
+    samples: int
+    held_back: bool
+    resumed: int
+    """How many trials an earlier run has left."""
+
+
+@dataclass
+class _Search:
+    """A network, fused, and what is known so far."""
+
+    whole: ModuleOp
+    options: QuantizeOptions
+    calibration: DataOptions
+    measuring: Samples
+    goal: Goal
+    session: Session
+    running: BackendOptions
+    onnx: Path
+    log: Path
+    key: str
+    original: float = float("inf")
+    trials: list[Trial] = field(default_factory=list[Trial])
+    modules: dict[str, ModuleOp] = field(default_factory=dict[str, ModuleOp])
+    """The module of the best trial, by its changes; nothing else is kept."""
+
+    @property
+    def best(self) -> Trial:
+        """The best trial; of equal ones the first, which changes less."""
+        return max(
+            self.trials, key=lambda each: (each.reached, -len(_floats(each)) if each.reached else 0, each.quality)
+        )
+
+    def attempt(self, changes: Changes) -> Trial:
+        """Quantize and measure, or take the trial from an earlier run. The model of a better one is written."""
+        name = _name(changes)
+        if (known := next((t for t in self.trials if _name(t.changes) == name), None)) is not None:
+            return known
+        start = time.monotonic()
+        module = self.quantized(changes)
+        quality = self.quality(module)
+        trial = Trial(
+            dict(changes), quality, self.is_reached(quality), weight_bytes(module), round(time.monotonic() - start, 2)
+        )
+        self.trials.append(trial)
+        if self.best is trial:
+            self.modules = {name: module}
+            OnnxTarget().write(module, self.onnx, self.session)
+        with replacing(self.log) as stream:
+            data = {"key": self.key, "original": _plain(self.original), "trials": [asdict(t) for t in self.trials]}
+            stream.write(f"{json.dumps(data, indent=2)}\n".encode())
+        return trial
+
+    def quantized(self, changes: Changes) -> ModuleOp:
+        """A quantized copy of the network."""
+        name, session = _name(changes), self.session.silent()
+        if name in self.modules:
+            return self.modules[name]
+        module, options = self.whole.clone(), replace(self.options, **changes)
+        skipped = (*self.options.skip_layers, *changes.get("skip_layers", ()))
+        request = replace(options, skip_layers=skipped).request(session)
+        run_on_verified(module, [Quantize(request, self.calibration, self.running)], session)
+        return module
+
+    def quality(self, module: ModuleOp) -> float:
+        """SQNR in dB against the float network, or top-1 in percent."""
+        executable, found = Executable(module), list[Array]()
+        reference, total = Executable(self.whole), Differences()
+        for i, batch in enumerate(self.measuring.batches()):
+            outputs = executable.run(batch)
+            if self.goal.labels is None:
+                for name, array in reference.run(batch).items():
+                    total.add(array, outputs[name])
+            else:
+                found.append(next(iter(outputs.values())))
+            self.session.progress("measure", i + 1, self.measuring.runs)
+        return total.sqnr if self.goal.labels is None else _top1(found, self.goal.labels)
+
+    def is_reached(self, quality: float) -> bool:
+        if self.goal.labels is not None:
+            return self.goal.drop is not None and self.original - quality <= self.goal.drop
+        return self.goal.sqnr is not None and quality >= self.goal.sqnr
+
+    def costly_layers(self, changes: Changes) -> list[str]:
+        """The quantized layers, the one first whose quantization alone costs most at the outputs."""
+        whole, quantized = self.whole.clone(), self.quantized(changes).clone()
+        for module in (whole, quantized):
+            inline_fused(module)
+        layers = quantized_layers(quantized, self.session)
+        samples = in_batches(whole, [], self.measuring.head(min(RANKED, self.measuring.count)))
+        alone = exchanged(whole, quantized, layers, whole, samples, self.session, "rank layers")
+        return sorted(alone, key=lambda name: alone[name].sqnr)
+
+
+def tune_file(
+    model: Path,
+    options: QuantizeOptions,
+    data: DataOptions,
+    folder: Path,
+    session: Session,
+    goal: Goal,
+    running: BackendOptions = AUTOMATIC,
+    test: DataOptions | None = None,
+) -> Tuned:
+    """Search for the options that reach the goal and change least, then for the fewest layers in float that reach it.
+
+    `options` hold for all trials. `test` measures; without it the samples of `data` do that `amct quantize` holds back.
+    `tune.json` in `folder` has all trials, and a run that was stopped goes on from it; the model of the best one is
+    `<stem>_qdq.onnx`. Raises CompileError, located, for anything that cannot be done.
+    """
+    onnx, log = outputs_of(model, folder)["onnx"], folder / "tune.json"
+    whole = read_model(model, session, [onnx, log], [*options.files(), *data.files(), *(test.files() if test else ())])
+    read = files_read(model, whole, session)
+    request = options.request(session)
+    batch_num = data.batch_num or request.settings.batch_num
+    calibration, held, held_back = split(data, batch_num, whole, session)
+    if test is not None:
+        held, held_back = test.available(whole, session), True
+    if goal.labels is not None:
+        goal = replace(goal, labels=_labels_of(goal.labels, held))
+    simplify_and_fuse(request, whole, session)
+    key = _digest(read, [data, *filter(None, [test])], options, goal, session)
+    calibrating = DataOptions(calibration, batch_num=batch_num)
+    measuring = in_batches(whole, [], held)
+    search = _Search(whole, options, calibrating, measuring, goal, session, running, onnx, log, key)
+    with made(folder):
+        search.trials = _earlier(log, key)
+        resumed = len(search.trials)
+        if goal.labels is not None:
+            search.original = search.quality(whole)
+        _run(search)
+    measure = "SQNR dB" if goal.labels is None else "top-1 %"
+    return Tuned(tuple(search.trials), search.best, measure, search.original, held.count, held_back, resumed)
+
+
+def _run(search: _Search) -> None:
+    """Try the steps until the goal is reached, then leave layers in float."""
+    won: Changes = {}
+    for step in STEPS:
+        if any(getattr(search.options, name) is not None for name in step):
+            continue  # it is given for all trials
+        trial = search.attempt({**won, **step})
+        if trial.reached:
+            return
+        if trial.quality >= search.attempt(won).quality:
+            won = trial.changes
+    costly = search.costly_layers(won)
+
+    def reaches(count: int) -> bool:
+        return search.attempt({**won, "skip_layers": tuple(costly[:count])}).reached
+
+    fewest(len(costly), reaches)
+
+
+def _floats(trial: Trial) -> Sequence[str]:
+    return trial.changes.get("skip_layers", ())
+
+
+def _name(changes: Changes) -> str:
+    return json.dumps({key: changes[key] for key in sorted(changes)}, default=list)
+
+
+def _plain(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _top1(outputs: Sequence[Array], labels: Array) -> float:
+    """Percent of rows whose largest element is where the label says. Raises CompileError for outputs of another shape."""
+    flat: list[Array] = [array.reshape(len(array), -1) for array in outputs if array.ndim]
+    rows = np.concatenate(flat) if flat else np.empty((0, 1))
+    if len(rows) < len(labels):
+        raise CompileError(f"the first output has {len(rows)} rows for {len(labels)} labels: it does not classify")
+    return 100 * float(np.count_nonzero(rows[: len(labels)].argmax(1) == labels)) / len(labels)
+
+
+def _labels_of(labels: Array, held: Samples) -> Array:
+    """The labels of the samples that measure. Raises CompileError for a number that fits neither these nor all samples."""
+    count, every = held.count, held.first + held.count
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer) or len(labels) not in (count, every):
+        raise CompileError(
+            f"labels must be {every} integers, one per sample, or {count} for the samples that measure, "
+            f"not {labels.dtype} {list(labels.shape)}"
+        )
+    return labels[-count:]
+
+
+def _digest(
+    read: set[Path], data: Sequence[DataOptions], options: QuantizeOptions, goal: Goal, session: Session
+) -> str:
+    """What a search depends on, as one hash: files are known by path, size and time of change."""
+    files = [
+        (str(f), f.stat().st_size, f.stat().st_mtime_ns)
+        for f in sorted((*read, *(f for each in data for f in each.files())))
+        if f.exists()
+    ]
+    labels = None if goal.labels is None else goal.labels.tolist()
+    known = (files, repr(data), repr(options), goal.sqnr, goal.drop, labels, session.profile)
+    return hashlib.sha256(repr(known).encode()).hexdigest()
+
+
+def _earlier(log: Path, key: str) -> list[Trial]:
+    """The trials of an earlier run of the same search."""
+    try:
+        found = json.loads(log.read_text("utf-8"))
+        return [Trial(**each) for each in found["trials"]] if found["key"] == key else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []  # there was none, or it is another one's

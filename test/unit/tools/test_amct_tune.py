@@ -1,0 +1,102 @@
+"""`amct tune`: it stops at its goal, leaves the fewest layers in float, and goes on where it was stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import amct_opt
+from amct_opt.flows import tune
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "STEPS", ({}, {"observer": "minmax"}))
+
+
+def test_the_fewest_layers_stay_in_float(amct_tool, tmp_path: Path) -> None:
+    """The goal is beyond the observers': layers are left in float, and one fewer would not do."""
+    result = amct_tool("tune", MODEL, "--data", DATA, "--sqnr", "40", "-o", tmp_path)
+    assert result.status == 0, result.err
+    trials = json.loads((tmp_path / "tune.json").read_text())["trials"]
+    best = min((t for t in trials if t["reached"]), key=lambda t: len(t["changes"]["skip_layers"]))
+    layers = best["changes"]["skip_layers"]
+    assert [t["reached"] for t in trials[:2]] == [False, False]
+    assert not any(t["reached"] for t in trials if len(t["changes"].get("skip_layers", ())) < len(layers))
+    assert best["quality"] >= 40
+    command = result.out.splitlines()[-1].split()
+    assert command[:3] == ["amct", "quantize", str(MODEL)]
+    assert command[command.index("--skip-layers") + 1] == ",".join(layers)
+    again = tmp_path / "again"
+    assert amct_tool(*command[1:-1], again).status == 0
+    assert (again / "digits_qdq.onnx").read_bytes() == (tmp_path / "digits_qdq.onnx").read_bytes()
+
+
+def test_it_goes_on_where_it_was_stopped(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed in its second trial leaves the first one's model; the next run does not repeat that trial."""
+    attempt = tune._Search.quantized
+
+    def killed(self, changes):
+        if changes:
+            raise KeyboardInterrupt
+        return attempt(self, changes)
+
+    arguments = "tune", MODEL, "--data", DATA, "--sqnr", "36", "--weight-bits", "4", "-o", tmp_path
+    with monkeypatch.context() as patch:
+        patch.setattr(tune._Search, "quantized", killed)
+        with pytest.raises(KeyboardInterrupt):
+            amct_tool(*arguments)
+    assert {p.name for p in tmp_path.iterdir()} == {"tune.json", "digits_qdq.onnx"}
+    amct_opt.load(tmp_path / "digits_qdq.onnx")
+    (first,) = json.loads((tmp_path / "tune.json").read_text())["trials"]
+    result = amct_tool(*arguments)
+    assert "trials of an earlier run   1" in result.out
+    assert json.loads((tmp_path / "tune.json").read_text())["trials"][0] == first
+
+
+def test_labels_are_a_goal(amct_tool, tmp_path: Path) -> None:
+    np.savez(tmp_path / "test.npz", image=np.load(DIGITS / "heldout.npz")["image"][:100])
+    np.save(tmp_path / "labels.npy", np.load(DIGITS / "heldout_labels.npy")[:100])
+    result = amct_tool(
+        *("tune", MODEL, "--data", DATA, "--test", tmp_path / "test.npz", "--labels", tmp_path / "labels.npy"),
+        *("--drop", "1", "-o", tmp_path / "out"),
+    )
+    assert result.status == 0, result.err
+    assert "top-1 %" in result.out
+    (trial,) = json.loads((tmp_path / "out" / "tune.json").read_text())["trials"]
+    assert trial["reached"]
+    assert trial["quality"] >= 98
+
+
+@pytest.mark.parametrize(
+    ("goal", "message"),
+    [
+        ((), "a goal is needed"),
+        (("--drop", "1"), "--labels and --drop belong together"),
+        (("--labels", "none.npy", "--drop", "1"), "none.npy: error: cannot be read as an array of numpy"),
+        (
+            ("--labels", "three.npy", "--drop", "1"),
+            "labels must be 128 integers, one per sample, or 12 for the samples",
+        ),
+    ],
+)
+def test_goals_that_are_not(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goal, message) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("three.npy", np.arange(3))
+    result = amct_tool("tune", MODEL, "--data", DATA, *goal, "-o", "out")
+    assert result.status == 1
+    assert message in result.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_goal_that_nothing_reaches(amct_tool, tmp_path: Path) -> None:
+    result = amct_tool("tune", MODEL, "--data", DATA, "--sqnr", "500", "--only-layers", "conv2", "-o", tmp_path)
+    assert result.status == 1
+    assert "error: no trial reaches the goal: the best has SQNR dB 45." in result.err
+    assert (tmp_path / "digits_qdq.onnx").exists()
