@@ -49,15 +49,19 @@ def generic(module: ModuleOp) -> str:
     return module_text(module, generic=True, locations=True)
 
 
-def through_upstream(module: ModuleOp) -> None:
+SPLIT = "// -----\n"
+
+
+def through_upstream(*modules: ModuleOp) -> None:
     """What upstream has read is what it reads again, after our custom form; constants have the same bits.
 
     Upstream drops the names of values and sorts attributes, so its own text is what is compared.
     """
-    seen = upstream(generic(module))
-    again = parse(seen)
-    assert upstream(generic(parse(module_text(again, locations=True)))) == seen
-    assert bits(again) == bits(module)
+    seen = upstream(SPLIT.join(map(generic, modules)), "--split-input-file")
+    again = [parse(part) for part in seen.split(SPLIT)]
+    texts = [generic(parse(module_text(each, locations=True))) for each in again]
+    assert upstream(SPLIT.join(texts), "--split-input-file") == seen
+    assert list(map(bits, again)) == list(map(bits, modules))
 
 
 def bits(module: ModuleOp) -> list[tuple[str, bytes]]:

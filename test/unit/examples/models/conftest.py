@@ -17,8 +17,8 @@ from ...scripts import script
 Array = np.ndarray[Any, np.dtype[Any]]
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "models"
-FAST = ("squeezenet", "shufflenet", "transformer")
-SLOW = ("mobilenet", "resnet50", "densenet121", "inception_v1", "inception_v2", "bvlc_alexnet")
+FAST = ("shufflenet", "transformer")
+SLOW = ("squeezenet", "mobilenet", "resnet50", "densenet121", "inception_v1", "inception_v2", "bvlc_alexnet")
 
 
 light = script("examples/models/light")
