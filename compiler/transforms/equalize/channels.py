@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects.nn import (
     DivOp,
+    GatherOp,
     GlobalPoolOp,
     MulOp,
     NNOp,
@@ -17,10 +18,11 @@ from ...dialects.nn import (
     ReduceOp,
     ReshapingOp,
     ResizeOp,
+    SliceOp,
     TransposeOp,
     ints,
 )
-from ...dialects.nn.shapes import DYNAMIC, shape_of
+from ...dialects.nn.shapes import DYNAMIC, axis_of, shape_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -51,6 +53,13 @@ def carried(op: NNOp, channels: Channels) -> Channels | None:
             if axis in (reduced := op.axis_list()):
                 return None
             return Channels(axis - (0 if op.keepdims is not None else sum(r < axis for r in reduced)), of)
+        case SliceOp():
+            return Channels(axis, of[op.slices(rank)[axis]])
+        case GatherOp():
+            picked = axis_of(op.axis.value.data, rank)
+            if picked == axis:
+                return None
+            return Channels(axis + (len(shape_of(op.indices)) - op.batch_count - 1) * (picked < axis), of)
         case TransposeOp():
             return Channels(ints(op.perm).index(axis), of)
         case ReshapingOp():

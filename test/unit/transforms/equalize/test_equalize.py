@@ -160,6 +160,22 @@ CASES: Mapping[str, tuple[Build, Array]] = {
     "two readers": (two_readers, IMAGE),
     "layer norm": (normalized(layer_norm), ROWS),
     "rms norm": (normalized(rms_norm), ROWS),
+    "gather and slice": (
+        lambda x: nn.MatMulOp.make(
+            nn.GatherOp.make(
+                nn.SliceOp.make(layer_norm(x), starts=[1], ends=[5], axes=[1]), const([0, 2], np.int64), axis=1
+            ),
+            const(numbers(6, 4)),
+        ),
+        ROWS,
+    ),
+    "slice of channels": (
+        lambda x: nn.MatMulOp.make(
+            nn.SliceOp.make(layer_norm(x), starts=[2], ends=[6], axes=[2]),
+            const(numbers(4, 4) / np.array([[60], [1], [1], [1]])),
+        ),
+        ROWS,
+    ),
     "batch norm": (
         lambda x: conv(
             RELU(nn.BatchNormOp.make(x, *(const(v) for v in (SPREAD, numbers(6) * SPREAD, numbers(6), np.ones(6))))),
