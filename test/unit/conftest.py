@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects.nn.shapes import known, tensor_of
@@ -27,8 +27,8 @@ from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# No test depends on time: an example that takes long on a loaded machine is not a failure.
-settings.register_profile("untimed", deadline=None)
+# No test depends on time: an example that takes long on a loaded machine, to run or to make, is not a failure.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 

@@ -218,11 +218,10 @@ def conv_norm() -> Iterator[Case]:
             for layout in LAYOUTS:
                 write, norm = partial(OPS[op].write, layout=layout), partial(fused_norm, version=version, layout=layout)
                 shape, name = shape_in(op, layout), f"{op}+FusedBatchNorm{version}, channels {layout}"
-                yield Case(name, shape, after(write, norm), "--fuse-bn", "conv")
+                old = version != "V3"
+                yield Case(name, shape, after(write, norm), "--fuse-bn", "conv", slow=old and op != "Conv2D")
                 bias = partial(biased, layout=layout)
-                yield Case(
-                    f"{name}, BiasAdd", shape, after(write, bias, norm), "--fuse-bn", "conv", slow=version != "V3"
-                )
+                yield Case(f"{name}, BiasAdd", shape, after(write, bias, norm), "--fuse-bn", "conv", slow=old)
 
 
 def to_space(x: Tensor, p: Parameters) -> Tensor:
@@ -239,7 +238,8 @@ def batch_to_space_norm() -> Iterator[Case]:
         for version in VERSIONS:
             build = after(conv2d, move, partial(fused_norm, version=version))
             left = "conv batch_to_space"
-            yield Case(f"Conv2D+{name}+FusedBatchNorm{version}", (4, 5, 6, 3), build, "--fuse-bn", left)
+            row = f"Conv2D+{name}+FusedBatchNorm{version}"
+            yield Case(row, (4, 5, 6, 3), build, "--fuse-bn", left, slow=version != "V3")
 
 
 def atrous(x: Tensor, p: Parameters) -> Tensor:
@@ -305,8 +305,7 @@ def group_conv_norm() -> Iterator[Case]:
                 for bias in (False, True):
                     name = f"Split+Conv{space}D{'+BiasAdd' * bias}+{joined}+FusedBatchNorm{version}, channels {layout}"
                     write = partial(split_conv, layout=layout, joined=joined, bias=bias)
-                    slow = bias and version != "V3"
-                    yield Case(name, shape, after(write, norm), "--fuse-bn", GROUPS, slow=slow)
+                    yield Case(name, shape, after(write, norm), "--fuse-bn", GROUPS, slow=version != "V3")
     write = partial(split_conv, shared=True)
     yield Case("Split of the weights, too", (2, 5, 4, 6), after(write, fused_norm), "--fuse-bn", GROUPS)
 

@@ -78,7 +78,7 @@ def test_convolutions(case: str, per_channel: bool, deploy: Any) -> None:
     assert types["conv.dequant.param"] == onnx.TensorProto.UINT64
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_convolution_geometry(data: Any, deploy: Any) -> None:
     draw = data.draw

@@ -113,7 +113,7 @@ def tf_net(*shape: int, **options: Any) -> Net:
     return Net(*shape, framework="tensorflow", **options)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_transposed_geometry(data: Any, deploy_tf: Any) -> None:
     """The shape of the result is all that TensorFlow has of what is cut off and added."""
