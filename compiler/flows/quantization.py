@@ -124,6 +124,7 @@ def _check_bits(opset: int | None, request: Request) -> None:
 
 
 def outputs_of(model: Path, folder: Path) -> dict[str, Path]:
+    """The files of a result, by role."""
     stem = frontends.stem(model)
     return {
         "onnx": folder / f"{stem}_qdq.onnx",
