@@ -74,6 +74,11 @@ def add_parser(commands: Any) -> None:
         help="AMCT's record of parameters: the layers that it lists are quantized with them",
     )
     add(
+        "--equalize",
+        action="store_true",
+        help="even out channels between layers by powers of two before quantization, where data shows that it helps",
+    )
+    add(
         "--opset",
         type=int,
         metavar="N",
@@ -94,7 +99,14 @@ def run(args: argparse.Namespace) -> None:
     session, options = quantizing_session(args), quantize_options(args)
     with progress_bar() as session.on_progress:
         summary = quantize_file(
-            args.model, options, data_options(args), args.output, session, backend_options(args), args.opset
+            args.model,
+            options,
+            data_options(args),
+            args.output,
+            session,
+            backend_options(args),
+            args.opset,
+            args.equalize,
         )
     print_summary(summary)
     refuse(summary.peer, summary.files["onnx"], args.model)

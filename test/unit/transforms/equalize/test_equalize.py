@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from amct_opt.runtime.data import Form, load_samples
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
+from amct_opt.tools import amct
 from amct_opt.transforms.equalize.costs import Seen, Weight
 from amct_opt.transforms.equalize.trial import outputs_lost
 from amct_opt.universe import new_session
@@ -305,6 +307,20 @@ def hard_digits(folder: Path) -> Path:
         tensor.CopyFrom(numpy_helper.from_array(scaled.astype(np.float32), tensor.name))
     onnx.save(model, folder / "hard.onnx")
     return folder / "hard.onnx"
+
+
+@pytest.mark.parametrize("profile", ["ascend", "qdq"])
+def test_a_badly_scaled_network_is_quantized_as_the_well_scaled_one(profile: str, tmp_path: Path) -> None:
+    def decibels(model: Path, *options: str) -> float:
+        output = tmp_path / "out"
+        data = ("--data", str(DIGITS / "calib.npz"), "--observer", "minmax", "--profile", profile)
+        amct.run(["quantize", str(model), *data, "-o", str(output), *options])
+        summary = json.loads((output / "summary.json").read_text("utf-8"))
+        return summary["accuracy"]["fake_quantized"]["logits"]["sqnr"]
+
+    hard = hard_digits(tmp_path)
+    assert decibels(hard) < 0
+    assert decibels(hard, "--equalize") > decibels(DIGITS / "digits.onnx") - 1
 
 
 def test_what_lowers_the_quality_of_outputs_is_noticed(tmp_path: Path) -> None:
