@@ -20,22 +20,22 @@ class Target(ABC):
     ending: ClassVar[str]
     """The file ending of the format, with its dot."""
     activation_bits: ClassVar[frozenset[int]] = frozenset({4, 8, 16})
-    """How many bits the integers of activations may have in it."""
+    """The possible bits of the integers of activations."""
 
     def files(self, path: Path) -> list[Path]:
         """The files that writing to `path` may create or replace."""
         return [path]
 
     def check(self, module: ModuleOp, session: Session) -> None:  # noqa: B027
-        """Raise CompileError, located, if an operation of a module that is about to be quantized cannot be written.
+        """Raises CompileError, located, if an operation of a module that is about to be quantized cannot be written.
 
-        Called before data runs through the module, so that nobody waits for a file that cannot be. A target may know less here
-        than when it writes.
+        Called before data runs through the module, so that users do not wait for a file that cannot be written. It may find less
+        than writing does.
         """
 
     @abstractmethod
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
-        """Write the module to `path` and what belongs beside it, all or nothing. Returns the files written.
+        """Writes the module to `path` and the files beside it, all or nothing. Returns the files written.
 
-        Raises CompileError, located at the operation, for what the format cannot hold.
+        Raises CompileError, located at the operation, if the format cannot express it.
         """

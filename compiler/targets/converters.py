@@ -1,4 +1,4 @@
-"""Tables of how operations are written: filled by decorated functions, one for each family of operations."""
+"""Tables of converters, filled by decorators in the modules of the families."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _Layer = TypeVar("_Layer")
 _Written = TypeVar("_Written")
 
 Converters = dict[type[Operation], Callable[[Any, _Layer], _Written]]
-"""By the class of operation: what writes one into a layer, and says what was written."""
+"""By the class of operation: a function that writes one into a layer, and returns the results."""
 
 
 @dataclass(frozen=True)
 class Register(Generic[_Layer, _Written]):
-    """A decorator: puts a converter into the table for these operation classes."""
+    """A decorator that registers a converter in the table for these operation classes."""
 
     table: Converters[_Layer, _Written]
 

@@ -1,4 +1,4 @@
-"""The parts that deployable files of all frameworks share: names of layers and weights, weights as they are stored,
+"""The common parts of deployable files of all frameworks: names of layers and weights, stored forms of weights,
 scales of averages.
 """
 
@@ -32,16 +32,16 @@ _WEIGHTS_ALONE = (
 """The operations that dequantize the weights of layers that compute in float."""
 
 Made = dict[tuple[object, str], SSAValue]
-"""Rearranged constants by what they were and how they were rearranged: shared ones stay shared."""
+"""Rearranged constants by original and arrangement, so that shared ones stay shared."""
 
 
 def weight_name(key: str) -> str:
-    """Integers bear the name of the weight or bias that they stand for."""
+    """The name of integers: that of their weight or bias."""
     return _SUFFIXES.sub("", key, count=1)
 
 
 def warn_of_floats(module: ModuleOp, session: Session) -> None:
-    """Say so where no layer of a lowered module computes in integers, and what is left of its quantization."""
+    """Warns if no layer of a lowered module computes in integers, with what is left of its quantization."""
     if any(isinstance(op, ascend.AscendQuantOp) for op in module.walk()):
         return
     alone = any(isinstance(op, _WEIGHTS_ALONE) for op in module.walk())
@@ -50,12 +50,12 @@ def warn_of_floats(module: ModuleOp, session: Session) -> None:
 
 
 def is_integer(op: Operation) -> bool:
-    """Whether an operation gives accumulators."""
+    """Whether an operation produces accumulators."""
     return element_of(op.results[0]) == i32
 
 
 def part_of_another(op: ascend.AscendOp) -> bool:
-    """Whether the operation is one of several that stand for a layer, and not the one that the layer's name is for."""
+    """Whether the operation is one of several of a layer, and not the one with the layer's name."""
     if op.origin is None:
         return False
     behind = [use.operation for result in op.results for use in result.uses]
@@ -64,7 +64,7 @@ def part_of_another(op: ascend.AscendOp) -> bool:
 
 
 def layer_behind(value: SSAValue, default: str) -> str:
-    """The layer that takes a value: the first one in the program that has a name."""
+    """The layer that reads a value: the first one in the program with a name."""
     users = {use.operation for use in value.uses}
     op = value.owner.next_op if isinstance(value.owner, Operation) else None
     while op is not None:
@@ -75,7 +75,7 @@ def layer_behind(value: SSAValue, default: str) -> str:
 
 
 def quant_name(quantized: SSAValue, default: str) -> str:
-    """`L.quant` for the first layer L that takes the integers; `L.quant1` where it takes them as its second input."""
+    """`L.quant` for the first layer L that reads the integers; `L.quant1` if they are its second input."""
     layer = layer_behind(quantized, default)
     readers = [use for use in quantized.uses if isinstance(use.operation, NNOp) and label_of(use.operation) == layer]
     second = bool(readers) and all(isinstance(use.operation, ascend.MatrixOp) and use.index == 1 for use in readers)
@@ -83,7 +83,7 @@ def quant_name(quantized: SSAValue, default: str) -> str:
 
 
 def layer_before(value: SSAValue, default: str) -> str:
-    """The layer that gives a value."""
+    """The layer that produces a value."""
     return label_of(value.op) if isinstance(value, OpResult) else default
 
 
@@ -113,7 +113,7 @@ def turn_weight(op: ascend.MatMulV2Op | ascend.BatchMatMulV2Op, made: Made) -> N
 
 
 def unaveraged(op: Operation, accumulator: SSAValue, scale: Array) -> Array:
-    """The scales of averages from those of window sums; other sums' stay as they are. Raises CompileError, located at `op`."""
+    """Converts scales of window sums to those of averages; other scales stay unchanged. Raises CompileError, located at `op`."""
     pool = accumulator.op if isinstance(accumulator, OpResult) else None
     if not isinstance(pool, ascend.AveragingOp):
         return scale

@@ -1,6 +1,6 @@
-"""AMCT's fusion information file: which layers of the source each layer of a quantized model holds, for tools that compare dumps.
+"""AMCT's fusion information file: the source layers in each layer of a quantized model, for tools that compare dumps.
 
-JSON of the graph as Ascend's tools print one: `{"name", "graph": [{"op": [{"name", "type", "attr", "output_desc"}]}]}`.
+JSON of the graph in the form of Ascend's tools: `{"name", "graph": [{"op": [{"name", "type", "attr", "output_desc"}]}]}`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ..transforms.quantization.sites import Site, sites
 from . import Target
 
 _QUANTIZING = {"caffe": ("Quant", "DeQuant")}
-"""The types of the layers before and behind a quantized one, if they are not AscendQuant and AscendDequant."""
+"""The types of the layers before and behind a quantized one, unless they are AscendQuant and AscendDequant."""
 
 _STRINGS = 1
-"""The number of Ascend's list type of strings."""
+"""The number of Ascend's type for lists of strings."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _entry(name: str, type_: str, originals: list[str]) -> dict[str, Any]:
 
 
 def _output(origin: str) -> dict[str, Any]:
-    """Whose output of the source model a result is to be compared with."""
+    """The output of the source model to compare a result with."""
     entries: Mapping[str, Mapping[str, object]] = {
         "_datadump_origin_format": {"s": "NCHW"},
         "_datadump_data_type": {"s": "DT_FLOAT"},
@@ -111,7 +111,7 @@ def _framework(op: Operation) -> str:
 
 
 def _originals(op: Operation) -> list[str]:
-    """The source's layers that were merged into an operation, as its location has them, the operation's own among them."""
+    """The source layers that were merged into an operation, from its location, including the operation's own."""
     names = list(dict.fromkeys(_names(op.location)))
     return names if layer_of(op) in names else [layer_of(op), *names]
 

@@ -1,4 +1,4 @@
-"""The parts that formats of graphs share: which operations are written, in which layout, and the names of what is
+"""The common parts of graph formats: the operations to write, their layout, and the names of what is
 written.
 """
 
@@ -19,13 +19,13 @@ from ..transforms.convert_layout import ConvertLayoutPass
 
 
 class Names:
-    """Hands out names that are each given once."""
+    """Assigns unique names."""
 
     def __init__(self) -> None:
         self._taken: dict[str, int] = {}
 
     def unique(self, wanted: str) -> str:
-        """`wanted`, or `wanted_1`, `wanted_2`, ... where it is taken. An empty name would mean an absent value."""
+        """`wanted`, or `wanted_1`, `wanted_2`, ... if it is taken. An empty name would mean an absent value."""
         wanted = wanted or "unnamed"
         name, count = wanted, self._taken.get(wanted, 0)
         while name in self._taken:
@@ -37,7 +37,7 @@ class Names:
 
 
 def flat(block: Block) -> Iterator[Operation]:
-    """The operations that compute, regions of nn.fused taken apart, without observers, constants and terminators."""
+    """The operations that compute, with nn.fused unpacked, without observers, constants and terminators."""
     for op in block.ops:
         if isinstance(op, nn.FusedOp):
             yield from flat(op.body.block)
@@ -60,7 +60,7 @@ def readers(value: SSAValue) -> Iterator[Operation]:
 
 
 def source(value: SSAValue) -> SSAValue:
-    """The value behind observers and the borders of fused regions."""
+    """The original value, past observers and the borders of fused regions."""
     while True:
         owner = value.owner
         if isinstance(value, BlockArgument):
@@ -77,7 +77,7 @@ def source(value: SSAValue) -> SSAValue:
 
 
 def label_of(op: Operation) -> str:
-    """The source layer's name, else the result's, else the kind of operation."""
+    """The source layer's name, otherwise the result's, otherwise the kind of operation."""
     origin = op.properties.get("origin")
     if isinstance(origin, nn.OriginAttr) and origin.layer.data:
         return origin.layer.data
@@ -91,7 +91,7 @@ def identity_of(constant: nn.ConstantOp) -> object:
 
 
 def check_names(function: FuncOp, inputs: list[str], outputs: list[str], results: Sequence[SSAValue]) -> None:
-    """Inputs and outputs need a name each; an output may bear an input's only where it is that input. Raises CompileError."""
+    """Raises CompileError unless inputs and outputs have unique names; an output may share the name of an input that it is."""
     where = describe(function.location)
     for kind, names in (("inputs", inputs), ("outputs", outputs)):
         if twice := next((n for n in names if names.count(n) > 1), None):
@@ -105,7 +105,7 @@ def check_names(function: FuncOp, inputs: list[str], outputs: list[str], results
 
 
 def in_layout(module: ModuleOp, to: Literal["NCHW", "NHWC"], session: Session) -> ModuleOp:
-    """A module with this layout only: itself, or a converted copy, whose inputs and outputs are as they were."""
+    """A module with only this layout: itself, or a converted copy with unchanged inputs and outputs."""
     last = to == "NHWC"
     if all(op.channels_last == last for op in module.walk() if isinstance(op, nn.LayoutOp)):
         return module

@@ -37,7 +37,7 @@ from ..transforms.quantization.values.grids import point_behind
 from . import Target
 
 _FEW = 256
-"""Weights of no more elements may take few levels by themselves."""
+"""Weights of up to this many elements may have few levels by chance."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class RecordTarget(Target):
         return [path]
 
     def _without_marks(self, record: Record) -> Record:
-        """Some flavours of AMCT do not mark inputs that are quantized by themselves: their names say it."""
+        """Some flavours of AMCT do not mark inputs of `tensor_quantize`: their names show it."""
         if self.flavour is None or "is_tensor_quantize" in NUMBERS[self.flavour]:
             return record
         layers = {name: replace(layer, is_tensor_quantize=False) for name, layer in record.layers.items()}
@@ -74,9 +74,9 @@ class RecordTarget(Target):
 
 
 def record_of(module: ModuleOp, session: Session) -> Record:
-    """The parameters of every layer whose input is quantized, or its weight alone, in program order.
+    """The parameters of every quantized layer, including weight-only ones, in program order.
 
-    A layer whose parameters a record cannot hold is left out with a remark; that nothing is left, with a warning.
+    A layer whose parameters a record cannot express is left out with a remark; a warning reports if no layer is left.
     """
     remarks = Remarks(session, RecordTarget.name)
     profile = profile_of(session)
@@ -98,9 +98,9 @@ def _with_skip(layer: LayerRecord, name: str, session: Session) -> LayerRecord:
 
 
 def _records(site: Site, profile: Profile) -> Iterator[tuple[str, LayerRecord]]:
-    """The entry of a layer, and those of inputs beside the first one, or that are quantized by themselves.
+    """The entry of a layer, and those of further inputs, or of inputs of `tensor_quantize`.
 
-    Raises CompileError for what a record cannot hold.
+    Raises CompileError for what a record cannot express.
     """
     name, row = layer_of(site.compute), profile.rows[type(site.compute)]
     source = row_of(site.compute, profile.table)
@@ -147,7 +147,7 @@ def _params_of(value: SSAValue | None) -> QParams | None:
 
 
 def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
-    """`params` are those of the input. Raises CompileError for what a record cannot hold."""
+    """`params` are those of the input. Raises CompileError for what a record cannot express."""
     weight = None if row.weight is None or site.multiplies_inputs else _params_of(site.operand(row.weight))
     if row.weight is not None and weight is None and not site.multiplies_inputs:
         raise CompileError("its input is quantized, its weight is not")
@@ -187,7 +187,7 @@ def _recurrent_record(each: Recurrent) -> LayerRecord:
 
 
 def _scales_of(weight: QParams | None) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Scales and as many offsets; those of a layer without a weight are 1 and 0 (AMCT)."""
+    """Scales and the same number of offsets; 1 and 0 for a layer without a weight (AMCT)."""
     if weight is None:
         return (1.0,), (0,)
     scales = tuple(map(float, weight.scales().reshape(-1)))
@@ -212,7 +212,7 @@ def _integers_of(weight: SSAValue | None) -> Array | None:
 
 
 def _levels(integers: Array | None) -> tuple[int, ...]:
-    """The integers of a weight that takes exactly as many levels as non-uniform quantization leaves, else nothing."""
+    """The integers of a weight with exactly as many levels as non-uniform quantization leaves, otherwise none."""
     if integers is None or integers.size <= _FEW:
         return ()
     values = np.unique(integers)
@@ -232,7 +232,7 @@ def _few_bits(site: Site, row: Row, weight: QParams, integers: Array | None) -> 
 
 
 def _integers(params: QParams) -> str | None:
-    """The name of the integers, None for the default, INT8."""
+    """The name of the integer type; None for the default, INT8."""
     if params.storage.signedness.data == Signedness.UNSIGNED:
         raise CompileError(f"its integers are {params.storage}")
     bits = params.storage.width.data

@@ -140,7 +140,7 @@ class PartialShapes:
         return None
 
     def _arithmetic(self, op: Operation, operands: list[Array]) -> list[Array] | None:
-        """The operand elements of each result element: one of each operand; for a reduction all."""
+        """Tracks arithmetic: a result element depends on one element of each operand; that of a reduction on all."""
         if (results := _run(op, [np.where(_is_tag(a), 1, a) for a in operands])) is None:
             return None
         result = results[0]

@@ -35,15 +35,15 @@ _NAMES: dict[Form, tuple[str, str]] = {
     "fake-quant": ("_fake_quant_model", "_fake_quant_weights"),
     "deploy": ("_deploy_model", "_deploy_weights"),
 }
-"""The suffixes that AMCT appends to the prefix of a model's name: that of the prototxt, of the caffemodel."""
+"""The suffixes that AMCT appends to a model's name: for the prototxt, for the caffemodel."""
 
 
 @dataclass(frozen=True)
 class CaffeTarget(Target):
-    """Writes `nn` to a prototxt and its caffemodel; regions of nn.fused are taken apart, NHWC becomes NCHW.
+    """Writes `nn` to a prototxt and its caffemodel; regions of nn.fused are unpacked, NHWC becomes NCHW.
 
     `form=float` is for modules whose activations are not quantized. For quantized ones, `form=fake-quant` is what AMCT's Caffe
-    runs, `form=deploy` what Ascend's converter takes. Their files are named as AMCT names them: `-o P.prototxt` gives
+    runs, `form=deploy` what Ascend's converter reads. The files have AMCT's names: `-o P.prototxt` gives
     `P_deploy_model.prototxt` and `P_deploy_weights.caffemodel`, or the same with `fake_quant`.
     """
 
@@ -71,7 +71,7 @@ class CaffeTarget(Target):
 
 
 def _name(module: ModuleOp) -> str:
-    """The name that the net had, where the module keeps it."""
+    """The name of the source net, if the module keeps it."""
     entries = module.attributes.get("nn.metadata")
     name = entries.data.get("name") if isinstance(entries, DictionaryAttr) else None
     return name.data if isinstance(name, StringAttr) else ""
@@ -105,7 +105,7 @@ def _net(function: FuncOp, form: Form, remarks: Remarks) -> Net:
 
 
 def _input(net: Net, function: FuncOp, argument: BlockArgument, name: str) -> None:
-    """An Input layer. Caffe wants sizes; the batch may be any, so one that is not known is written as 1."""
+    """An Input layer. Caffe requires sizes; an unknown batch is written as 1."""
     sizes = shape_of(argument)
     if not all(map(known, sizes[1:])):
         message = f"input '{name}' has unknown sizes, which Caffe's Input layer does not allow"
@@ -122,7 +122,7 @@ def _input(net: Net, function: FuncOp, argument: BlockArgument, name: str) -> No
 
 
 def _outputs(net: Net, function: FuncOp, results: Sequence[SSAValue], outputs: Sequence[str]) -> None:
-    """A blob that nothing reads is an output to Caffe: where a value is read, or has another name, a copy bears the output's."""
+    """Writes an output. Caffe's outputs are unread blobs: a value that is read, or has another name, is copied."""
     for value, name in zip(results, outputs, strict=True):
         if (blob := net.blob(value)) is None:
             raise CompileError(

@@ -18,7 +18,7 @@ from .quantization import compute
 
 
 def spatial(name: str, values: Sequence[int], default: int | None = None) -> dict[str, object]:
-    """A number for both spatial axes, `..._h` and `..._w` for two that differ; for another number of axes one for each."""
+    """A number for both spatial axes, `..._h` and `..._w` if they differ; for another number of axes one for each."""
     if default is not None and set(values) == {default}:
         return {}
     if len(values) != 2 or (name == "dilation" and values[0] != values[1]):
@@ -30,7 +30,7 @@ def spatial(name: str, values: Sequence[int], default: int | None = None) -> dic
 
 
 def listed(parameters: dict[str, object]) -> dict[str, object]:
-    """As a convolution has them: what is one number for all axes is a list of one."""
+    """The fields in the form of a convolution: one number for all axes is a list of one."""
     repeated = ("kernel_size", "stride", "pad", "dilation")
     return {k: [v] if k in repeated and not isinstance(v, list) else v for k, v in parameters.items()}
 
@@ -64,7 +64,7 @@ def _pads(op: nn.ConvolutionOp, layer: Layer) -> tuple[int, ...]:
 
 
 def _write(op: nn.ConvolutionOp, layer: Layer, kind: str, pads: Sequence[int], zeros: Sequence[tuple[int, int]]) -> str:
-    """The layer with these pads at both ends, and a kernel with this many zeros more before and behind each axis."""
+    """The layer with these pads at both ends, and a kernel with additional zeros before and after each axis."""
     taps = _taps(op, layer, zeros)
     if any(any(t) for t in taps):
         layer.note("pads", "Caffe pads both ends alike: the kernel has zeros where the ends differ")
@@ -85,7 +85,7 @@ def _write(op: nn.ConvolutionOp, layer: Layer, kind: str, pads: Sequence[int], z
 
 
 def _taps(op: nn.ConvolutionOp, layer: Layer, zeros: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Zeros of the kernel, which dilations spread."""
+    """The number of zeros in the kernel, considering dilation."""
     if any(z % d for pair, d in zip(zeros, op.dilation_list, strict=True) for z in pair):
         layer.fail("has pads whose ends differ by no multiple of its dilations, Caffe pads both ends alike")
     return [(b // d, e // d) for (b, e), d in zip(zeros, op.dilation_list, strict=True)]

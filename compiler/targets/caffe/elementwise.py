@@ -59,7 +59,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @converter(nn.ClipOp)
 def clip(op: nn.ClipOp, layer: Layer) -> Written:
-    """Clip, which OpenCV lacks, needs both bounds; where it can be, a ReLU instead."""
+    """A ReLU if possible, otherwise Clip, which OpenCV lacks and which needs both bounds."""
     low, high = op.bounds
     if low == 0.0 and high in (6.0, inf):
         return layer.layer("ReLU6" if high == 6.0 else "ReLU", op.input)
@@ -132,7 +132,7 @@ def mul(op: nn.MulOp, layer: Layer) -> Written:
 
 @converter(nn.AddOp)
 def add(op: nn.AddOp, layer: Layer) -> Written:
-    """With a constant a Scale, or a Power where it is one number: Bias, which would do, is not known to OpenCV."""
+    """With a constant a Scale, or a Power if it is one number; OpenCV lacks Bias."""
     if (parts := _with_constant(op)) is None:
         return _two(op, layer, "SUM", "Bias")
     product = source(parts[0]).owner
@@ -179,7 +179,7 @@ def maximum(op: nn.MaxOp, layer: Layer) -> Written:
 
 @converter(nn.MinOp)
 def minimum(op: nn.MinOp, layer: Layer) -> Written:
-    """The negative of the larger negative."""
+    """The minimum, as the negative of the maximum of the negatives."""
     if shape_of(op.lhs) != shape_of(op.rhs):
         layer.fail(_differ(op))
     negatives = [layer.helper("Power", v, power_param={"scale": -1.0}) for v in (op.lhs, op.rhs)]
@@ -188,7 +188,7 @@ def minimum(op: nn.MinOp, layer: Layer) -> Written:
 
 
 def _with_constant(op: nn.BinaryOp) -> tuple[SSAValue, Array] | None:
-    """The operand that is computed and the numbers of the other one."""
+    """The computed operand, and the numbers of the other one."""
     for x, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         if (array := constant_array(source(other))) is not None:
             return x, array
@@ -196,7 +196,7 @@ def _with_constant(op: nn.BinaryOp) -> tuple[SSAValue, Array] | None:
 
 
 def _addition_behind(op: nn.MulOp) -> nn.AddOp | None:
-    """The sum with a constant that is the only use of a product with one: both are one layer."""
+    """The sum with a constant that is the only use of a product with a constant: both become one layer."""
     uses = list(op.result.uses)
     if len(uses) != 1 or not isinstance(behind := uses[0].operation, nn.AddOp) or _with_constant(op) is None:
         return None
@@ -205,7 +205,7 @@ def _addition_behind(op: nn.MulOp) -> nn.AddOp | None:
 
 
 def affine(layer: Layer, x: SSAValue, factor: Array | None, addend: Array | None) -> str:
-    """`x * factor + addend`: a Power for single numbers, else a Scale along the axes on which they differ."""
+    """`x * factor + addend`: a Power for single numbers, otherwise a Scale along the axes on which they vary."""
     shape = shape_of(x)
     arrays = [a for a in (factor, addend) if a is not None]
     if any(a.ndim > len(shape) for a in arrays):
@@ -242,7 +242,7 @@ def affine(layer: Layer, x: SSAValue, factor: Array | None, addend: Array | None
 
 
 def _two(op: nn.BinaryOp, layer: Layer, operation: str, broadcasting: str) -> str:
-    """Eltwise for two of one shape; with one that broadcasts, the layer that does so, where there is one."""
+    """Eltwise for two of one shape; if one broadcasts, a layer that supports it, if there is one."""
     if shape_of(op.lhs) == shape_of(op.rhs):
         return _eltwise(layer, operation, op.lhs, op.rhs)
     if not broadcasting:
@@ -263,7 +263,7 @@ def _differ(op: nn.BinaryOp) -> str:
 
 
 def _broadcast(op: nn.BinaryOp, layer: Layer, kind: str, large: SSAValue, small: SSAValue) -> str:
-    """Scale and Bias read a second bottom of the sizes of axes `axis` to `axis + rank` of the first."""
+    """Scale and Bias with a second bottom that has the sizes of axes `axis` to `axis + rank` of the first."""
     shape, other = shape_of(large), shape_of(small)
     padded = (1,) * (len(shape) - len(other)) + other
     axes = [i for i, d in enumerate(padded) if d != 1]

@@ -1,4 +1,4 @@
-"""The layers that one operation becomes, and the table of how each operation is written."""
+"""The layers of one operation, and the table of converters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..graph import ELSEWHERE, OTHERWISE, source
 from .net import Array, Net, layer_proto
 
 Bottom = SSAValue | str
-"""A value of the module, or the name of a blob already written."""
+"""A value of the module, or the name of a written blob."""
 
 Written = str | Sequence[str] | None
 """The result of a converter: the blob of the result, one for each result, or None where the layer of the consumer holds
@@ -28,7 +28,7 @@ it.
 
 
 class Layer:
-    """The layers that one operation becomes. Blobs are provisional until `finish` gives them their names."""
+    """The layers of one operation. Blobs have provisional names until `finish`."""
 
     def __init__(self, net: Net, op: Operation):
         self.net = net
@@ -38,11 +38,11 @@ class Layer:
         self._made = 0
 
     def layer(self, kind: str, *bottoms: Bottom, blobs: Sequence[Array] = (), **params: dict[str, object]) -> str:
-        """A layer that bears the operation's name, and its one top."""
+        """A layer with the operation's name; returns its one top."""
         return self._add(self.label, kind, bottoms, blobs, 1, params)[0]
 
     def helper(self, kind: str, *bottoms: Bottom, blobs: Sequence[Array] = (), **params: dict[str, object]) -> str:
-        """A layer beside the one that bears the operation's name."""
+        """A layer beside the one with the operation's name."""
         return self._add(f"{self.label}/{kind.lower()}", kind, bottoms, blobs, 1, params)[0]
 
     def several(self, kind: str, bottom: Bottom, tops: int, **params: dict[str, object]) -> list[str]:
@@ -65,7 +65,7 @@ class Layer:
         return made
 
     def cut(self, blob: Bottom, axis: int, begin: int, end: int, size: int) -> str:
-        """The part of a blob from `begin` to `end` along an axis of that size; what is left over goes to Silence."""
+        """The part of a blob from `begin` to `end` along an axis of that size; the rest goes to Silence."""
         points = [p for p in (begin, end) if 0 < p < size]
         if not points:
             return self._name(blob)
@@ -77,7 +77,7 @@ class Layer:
         return kept
 
     def silence(self, blobs: Sequence[str]) -> None:
-        """Declare to Caffe that these are not outputs."""
+        """Adds a Silence layer, so that Caffe does not regard these as outputs."""
         if blobs:
             self._add(f"{self.label}/silence", "Silence", blobs, (), 0, {})
 
@@ -104,7 +104,7 @@ class Layer:
         return blob
 
     def array(self, value: SSAValue | None, what: str) -> Array:
-        """The numbers of an operand that Caffe keeps in a blob, a quantized weight as reals. Raises CompileError for others."""
+        """The numbers of an operand for a blob, a quantized weight as reals. Raises CompileError if it is not constant."""
         if value is None or (array := constant_array(source(value))) is None:
             self.fail(f"computes its {what} at run time, Caffe's layer keeps it as a blob")
         return array
@@ -119,7 +119,7 @@ class Layer:
         self.net.remarks.note(self.op, rule, reason)
 
     def finish(self, results: Sequence[str]) -> None:
-        """Name what the operation's results became, then every blob in between, and hand the layers to the net."""
+        """Names the results, then every blob between, and adds the layers to the net."""
         net, final = self.net, dict[str, str]()
         for value, made in zip(self.op.results, results, strict=True):
             if made.startswith("\0") and made not in final:
@@ -141,7 +141,7 @@ def _slice(axis: int, points: Sequence[int]) -> dict[str, dict[str, object]]:
 
 
 def constant_array(value: SSAValue) -> Array | None:
-    """The numbers of a constant, or of the dequantized integers of one; None of anything else."""
+    """The numbers of a constant, possibly dequantized; otherwise None."""
     if isinstance(op := value.owner, nn.DequantizeOp):
         integers = constant_array(source(op.input))
         return None if integers is None else cast(Array, dequantize(op)(integers))
@@ -149,13 +149,13 @@ def constant_array(value: SSAValue) -> Array | None:
 
 
 CONVERTERS: Converters[Layer, Written] = {}
-"""How each operation is written; filled by the modules of the families."""
+"""The converters by operation; filled by the modules of the families."""
 
 converter: Register[Layer, Written] = Register(CONVERTERS)
 
 
 def write_operation(op: Operation, net: Net) -> None:
-    """The layers of one operation. Raises CompileError, located, for what Caffe cannot hold."""
+    """Writes the layers of one operation. Raises CompileError, located, if Caffe cannot express it."""
     layer = Layer(net, op)
     if (convert := CONVERTERS.get(type(op))) is None:
         raise layer.error("has no form in Caffe", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))

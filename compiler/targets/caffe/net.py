@@ -1,4 +1,4 @@
-"""A net under construction: its layers, and the names of the blobs that the module's values become."""
+"""A net under construction: its layers, and the blob names of the module's values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def layer_proto(
 
 
 class Net:
-    """Layers in the order in which they run. A blob bears the name of the layer that makes it, an output its own."""
+    """Layers in the order in which they run. A blob has the name of its layer, an output its own name."""
 
     def __init__(self, form: Form, remarks: Remarks, block: Block, outputs: Sequence[SSAValue]):
         self.form = form
@@ -38,7 +38,7 @@ class Net:
         self.consumers: dict[SSAValue, list[Operation]] = {}
         """The operations that compute with a value, in order."""
         self.quantized: dict[tuple[SSAValue, nn.QParamsAttr], SSAValue] = {}
-        """By value and parameters: the first quantization, which stands for all."""
+        """By value and parameters: the first quantization, which represents all equal ones."""
         self._last: dict[str, Operation] = {}
         for op in flat(block):
             self._last[label_of(op)] = op
@@ -51,12 +51,12 @@ class Net:
         self._declared: dict[SSAValue, str] = {}
 
     def label(self, op: Operation) -> str:
-        """The name of an operation's layer: of several that one layer became, the last one bears its name."""
+        """The name of an operation's layer; if a layer became several operations, the last one has its name."""
         label = label_of(op)
         return label if self._last[label] is op else f"{label}/{op.name.partition('.')[2]}"
 
     def declare(self, value: SSAValue, name: str) -> None:
-        """Fix the blob of a value that is an output, and nothing else."""
+        """Fixes the blob of a value that is only an output."""
         self._declared[value] = name
 
     def declared(self, value: SSAValue) -> str | None:
@@ -70,9 +70,9 @@ class Net:
         self._blobs[value] = blob
 
     def blob(self, value: SSAValue) -> str | None:
-        """The blob of a value; None of one that no layer makes: a constant."""
+        """The blob of a value; None for a constant, which has no layer."""
         return self._blobs.get(source(value))
 
     def identity(self, blob: str, name: str) -> None:
-        """A layer that gives a blob another name: `(0 + 1 * x)^1`, which changes no number and every Caffe has."""
+        """A layer that copies a blob to another name: `(0 + 1 * x)^1`, which is exact and in every Caffe."""
         self.layers.append(NetLayer(layer_proto(self.names.unique(name), "Power", [blob], [name])))

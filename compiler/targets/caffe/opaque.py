@@ -1,4 +1,4 @@
-"""Layers that came from Caffe and go back as they were."""
+"""Layers that came from Caffe and are written back unchanged."""
 
 from __future__ import annotations
 

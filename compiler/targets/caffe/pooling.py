@@ -1,6 +1,6 @@
 """Pooling. Caffe rounds sizes up, and counts padding in averages; forks say otherwise in fields that others do not know.
 
-So a size that is rounded down is cut, where that makes a difference, and nothing is written that forks read differently.
+Therefore sizes that are rounded down are cut if they differ, and fields that forks read differently are not written.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _check_rank(op: nn.LayoutOp, layer: Layer) -> None:
 
 
 class Axis(NamedTuple):
-    """A window's way along one axis."""
+    """The geometry of a window along one axis."""
 
     size: int
     kernel: int
@@ -66,19 +66,19 @@ class Axis(NamedTuple):
     end: int
 
     def counts(self, outputs: int, padding: bool) -> list[int]:
-        """How many elements each window counts: those of the input, with `padding` also those of the padding."""
+        """The number of elements that each window counts: those of the input, with `padding` also those of the padding."""
         low, high = (-self.begin, self.size + self.end) if padding else (0, self.size)
         starts = [i * self.stride - self.begin for i in range(outputs)]
         return [min(s + self.kernel, high) - max(s, low) for s in starts]
 
     def caffe_outputs(self, padded: bool) -> int:
-        """The number of windows that Caffe makes of an axis with `begin` at both ends; `padded` where any axis has padding."""
+        """The number of Caffe's windows on an axis with pads `begin` at both ends; `padded` if any axis has padding."""
         outputs = -((self.kernel - self.size - 2 * self.begin) // self.stride) + 1
         return outputs - (padded and (outputs - 1) * self.stride >= self.size + self.begin)
 
 
 def _cut(op: nn.PoolOp, layer: Layer, pads: Sequence[int], x: Bottom) -> tuple[Bottom, list[tuple[int, int]]]:
-    """The input cut to what the windows see, and for each axis how many windows are kept of those that Caffe makes.
+    """The input cut to what the windows see, and the number of windows to keep of Caffe's on each axis.
 
     Raises CompileError where Caffe's windows would count, or lie, otherwise.
     """
@@ -105,7 +105,7 @@ def _cut(op: nn.PoolOp, layer: Layer, pads: Sequence[int], x: Bottom) -> tuple[B
 
 
 def _counts_agree(op: nn.PoolOp, axis: Axis, outputs: int) -> bool:
-    """Whether each window averages as many elements as Caffe does; of a largest element there is nothing to count."""
+    """Whether each window averages as many elements as Caffe's; always true for max pools."""
     if not isinstance(op, nn.AveragePoolOp):
         return True
     caffe = axis._replace(end=axis.begin).counts(outputs, padding=True)
@@ -113,7 +113,7 @@ def _counts_agree(op: nn.PoolOp, axis: Axis, outputs: int) -> bool:
 
 
 def _check_unknown(op: nn.PoolOp, layer: Layer, axes: Sequence[Axis]) -> None:
-    """Without sizes only what is Caffe's own definition can be written."""
+    """Checks a pool of unknown sizes, which can only be written if it matches Caffe's definition."""
     padding = any(a.begin or a.end for a in axes)
     averages_input = isinstance(op, nn.AveragePoolOp) and padding and op.count_include_pad is None
     rounds_down = op.ceil_mode is None and any(s != 1 for s in op.stride_list)

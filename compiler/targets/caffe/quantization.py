@@ -1,8 +1,8 @@
-"""The quantized forms: what AMCT calls the fake-quant model, and the deploy model.
+"""The quantized forms: AMCT's fake-quant model and deploy model.
 
-Both have a Quant layer in front of what computes in integers, and a DeQuant layer behind it. In the fake-quant model
+Both have a Quant layer before each layer that computes in integers, and a DeQuant layer behind it. In the fake-quant model
 they are between floats: Quant rounds to integers and back, weights are those that integers stand for, DeQuant changes
-nothing but where it has shifts: there it cuts accumulators to 16 bits. In the deploy model the numbers between them are
+nothing unless it has shifts: then it cuts accumulators to 16 bits. In the deploy model the numbers between them are
 integers.
 """
 
@@ -38,11 +38,11 @@ class Integers:
     weight: Array | None = None
     bias: Array | None = None
     shifts: tuple[int, ...] = (0,)
-    """How far accumulators are shifted right: one number, or one for each scale."""
+    """The right shift of accumulators: one number, or one for each scale."""
 
 
 def integers_of(op: Operation) -> Integers | None:
-    """The integers behind the operands of an operation that computes in such; None of one whose input is not quantized.
+    """The integers behind the operands of an operation in integers; None if its input is not quantized.
 
     Raises NotLowered for one that AMCT's layers cannot compute in integers.
     """
@@ -73,7 +73,7 @@ def integers_of(op: Operation) -> Integers | None:
 
 
 def _channel_axis(op: nn.ConvolutionOp | nn.MatMulOp) -> int | None:
-    """The axis of the weight that counts output channels; None where no axis does."""
+    """The axis of the output channels in the weight; None if there is none."""
     if isinstance(op, nn.MatMulOp):
         return 0 if op.transpose_b is not None else 1
     if isinstance(op, nn.ConvTransposeOp):
@@ -89,7 +89,7 @@ def _in_integers(op: Operation) -> bool:
 
 
 def integers_in(op: Operation, layer: Layer) -> Integers | None:
-    """As `integers_of`; what cannot be computed in integers is computed in float, with a remark."""
+    """Like `integers_of`; an operation that cannot compute in integers computes in float, with a remark."""
     if layer.net.form == "float":
         return None
     try:
@@ -153,7 +153,7 @@ def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: Layer) -> Written:
 
 @converter(nn.QuantizeOp)
 def quantize(op: nn.QuantizeOp, layer: Layer) -> Written:
-    """One Quant layer per value and parameters. It has the scale's reciprocal, and the zero point as a byte."""
+    """One Quant layer per value and parameters, with the scale's reciprocal and the zero point as a byte."""
     net, params = layer.net, op.qparams.data
     if net.form == "float":
         layer.fail("is quantized, and Caffe's layers are not", HINT)
@@ -182,7 +182,7 @@ def _byte(zero_point: int) -> bytes:
 
 
 def _consumer(op: nn.QuantizeOp, net: Net) -> str:
-    """The name of the first layer that takes the quantized value, as AMCT names what is quantized."""
+    """The name of the first layer that reads the quantized value, which AMCT uses."""
     for each in net.consumers.get(op.result, ()):
         for consumer in net.consumers.get(source(each.results[0]), ()):
             return net.label(consumer)

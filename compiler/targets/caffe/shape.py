@@ -34,7 +34,7 @@ def split(op: nn.SplitOp, layer: Layer) -> Written:
 
 @converter(nn.SliceOp)
 def slice_(op: nn.SliceOp, layer: Layer) -> Written:
-    """A Slice along each axis that is cut, then a copy of the operation's name; every second element cannot be had."""
+    """A Slice along each cut axis, then a copy with the operation's name; steps are not supported."""
     shape = shape_of(op.input)
     blob: Bottom = op.input
     for axis, (size, part) in enumerate(zip(shape, op.slices(len(shape)), strict=True)):
@@ -51,7 +51,7 @@ def slice_(op: nn.SliceOp, layer: Layer) -> Written:
 
 @converter(nn.PadOp)
 def pad(op: nn.PadOp, layer: Layer) -> Written:
-    """Only what takes elements away: Caffe pads in windows."""
+    """Only negative pads: Caffe pads in windows."""
     pads, shape = nn.ints(op.pads), shape_of(op.input)
     rank = len(shape)
     if max(pads, default=0) > 0:
@@ -68,7 +68,7 @@ def pad(op: nn.PadOp, layer: Layer) -> Written:
 
 @converter(nn.TransposeOp)
 def transpose(op: nn.TransposeOp, layer: Layer) -> Written:
-    """Permute, which SSD's forks, OpenCV and Ascend's converter have."""
+    """Permute, a layer of SSD's forks, OpenCV and Ascend's converter."""
     return layer.layer("Permute", op.input, permute_param={"order": list(nn.ints(op.perm))})
 
 
@@ -93,7 +93,7 @@ def squeeze(op: nn.SqueezeOp | nn.UnsqueezeOp, layer: Layer) -> Written:
 
 
 def _reshape(op: nn.ReshapingOp, layer: Layer, copied: Callable[[int], bool]) -> str:
-    """Reshape wants 0 for a size that is the input's at the same place, -1 for one that follows from the others."""
+    """Reshape, with 0 for a size that is the input's at the same place, -1 for an inferred one."""
     before, after = shape_of(op.input), shape_of(op.result)
     if before == after and static(after):
         return layer.layer("Power", op.input)
@@ -111,7 +111,7 @@ _OPERATIONS: Mapping[type[nn.NNOp], str] = {nn.ReduceMeanOp: "MEAN", nn.ReduceSu
 
 @converter(nn.ReduceMeanOp, nn.ReduceSumOp, nn.ReduceMaxOp)
 def reduction(op: nn.ReduceOp, layer: Layer) -> Written:
-    """Over all of space a global Pooling; over the last axes Caffe's Reduction, which OpenCV lacks."""
+    """A global Pooling over all of space; over the last axes Caffe's Reduction, which OpenCV lacks."""
     shape, axes = shape_of(op.input), sorted(op.axis_list())
     rank = len(shape)
     if rank == 4 and axes == [2, 3] and (pool := _WHOLE.get(type(op))) is not None:
@@ -136,7 +136,7 @@ def _reshaped(layer: Layer, blob: str, shape: Shape, batch: bool) -> str:
 
 @converter(nn.ResizeOp)
 def resize(op: nn.ResizeOp, layer: Layer) -> Written:
-    """Each element several times: a Deconvolution by ones. Bilinear with corners on corners: Interp, which forks have."""
+    """Repeats elements by a Deconvolution of ones; bilinear with aligned corners is Interp, a layer of forks."""
     before, after = shape_of(op.input), shape_of(op.result)
     if len(before) != 4 or not static(before[1:]) or not static(after[1:]) or before[:2] != after[:2]:
         layer.fail("does not resize the two spatial axes of four, by known sizes")

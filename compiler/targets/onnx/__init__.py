@@ -1,4 +1,4 @@
-"""ONNX files: the `nn` module as it stands, float or with QuantizeLinear and DequantizeLinear."""
+"""ONNX files: the `nn` module unchanged, float or with QuantizeLinear and DequantizeLinear."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ FAMILIES = (blocks, convolution, elementwise, linear, normalization, opaque, poo
 FORM = Form("onnx", range(13, NEWEST_OPSET + 1), CONVERTERS)
 
 UNSIGNED_OPSET = 21
-"""From this opset on activations are uint8. Where int8 kernels are slow (x86), onnxruntime stores int8 activations as uint8, and
-then refuses the QuantizeLinear that it puts behind whatever moves elements: that one says `output_dtype` INT8 since opset 21.
+"""From this opset on activations are uint8. If int8 kernels are slow (x86), onnxruntime stores int8 activations as uint8, and
+then rejects the QuantizeLinear that it inserts after operators that move elements: it has `output_dtype` INT8 since opset 21.
 """
 
 
 @dataclass(frozen=True)
 class OnnxTarget(Target):
-    """Writes `nn` to ONNX opset 13 to 26; regions of nn.fused are taken apart, observers left out with a remark.
+    """Writes `nn` to ONNX opset 13 to 26; regions of nn.fused are unpacked, observers are left out with a remark.
 
     Weights go into the file, or beside it with `external` and where the file would reach 2 GB.
     """
@@ -43,7 +43,7 @@ class OnnxTarget(Target):
     ending = ".onnx"
 
     opset: int | None = None
-    """The opset of the file. Default: that of the source (17 if it is not ONNX), or the first after it that can hold
+    """The opset of the file. Default: that of the source (17 if it is not ONNX), or the first after it that can express
     every operation.
     """
     external: bool = False
@@ -72,14 +72,14 @@ class OnnxTarget(Target):
 
 
 def check_opset(opset: int, form: Form) -> None:
-    """Raises CompileError for an opset that the form does not have."""
+    """Raises CompileError for an opset that the form does not support."""
     if opset not in form.opsets:
         hint = f"opsets are {form.opsets[0]} to {form.opsets[-1]}"
         raise CompileError(f"target {form.target} does not write opset {opset}", hint=hint)
 
 
 def _written_form(module: ModuleOp, session: Session) -> ModuleOp:
-    """The module as the profile that it was quantized by has its activations in files."""
+    """The module with activations in the form for files of its profile."""
     name = metadata(module).get("profile", session.profile)
     if name not in session.profiles or not (profile := session.profiles[name]).unsigned_file:
         return module

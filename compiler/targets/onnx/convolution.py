@@ -11,7 +11,7 @@ from .layer import Layer, converter
 
 
 def window(op: nn.WindowOp) -> dict[str, Any]:
-    """Kernel, strides, dilations and pads as attributes; `auto_pad` only where sizes are not known."""
+    """Kernel, strides, dilations and pads as attributes; `auto_pad` only if sizes are unknown."""
     fixed_kernel = DYNAMIC not in op.kernel_shape
     pads = op.resolved_pads(op.spatial(shape_of(op.operands[0]))) if fixed_kernel or op.auto_pad is None else None
     automatic = None if op.auto_pad is None or pads is not None else op.auto_pad.data.value.upper()
@@ -33,7 +33,7 @@ def conv(op: nn.ConvOp, layer: Layer) -> str:
 
 @converter(nn.ConvTransposeOp)
 def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> str:
-    """Pads are written out where they are known and not negative, else `output_shape` leaves them to the runtime."""
+    """Pads are explicit if they are known and not negative; otherwise `output_shape` leaves them to the runtime."""
     attributes: dict[str, Any] = {**window(op), "group": op.group_count}
     if any(op.output_padding_list):
         attributes["output_padding"] = list(op.output_padding_list)

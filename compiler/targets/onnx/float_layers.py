@@ -3,7 +3,7 @@
 Its optimizer quantizes the constant weight and bias of a Conv, ConvTranspose or Gemm (a MatMul and an Add become one) whose
 input comes from a DequantizeLinear. Between Q/DQ pairs it makes a QLinearSoftmax of a Softmax, and a QLinearAveragePool of an
 AveragePool: the former overflows, the latter has no dilations. It does so only if nothing is between DequantizeLinear
-and the layer, but moves DequantizeLinear behind whatever moves elements. A Max of one operand, which is that operand,
+and the layer, but moves DequantizeLinear behind operators that move elements. A Max of one operand, which is that operand,
 keeps them apart: no optimization removes it, and it costs one copy.
 """
 
@@ -26,12 +26,12 @@ def weighted_input(op: nn.NNOp, layer: Layer) -> Operand:
 
 
 def softmax_input(input: SSAValue, result: SSAValue, layer: Layer) -> Operand:
-    """The input of a Softmax, kept apart from its DequantizeLinear where the result is quantized."""
+    """The input of a Softmax, kept apart from its DequantizeLinear if the result is quantized."""
     return kept_apart(input, layer) if _is_quantized(result) else input
 
 
 def kept_apart(value: SSAValue, layer: Layer) -> Operand:
-    """A dequantized float32 value behind a Max of its own; any other value as it is."""
+    """A dequantized float32 value behind a Max of its own; any other value unchanged."""
     if element_of(value) != f32 or not _is_dequantized(value):
         return value
     return layer.helper("Max", value)
@@ -40,7 +40,7 @@ def kept_apart(value: SSAValue, layer: Layer) -> Operand:
 def summand(value: SSAValue, layer: Layer) -> Operand:
     """An operand of Add. A Conv with quantized weights that is an output of the graph as well stands behind a Max of its own.
 
-    onnxruntime 1.31 fuses a Conv with the Add of another Conv, and loses the name of the graph's output: it refuses the file.
+    onnxruntime 1.31 fuses a Conv with the Add of another Conv, and loses the name of the graph's output: it rejects the file.
     """
     conv = source(value).owner
     if not isinstance(conv, nn.ConvOp) or not any(isinstance(r, ReturnOp) for r in readers(conv.result)):
@@ -49,9 +49,9 @@ def summand(value: SSAValue, layer: Layer) -> Operand:
 
 
 def _is_integer(value: SSAValue, op: nn.NNOp) -> bool:
-    """Whether integer kernels take a weight or a bias as it is.
+    """Whether integer kernels accept a weight or a bias unchanged.
 
-    They take no float constants, and no weights with zero points, which are quantized alone; a batch of matrices has one scale.
+    They accept no float constants, and no weights with zero points (weight-only); a batch of matrices has one scale.
     """
     owner = source(value).owner
     if not isinstance(owner, nn.DequantizeOp) or nn.constant_of(owner.input) is None:

@@ -23,11 +23,11 @@ from ..graph import Names, flat, identity_of, source
 Array = np.ndarray[Any, np.dtype[Any]]
 
 SHARED = 1024
-"""Arrays of up to this many bytes that converters need (axes, scales) are written once where they are equal."""
+"""Equal arrays of up to this many bytes that converters need (axes, scales) are written once."""
 
 
 class OpsetError(CompileError):
-    """An operation that the opset being written cannot hold; `newer` is the first later one that can, None if none does."""
+    """An operation that the opset of the file cannot express; `newer` is the first later one that can, None if none."""
 
     def __init__(self, op: Operation, message: str, newer: int | None, hint: str):
         self.op = op
@@ -39,7 +39,7 @@ class OpsetError(CompileError):
 
 @dataclass(frozen=True)
 class Form:
-    """The form that a target writes: its opsets, how operations are written, the names of arrays."""
+    """The form that a target writes: its opsets, the converters of operations, the names of arrays."""
 
     target: str
     opsets: range
@@ -49,7 +49,7 @@ class Form:
 
 
 class Graph:
-    """Nodes and initializers of one ONNX graph, and the names that the module's values have in it."""
+    """Nodes and initializers of one ONNX graph, and the names of the module's values in it."""
 
     def __init__(self, form: Form, opset: int, remarks: Remarks):
         self.form = form
@@ -67,7 +67,7 @@ class Graph:
         self._reserved: dict[object, str] = {}
 
     def declare(self, value: SSAValue, name: str) -> None:
-        """Fix the name of a value before anything defines it."""
+        """Fixes the name of a value before its definition."""
         self._names[value] = name
         self.elements[name] = element_of(value)
 
@@ -75,7 +75,7 @@ class Graph:
         return self._names.get(source(value))
 
     def name(self, value: SSAValue) -> str:
-        """The name of a value that is defined; a constant becomes an initializer when first asked for."""
+        """The name of a defined value; a constant becomes an initializer at the first request."""
         value = source(value)
         if value not in self._names:
             constant = nn.constant_of(value)
@@ -84,7 +84,7 @@ class Graph:
         return self._names[value]
 
     def reserve_constants(self, block: Block) -> None:
-        """Keep the constants' keys for the constants, before intermediate values can take them."""
+        """Reserves the constants' keys, before intermediate values can take them."""
         operands = [v for op in flat(block) for v in op.operands]
         if block.last_op is not None:
             operands += block.last_op.operands
@@ -135,7 +135,7 @@ def element_of(value: SSAValue) -> str:
 
 
 def value_info(value: SSAValue, name: str, dims: Sequence[str] = ()) -> ValueInfoProto:
-    """Type and shape of a value; sizes that are not known bear their names in `dims`, or nothing."""
+    """Type and shape of a value; unknown sizes have their names in `dims`, if any."""
     type_ = cast(Tensor, value.type)
     named = [*dims, *[""] * (type_.get_num_dims() - len(dims))]
     shape = [(n or None) if d == DYNAMIC_INDEX else d for d, n in zip(type_.get_shape(), named, strict=True)]

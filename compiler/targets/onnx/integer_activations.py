@@ -1,4 +1,4 @@
-"""The form in which integer runtimes keep activations in int8 from one operation to the next; the numbers stay the same."""
+"""The form in which integer runtimes keep activations in int8 between operations; the numbers stay the same."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_integer_activations(module: ModuleOp, profile: Profile) -> ModuleOp:
 
 
 def with_unsigned_activations(module: ModuleOp) -> ModuleOp:
-    """A copy of a module with its int8 activations in uint8; the module itself where it has none."""
+    """A copy of a module with its int8 activations in uint8; the module itself if it has none."""
     if not any(_is_signed_activation(op) for op in module.walk()):
         return module
     copy = module.clone()
@@ -41,7 +41,7 @@ def with_unsigned_activations(module: ModuleOp) -> ModuleOp:
 
 
 def _repeat_behind_passive(module: ModuleOp, profile: Profile) -> None:
-    """Quantize what passive operations give by the parameters of what they take: an identity, as it is on the grid."""
+    """Quantizes results of passive operations by the parameters of their inputs: an identity, because they are on the grid."""
     for op in list(main_function(module).body.block.ops):
         if not is_passive(op, profile.rows) or (dequantize := _dequantized_activation(op.operands[0])) is None:
             continue
@@ -50,10 +50,10 @@ def _repeat_behind_passive(module: ModuleOp, profile: Profile) -> None:
 
 
 def _repeat_before_bound(op: QuantizeOp) -> None:
-    """Quantize what comes before a linear activation too, where runtimes cannot leave the activation to saturation.
+    """Also quantizes the input of a linear activation, unless runtimes can leave the activation to saturation.
 
-    Exact: rounding is monotone, so that bounding before it and bounding on the grid give the same integers. Whoever else reads
-    the activation would read what is rounded.
+    Exact: rounding is monotone, so that bounding before it and bounding on the grid give the same integers. Other readers of
+    the activation would read rounded values.
     """
     bound = op.input.owner
     if op.input.uses.get_length() > 1:
@@ -69,7 +69,7 @@ def _repeat_before_bound(op: QuantizeOp) -> None:
 
 
 def _saturates_within(p: QParams, bound: BoundOp) -> bool:
-    """Whether the range of the integers lies within the bounds, which are then left out."""
+    """Whether the range of the integers is within the bounds, which are then left out."""
     if p.axis is not None:
         return False
     low, high = bound.bounds
@@ -97,7 +97,7 @@ def _repeat(result: SSAValue, like: DequantizeOp) -> None:
 
 
 def _is_signed_activation(op: Operation) -> bool:
-    """Whether it gives int8 that nothing but dequantizes reads."""
+    """Whether its int8 result is only read by dequantizes."""
     if not isinstance(op, QuantizeOp) or op.qparams.data.storage != i8:
         return False
     return all(isinstance(use.operation, DequantizeOp) for use in op.result.uses)

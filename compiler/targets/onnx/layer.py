@@ -1,4 +1,4 @@
-"""The nodes that one operation becomes, and the table of how each operation is written."""
+"""The nodes of one operation, and the table of converters."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ..graph import ELSEWHERE, OTHERWISE, label_of
 from .graph import Array, Graph, OpsetError, element_of, value_info
 
 Operand = SSAValue | str | None
-"""A value of the module, the name of a value already written, or an absent input."""
+"""A value of the module, the name of a written value, or an absent input."""
 
 
 @dataclass
 class Layer:
-    """The nodes that one operation becomes. Value names are provisional until `finish` gives them theirs."""
+    """The nodes of one operation. Value names are provisional until `finish`."""
 
     graph: Graph
     op: Operation
@@ -40,11 +40,11 @@ class Layer:
         return self.graph.opset
 
     def node(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
-        """A node that bears the layer's name, and its one output. Attributes that are None are left out."""
+        """A node with the layer's name; returns its one output. Attributes that are None are left out."""
         return self.emit(op_type, inputs, attributes, self.label)[0]
 
     def helper(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
-        """A node beside the one that bears the layer's name."""
+        """A node beside the one with the layer's name."""
         return self.emit(op_type, inputs, attributes, f"{self.label}/{op_type}")[0]
 
     def emit(
@@ -77,7 +77,7 @@ class Layer:
         return names
 
     def value(self, operand: Operand) -> str:
-        """The name of an operand, empty for an absent one."""
+        """The name of an operand; empty if absent."""
         if operand is None:
             return ""
         return operand if isinstance(operand, str) else self.graph.name(operand)
@@ -97,7 +97,7 @@ class Layer:
         return self._provisional(None)
 
     def checked(self, op_type: str, names: Sequence[str], attributes: Mapping[str, object]) -> list[str | None]:
-        """The element types of the outputs. Raises CompileError where the opset does not take those of the inputs."""
+        """The element types of the outputs. Raises CompileError if the opset does not support those of the inputs."""
         schema = schema_of(op_type, self.opset)
         assert schema is not None, f"opset {self.opset} has no {op_type}"
         elements = [self.graph.elements.get(n) for n in names]
@@ -113,15 +113,15 @@ class Layer:
         return self.graph.constant(array, self.label, role, owner)
 
     def named_constant(self, array: Array, name: str) -> str:
-        """An initializer of its own, called `name` where that is free."""
+        """A separate initializer, called `name` if that is free."""
         return self.graph.add_constant(array, name)
 
     def ints(self, values: Sequence[int], role: str) -> str:
-        """An initializer of int64, as shapes and axes are."""
+        """An initializer of int64, for shapes and axes."""
         return self.constant(np.array(values, np.int64), role)
 
     def scalar(self, number: float, like: SSAValue, role: str) -> str:
-        """A number as a tensor of no axes, of the element type of `like`. Raises CompileError where that type cannot hold it."""
+        """A number as a scalar tensor of the element type of `like`. Raises CompileError if that type cannot represent it."""
         dtype = numpy_dtype(cast(Tensor, like.type).element_type)
         with np.errstate(over="ignore", invalid="ignore"):
             array = np.array(number).astype(dtype)
@@ -130,18 +130,18 @@ class Layer:
         return self.constant(array, role)
 
     def require(self, opset: int, what: str) -> None:
-        """Raises CompileError when the opset is older than `opset`, which brought `what`."""
+        """Raises CompileError if the opset is older than `opset`, which introduced `what`."""
         if self.opset < opset:
             newer = opset if opset in self.graph.form.opsets else None
             raise self.too_old(f"needs {what}, which opset {self.opset} does not have", newer)
 
     @property
     def newer(self) -> range:
-        """The opsets that the target writes and that are newer than this one."""
+        """The newer opsets that the target writes."""
         return range(self.opset + 1, self.graph.form.opsets.stop)
 
     def too_old(self, message: str, newer: int | None, hint: str = "") -> OpsetError:
-        """The error of an operation that this opset cannot hold; `newer` is the first that can, None if none does."""
+        """The error of an operation that this opset cannot express; `newer` is the first that can, None if none."""
         if newer is not None:
             hint = f"write a newer opset: -t '{self.graph.form.target}{{opset={newer}}}'"
         return OpsetError(self.op, message, newer, hint)
@@ -178,13 +178,13 @@ Written = str | Sequence[str | None]
 """The name of an operation's result, or one name per result."""
 
 CONVERTERS: Converters[Layer, Written] = {}
-"""How each operation is written; filled by the modules of the families."""
+"""The converters by operation; filled by the modules of the families."""
 
 converter: Register[Layer, Written] = Register(CONVERTERS)
 
 
 def write_operation(op: Operation, graph: Graph) -> None:
-    """The nodes of one operation. Raises CompileError, located, for what the opset, or ONNX, cannot hold."""
+    """Writes the nodes of one operation. Raises CompileError, located, if the opset, or ONNX, cannot express it."""
     layer = Layer(graph, op)
     if (convert := graph.form.converters.get(type(op))) is None:
         raise layer.error("has no form in ONNX", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))

@@ -11,7 +11,7 @@ from .shape import unsqueezed
 
 @converter(nn.MatMulOp)
 def matmul(op: nn.MatMulOp, layer: Layer) -> str:
-    """Gemm where it takes two matrices with transposes or a bias; else MatMul between transposes and an Add."""
+    """Gemm for two matrices with transposes or a bias; otherwise MatMul between transposes and an Add."""
     plain = op.bias is None and op.transpose_a is None and op.transpose_b is None
     x = weighted_input(op, layer)
     if plain:

@@ -1,4 +1,4 @@
-"""The whole model: its graph, versions and metadata, and what ONNX's own checker says of it."""
+"""The whole model: its graph, versions and metadata, and the check by ONNX's own checker."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def model_of(graph: Graph, module: ModuleOp) -> ModelProto:
 
 
 def ir_version(opset: int) -> int:
-    """The lowest IR version that goes with an opset, and at least 8: runtimes of every age load what they know the opset of."""
+    """The lowest IR version for an opset, at least 8: old runtimes load any model whose opset they know."""
     return max(8, helper.find_min_ir_version_for([helper.make_opsetid("", opset)]))
 
 
@@ -50,7 +50,7 @@ DEFAULT_OPSET = 17
 
 
 def opset_of(module: ModuleOp) -> int | None:
-    """The opset of the ONNX file that a module was read from, None for other sources."""
+    """The opset of the ONNX file that a module was read from; None for other sources."""
     entries = metadata(module)
     text = entries.get("opset", "")
     return int(text) if entries.get("framework") == "onnx" and text.isdecimal() else None
@@ -59,10 +59,10 @@ def opset_of(module: ModuleOp) -> int | None:
 def written_graph(
     module: ModuleOp, form: Form, session: Session, opset: int | None, start: int | None = None
 ) -> tuple[Graph, GraphProto, Remarks]:
-    """The nodes of a module's graph, the graph without its weights, and what is to be said of operations.
+    """The nodes of a module's graph, the graph without its weights, and remarks on operations.
 
-    Without `opset`, it is the first from `start` on (the source's opset) that holds every operation, with a remark if it is not
-    the source's. Raises CompileError, located, for what the opset, or any from `start` on, cannot hold.
+    Without `opset`, it is the first from `start` on (the source's opset) that has every operation, with a remark if it is not
+    the source's. Raises CompileError, located, for what the opset, or any from `start` on, cannot express.
     """
     function, source = main_function(module), opset_of(module)
     opsets, tried = form.opsets, opset or start or source or DEFAULT_OPSET
@@ -85,7 +85,7 @@ def written_graph(
 
 
 def check_carried(module: ModuleOp, form: Form, session: Session, opset: int | None, start: int) -> None:
-    """Raise CompileError, located, if a carried operator has its meaning in no opset from `start` on, or not in `opset`."""
+    """Raises CompileError, located, if a carried operator keeps its meaning in no opset from `start` on, or not in `opset`."""
     opsets = [opset] if opset is not None else range(start, form.opsets.stop)
     for op in [o for o in module.walk() if isinstance(o, nn.OpaqueOp)]:
         for each in opsets:
@@ -132,7 +132,7 @@ def _infos(attributes: object, values: Sequence[SSAValue], names: Sequence[str])
 
 
 def skeleton(model: ModelProto, graph: GraphProto, initializers: Sequence[Initializer]) -> ModelProto:
-    """The whole model, but with large weights as inputs: enough for the checker, and nothing is copied."""
+    """The whole model with large weights as inputs: enough for the checker, without copies."""
     skeleton = ModelProto()
     skeleton.CopyFrom(model)
     skeleton.graph.CopyFrom(graph)
@@ -148,9 +148,9 @@ def skeleton(model: ModelProto, graph: GraphProto, initializers: Sequence[Initia
 
 
 def check(model: ModelProto, function: FuncOp, remarks: Remarks, path: Path) -> None:
-    """Run onnx.checker and shape inference. Raises CompileError for an invalid model, or types and shapes that disagree.
+    """Runs onnx.checker and shape inference. Raises CompileError for an invalid model, or types and shapes that disagree.
 
-    With operators that `nn` does not know, ONNX's own inference may stumble (MeanVarianceNormalization does): a remark then.
+    ONNX's own inference may fail for carried operators (MeanVarianceNormalization): that is a remark.
     """
     try:
         onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType]

@@ -1,4 +1,4 @@
-"""Normalizations and softmax; where an opset lacks one, its definition in small operators."""
+"""Normalizations and softmax; if an opset lacks one, its definition in small operators."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _grouped(op: nn.GroupNormOp, layer: Layer, groups: int, epsilon: float) -> s
 
 @converter(nn.LayerNormOp)
 def layer_norm(op: nn.LayerNormOp, layer: Layer) -> str:
-    """LayerNormalization came with opset 17. It computes in float32 and wants scale and bias of the normalized shape."""
+    """LayerNormalization came with opset 17. It computes in float32 and requires scale and bias of the normalized shape."""
     shape = shape_of(op.input)
     axis = op.axis.value.data % len(shape)
     parameters = [shape_of(v) for v in (op.scale, op.bias) if v is not None]
@@ -103,7 +103,7 @@ def softmax(op: nn.SoftmaxOp | nn.LogSoftmaxOp, layer: Layer) -> str:
 
 
 def along_axis(op_type: str, x: Operand, rank: int, axis: int, layer: Layer) -> str:
-    """Softmax or LogSoftmax; before opset 13 these take all axes from `axis` on at once, so it has to be the last one."""
+    """Softmax or LogSoftmax; before opset 13 these use all axes from `axis` on at once, so it must be the last one."""
     last = axis % rank if rank else 0
     if layer.opset >= 13 or last == max(rank - 1, 0):
         return layer.node(op_type, x, axis=axis)

@@ -1,4 +1,4 @@
-"""Nodes that came from ONNX and go back as they were."""
+"""Nodes that came from ONNX and are written back unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ by default.
 
 @converter(nn.OpaqueOp)
 def opaque(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
-    """The node with its attributes, domain and absent inputs. Raises CompileError where the opset means something else by it."""
+    """The node with its attributes, domain and absent inputs. Raises CompileError if it has another meaning in the opset."""
     _check_framework(op, layer)
     return _carried_graph(op, op.graph, layer) if op.graph is not None else _carried_node(op, layer)
 
@@ -51,7 +51,7 @@ def _carried_graph(op: nn.OpaqueOp, graph: nn.GraphAttr, layer: Layer) -> Sequen
 
 
 def check_meaning(op: nn.OpaqueOp, layer: Layer) -> None:
-    """Raises CompileError for an operator of another framework, and if the opset means something else by it or by its graph."""
+    """Raises CompileError for an operator of another framework, or if it or its graph has another meaning in the opset."""
     _check_framework(op, layer)
     if op.graph is not None:
         _checked_graph(op, op.graph, layer)
@@ -94,7 +94,7 @@ def _check_version(node: NodeProto, version: int | None, layer: Layer) -> None:
 
 
 def _same(node: NodeProto, meant: OpSchema, written: OpSchema) -> bool:
-    """Whether two versions of an operator give this node one meaning: the newer only adds what the node does not use."""
+    """Whether this node means the same in two versions of an operator: the newer one only adds what it does not use."""
     older, newer = sorted((meant, written), key=lambda s: s.since_version)
     used = len(node.input), len(node.output)
     added = set(newer.attributes) - set(older.attributes)
@@ -106,7 +106,7 @@ def _same(node: NodeProto, meant: OpSchema, written: OpSchema) -> bool:
 
 
 def _form(schema: OpSchema, inputs: int, outputs: int, without: Set[str] = frozenset()) -> object:
-    """The parameters that a node uses and those that it may not leave out; attributes with their defaults."""
+    """The parameters that a node uses, and the required ones; attributes with their defaults."""
     parameters = [
         [(p.name, p.option, p.is_homogeneous) for i, p in enumerate(group) if i < count or p.option is _SINGLE]
         for group, count in ((schema.inputs, inputs), (schema.outputs, outputs))
@@ -119,7 +119,7 @@ _SINGLE = OpSchema.FormalParameterOption.Single
 
 
 def _unlike(message: str, node: NodeProto, meant: OpSchema | None, layer: Layer) -> CompileError:
-    """The error of a node that means something else in this opset; it says which opsets mean the same by it."""
+    """The error of a node with another meaning in this opset; it lists the opsets with the same meaning."""
     form = layer.graph.form
     alike = [opset for opset in form.opsets if _means(opset, node, meant)]
     if not alike:

@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear, which are what `nn.quantize` and `nn.dequantize` are."""
+"""QuantizeLinear and DequantizeLinear, the counterparts of `nn.quantize` and `nn.dequantize`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .layer import Layer, Operand, converter
 
 @converter(nn.QuantizeOp)
 def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
-    """The zero point carries the storage type, so it is always written. Half floats are widened first, as scales are float32."""
+    """The zero point has the storage type, so it is always written. Half floats are widened first, because scales are float32."""
     x: Operand = op.input
     if element_of(op.input) != f32:
         x = layer.helper("Cast", op.input, to=TensorProto.FLOAT)
@@ -26,7 +26,7 @@ def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
 
 @converter(nn.DequantizeOp)
 def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
-    """int32 (biases) has no zero point in ONNX, other types always one. The result is float32, and cast where not wanted."""
+    """int32 (biases) has no zero point in ONNX, other types always one. The result is float32, cast to another type if needed."""
     p = op.qparams.data
     if p.storage == i32 and any(p.zero_point):
         raise layer.error("has a zero point, which DequantizeLinear does not take with int32")

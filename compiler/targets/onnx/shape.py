@@ -1,4 +1,4 @@
-"""Data movement, shapes and reductions. What older opsets kept in attributes (axes, sizes) are inputs since."""
+"""Data movement, shapes and reductions. Attributes of older opsets (axes, sizes) are inputs since."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LISTS = {"Split": ("split", 13), "Squeeze": ("axes", 13), "Unsqueeze": ("axes",
 
 
 def with_list(op_type: str, x: Operand, values: Sequence[int], layer: Layer) -> NodeParts:
-    """A node with a list of integers, as the opset has it: an attribute or an input."""
+    """A node with a list of integers, which is an attribute or an input depending on the opset."""
     name, since = _LISTS.get(op_type, ("axes", 18))
     if layer.opset >= since:
         return op_type, [x, layer.ints(values, name)], {}
@@ -31,7 +31,7 @@ def with_list(op_type: str, x: Operand, values: Sequence[int], layer: Layer) -> 
 
 
 def unsqueezed(x: Operand, axes: Sequence[int], layer: Layer) -> str:
-    """`x` with axes of size 1, by a node beside the one that bears the layer's name."""
+    """`x` with axes of size 1, by a node beside the one with the layer's name."""
     return layer.emit(*with_list("Unsqueeze", x, axes, layer), f"{layer.label}/Unsqueeze")[0]
 
 
@@ -90,7 +90,7 @@ def _gather_batches(op: nn.GatherOp, layer: Layer) -> str:
 
 @converter(nn.ReshapeOp)
 def reshape(op: nn.ReshapeOp, layer: Layer) -> str:
-    """`allowzero` came with opset 14; it is left out where no size is 0."""
+    """`allowzero` came with opset 14; it is left out if no size is 0."""
     target = op.target()
     zero = op.allow_zero is not None and (target is None or 0 in target)
     if zero:
@@ -213,7 +213,7 @@ def _permuted(numbers: Sequence[Any], perm: Sequence[int] | None) -> Sequence[An
 
 
 def _sizes(op: nn.ResizeOp, perm: Sequence[int] | None, layer: Layer) -> str:
-    """The sizes of the result; those of the input where it keeps some that are not known."""
+    """The sizes of the result; those of the input if it keeps unknown ones."""
     sizes = op.output_sizes(shape_of(op.input))
     if static(sizes):
         return layer.ints(_permuted(sizes, perm), "sizes")
@@ -257,7 +257,7 @@ def reduction(op: nn.ReduceOp, layer: Layer) -> str:
 
 
 def reduce(op_type: str, x: str, axes: Sequence[int], keep: bool, layer: Layer) -> str:
-    """A reduction beside the node that bears the layer's name."""
+    """A reduction beside the node with the layer's name."""
     return layer.emit(*_reduction(op_type, x, axes, keep, layer), f"{layer.label}/{op_type}")[0]
 
 

@@ -1,4 +1,4 @@
-"""One operation as several small ones: of narrow floats they compute in float32 and round once, as the interpreter does."""
+"""One operation as several small ones; narrow floats compute in float32 and round once, as in the interpreter."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Steps:
         return numpy_dtype(element_of(self.like)).itemsize < 4
 
     def take(self, value: Operand) -> Operand:
-        """An operand, as the steps compute with it."""
+        """An operand in the type of the steps."""
         return self.layer.helper("Cast", value, to=TensorProto.FLOAT) if self.narrow else value
 
     def number(self, number: float, role: str) -> str:
-        """A number as a tensor of no axes."""
+        """A number as a scalar tensor."""
         if not self.narrow:
             return self.layer.scalar(number, self.like, role)
         return self.layer.constant(np.array(number, np.float32), role)

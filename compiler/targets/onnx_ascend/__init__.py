@@ -1,4 +1,4 @@
-"""Deployable ONNX files, as ATC takes them from AMCT: AscendQuant, layers on int8, AscendDequant, the rest in float."""
+"""Deployable ONNX files in AMCT's form for ATC: AscendQuant, layers on int8, AscendDequant, the rest in float."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OnnxAscendTarget(Target):
     activation_bits: ClassVar[frozenset[int]] = frozenset({4, 8})
 
     opset: int | None = None
-    """When not given, 13, or the first after it that has every operation."""
+    """Default: 13, or the first after it that has every operation."""
     external: bool = False
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class OnnxAscendTarget(Target):
 
 
 def _check(model: ModelProto, path: Path) -> None:
-    """Run onnx.checker on the structure, with Ascend's operators in a domain that it leaves alone; types are not its matter."""
+    """Runs onnx.checker on the structure, with Ascend's operators in a domain that it ignores; types are not checked."""
     for node in model.graph.node:
         if node.op_type in OPERATORS:
             node.domain = "ascend"

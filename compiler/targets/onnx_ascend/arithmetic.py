@@ -49,7 +49,7 @@ def eltwise(op: ascend.EltwiseOp, layer: Layer) -> str:
 
 
 def _chain(op_type: str, values: Sequence[Operand], layer: Layer) -> str:
-    """The values combined in their order; the last node bears the layer's name."""
+    """The values combined in order; the last node has the layer's name."""
     if len(values) == 1:
         return layer.node("Identity", values[0])
     combined = values[0]

@@ -10,7 +10,7 @@ from .table import converter, product, require_channels_second
 
 
 def _window(op: ascend.ConvolutionOp) -> dict[str, Any]:
-    """Ascend has begin and end side by side, ONNX all begins first."""
+    """The pads: in Ascend begin and end are adjacent, in ONNX all begins come first."""
     return {
         "kernel_shape": list(op.filter_sizes.kernel),
         "strides": list(op.stride_list),

@@ -1,4 +1,4 @@
-"""The form of a module that is written: lowered, channels second, weights and AscendQuant where AMCT has them. Same numbers."""
+"""The form of a module for files: lowered, channels second, weights and AscendQuant as in AMCT's files. Same numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..graph import in_layout
 
 
 def deployable(module: ModuleOp, session: Session) -> ModuleOp:
-    """A copy of an `nn` or `ascend` module in the form of the file; what has no `ascend` operation stays in `nn`."""
+    """A copy of an `nn` or `ascend` module in the form of the file; operations without an `ascend` form stay in `nn`."""
     module = in_layout(module, "NCHW", session).clone()
     LowerToAscendPass().apply(session, module)
     made: Made = {}

@@ -1,4 +1,4 @@
-"""Activations and sums whose operands are not those of what they mean, or that may be part of another layer."""
+"""Activations and sums whose operands differ from those of their meaning, or that may be part of another layer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def prelu(op: ascend.PReluOp, layer: Layer) -> str:
 
 @converter(ascend.ClipByValueOp)
 def clip(op: ascend.ClipByValueOp, layer: Layer) -> str:
-    """A bound that excludes nothing is left out."""
+    """Clip, without bounds that exclude nothing."""
     low, high = (nn.array_of(bound) for bound in (op.clip_value_min, op.clip_value_max))
     assert low is not None
     assert high is not None

@@ -17,7 +17,7 @@ from .arithmetic import reshaped
 from .table import converter
 
 _END = 2**63 - 1
-"""Past every end, to Slice."""
+"""An end beyond every size, for Slice."""
 
 
 @converter(ascend.GatherOp)
@@ -102,5 +102,5 @@ def arg_min(op: ascend.ArgMinOp, layer: Layer) -> str:
 
 
 def _as_index(indices: str, result: SSAValue, layer: Layer) -> str:
-    """ONNX counts in int64."""
+    """Casts indices, which are int64 in ONNX."""
     return indices if element_of(result) != i32 else layer.helper("Cast", indices, to=TensorProto.INT32)

@@ -1,4 +1,4 @@
-"""Normalizations. Files have no place for the mean and variance that Ascend's operators give too."""
+"""Normalizations. Files have no place for mean and variance, which Ascend's operators also return."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .table import converter, require_channels_second, written_as
 
 @converter(ascend.LayerNormOp, ascend.InstanceNormOp, ascend.GroupNormOp)
 def normalization(op: ascend.MomentsOp, layer: Layer) -> list[str | None]:
-    """y as `nn` writes it. Raises CompileError where the moments are used."""
+    """Writes y like `nn`. Raises CompileError if the moments are used."""
     if isinstance(op, FormatOp):
         require_channels_second(op, layer)
     if op.mean.uses.get_length() or op.variance.uses.get_length():

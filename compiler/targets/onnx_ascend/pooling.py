@@ -1,4 +1,4 @@
-"""Pools. On int8, Ascend's dialect sums and ONNX's operator averages: the count leaves the scales for the operator."""
+"""Pools. On int8, Ascend's dialect sums and ONNX's operator averages: the count moves from the scales to the operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ascend's quantization operators. In ONNX, types are named by text, and AscendAntiQuant has the zero point as it is."""
+"""Ascend's quantization operators. In ONNX types are text, and AscendAntiQuant has the zero point without negation."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _TYPE_NAMES = {"i8": "INT8", "i4": "INT4", "i16": "INT16"}
 
 
 def _flag(attribute: Any) -> int | None:
-    """1, or nothing for false."""
+    """1 for true, None for false."""
     return 1 if attribute.value.data else None
 
 
 @converter(ascend.AscendQuantOp)
 def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
-    """`L.quant`, for the first layer L that takes the integers; `L.quant1` as its second input."""
+    """`L.quant`, for the first layer L that reads the integers; `L.quant1` if they are its second input."""
     attributes = {
         "scale": op.scale.value.data,
         "offset": op.offset.value.data,
@@ -46,7 +46,7 @@ def anti_quant(op: ascend.AscendAntiQuantOp, layer: Layer) -> str:
 
 @converter(ascend.AscendDequantOp)
 def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
-    """`L.dequant`, its scales packed in `L.dequant.param`, a vector whatever the rank in the IR."""
+    """`L.dequant`, its scales packed in `L.dequant.param`, a vector for any rank in the IR."""
     scale = nn.array_of(op.deq_scale)
     assert scale is not None
     name = f"{layer_before(op.x, layer.label)}.dequant"

@@ -1,4 +1,4 @@
-"""Data movement whose operands are not those of what it means, or that may be part of another layer."""
+"""Data movement whose operands differ from those of its meaning, or that may be part of another layer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reshape(op: ascend.ReshapeOp, layer: Layer) -> str:
 
 @converter(ascend.SqueezeOp, ascend.UnsqueezeOp)
 def squeeze(op: ascend.SqueezeOp | ascend.UnsqueezeOp, layer: Layer) -> str:
-    """No axes mean all of size 1 to Squeeze, and none to Unsqueeze."""
+    """Squeeze and Unsqueeze; an empty list of axes means all of size 1 to the former, none to the latter."""
     op_type = "Squeeze" if isinstance(op, ascend.SqueezeOp) else "Unsqueeze"
     axes = nn.ints(op.axis if isinstance(op, ascend.SqueezeOp) else op.axes)
     name = name_beside(op, layer, op_type)

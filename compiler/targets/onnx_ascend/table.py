@@ -1,4 +1,4 @@
-"""How each `ascend` operation is written: by a converter of its own, else as the `nn` operation that it means."""
+"""The converters of `ascend` operations: their own, otherwise that of their meaning in `nn`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPERATORS = frozenset({"AscendQuant", "AscendDequant", "AscendAntiQuant", "Ascen
 
 
 def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str | None]:
-    """As `nn` writes what the interpreter computes for the operation."""
+    """Writes the meaning of the operation in `nn`."""
     if isinstance(op, FormatOp):
         require_channels_second(op, layer)
     meaning = op.meaning()
@@ -52,7 +52,7 @@ def require_channels_second(op: FormatOp, layer: Layer) -> None:
 def product(
     layer: Layer, op_type: str, x: SSAValue, rest: Sequence[Operand], attributes: dict[str, Any], data: Operand = None
 ) -> str:
-    """The node that bears the layer's name: on floats as ONNX has it, on int8 as ATC takes it. `data` is x in another shape."""
+    """The node with the layer's name: ONNX's operator on floats, ATC's form on int8. `data` is x in another shape."""
     operands = [x if data is None else data, *rest]
     if element_of(x) == i8:
         return layer.unchecked(op_type, operands, attributes, layer.label)
@@ -60,5 +60,5 @@ def product(
 
 
 def name_beside(op: AscendOp, layer: Layer, op_type: str) -> str:
-    """The layer's name where it is the operation's own."""
+    """The layer's name, if it belongs to the operation."""
     return f"{layer.label}/{op_type}" if part_of_another(op) else layer.label

@@ -1,4 +1,4 @@
-"""Weights that are quantized alone, beside float16: AscendAntiQuant gives their integers, the steps behind it are ONNX's own."""
+"""Weight-only quantization with float16: AscendAntiQuant reads the integers, the steps behind it are ONNX's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .table import converter
 
 @converter(ascend.AscendAntiQuantV2Op)
 def anti_quant(op: ascend.AscendAntiQuantV2Op, layer: Layer) -> str:
-    """Offset and scale are applied in float32, and what they give is rounded once."""
+    """Applies offset and scale in float32, and rounds the result once."""
     if op.sqrt_mode.value.data or element_of(op.y) != f16 or element_of(op.scale) != f32:
         raise layer.error("has a form that files do not have: sqrt_mode, or bfloat16")
     y = _integers(op.x, f32, layer)

@@ -1,4 +1,4 @@
-"""TensorFlow graphs: the `nn` module as it stands, float or with the arithmetic of quantization written out."""
+"""TensorFlow graphs: the `nn` module unchanged, float or with explicit arithmetic of quantization."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _PLAIN, _FAKE_QUANT = "plain", "fakequant"
 
 @dataclass(frozen=True)
 class TfFakequantTarget(Target):
-    """Writes `nn` to a frozen GraphDef that TensorFlow runs on a CPU; regions of nn.fused are taken apart.
+    """Writes `nn` to a frozen GraphDef that TensorFlow runs on a CPU; regions of nn.fused are unpacked.
 
     With `nodes=plain` quantization is written in operators that compute what the interpreter computes, to the bit, weights as
-    integers; with `nodes=fakequant` in FakeQuantWithMinMaxVars where it can be, which rounds halves up instead of to even.
+    integers; with `nodes=fakequant` in FakeQuantWithMinMaxVars if possible, which rounds halves up instead of to even.
     """
 
     name = "tf-fakequant"
@@ -59,7 +59,7 @@ class TfFakequantTarget(Target):
 
 
 def fill(graph: Graph, function: FuncOp) -> None:
-    """The nodes of a function: placeholders, operations, and an Identity where an output is not known by its name yet."""
+    """The nodes of a function: placeholders, operations, and an Identity for outputs without their name."""
     block, inputs, outputs = body(function), input_names(function), output_names(function)
     results = [source(v) for v in return_op(function).operands]
     check_names(function, inputs, outputs, results)
@@ -73,7 +73,7 @@ def fill(graph: Graph, function: FuncOp) -> None:
         if not isinstance(value, BlockArgument) and nn.constant_of(value) is None:
             graph.declare_output(value, name)
     for op in flat(block):
-        if stored_quantized(op) is None:  # weights are written as their consumers want them
+        if stored_quantized(op) is None:  # weights are written in the form that their consumers need
             write_operation(op, graph)
     for value, name in zip(results, names, strict=True):
         _output(graph, function, value, name)
@@ -93,7 +93,7 @@ def _placeholder(graph: Graph, argument: BlockArgument, name: str) -> None:
 
 
 def _written(graph: Graph, function: FuncOp, kind: str, name: str) -> str:
-    """The name under which an input or output is found, with a remark where it is not its own."""
+    """The name of an input or output in the file, with a remark if it differs from its own."""
     written = graph.unique(name)
     if written != name:
         graph.remarks.note(function, f"{kind}-{name}", f"{kind} '{name}' is written as '{written}'")
@@ -109,7 +109,7 @@ def _same_input(graph: Graph, value: SSAValue, name: str) -> str | None:
 
 
 def _output(graph: Graph, function: FuncOp, value: SSAValue, name: str) -> None:
-    """An Identity of this name behind the value, unless the value bears it."""
+    """An Identity with this name behind the value, unless the value already has it."""
     tensor = Layer(graph, return_op(function)).value(value)
     if tensor != name:
         graph.add("Identity", [tensor], {"T": attribute(dtype_named(graph.elements[tensor]))}, name)

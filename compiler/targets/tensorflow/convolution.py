@@ -11,12 +11,12 @@ from .movement import cut, pad_all, weight
 from .window import Window, lifted, padded
 
 _AXES = 3
-"""Spatial axes that convolutions have at most."""
+"""The maximum number of spatial axes of convolutions."""
 
 
 @converter(nn.ConvOp)
 def conv(op: nn.ConvOp, layer: Layer) -> str:
-    """DepthwiseConv2dNative and Conv3D have no dilation on a CPU: zeros in their kernels stand for it."""
+    """DepthwiseConv2dNative and Conv3D do not support dilation on a CPU: zeros in their kernels replace it."""
     _check_rank(op, layer)
     depthwise, window = is_depthwise(op), Window.of(op)
     kernel = _kernel(op, layer, depthwise)
@@ -34,7 +34,7 @@ def conv(op: nn.ConvOp, layer: Layer) -> str:
 
 
 def is_depthwise(op: nn.ConvolutionOp) -> bool:
-    """One input channel in each group; of a transposed convolution, one output channel."""
+    """Whether each group has one input channel; for a transposed convolution, one output channel."""
     return op.spatial_rank < _AXES and op.group_count > 1 and shape_of(op.weight)[1] == 1
 
 
@@ -67,7 +67,7 @@ def _kernel_shape(op: nn.ConvolutionOp, depthwise: bool) -> Shape:
 def _slide(
     layer: Layer, op_type: str, x: str, kernel: str, window: Window, padding: Mapping[str, object] | None
 ) -> str:
-    """A convolution; with padding before it where it does not pad by itself."""
+    """A convolution, with padding before it if it cannot pad itself."""
     if padding is None:
         x, padding = padded(layer, x, window, 0), {"padding": "VALID"}
     return layer.node(op_type, x, kernel, **window.sliding(), **padding)
@@ -76,7 +76,7 @@ def _slide(
 def _slide_depthwise(layer: Layer, x: str, kernel: str, window: Window) -> str:
     """On a CPU both axes have one stride: where they differ, of a convolution without strides the results that are wanted.
 
-    It is not left to pad explicitly: fused with a BiasAdd by oneDNN, TensorFlow 2.21 aborts.
+    Its explicit padding is not used: if oneDNN fuses it with a BiasAdd, TensorFlow 2.21 aborts.
     """
     if len(set(window.strides)) == 1:
         return _slide(layer, "DepthwiseConv2dNative", x, kernel, window, window.padding())
@@ -113,7 +113,7 @@ def _biased(op: nn.ConvolutionOp, layer: Layer, x: str) -> str:
 
 @converter(nn.ConvTransposeOp)
 def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> str:
-    """The gradient of a convolution with regard to its input: what the windows cover, then cut or filled to the output's size."""
+    """The gradient of a convolution's input: the area that the windows cover, then cut or filled to the output's size."""
     _check_rank(op, layer)
     if not static(op.kernel_shape):
         raise layer.error("needs a weight of known shape", "--infer-shapes sets the sizes of inputs")
@@ -137,7 +137,7 @@ def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> str:
 
 
 def _covered(op: nn.ConvTransposeOp, layer: Layer) -> Window:
-    """The window, its pads what is to be cut off of the covered sizes; negative ones add zeros."""
+    """The window; its pads are cut off the covered sizes, negative ones add zeros."""
     shape = shape_of(op.input)
     begins, cuts = _cuts(op, layer, op.spatial(shape))
     geometry = op.kernel_shape, op.stride_list, op.dilation_list
@@ -177,9 +177,9 @@ def _cuts(op: nn.ConvTransposeOp, layer: Layer, spatial: Shape) -> tuple[Shape, 
 
 
 def _own_padding(window: Window) -> dict[str, object] | None:
-    """The attributes with which a transposed convolution pads by itself; None where it does not.
+    """The attributes with which a transposed convolution pads itself; None if it cannot.
 
-    The convolution that it is the gradient of may leave up to a stride less one of its input over: a negative end.
+    The convolution that it inverts may leave up to stride - 1 elements of its input unread: a negative end.
     """
     rows = zip(window.begins, window.ends, window.strides, strict=True)
     if window.rank == _AXES or any(b < 0 or e <= -stride for b, e, stride in rows):

@@ -96,7 +96,7 @@ def mish(op: nn.MishOp, layer: Layer) -> str:
 
 @converter(nn.GeluOp)
 def gelu(op: nn.GeluOp, layer: Layer) -> str:
-    """As `tf.nn.gelu` writes it."""
+    """Gelu in the steps of `tf.nn.gelu`."""
     x = layer.wide(op.input)
 
     def number(value: float, role: str) -> str:

@@ -1,4 +1,4 @@
-"""A GraphDef under construction: its nodes, and the names that the module's values have in it."""
+"""A GraphDef under construction: its nodes, and the names of the module's values in it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from ..graph import Names, identity_of, source
 Array = np.ndarray[Any, np.dtype[Any]]
 
 SHARED = 1024
-"""Arrays of up to this many bytes that converters need (axes, scales) are written once where they are equal."""
+"""Equal arrays of up to this many bytes that converters need (axes, scales) are written once."""
 
 _HALF_BYTES = {"int4": "int8", "uint4": "uint8"}
-"""TensorFlow computes nothing in 4 bits: such integers take a byte each."""
+"""TensorFlow cannot compute in 4 bits: such integers take a byte each."""
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_./>-]")
 _NO_START = "_/>-"
 
@@ -39,17 +39,17 @@ def legal_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Form:
-    """How a target writes: the converter of each operation, and how constants are named."""
+    """The form that a target writes: the converter of each operation, and the names of constants."""
 
     converters: Mapping[type[Operation], Callable[[Any, Any], str | Sequence[str]]]
     weight_name: Callable[[str], str] = str
     """From a constant's key to the name of the node."""
     fake_quant: bool = False
-    """Whether grids are written as FakeQuant nodes where these can express them."""
+    """Whether grids are written as FakeQuant nodes if possible."""
 
 
 class Graph:
-    """Nodes of one GraphDef in topological order, and the names that the module's values have in it."""
+    """Nodes of one GraphDef in topological order, and the names of the module's values in it."""
 
     def __init__(self, remarks: Remarks, form: Form):
         self.remarks = remarks
@@ -58,7 +58,7 @@ class Graph:
         self.nodes: list[Message | Const] = []
         self.elements: dict[str, str] = {}
         self.on_grid: dict[SSAValue, str] = {}
-        """Integers that are not written: the node whose numbers they stand for."""
+        """Integers that are not written, each with the node of their reals."""
         self.weights: dict[object, str] = {}
         """The reals of constants of integers, by operation and order of axes."""
         self._names: dict[SSAValue, str] = {}
@@ -69,7 +69,7 @@ class Graph:
         return self.names.unique(legal_name(wanted))
 
     def declare_output(self, value: SSAValue, name: str) -> None:
-        """A value that is to be found under this name, which is not given to anything else."""
+        """Reserves a name for a value."""
         self._outputs.setdefault(value, name)
 
     def output(self, value: SSAValue) -> str | None:
@@ -79,14 +79,14 @@ class Graph:
         self._names[value] = name
 
     def bound(self, value: SSAValue) -> str | None:
-        """The name of a value that is written; a constant is written when first asked for."""
+        """The name of a written value; a constant is written at the first request."""
         value = source(value)
         if value not in self._names and (constant := nn.constant_of(value)) is not None:
             self._names[value] = self.stored(constant)
         return self._names.get(value)
 
     def stored(self, constant: nn.ConstantOp, perm: tuple[int, ...] = (), shape: tuple[int, ...] | None = None) -> str:
-        """A constant, its axes in another order and then in another shape. Raises CompileError where its array is missing."""
+        """A constant, transposed and then reshaped. Raises CompileError if its array is missing."""
         identity = identity_of(constant), perm, shape
         if identity not in self._stored:
             array = array_of(constant)
@@ -95,7 +95,7 @@ class Graph:
         return self._stored[identity]
 
     def add(self, op_type: str, inputs: Sequence[str], attributes: Mapping[str, Any], name: str) -> None:
-        """A node of its own, under a name that is its already."""
+        """Adds a node under a reserved name."""
         self.nodes.append(make_node(op_type, inputs, attributes, name))
 
     def constant(self, array: Array, name: str, role: str) -> str:
@@ -114,7 +114,7 @@ class Graph:
 
 
 def array_of(constant: nn.ConstantOp) -> Array:
-    """The numbers of a constant. Raises CompileError, located, where they are missing."""
+    """The numbers of a constant. Raises CompileError, located, if they are missing."""
     try:
         return constant.array
     except WeightError as e:
@@ -122,13 +122,13 @@ def array_of(constant: nn.ConstantOp) -> Array:
 
 
 def element_of(value: SSAValue) -> str:
-    """The element type of a value as numpy calls it, as TensorFlow holds it."""
+    """numpy's name of the element type of a value in TensorFlow."""
     name = numpy_dtype(mlir_element_of(value)).name
     return _HALF_BYTES.get(name, name)
 
 
 def is_half_byte(value: SSAValue) -> bool:
-    """Whether a value is of 4-bit integers, which TensorFlow holds in bytes."""
+    """Whether a value has 4-bit integers, which TensorFlow stores in bytes."""
     element = mlir_element_of(value)
     return has_numpy_dtype(element) and numpy_dtype(element).name in _HALF_BYTES
 

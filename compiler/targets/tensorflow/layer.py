@@ -1,4 +1,4 @@
-"""The nodes that one operation becomes, and the table of how each operation is written."""
+"""The nodes of one operation, and the table of converters."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ..graph import ELSEWHERE, OTHERWISE, label_of
 from .graph import Array, Graph, element_of, is_half_byte, legal_name, quantized_weight
 
 Operand = SSAValue | str
-"""A value of the module, or the name of a tensor already written."""
+"""A value of the module, or the name of a written tensor."""
 
 _INT32 = np.iinfo(np.int32)
 
 
 @dataclass
 class Layer:
-    """The nodes that one operation becomes. The one that computes bears the layer's name, others stand below it."""
+    """The nodes of one operation. The computing node has the layer's name, others have names below it."""
 
     graph: Graph
     op: Operation
@@ -38,11 +38,11 @@ class Layer:
         self._nodes: list[Message] = []
 
     def node(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
-        """A node that bears the layer's name, and its one output. Attributes that are None are left out."""
+        """A node with the layer's name; returns its one output. Attributes that are None are left out."""
         return self.emit(op_type, inputs, attributes, self.label)[0]
 
     def helper(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
-        """A node beside the one that bears the layer's name."""
+        """A node beside the one with the layer's name."""
         return self.emit(op_type, inputs, attributes, f"{self.label}/{op_type}")[0]
 
     def emit(
@@ -71,7 +71,7 @@ class Layer:
         name: str,
         elements: Sequence[str],
     ) -> list[str]:
-        """A node as it is; gives the names of its outputs, which are of these element types."""
+        """Adds a node unchanged; returns the names of its outputs, which have these element types."""
         node = make_node(op_type, inputs, attributes, self.graph.unique(name))
         self._nodes.append(node)
         outputs = [node.name if i == 0 else f"{node.name}:{i}" for i in range(len(elements))]
@@ -79,7 +79,7 @@ class Layer:
         return outputs
 
     def value(self, operand: Operand) -> str:
-        """The tensor of an operand; a quantized weight is written when first asked for."""
+        """The tensor of an operand; a quantized weight is written at the first request."""
         if isinstance(operand, str):
             return operand
         if (name := self.graph.bound(operand)) is not None:
@@ -94,11 +94,11 @@ class Layer:
         return self.graph.constant(array, self.label, role)
 
     def ints(self, values: Sequence[int], role: str) -> str:
-        """A vector of int32, as shapes and axes are; where a bound is meant, numbers that are too large stay bounds."""
+        """A vector of int32, for shapes and axes; numbers beyond int32 are clipped, because they are bounds."""
         return self.constant(np.clip(np.array(values, np.int64), -_INT32.max, _INT32.max).astype(np.int32), role)
 
     def pairs(self, values: Sequence[tuple[int, int]], role: str) -> str:
-        """A matrix of two columns, as paddings are."""
+        """A matrix of two columns, for paddings."""
         return self.constant(np.array(values, np.int32).reshape(-1, 2), role)
 
     def int(self, value: int, role: str) -> str:
@@ -109,7 +109,7 @@ class Layer:
         return self.helper("Shape", x, out_type=np.dtype(np.int32))
 
     def scalar(self, number: float, like: Operand, role: str) -> str:
-        """A number of the element type of `like`. Raises CompileError where that type cannot hold it."""
+        """A number of the element type of `like`. Raises CompileError if that type cannot represent it."""
         element = self.graph.elements[like] if isinstance(like, str) else element_of(like)
         with np.errstate(over="ignore", invalid="ignore"):
             array = np.array(number).astype(dtype_named(element))
@@ -118,12 +118,12 @@ class Layer:
         return self.constant(array, role)
 
     def cast(self, x: Operand, element: str) -> str:
-        """A tensor in another element type; as it is where it has that already."""
+        """A tensor cast to another element type; unchanged if it already has that."""
         name = self.value(x)
         return name if self.graph.elements[name] == element else self.helper("Cast", name, DstT=dtype_named(element))
 
     def wide(self, x: Operand) -> str:
-        """A tensor in float32, or in float64 where it is that: steps compute in it, and round once."""
+        """A tensor in float32, or float64 if it has that type: steps compute in it, and round once."""
         name = self.value(x)
         return self.cast(name, "float64" if self.graph.elements[name] == "float64" else "float32")
 
@@ -134,7 +134,7 @@ class Layer:
         self.graph.remarks.note(self.op, rule, reason)
 
     def finish(self, results: Sequence[str]) -> None:
-        """Bind the operation's results, and hand the nodes to the graph. An output that is called as its layer is that node."""
+        """Binds the operation's results, and adds the nodes to the graph. An output with its layer's name is the node itself."""
         for value, made in zip(self.op.results, results, strict=True):
             output = self.graph.output(value)
             if output is not None and output == legal_name(self.label):
@@ -143,12 +143,12 @@ class Layer:
         self.flush()
 
     def flush(self) -> None:
-        """Hand the nodes to the graph."""
+        """Adds the nodes to the graph."""
         self.graph.nodes.extend(self._nodes)
         self._nodes.clear()
 
     def _renamed(self, made: str, output: str) -> str:
-        """The name of a tensor, after the node of this layer that makes it took the name of the output."""
+        """The name of a tensor, after its node in this layer got the name of the output."""
         node = next((n for n in self._nodes if n.name == made), None)
         if node is None or any(i.partition(":")[0] == made for n in self._nodes for i in n.input):
             return made
@@ -161,7 +161,7 @@ Written = str | Sequence[str]
 """The name of an operation's result, or one name per result."""
 
 CONVERTERS: Converters[Layer, Written] = {}
-"""How `nn` is written; filled by the modules of the families."""
+"""The converters of `nn`; filled by the modules of the families."""
 
 converter: Register[Layer, Written] = Register(CONVERTERS)
 
@@ -170,11 +170,11 @@ _TAKE_HALF_BYTES = (
     *(nn.QuantizeOp, nn.DequantizeOp, nn.ConcatOp, nn.PadOp),
     *(nn.WhereOp, nn.CompareOp, nn.ReluOp, nn.MinOp, nn.MaxOp),
 )
-"""Operations that give the same for 4-bit integers in bytes, beside the passive ones."""
+"""Operations besides the passive ones with the same results for 4-bit integers in bytes."""
 
 
 def write_operation(op: Operation, graph: Graph) -> None:
-    """The nodes of one operation. Raises CompileError, located, for what TensorFlow cannot hold."""
+    """Writes the nodes of one operation. Raises CompileError, located, if TensorFlow cannot express it."""
     layer = Layer(graph, op)
     if (convert := graph.form.converters.get(type(op))) is None:
         raise layer.error("has no form in TensorFlow", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))

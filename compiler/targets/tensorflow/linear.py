@@ -9,7 +9,7 @@ from .layer import Layer, converter, per_channel
 
 @converter(nn.MatMulOp)
 def matmul(op: nn.MatMulOp, layer: Layer) -> str:
-    """MatMul of two matrices, else BatchMatMulV2. A vector is a matrix of one row or column, which the result does not have."""
+    """MatMul of two matrices, otherwise BatchMatMulV2. A vector becomes a matrix; the result drops the added axis."""
     ranks = len(shape_of(op.lhs)), len(shape_of(op.rhs))
     flags = op.transpose_a is not None or None, op.transpose_b is not None or None
     if ranks == (2, 2):
@@ -27,7 +27,7 @@ def matmul(op: nn.MatMulOp, layer: Layer) -> str:
 
 @converter(nn.BiasAddOp)
 def bias_add(op: nn.BiasAddOp, layer: Layer) -> str:
-    """BiasAdd where the channels are last, else a sum with the bias in a shape that broadcasts."""
+    """BiasAdd if the channels are last, otherwise a sum with the bias in a shape that broadcasts."""
     rank = len(shape_of(op.input))
     if op.channel_axis(rank) == rank - 1:
         return layer.node("BiasAdd", op.input, op.bias)

@@ -1,4 +1,4 @@
-"""Pieces that converters are made of: cutting, padding, sizes of run time, weights in TensorFlow's order."""
+"""Building blocks of converters: cutting, padding, run-time sizes, weights in TensorFlow's order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .quantization import write_weight
 
 
 def cut(layer: Layer, x: str, slices: Sequence[slice], name: str | None = None) -> str:
-    """The slices of a tensor, one per axis; a missing begin or end is that of the axis, whatever the sign of the step."""
+    """The slices of a tensor, one per axis; a missing begin or end is that of the axis, for either sign of the step."""
     masks = [sum(1 << i for i, s in enumerate(slices) if getattr(s, end) is None) for end in ("start", "stop")]
     return layer.emit(
         "StridedSlice",
@@ -34,7 +34,7 @@ def cut(layer: Layer, x: str, slices: Sequence[slice], name: str | None = None) 
 def pad_all(
     layer: Layer, x: str, begins: Sequence[int], ends: Sequence[int], fill: float, name: str | None = None
 ) -> str:
-    """A tensor with so many elements of one value before and behind each axis; negative numbers cut off."""
+    """A tensor with elements of one value added before and after each axis; negative numbers cut off."""
     if any(p < 0 for p in (*begins, *ends)):
         x = cut(layer, x, [slice(max(-b, 0) or None, min(e, 0) or None) for b, e in zip(begins, ends, strict=True)])
     pairs = [(max(b, 0), max(e, 0)) for b, e in zip(begins, ends, strict=True)]
@@ -51,11 +51,11 @@ class Axis(NamedTuple):
 
 
 Size = int | Axis
-"""A number, -1 for what is left, or the size of an axis."""
+"""A number, -1 for an inferred size, or the size of an axis."""
 
 
 def sizes_vector(layer: Layer, x: str, shape: Shape, sizes: Sequence[Size]) -> str:
-    """Sizes as a vector, those of axes taken from `x`, of this shape, where they are not known."""
+    """Sizes as a vector; unknown sizes of axes are taken from `x`, of this shape."""
     fixed = [shape[s.number] if isinstance(s, Axis) and known(shape[s.number]) else s for s in sizes]
     numbers = [s for s in fixed if not isinstance(s, Axis)]
     if len(numbers) == len(fixed):
@@ -70,7 +70,7 @@ def sizes_vector(layer: Layer, x: str, shape: Shape, sizes: Sequence[Size]) -> s
 
 
 def reshaped(layer: Layer, x: str, shape: Shape, sizes: Sequence[Size], name: str | None = None) -> str:
-    """A tensor in another shape; one size that is not known may be what is left."""
+    """A tensor in another shape; one unknown size may be inferred."""
     open_ = [i for i, s in enumerate(sizes) if isinstance(s, Axis) and not known(shape[s.number])]
     if len(open_) == 1 and not {-1, 0} & {shape[s.number] if isinstance(s, Axis) else s for s in sizes}:
         sizes = [-1 if i == open_[0] else s for i, s in enumerate(sizes)]
@@ -78,9 +78,9 @@ def reshaped(layer: Layer, x: str, shape: Shape, sizes: Sequence[Size], name: st
 
 
 def weight(layer: Layer, value: SSAValue, perm: tuple[int, ...], to: Shape | None = None) -> str:
-    """A weight, its axes in another order and then in the shape `to`. Constants, integers too, are written like that.
+    """A weight, transposed and then in the shape `to`. Constants, also integers, are written in this form.
 
-    Raises CompileError where a size that is needed is not known.
+    Raises CompileError if a needed size is unknown.
     """
     if (constant := nn.constant_of(source(value))) is not None:
         return layer.graph.stored(constant, perm, to)

@@ -1,4 +1,4 @@
-"""Normalizations and softmax. Where TensorFlow has no operator for a CPU, the definition in small ones, in float32 or wider."""
+"""Normalizations and softmax. If TensorFlow has no operator for a CPU, the definition in small ones, in float32 or wider."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _number(attribute: FloatAttr[Any]) -> float:
 
 @converter(nn.BatchNormOp)
 def batch_norm(op: nn.BatchNormOp, layer: Layer) -> str:
-    """FusedBatchNormV3 of images, with float32 parameters; else a factor and a summand per channel, in any layout."""
+    """FusedBatchNormV3 of images, with float32 parameters; otherwise a factor and a summand per channel, in any layout."""
     parameters = (op.scale, op.offset, op.mean, op.variance)
     images = len(shape_of(op.input)) == 4 and element_of(op.input) != "float64"
     producer = source(op.input).owner
@@ -93,7 +93,7 @@ def instance_norm(op: nn.InstanceNormOp, layer: Layer) -> str:
 
 @converter(nn.GroupNormOp)
 def group_norm(op: nn.GroupNormOp, layer: Layer) -> str:
-    """The channel axis as two, groups and what is in them."""
+    """The channel axis as two: groups and channels per group."""
     shape, x = shape_of(op.input), layer.wide(op.input)
     rank, groups, channel = len(shape), op.num_groups.value.data, op.channel_axis(len(shape))
     sizes = [Axis(i) for i in range(rank)]
@@ -115,7 +115,7 @@ def layer_norm(op: nn.LayerNormOp, layer: Layer) -> str:
 
 @converter(nn.LRNOp)
 def lrn(op: nn.LRNOp, layer: Layer) -> str:
-    """LRN of images with as many channels on both sides, else its definition."""
+    """LRN of images with as many channels on both sides, otherwise its definition."""
     size, alpha = op.size.value.data, _number(op.alpha) / op.size.value.data
     beta, bias = _number(op.beta), _number(op.bias)
     if len(shape_of(op.input)) == 4 and size % 2 and element_of(op.input) in ("float16", "float32"):
@@ -129,7 +129,7 @@ def lrn(op: nn.LRNOp, layer: Layer) -> str:
 
 
 def _channel_sums(op: nn.LRNOp, layer: Layer, x: str, size: int) -> str:
-    """The sum of the squares of so many channels around each."""
+    """The sum of the squares of the channels around each."""
     rank, before = len(shape_of(op.input)), (size - 1) // 2
     channel = op.channel_axis(rank)
     begins, ends = [0] * rank, [0] * rank
@@ -148,7 +148,7 @@ _SOFTMAX: dict[type[nn.NNOp], str] = {nn.SoftmaxOp: "Softmax", nn.LogSoftmaxOp: 
 
 @converter(nn.SoftmaxOp, nn.LogSoftmaxOp)
 def softmax(op: nn.SoftmaxOp | nn.LogSoftmaxOp, layer: Layer) -> str:
-    """Over the last axis; another one changes places with it."""
+    """Softmax over the last axis; another axis is swapped with it."""
     rank, op_type = len(shape_of(op.input)), _SOFTMAX[type(op)]
     axis = op.axis.value.data % rank
     if axis == rank - 1:

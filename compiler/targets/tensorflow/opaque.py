@@ -1,4 +1,4 @@
-"""Nodes that came from TensorFlow and go back as they were."""
+"""Nodes that came from TensorFlow and are written back unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .layer import Layer, converter
 
 @converter(nn.OpaqueOp)
 def opaque(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
-    """The node with its attributes. Raises CompileError for one of another framework, or with what TensorFlow has no form for."""
+    """The node with its attributes. Raises CompileError if it is of another framework, or TensorFlow cannot express it."""
     if op.framework.data != "tensorflow":
         raise layer.error(f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can")
     attributes = DictionaryAttr({}) if op.attrs is None else op.attrs

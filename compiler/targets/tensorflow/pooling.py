@@ -63,7 +63,7 @@ def _taps(layer: Layer, x: str, window: Window) -> list[str]:
 
 @converter(nn.AveragePoolOp)
 def average_pool(op: nn.AveragePoolOp, layer: Layer) -> str:
-    """Where padding does not count, the mean with zeros for it is divided by the part of each window that does."""
+    """A mean; if padding does not count, the mean with zeros is divided by the share of each window that counts."""
     include = op.count_include_pad is not None
 
     def write(x: str, window: Window) -> str:
@@ -87,7 +87,7 @@ def _mean(layer: Layer, x: str, window: Window) -> str:
 
 
 def _counting(layer: Layer, x: str, window: Window, include: bool) -> str:
-    """1 where an element counts, 0 where it does not, as far as windows reach."""
+    """1 for elements that count, 0 for others, as far as windows reach."""
     if static(window.spatial):
         ones = layer.constant(np.ones((1, *window.spatial, 1), dtype_named(layer.graph.elements[x])), "ones")
     else:

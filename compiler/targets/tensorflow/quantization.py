@@ -1,8 +1,8 @@
-"""Quantization, written out so that TensorFlow computes what `nn.quantize` and `nn.dequantize` say, to the bit.
+"""Quantization in explicit steps, with which TensorFlow computes `nn.quantize` and `nn.dequantize` bit for bit.
 
-A division by a constant would not do: TensorFlow's optimizer (Grappler) turns it into a product with the reciprocal, which puts
-many numbers that lie half-way between two integers on the other side. In float64 that reciprocal is close enough that rounding
-to float32 gives the quotient itself: two float32 numbers have none nearer than 2^-49 to a point half-way between two others.
+A float32 division by a constant is wrong: TensorFlow's optimizer (Grappler) turns it into a product with the reciprocal, which
+puts many numbers half-way between two integers on the other side. In float64 that reciprocal is close enough that rounding to
+float32 gives the quotient itself: two float32 numbers have none nearer than 2^-49 to a point half-way between two others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
         layer.note("plain", f"is written in plain operators: {reason}")
     scales, points = p.broadcastable(len(shape_of(op.input)))
     y = layer.helper("Round", _quotient(layer, x, scales))
-    # float32 holds every integer of up to 16 bits and its neighbours, but not the ends of int32
+    # float32 represents every integer of up to 16 bits and its neighbours, but not the ends of int32
     y = layer.cast(y, "float32" if p.storage.width.data <= 16 else "float64")
     if np.any(points):
         y = layer.helper("AddV2", y, layer.constant(points.astype(layer.graph.elements[y]), "zero_point"))
@@ -45,7 +45,7 @@ def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
 
 @converter(nn.DequantizeOp)
 def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
-    """For integers of a FakeQuant, its numbers."""
+    """The reals of a FakeQuant, for its integers."""
     if stored_quantized(op) is not None:
         return write_weight(op, layer.graph)
     if (grid := layer.graph.on_grid.get(source(op.input))) is not None:
@@ -75,7 +75,7 @@ def _quotient(layer: Layer, x: str, scales: Array) -> str:
 
 
 def write_weight(op: nn.DequantizeOp, graph: Graph, perm: tuple[int, ...] = ()) -> str:
-    """The reals of a constant of integers, its axes in another order; written once for each order."""
+    """The reals of a constant of integers, transposed; written once for each order of axes."""
     key = op, perm
     if key not in graph.weights:
         layer = Layer(graph, op)
@@ -114,7 +114,7 @@ def _reals(layer: Layer, q: str, p: nn.QParams, op: nn.DequantizeOp) -> str:
 
 
 def _not_fake(op: nn.QuantizeOp) -> str | None:
-    """Why a FakeQuant cannot stand for this and what follows; None where it can."""
+    """Why a FakeQuant cannot replace this and its readers; None if it can."""
     consumers = [use.operation for use in op.result.uses]
     if not all(isinstance(c, nn.DequantizeOp) and c.qparams == op.qparams for c in consumers):
         return "its integers are used"
@@ -122,7 +122,7 @@ def _not_fake(op: nn.QuantizeOp) -> str | None:
 
 
 def _no_grid(p: nn.QParams, op: nn.QuantizeOp | nn.DequantizeOp) -> str | None:
-    """Why the numbers of these parameters are none that a FakeQuant gives."""
+    """Why a FakeQuant cannot produce the numbers of these parameters."""
     if p.storage.width.data not in _BITS:
         return f"a FakeQuant has {_BITS[0]} to {_BITS[-1]} bits, not {p.storage.width.data}"
     rank = len(shape_of(op.input))
@@ -140,7 +140,7 @@ def _fake(layer: Layer, x: str, p: nn.QParams) -> str:
 
 
 def _range(p: nn.QParams) -> tuple[Array, Array]:
-    """The least and the greatest number, float32; where it can be, those of which TensorFlow takes just this scale."""
+    """The least and the greatest number, float32; if possible, those from which TensorFlow computes exactly this scale."""
     scales, points = np.float64(p.scales()), p.zero_points()
     low, high = integer_range(p.storage)
     least = np.asarray((low - points) * scales, np.float32)

@@ -1,4 +1,4 @@
-"""Resampling: TensorFlow's operators for images where they mean the same, else every axis by its neighbours and their weights."""
+"""Resampling: TensorFlow's operators for images if they mean the same, otherwise each axis by neighbours and weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Operator(NamedTuple):
     name: str
     attributes: Mapping[str, Any]
     round: Callable[[Array, Array], Array]
-    """The nearest elements to these of the output, by the size of one of them, as TensorFlow computes them in float32."""
+    """The input elements nearest to output elements, as TensorFlow computes them in float32."""
 
     def nearest(self, size: int, out: int) -> Array:
         corners = "align_corners" in self.attributes and out > 1
@@ -46,7 +46,7 @@ _FLAGS: Mapping[Coordinates, tuple[Mapping[str, Any], Callable[[Array, Array], A
     Coordinates.ALIGN_CORNERS: ({"align_corners": True}, _nearest, Nearest.ROUND_PREFER_CEIL),
     Coordinates.HALF_PIXEL: ({"half_pixel_centers": True}, _center, Nearest.ROUND_PREFER_CEIL),
 }
-"""The attributes of TensorFlow's operators, and how the one for nearest elements rounds."""
+"""The attributes of TensorFlow's operators, and the rounding of the one for nearest elements."""
 
 _OPERATORS: Mapping[tuple[ResizeMode, Coordinates, Nearest | None], _Operator] = {
     (mode, coordinates, rounding if mode is ResizeMode.NEAREST else None): _Operator(name, attributes, positions)
@@ -85,7 +85,7 @@ def _resized_axes(op: nn.ResizeOp) -> set[int]:
 
 
 def _scale(op: nn.ResizeOp, axis: int) -> float | None:
-    """How many elements an axis gets for each, None where it gets a number of them whatever it has."""
+    """The factor of an axis; None if it gets a fixed size."""
     if op.scales is not None:
         return op.scales.data[axis]
     size = shape_of(op.input)[axis]
@@ -93,7 +93,7 @@ def _scale(op: nn.ResizeOp, axis: int) -> float | None:
 
 
 def _is_exact(op: nn.ResizeOp, operator: _Operator, axis: int) -> bool:
-    """Whether TensorFlow, which takes the scale from the sizes and computes in float32, meets the same elements."""
+    """Whether TensorFlow, which derives the scale from the sizes in float32, selects the same elements."""
     size, scale = shape_of(op.input)[axis], _scale(op, axis)
     if not known(size):
         return scale is None or scale.is_integer()
@@ -134,7 +134,7 @@ def _taps(op: nn.ResizeOp, axis: int) -> Taps:
 
 
 def _by_axis(op: nn.ResizeOp, layer: Layer, x: str) -> str:
-    """Every axis by the weighted sum of its elements' neighbours, as the interpreter has it."""
+    """Each axis as the weighted sum of neighbours, as in the interpreter."""
     shape, element = shape_of(op.input), layer.graph.elements[x]
     exact = op.mode.data is ResizeMode.NEAREST
     if not exact and dtype_named(element).kind in "iu":

@@ -31,13 +31,13 @@ def split(op: nn.SplitOp, layer: Layer) -> Sequence[str]:
 
 @converter(nn.SliceOp)
 def slice_(op: nn.SliceOp, layer: Layer) -> str:
-    """A bound beyond the other end is not a bound: with a step back, an end of -1 would mean the last element."""
+    """A bound; None beyond the other end, because with a negative step an end of -1 would mean the last element."""
     return cut(layer, layer.value(op.input), op.slices(len(shape_of(op.input))), layer.label)
 
 
 @converter(nn.GatherOp)
 def gather(op: nn.GatherOp, layer: Layer) -> str:
-    """TensorFlow does not count from the end: negative indices get the size of the axis added, constants at once."""
+    """Adds the size of the axis to negative indices, which TensorFlow does not support; for constants at once."""
     axis, shape = op.axis.value.data % len(shape_of(op.input)), shape_of(op.input)
     batches = op.batch_count or None
     return layer.node(
@@ -86,7 +86,7 @@ def reshape(op: nn.ReshapeOp, layer: Layer) -> str:
 
 
 def _without_zeros(op: nn.ReshapeOp, layer: Layer) -> str:
-    """The sizes of the input where a shape of run time has zeros."""
+    """A run-time shape with zeros replaced by the sizes of the input."""
     assert op.shape is not None
     shape = layer.value(op.shape)
     length, rank = shape_of(op.shape)[0], len(shape_of(op.input))
@@ -210,7 +210,7 @@ _ARGUMENTS: Mapping[type[nn.ArgOp], str] = {nn.ArgMaxOp: "ArgMax", nn.ArgMinOp: 
 
 @converter(*_ARGUMENTS)
 def argument(op: nn.ArgOp, layer: Layer) -> str:
-    """TensorFlow takes the first of equal elements; for the last, the axis is reversed, and the index too."""
+    """TensorFlow returns the first of equal elements; for the last one the axis and the index are reversed."""
     axis, x = op.axis.value.data % len(shape_of(op.input)), layer.value(op.input)
     if op.last is not None:
         turned = [slice(None)] * len(shape_of(op.input))
@@ -228,7 +228,7 @@ def argument(op: nn.ArgOp, layer: Layer) -> str:
 
 @converter(nn.DepthToSpaceOp)
 def depth_to_space(op: nn.DepthToSpaceOp, layer: Layer) -> str:
-    """TensorFlow has depth before column and row: of the other order, the channels change places."""
+    """TensorFlow has depth before column and row; for the other order the channels are permuted."""
     block, channels = op.block.value.data, shape_of(op.input)[op.channel_axis(4)]
     columns_first = op.mode.data is nn.DepthMode.CRD
     if block == 1:

@@ -1,4 +1,4 @@
-"""Windows over `[N, *spatial, C]`: which padding an operator does itself, and what is padded before it."""
+"""Windows over `[N, *spatial, C]`: the padding of the operator itself, and the padding before it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .movement import pad_all
 
 @dataclass(frozen=True)
 class Window:
-    """The geometry of a window; sizes of the input that are not known are DYNAMIC."""
+    """The geometry of a window; unknown sizes of the input are DYNAMIC."""
 
     batch: int
     spatial: Shape
@@ -23,11 +23,11 @@ class Window:
     strides: Shape
     dilations: Shape
     pads: Shape | None
-    """None where they depend on sizes that are not known."""
+    """None if they depend on unknown sizes."""
     upper: bool
-    """The kind of SAME padding, where `pads` is None."""
+    """The kind of SAME padding, if `pads` is None."""
     ceil: bool
-    """The last window may lie beyond the padding, as far as sizes are known or will be."""
+    """Whether the last window may be beyond the padding."""
 
     @staticmethod
     def of(op: nn.WindowOp) -> Window:
@@ -64,7 +64,7 @@ class Window:
         return (self.pads or ())[self.rank :]
 
     def lifted(self) -> Window:
-        """One more axis, of size 1, in front: what TensorFlow has for two axes serves one. Some want one stride for both."""
+        """Adds a leading axis of size 1, so that operators for two axes work for one. Some require equal strides."""
         return replace(
             self,
             spatial=(1, *self.spatial),
@@ -75,14 +75,14 @@ class Window:
         )
 
     def dense(self) -> Window:
-        """The window of a kernel that has zeros for its dilation."""
+        """The window of a kernel with zeros in place of dilation."""
         return replace(self, kernel=self.extents, dilations=(1,) * self.rank)
 
     def without_strides(self) -> Window:
         return replace(self, strides=(1,) * self.rank)
 
     def padding(self, explicit: bool = False) -> dict[str, Any] | None:
-        """The attributes with which an operator pads by itself; None where it cannot, also not with explicit pads."""
+        """The attributes with which an operator pads itself; None if it cannot, even with explicit pads."""
         if self.pads is None:
             return {"padding": "SAME"} if self.upper else None
         if self.ceil:
@@ -101,13 +101,13 @@ class Window:
         return tuple(zip(self.begins, self.ends, strict=True)) == tuple(same_pads(*row, True) for row in rows)
 
     def sliding(self) -> dict[str, Any]:
-        """Strides, and dilations where there are any, for all axes."""
+        """Strides, and dilations if there are any, for all axes."""
         dilations = [1, *self.dilations, 1] if set(self.dilations) - {1} else None
         return {"strides": [1, *self.strides, 1], "dilations": dilations}
 
 
 def lifted(layer: Layer, window: Window, x: str, write: Callable[[str, Window], str]) -> str:
-    """The result of `write` for a tensor of two or more spatial axes; one axis gets another, of size 1, in front."""
+    """The result of `write` for a tensor of two or more spatial axes; a single axis gets a leading axis of size 1."""
     if window.rank != 1:
         return write(x, window)
     inner = write(layer.helper("ExpandDims", x, layer.int(1, "axis")), window.lifted())
@@ -115,7 +115,7 @@ def lifted(layer: Layer, window: Window, x: str, write: Callable[[str, Window], 
 
 
 def padded(layer: Layer, x: str, window: Window, fill: float) -> str:
-    """The input with its padding, up to the end of the last window at least: a window without padding then does the same."""
+    """The padded input, at least up to the end of the last window, so that a window without padding computes the same."""
     if window.pads is not None and not window.ceil:
         return pad_all(layer, x, _around(window.begins), _around(window.ends), fill)
     if window.pads is not None and static(window.spatial):
@@ -153,7 +153,7 @@ def _same_pairs(layer: Layer, x: str, window: Window) -> str:
 
 
 def _ceil_pairs(layer: Layer, x: str, window: Window) -> str:
-    """As `ceil_ends`, for sizes that are known at run time."""
+    """Like `ceil_ends`, for sizes that are known only at run time."""
     sizes, strides = _spatial_sizes(layer, x, window), layer.ints(window.strides, "strides")
     rows = zip(window.begins, window.ends, window.extents, window.strides, strict=True)
     room = layer.helper("AddV2", sizes, layer.ints([b + e - k + s - 1 for b, e, k, s in rows], "room"))
@@ -165,7 +165,7 @@ def _ceil_pairs(layer: Layer, x: str, window: Window) -> str:
 
 
 def _beyond(layer: Layer, counts: str, sizes: str, window: Window, begins: Sequence[int]) -> str:
-    """How far so many windows reach beyond `sizes` after `begins`, at least 0."""
+    """The excess of these windows over `sizes` after `begins`, at least 0."""
     rows = zip(window.extents, window.strides, begins, strict=True)
     reach = layer.helper("Mul", counts, layer.ints(window.strides, "strides"))
     reach = layer.helper("AddV2", reach, layer.ints([k - s - b for k, s, b in rows], "reach"))

@@ -1,4 +1,4 @@
-"""Deployable TensorFlow files, as ATC takes them from AMCT: layers between AscendQuant and AscendDequant, the rest in float."""
+"""Deployable TensorFlow files in AMCT's form for ATC: layers between AscendQuant and AscendDequant, the rest in float."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORM = Form({**NN_CONVERTERS, **CONVERTERS}, weight_name)
 class TfAscendTarget(Target):
     """Writes a quantized `nn` module, whose layers it lowers, or an `ascend` module in NHWC to a frozen GraphDef for ATC.
 
-    TensorFlow itself does not know its operators.
+    TensorFlow itself does not have these operators.
     """
 
     name = "tf-ascend"

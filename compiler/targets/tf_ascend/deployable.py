@@ -1,4 +1,4 @@
-"""The form of a module that is written: channels last, layers on int8 in `ascend`, weights as AMCT has them. Same numbers."""
+"""The form of a module for files: channels last, layers on int8 in `ascend`, weights as in AMCT's files. Same numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..graph import in_layout
 
 
 def deployable(module: ModuleOp, session: Session) -> ModuleOp:
-    """A copy of an `nn` or `ascend` module in the form of the file; what computes in float stays in the dialect that it is in."""
+    """A copy of an `nn` or `ascend` module in the form of the file; float operations stay in their dialect."""
     module = in_layout(module, "NHWC", session).clone()
     LowerIntegersPass().apply(session, module)
     made: Made = {}

@@ -1,4 +1,4 @@
-"""The layers that compute in integers, and the same operations on floats. Filters lie as TensorFlow stores them."""
+"""The layers that compute in integers, and the same operations on floats. Filters are in TensorFlow's order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CONVOLUTIONS: dict[type[ascend.ConvolutionOp], str] = {
 
 @converter(*_CONVOLUTIONS)
 def conv(op: ascend.ConvolutionOp, layer: Layer) -> str:
-    """Padding of its own: SAME where it is that. A Conv3D has no explicit one, so that its input is padded."""
+    """The padding of the operator: SAME if possible. Conv3D has no explicit padding, so its input is padded."""
     require_channels_last(op, layer)
     x, window = layer.value(op.x_value), _window(op, op.pad_list)
     padding = window.padding(explicit=window.rank == 2)
@@ -38,7 +38,7 @@ def conv(op: ascend.ConvolutionOp, layer: Layer) -> str:
 
 @converter(ascend.Conv2DTransposeOp, ascend.Conv2DBackpropInputOp)
 def conv_transpose(op: ascend.TransposedOp, layer: Layer) -> str:
-    """The gradient of a convolution; its padding is what is cut off, less what is added behind."""
+    """The gradient of a convolution; its padding is the cut-off part minus the part added at the end."""
     require_channels_last(op, layer)
     x, channels = layer.value(op.x_value), op.filter_sizes.out
     cuts = [(b, e - extra) for (b, e), extra in zip(op.pad_list, op.output_padding_list, strict=True)]
@@ -76,7 +76,7 @@ def batch_matmul(op: ascend.BatchMatMulV2Op, layer: Layer) -> str:
 
 @converter(ascend.AvgPoolOp, ascend.AvgPoolV2Op)
 def average_pool(op: ascend.AveragingOp, layer: Layer) -> str | list[str]:
-    """The mean of each window, as TensorFlow has it: the count leaves the scales. Padding that counts is added before."""
+    """TensorFlow's mean of each window: the count is removed from the scales. Padding that counts is added before."""
     require_channels_last(op, layer)
     if not takes_integers(op.x):
         made = by_meaning(op, layer)
@@ -113,17 +113,17 @@ def _window(op: ascend.ConvolutionOp, pads: tuple[tuple[int, int], ...]) -> Wind
 
 
 def _operand(layer: Layer, value: SSAValue, x: str) -> str:
-    """A weight as it is beside floats, behind AscendWeightQuant beside integers."""
+    """A weight: unchanged for floats, behind AscendWeightQuant for integers."""
     return weight(layer, value, layer.graph.elements[x]) if takes_integers(value) else layer.value(value)
 
 
 def _padded(layer: Layer, x: str, pads: Any) -> str:
-    """Zeros around space: of integers without their zero point, too, they are what contributes nothing."""
+    """Zeros around space, which contribute nothing, also for integers without their zero point."""
     return pad_all(layer, x, [0, *(b for b, _ in pads), 0], [0, *(e for _, e in pads), 0], 0)
 
 
 def _biased(layer: Layer, made: str, bias: SSAValue | None) -> str:
-    """A bias behind the layer; an int32 one, beside accumulators, in a Cast, before AscendDequant."""
+    """A bias behind the layer; an int32 bias for accumulators is cast, before AscendDequant."""
     if bias is None:
         return made
     added = layer.cast(bias, layer.graph.elements[made]) if is_integer(layer.op) else layer.value(bias)

@@ -1,4 +1,4 @@
-"""Data movement whose operands are not those of what it means."""
+"""Data movement whose operands differ from those of its meaning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def concat(op: ascend.ConcatV2Op, layer: Layer) -> str:
 
 @converter(ascend.SqueezeOp, ascend.UnsqueezeOp)
 def squeeze(op: ascend.SqueezeOp | ascend.UnsqueezeOp, layer: Layer) -> str | Sequence[str]:
-    """Below a layer that it is part of, whose name is its convolution's."""
+    """The name below the layer that it is part of; its convolution has the layer's name."""
     if part_of_another(op):
         layer.label = f"{layer.label}/{'Squeeze' if isinstance(op, ascend.SqueezeOp) else 'ExpandDims'}"
     return by_meaning(op, layer)

@@ -1,4 +1,4 @@
-"""Ascend's quantization operators, with the attributes that Huawei's TensorFlow adapter registers them with.
+"""Ascend's quantization operators, with the attributes that Huawei's TensorFlow adapter registers.
 
 To TensorFlow their tensors are floats: AscendQuant gives integers without their zero point, a layer adds them up in float,
 AscendDequant scales the sums. ATC makes int8 and int32 of them.
@@ -28,7 +28,7 @@ _FLOATS = ("float16", "float32", "float64")
 
 
 def _ascend(layer: Layer, op_type: str, inputs: list[str], element: str, name: str, **attributes: object) -> str:
-    """A node of Ascend's, its result of this element type to TensorFlow."""
+    """A node of Ascend's with a result of this element type in TensorFlow."""
     if element not in _FLOATS:
         raise layer.error(f"becomes {op_type}, which does not compute {element}")
     values = {"T": attribute(dtype_named(element)), **{k: attribute(v) for k, v in attributes.items()}}
@@ -37,7 +37,7 @@ def _ascend(layer: Layer, op_type: str, inputs: list[str], element: str, name: s
 
 @converter(ascend.AscendQuantOp)
 def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
-    """`L.quant`, for the first layer L that takes the integers; `L.quant1` as its second input."""
+    """`L.quant`, for the first layer L that reads the integers; `L.quant1` if they are its second input."""
     if op.storage != i8:
         raise layer.error(f"gives {op.storage}, these files hold int8")
     if op.round_mode.data != "Round" or op.sqrt_mode.value.data:
@@ -50,7 +50,7 @@ def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
 
 @converter(ascend.AscendAntiQuantOp)
 def anti_quant(op: ascend.AscendAntiQuantOp, layer: Layer) -> str:
-    """`L.antiquant`; the offset is that of Ascend IR, the negated zero point, as ATC hands it on."""
+    """`L.antiquant`; the offset is that of Ascend IR, the negated zero point, because ATC passes it on."""
     if op.sqrt_mode.value.data:
         raise layer.error("has sqrt_mode, which TensorFlow's AscendAntiQuant does not have")
     x, element = layer.value(op.x), _element(op.y)
@@ -62,7 +62,7 @@ def anti_quant(op: ascend.AscendAntiQuantOp, layer: Layer) -> str:
 
 @converter(ascend.AscendDequantOp)
 def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
-    """`L.dequant`, its scales packed in `L.dequant.param`; behind a pool `ksize` holds the window, whose mean it scales.
+    """`L.dequant`, its scales packed in `L.dequant.param`; behind a pool `ksize` is the window, whose mean it scales.
 
     A ReLU that is part of it follows it.
     """
@@ -80,7 +80,7 @@ def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
 
 
 def _window(accumulator: SSAValue) -> list[int]:
-    """The two sizes of a pool's window; 1 behind everything else."""
+    """The two sizes of a pool's window; 1 for other layers."""
     pool = accumulator.owner
     if not isinstance(pool, ascend.AveragingOp):
         return [1, 1]
@@ -102,7 +102,7 @@ def weight_quant(op: ascend.AscendWeightQuantOp, layer: Layer) -> str:
 
 
 def weight(layer: Layer, value: SSAValue, element: str) -> str:
-    """The weight of a layer on integers that are of this type to TensorFlow: a constant behind AscendWeightQuant, made once."""
+    """The weight of a layer on integers of this TensorFlow type: a constant behind AscendWeightQuant, made once."""
     if (constant := nn.constant_of(value)) is None:
         return layer.value(value)
     key = identity_of(constant), element

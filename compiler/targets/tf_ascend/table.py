@@ -1,4 +1,4 @@
-"""How each `ascend` operation is written: by a converter of its own, else as the `nn` operation that it means."""
+"""The converters of `ascend` operations: their own, otherwise that of their meaning in `nn`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..tensorflow.layer import Layer, Written
 
 
 def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
-    """As `nn` writes what the interpreter computes for the operation."""
+    """Writes the meaning of the operation in `nn`."""
     require_channels_last(op, layer)
     if isinstance(op, CastOp) and takes_integers(op.x):
         raise layer.error(
@@ -54,5 +54,5 @@ def require_channels_last(op: AscendOp, layer: Layer) -> None:
 
 
 def takes_integers(value: SSAValue) -> bool:
-    """Whether a value is what AscendQuant gives: float to TensorFlow, its integers without their zero point."""
+    """Whether a value comes from AscendQuant: float in TensorFlow, integers without their zero point."""
     return element_of(value) == i8

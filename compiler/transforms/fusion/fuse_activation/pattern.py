@@ -35,7 +35,7 @@ class Rules:
 
     @staticmethod
     def of(source: str, activations: Iterable[str], add: bool) -> Rules:
-        """Whether an activation is computed; relu6 is if clip is."""
+        """The rules of a source; relu6 is included if clip is."""
         kinds = frozenset(activations)
         return Rules(source, kinds | {"relu6"} if "clip" in kinds else kinds, add)
 

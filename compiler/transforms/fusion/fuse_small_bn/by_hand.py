@@ -20,7 +20,7 @@ _CONTINUED_BY: Mapping[tuple[type[Operation], ...], tuple[type[Operation], ...]]
     (nn.AddOp,): (),
     (nn.MulOp, nn.AddOp): (),
 }
-"""The operations that may follow the quotient, each with those that may follow it."""
+"""For each run of operations after the quotient, the operations that may follow it."""
 
 _LONGEST = 4
 
