@@ -56,10 +56,10 @@ float64 and rounded once. Every pattern also asks:
 | --- | --- |
 | skip-fusion | no layer is on the list of `--skip-fusion` |
 | one-region | the operations are in one region: no fusion reaches into a fused operation |
-| skip-types | no layer is of a type in the option `skip-types`, as the source calls it (`Conv`) or as `nn` does (`conv`) |
-| only-quantizable | under `only-quantizable=true`: the profile lets the convolution or matrix product be quantized (AMCT) |
-| finite | the folded numbers hold neither NaN nor Inf |
-| underflow | among the subnormal ones of them no more is lost than rounding to their type takes elsewhere (root mean squares) |
+| skip-types | no layer has a type in the option `skip-types`, by the source's name (`Conv`) or that of `nn` (`conv`) |
+| only-quantizable | with `only-quantizable=true`: the profile lets the convolution or matrix product be quantized (AMCT) |
+| finite | the folded numbers contain neither NaN nor Inf |
+| underflow | subnormal folded numbers lose no more than rounding loses elsewhere (root mean squares) |
 
 No pattern matches across `nn.observe`, `nn.quantize` or `nn.dequantize`. A constant that another operation uses, too, is copied.
 """
@@ -67,18 +67,19 @@ No pattern matches across `nn.observe`, `nn.quantize` or `nn.dequantize`. A cons
 _DECISIONS = """\
 ## Decisions
 
-* Folding is exact algebra and does not ask whether the layer is quantized afterwards; AMCT does. `only-quantizable=true` gives
-  AMCT's rule.
-* AMCT describes constants of OP+Add by their sizes alone. Here a constant must meet the output channels under numpy's
-  broadcasting and vary along them only: `[C]` behind an NCHW convolution adds to the columns and is not a bias.
-* AMCT's OP+Mul wants a scalar of empty shape; one number per channel is as exact, and is what grappler leaves of a batch norm.
-* Frontends compute what depends on constants only: of a Keras batch norm in small operations a product and a sum arrive, which
-  `affine-batch-norm` takes under the same rules as `keras-batch-norm` takes the whole.
+* Folding is exact algebra, whether or not the layer is quantized afterwards. AMCT folds only around layers that it quantizes;
+  `only-quantizable=true` is AMCT's rule. (AMCT is Huawei's quantization toolkit.)
+* AMCT describes constants of OP+Add by their sizes alone. Here a constant must broadcast along the output channels, by numpy's
+  rules, and vary only along them: `[C]` behind an NCHW convolution adds to the columns and is not a bias.
+* AMCT's OP+Mul requires a scalar of empty shape; one number per channel is as exact, and is what TensorFlow's optimizer
+  (grappler) leaves of a batch norm.
+* Frontends compute what depends only on constants: a Keras batch norm in small operations arrives as a product and a sum, which
+  `affine-batch-norm` accepts under the same rules as `keras-batch-norm` accepts the original.
 * Data formats must agree: behind an NHWC convolution, a BiasAdd or batch norm of NCHW works on the rows, and stays.
-* Batch norm in front of a convolution with padding stays: the zeros of the padding are not shifted.
-* Two convolutions that share a weight keep it where only one of them is folded into: the other gets a copy.
-* The result of an operation that is a graph output has that as one more use: nothing behind it is folded into it.
-* Fused batch norms of training keep their mode: frontends carry them as `nn.opaque`, which no pattern takes for a norm.
+* Batch norm before a convolution with padding stays: the zeros of the padding are not shifted.
+* If two convolutions share a weight and only one of them is folded into, that one gets a copy.
+* A graph output counts as one more use of a result: nothing behind it is folded into its operation.
+* Fused batch norms of training keep their mode: frontends carry them as `nn.opaque`, which no pattern matches.
 * Padding into windows, space_to_batch around convolutions, cancelled transposes and removed identities are `--canonicalize`.
 """
 
