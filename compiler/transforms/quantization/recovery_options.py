@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Method = Literal["gptq", "mismatch"]
+Method = Literal["gptq", "mismatch", "adaround"]
 """How weights are rounded where it is not to the nearest number."""
 
 
@@ -14,7 +14,7 @@ class RecoveryOptions:
     """Each is a pass of its own; none of them runs when not given."""
 
     round_weights: Method | None = None
-    """`gptq` or `mismatch`: choose the integers of weights by what they make of the layers' outputs (`--round-weights`)."""
+    """`gptq`, `mismatch` or `adaround`: choose the integers of weights by layers' outputs (`--round-weights`)."""
     correct_bias: bool = False
     """Add to biases what quantization shifts layers' outputs by (`--correct-bias`)."""
 

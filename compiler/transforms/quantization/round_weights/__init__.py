@@ -20,6 +20,7 @@ from ..layers import channel_axis
 from ..profiles import profile_of
 from ..recovery_options import Method
 from ..recurrent import recurrent_layers
+from .adaround import adaround
 from .integer_layers import IntegerLayer, integer_layers
 from .layer_by_layer import layer_by_layer
 from .layer_data import Networks
@@ -37,7 +38,8 @@ class RoundWeightsPass(DataOptions, ModulePass):
 
     method: Method = "mismatch"
     """`gptq`: the weights that are rounded later make up for the errors of those before. `mismatch`: the same, after all of them
-    have moved to where they make up for what rounding in earlier layers does to the input.
+    have moved to where they make up for what rounding in earlier layers does to the input. `adaround`: each weight up or down, by
+    gradient (AMCT's ADA).
     """
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -86,9 +88,10 @@ def _rounded(layer: IntegerLayer, method: Method, networks: Networks, remarks: R
     groups, channels, columns = weights.shape
     data, grid = networks.data(layer.compute, layer.product, groups, columns), layer.grid(groups, channels)
     target = matched(weights, data.sums) if method == "mismatch" else weights
+    round_to = adaround if method == "adaround" else gptq
     per_tensor = layer.weight.axis is None
     found = grid if layer.weight.fixed else with_least_error(target, data.sums.h, grid, per_tensor)
-    nearest, integers = grid.nearest(weights), gptq(target, data.sums.h, found)
+    nearest, integers = grid.nearest(weights), round_to(target, data.sums.h, found)
     before, after = (data.sqnr(weights, each) for each in (nearest, integers * found.scale))
     if not after > before:
         reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"

@@ -26,6 +26,7 @@ from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
 from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.transforms.quantization.round_weights import rounding
+from amct_opt.transforms.quantization.round_weights.adaround import adaround
 from amct_opt.transforms.quantization.round_weights.integer_layers import integer_layers
 from amct_opt.transforms.quantization.round_weights.layer_data import Sums, points_of
 from amct_opt.transforms.quantization.round_weights.products import product_of
@@ -93,6 +94,18 @@ def test_no_rounding_of_eight_weights_has_less_error_than_the_best_and_nearest_h
         nearest = output_error(on.nearest(weights) - weights, h).item()
         assert found <= 1.05 * nearest
         assert found >= best or found <= nearest  # weights that make up for others may go further than one step
+
+
+def test_adaround_is_between_the_best_of_all_ups_and_downs_and_nearest() -> None:
+    for seed in range(6):
+        weights = np.random.default_rng(seed).normal(size=(1, 1, 8))
+        h, on = sums_of(x := rows(1, 50, 8, seed), x).h, grid(weights, 4)
+        ups = np.array(list(combinations((0, 1), repeat=8)))[None]
+        every = np.clip(np.floor(weights / on.scale) + ups, on.low, on.high) * on.scale
+        found = output_error(adaround(weights, h, on) * on.scale - weights, h).item()
+        nearest = output_error(on.nearest(weights) - weights, h).item()
+        assert output_error(every - weights, h).min() <= found * (1 + 1e-9)
+        assert found <= nearest
 
 
 def test_inputs_that_are_always_zero_leave_their_weights_at_the_nearest_number() -> None:
@@ -234,7 +247,7 @@ def test_outputs_come_closer_and_scales_give_the_integers_back(profile: str, met
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("method", ["gptq", "mismatch"])
+@pytest.mark.parametrize("method", ["gptq", "mismatch", "adaround"])
 def test_no_layer_has_more_error_on_what_it_is_fitted_to(method: str, seed: int) -> None:
     """Few samples: none is held back. A layer that does not gain keeps the nearest numbers."""
     passes = ["insert-observers{weight-bits=4}", "calibrate", f"round-weights{{method={method}}}"]

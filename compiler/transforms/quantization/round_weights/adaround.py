@@ -1,0 +1,87 @@
+"""Each weight up or down so that the layer's output changes little: found by gradient, which needs only the sums of inputs.
+
+Nagel et al., "Up or Down? Adaptive Rounding for Post-Training Quantization" (2020); AMCT's ADA. Shapes as in `rounding`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .rounding import Grid
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+ITERATIONS = 500
+"""AMCT takes 10000 steps over batches; here each step has all of the data."""
+REG_PARAM = 0.01
+"""The weight of the term that drives each weight to one of its two numbers (AMCT's `reg_param`)."""
+BETA = 20.0, 2.0
+"""The exponent of that term at first and in the end (AMCT's `beta_range`)."""
+WARM_START = 0.2
+"""The part of the steps without it (AMCT's `warm_start`)."""
+_RATE = 0.02
+_UNITS = 1000
+_FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8
+"""Adam's."""
+_SWEEPS = 10
+_LEAST = 1e-9
+"""What a turn has to gain, in units of the error of a whole step."""
+_STRETCH = 1.2
+"""The sigmoid is stretched to [-0.1, 1.1] and cut to [0, 1], so that it reaches both ends."""
+
+
+def adaround(weights: Array, h: Array, grid: Grid) -> Array:
+    """Integers [G, M, K], each one of the two next to the weight.
+
+    The loss is in units of a thousandth of its mean per weight at nearest rounding, so that the other term weighs the same in all
+    layers. In the end single weights are turned round as long as that lowers the error.
+    """
+    low = np.floor(weights / grid.scale)
+    part = (weights / grid.scale - low).astype(np.float32)
+    error = grid.nearest(weights) - weights
+    unit = float(np.einsum("gmk,gmk->", error @ h, error)) / weights.size
+    if not unit:
+        return grid.integers(weights)
+    scale = grid.scale.astype(np.float32)
+    slope = (2 * _UNITS * h / unit).astype(np.float32)
+    begin = np.clip((part + 0.1) / _STRETCH, 1e-3, 1 - 1e-3)
+    v = np.log(begin / (1 - begin))
+    first, second = np.zeros_like(v), np.zeros_like(v)
+    up = part
+    for step in range(1, ITERATIONS + 1):
+        sigmoid = 1 / (1 + np.exp(-v))
+        up = np.clip(_STRETCH * sigmoid - 0.1, 0, 1)
+        towards = ((up - part) * scale) @ slope * scale
+        progress = (step / ITERATIONS - WARM_START) / (1 - WARM_START)
+        if progress > 0:
+            beta = BETA[1] + (BETA[0] - BETA[1]) * 0.5 * (1 + np.cos(np.pi * progress))
+            far = 2 * up - 1
+            towards -= REG_PARAM * 2 * beta * np.sign(far) * np.abs(far) ** (beta - 1)
+        gradient = towards * _STRETCH * sigmoid * (1 - sigmoid) * ((up > 0) & (up < 1))
+        first += (1 - _FIRST) * (gradient - first)
+        second += (1 - _SECOND) * (gradient * gradient - second)
+        v -= _RATE * (first / (1 - _FIRST**step)) / (np.sqrt(second / (1 - _SECOND**step)) + _TINY)
+    return _descended(weights, h, grid, low, np.clip(low + (up >= 0.5), grid.low, grid.high))
+
+
+def _descended(weights: Array, h: Array, grid: Grid, low: Array, integers: Array) -> Array:
+    """The integers after turns from `low` to the next number and back that each lower the error, column by column."""
+    scale, diagonal = grid.scale[..., 0], np.einsum("gkk->gk", h)
+    integers, slope = integers.copy(), (integers * grid.scale - weights) @ h
+    for _ in range(_SWEEPS):
+        turned = False
+        for j in range(weights.shape[2]):
+            now, down = integers[:, :, j], low[:, :, j]
+            other = np.clip(np.where(now > down, down, down + 1), grid.low[..., 0], grid.high[..., 0])
+            change = (other - now) * scale
+            gain = -(2 * slope[:, :, j] + change * diagonal[:, None, j]) * change
+            change = np.where(gain > _LEAST * diagonal[:, None, j] * scale * scale, change, 0)
+            if change.any():
+                turned = True
+                integers[:, :, j] = np.where(change, other, now)
+                slope += change[..., None] * h[:, None, j]
+        if not turned:
+            break
+    return integers
