@@ -42,7 +42,7 @@ SMALLEST_SPLIT = 8
 """From this many samples on, every tenth (at least one) is held back from calibration to measure with, where no number of runs
 is asked for."""
 
-_NEWER_BITS, _INTEGERS_SINCE = {4, 16}, 21
+_NEWER_BITS, _INTEGERS_SINCE = {3, 4, 16}, 21
 """Integers that QuantizeLinear has from an opset on."""
 
 _MEASURING_SEED = 1

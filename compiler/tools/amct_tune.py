@@ -39,7 +39,17 @@ OUTDIR/tune.json has every trial, and OUTDIR/<stem>_qdq.onnx is the best model s
 a run was stopped. At the end the files of amct quantize are written, with the command line that writes them again. If no trial
 reaches the goal, the best one is written and the exit status is 1."""
 
-_GIVEN = ("config", "profile", "observer", "weight_bits", "round_weights", "skip_fusion", "skip_layers", "only_layers")
+_GIVEN = (
+    "config",
+    "profile",
+    "observer",
+    "weight_bits",
+    "round_weights",
+    "correct_bias",
+    "skip_fusion",
+    "skip_layers",
+    "only_layers",
+)
 _LISTS = ("skip_layers", "only_layers")
 _DATA = ("data", "data_types", "mean", "std", "resize", "layout", "color", "batch_num")
 _DEST = {"inputs": "input_names"}

@@ -160,12 +160,13 @@ def add_quantize_options(add: Callable[..., object]) -> None:
     add("--config", metavar="CONFIG", help="AMCT's configuration, JSON (.json) or simplified")
     add("--profile", default="ascend", help=PROFILE)
     add("--observer", help="how ranges are found (default: mse, or what --config says)")
-    add("--weight-bits", type=int, choices=(4, 6, 7, 8), help="bits of weights (default: 8, or what --config says)")
+    add("--weight-bits", type=int, choices=(3, 4, 6, 7, 8), help="bits of weights (default: 8, or what --config says)")
     add(
         "--round-weights",
-        choices=("gptq", "mismatch"),
+        choices=("gptq", "mismatch", "adaround"),
         help="choose the integers of weights by the layers' outputs (default: the nearest)",
     )
+    add("--correct-bias", action="store_true", help="add to biases what quantization shifts layers' outputs by")
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
     add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
     add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")
@@ -181,6 +182,7 @@ def quantize_options(args: argparse.Namespace) -> QuantizeOptions:
         observer=args.observer,
         weight_bits=args.weight_bits,
         round_weights=args.round_weights,
+        correct_bias=args.correct_bias,
         skip_layers=names(args.skip_layers),
         only_layers=names(args.only_layers),
     )
