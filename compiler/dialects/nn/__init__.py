@@ -10,7 +10,20 @@ from typing import TypeVar
 
 from xdsl.ir import Dialect, Operation
 
-from . import elementwise
+from . import (
+    constant,
+    convolution,
+    elementwise,
+    fused,
+    linear,
+    normalization,
+    opaque,
+    pooling,
+    quantization,
+    reduction,
+    shape,
+    space,
+)
 from .arrays import External, ExternalAttr
 from .attributes import (
     NN_ATTRIBUTES,
@@ -82,56 +95,21 @@ from .window import LayoutOp, WindowOp
 
 _Op = TypeVar("_Op", bound=Operation)
 
-OPERATIONS: tuple[type[Operation], ...] = (
-    ConstantOp,
-    ConvOp,
-    ConvTransposeOp,
-    MatMulOp,
-    BiasAddOp,
-    BatchNormOp,
-    InstanceNormOp,
-    GroupNormOp,
-    LayerNormOp,
-    LRNOp,
-    SoftmaxOp,
-    LogSoftmaxOp,
-    *operations_of(elementwise, NNOp),
-    MaxPoolOp,
-    AveragePoolOp,
-    GlobalAveragePoolOp,
-    GlobalMaxPoolOp,
-    ConcatOp,
-    SplitOp,
-    SliceOp,
-    GatherOp,
-    ReshapeOp,
-    ExpandOp,
-    TransposeOp,
-    FlattenOp,
-    SqueezeOp,
-    UnsqueezeOp,
-    PadOp,
-    ResizeOp,
-    ShapeOp,
-    DepthToSpaceOp,
-    SpaceToDepthOp,
-    SpaceToBatchOp,
-    BatchToSpaceOp,
-    ReduceMeanOp,
-    ReduceSumOp,
-    ReduceMaxOp,
-    ReduceMinOp,
-    ReduceProdOp,
-    ArgMaxOp,
-    ArgMinOp,
-    ObserveOp,
-    QuantizeOp,
-    DequantizeOp,
-    ShiftAccumulatorOp,
-    YieldOp,
-    FusedOp,
-    OpaqueOp,
+_FAMILIES = (
+    constant,
+    convolution,
+    linear,
+    normalization,
+    elementwise,
+    pooling,
+    shape,
+    space,
+    reduction,
+    quantization,
+    fused,
+    opaque,
 )
+OPERATIONS = tuple(kind for family in _FAMILIES for kind in operations_of(family, Operation))
 
 NN = Dialect("nn", [*OPERATIONS], [*NN_ATTRIBUTES, PlanAttr])
 
