@@ -1,4 +1,5 @@
-// Weights of fewer than 8 bits: two-dimensional convolutions have them, other layers 8 (AMCT). 6 and 7 bits are stored in 8.
+// Weights of fewer than 8 bits: two-dimensional convolutions have them, other layers 8 (AMCT). 3 bits are stored in 4, 6 and 7 in 8.
+// RUN: amct-opt %s --quantize='weight-bits=3' 2>/dev/null | filecheck %s --check-prefix THREE
 // RUN: amct-opt %s --quantize='weight-bits=4' 2>/dev/null | filecheck %s --check-prefix FOUR
 // RUN: amct-opt %s --quantize='weight-bits=6' 2>/dev/null | filecheck %s --check-prefix SIX
 // RUN: amct-opt %s --quantize='weight-bits=7' 2>/dev/null | filecheck %s --check-prefix SEVEN
@@ -10,6 +11,7 @@
 // RUN: echo 'override_layer_types { layer_type: "Conv" calibration_config { arq_quantize { quant_bits: 7 } } }' > %t.type.cfg
 // RUN: amct-opt %s --quantize='config=%t.type.cfg' --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix TYPE
 
+// THREE:  %w.i4 = nn.constant dense<{{\[\[\[\[}}3]], {{.*}} : tensor<2x2x1x1xi4>
 // FOUR:   %w.i4 = nn.constant dense<{{\[\[\[\[}}7]], {{\[\[}}-4]]], {{\[\[\[}}4]], {{\[\[}}-8]]]]> : tensor<2x2x1x1xi4>
 // FOUR:   nn.dequantize %w.i4 by <i4, scale = [0.18142857, 0.32], axis = 0>
 // FOUR:   nn.dequantize %vw.i8
