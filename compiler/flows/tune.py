@@ -22,6 +22,7 @@ from ..runtime.executor import Executable
 from ..runtime.metrics import Differences
 from ..session import Session
 from ..targets.onnx import OnnxTarget
+from ..transforms.equalize import EqualizePass
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
 from ..transforms.quantization.output_sensitivity import exchanged
@@ -35,11 +36,13 @@ from .summary import weight_bytes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Changes = Mapping[str, Any]
-"""Fields of `QuantizeOptions`."""
+"""Fields of `QuantizeOptions`, and `equalize`: `--equalize` before quantization."""
 
 STEPS: Sequence[Changes] = (
     {},
     {"round_weights": "mismatch"},
+    {"equalize": True},
+    {"correct_bias": True},
     {"observer": "octav"},
     {"observer": "ifmr"},
     {"observer": "percentile{percentile=0.99999}"},
@@ -104,6 +107,8 @@ class _Search:
     key: str
     original: float = float("inf")
     trials: list[Trial] = field(default_factory=list[Trial])
+    equalized: ModuleOp | None = None
+    """The network with even channels, once a trial has asked for it. Its function is the network's."""
     modules: dict[str, ModuleOp] = field(default_factory=dict[str, ModuleOp])
     """The module of the best trial, by its changes; nothing else is kept."""
 
@@ -134,12 +139,24 @@ class _Search:
             stream.write(f"{json.dumps(data, indent=2)}\n".encode())
         return trial
 
+    def network(self, changes: Changes) -> ModuleOp:
+        """The float network of a trial."""
+        if "equalize" not in changes:
+            return self.whole
+        if self.equalized is None:
+            module = self.whole.clone()
+            passes = [EqualizePass(self.calibration.data, backend=self.running.backend, threads=self.running.threads)]
+            run_on_verified(module, passes, self.session.silent())
+            self.equalized = module
+        return self.equalized
+
     def quantized(self, changes: Changes) -> ModuleOp:
         """A quantized copy of the network."""
         name, session = _name(changes), self.session.silent()
         if name in self.modules:
             return self.modules[name]
-        module, options = self.whole.clone(), replace(self.options, **changes)
+        module = self.network(changes).clone()
+        options = replace(self.options, **{key: value for key, value in changes.items() if key != "equalize"})
         skipped = (*self.options.skip_layers, *changes.get("skip_layers", ()))
         request = replace(options, skip_layers=skipped).request(session)
         run_on_verified(module, [Quantize(request, self.calibration, self.running)], session)
@@ -166,7 +183,7 @@ class _Search:
 
     def costly_layers(self, changes: Changes) -> list[str]:
         """The quantized layers, the one first whose quantization alone costs most at the outputs."""
-        whole, quantized = self.whole.clone(), self.quantized(changes).clone()
+        whole, quantized = self.network(changes).clone(), self.quantized(changes).clone()
         for module in (whole, quantized):
             inline_fused(module)
         layers = quantized_layers(quantized, self.session)
@@ -220,7 +237,7 @@ def _run(search: _Search) -> None:
     """Try the steps until the goal is reached, then leave layers in float."""
     won: Changes = {}
     for step in STEPS:
-        if any(getattr(search.options, name) is not None for name in step):
+        if any(getattr(search.options, name, None) for name in step):
             continue  # it is given for all trials
         trial = search.attempt({**won, **step})
         if trial.reached:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from ..flows.tune import Goal, Trial, Tuned
 
 _DESCRIPTION = """\
-Searches for options of amct quantize that reach a goal: how weights are rounded, which observer finds the ranges, and last which
-layers stay in float, the costliest first and as few as possible. It stops at the first options that reach the goal. Options that
-are given hold for all trials.
+Searches for options of amct quantize that reach a goal: how weights are rounded, whether channels are evened out and biases
+corrected, which observer finds the ranges, and last which layers stay in float, the costliest first and as few as possible. It
+stops at the first options that reach the goal. Options that are given hold for all trials.
 
 The goal is an SQNR of the outputs, or with --labels a largest drop of top-1 in points. Both are measured on samples that are
 held back from calibration as amct quantize does it, or on those of --test.
@@ -107,8 +107,10 @@ def run(args: argparse.Namespace) -> None:
     skipped = (*options.skip_layers, *changes.get("skip_layers", ()))
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
-        best = replace(options, **{**changes, "skip_layers": skipped})
-        summary = quantize_file(args.model, best, data, args.output, session, running)
+        fields = {name: value for name, value in changes.items() if name != "equalize"}
+        best = replace(options, **{**fields, "skip_layers": skipped})
+        equalize = "equalize" in changes
+        summary = quantize_file(args.model, best, data, args.output, session, running, equalize=equalize)
     print_summary(summary)
     print(f"to write these files again:\n  {_command(args, {**changes, 'skip_layers': skipped})}")
     refuse(summary.peer, summary.files["onnx"], args.model)
