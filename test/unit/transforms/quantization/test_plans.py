@@ -48,13 +48,26 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return text
 
 
-def in_steps(text: str, session: Session, options: str) -> str:
+RECOVERY = {
+    "": (),
+    "round-weights=gptq": (("round-weights", "gptq data=x.npz"),),
+    "correct-bias=true": (("correct-bias", "data=x.npz"),),
+    "round-weights=mismatch correct-bias=true": (
+        ("round-weights", "mismatch data=x.npz"),
+        ("correct-bias", "data=x.npz"),
+    ),
+}
+"""Options of `--quantize`, and the passes that they stand for."""
+
+
+def in_steps(text: str, session: Session, options: str, recovery: str = "") -> str:
     """The passes of `--quantize` one by one, printed and parsed between any two; only the first is given the options."""
     data = "data=x.npz"
     for name, given in (
         ("insert-observers", options),
         ("balance-channels", data),
         ("calibrate", data),
+        *RECOVERY[recovery],
         ("convert-observers", ""),
         ("shift-accumulators", data),
     ):
@@ -131,10 +144,10 @@ def check_random(seed: int, folder: Path) -> None:
     module, _ = amct_opt.load(graph.save(folder / "net.onnx", *outputs), session)
     make_pass("fuse-all").apply(session, module)
     layers = [layer_of(op) for op in module.walk() if isinstance(op, nn.ConvOp)]
-    options = random_options(graph.random, profile, layers)
+    options, recovery = random_options(graph.random, profile, layers), list(RECOVERY)[seed % 5 % 4]
     text = amct_opt.to_text(module)
     session.remarks.clear()
-    make_pass("quantize", f"data=x.npz {options}").apply(session, module)
+    make_pass("quantize", f"data=x.npz {options} {recovery}").apply(session, module)
     whole = amct_opt.to_text(module)
     convs = [op for op in module.walk() if isinstance(op, nn.ConvOp)]
     integer = {layer_of(op) for op in convs if isinstance(outside(op.operands[1]).owner, nn.DequantizeOp)}
@@ -142,11 +155,11 @@ def check_random(seed: int, folder: Path) -> None:
     assert applied == integer, f"seed {seed}: {profile} {options}"
     again = new_session()
     again.profile = profile
-    assert in_steps(text, again, options) == whole, f"seed {seed}: {profile} {options}"
+    assert in_steps(text, again, options, recovery) == whole, f"seed {seed}: {profile} {options} {recovery}"
     plain = new_session()
     plain.profile = profile
     unasked, _ = amct_opt.parse(text, plain, name="net.mlir")
-    make_pass("quantize", "data=x.npz").apply(plain, unasked)
+    make_pass("quantize", f"data=x.npz {recovery}").apply(plain, unasked)
     said = [str(r) for r in session.remarks] != [str(r) for r in plain.remarks]
     assert amct_opt.to_text(unasked) != whole or said, f"seed {seed}: {profile} {options} changes nothing"
 
