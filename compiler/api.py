@@ -30,6 +30,7 @@ from .transforms.quantization.data_options import BackendOptions, DataOptions
 from .transforms.quantization.options import SettingsOptions
 from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import Quantize
+from .transforms.quantization.recovery_options import Method, RecoveryOptions
 from .transforms.quantization.request import Request
 from .universe import new_session
 
@@ -123,6 +124,8 @@ def quantize(
     data: Given | PathLike | None = None,
     *,
     record: Record | PathLike | None = None,
+    round_weights: Method | None = None,
+    correct_bias: bool = False,
     backend: Name = "auto",
 ) -> None:
     """Quantize a module in place: observers, calibration, integers; its fusions are to be done before.
@@ -131,6 +134,7 @@ def quantize(
     observer is mse. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an iterable of batches
     or a function that returns one (one run each, in the inputs' shapes and dtypes). Without data, where it is needed, seeded
     synthetic inputs are used and the session warns. `record` holds parameters that replace calibration.
+    `round_weights` and `correct_bias` win back accuracy once ranges are known (docs/recovery.md).
     `backend` is what runs the module meanwhile; results do not depend on it but for the rounding of floats.
     `session.profile` decides what can be quantized; `session.remarks` reports what was not, and why. Raises
     CompileError, located.
@@ -139,7 +143,8 @@ def quantize(
     given = DataOptions(_data(data, module, chosen.batch_num))
     if isinstance(record, str | os.PathLike):
         record = read_record(Path(record), joint_quant=settings is None or chosen.joint_quant)
-    request = Request(chosen, profile_of(session), record)
+    recovery = RecoveryOptions(round_weights=round_weights, correct_bias=correct_bias)
+    request = Request(chosen, profile_of(session), record, recovery=recovery)
     run_passes(module, [Quantize(request, given, BackendOptions(backend=backend))], session)
 
 

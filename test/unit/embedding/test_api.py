@@ -200,6 +200,17 @@ def test_targets_by_name_and_made(tmp_path: Path) -> None:
     assert not (tmp_path / "c.mlir").exists()
 
 
+def test_recovery_is_the_options_of_the_pass() -> None:
+    module, session = amct_opt.load(DIGITS / "digits.onnx")
+    amct_opt.run_pipeline(module, "fuse", session)
+    by_pass = module.clone()
+    options = f"data={DIGITS / 'calib.npz'} round-weights=gptq correct-bias=true"
+    make_pass("quantize", options).apply(session.clone(), by_pass)
+    amct_opt.quantize(module, session, data=DIGITS / "calib.npz", round_weights="gptq", correct_bias=True)
+    assert amct_opt.to_text(module) == amct_opt.to_text(by_pass)
+    assert {r.rule for r in session.remarks if r.pass_name == "round-weights"} == {"rounded"}
+
+
 def test_one_executable_run_by_several_threads() -> None:
     """With arrays of different sizes, so that buffers that were shared would be seen."""
     module, _ = amct_opt.load(DIGITS / "digits.onnx")
