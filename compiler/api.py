@@ -1,4 +1,4 @@
-"""The functions of the public Python API; `amct_opt` hands them out (docs/embedding.md)."""
+"""The functions of the public Python API, exported by `amct_opt` (docs/embedding.md)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .universe import new_session
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 Pipeline: TypeAlias = "str | Iterable[str | ModulePass]"
-"""`"fuse"`, `"fuse-bn,quantize{bits=8}"`, or passes one by one, each an object or such a text."""
+"""`"fuse"`, `"fuse-bn,quantize{bits=8}"`, or a list of passes, each an object or such text."""
 
 
 class Loaded(NamedTuple):
@@ -53,16 +53,16 @@ _OBJECTS: Mapping[str, str] = {
     "keras.Model": ".frontends.tensorflow:from_keras",
     "tf_keras.Model": ".frontends.tensorflow:from_keras",
 }
-"""The readers of objects of a running program, by package and class; the package itself is not imported for that."""
+"""The readers of in-memory objects, by package and class; the package itself is not imported for the lookup."""
 
 
 def load(model: Any, session: Session | None = None, *, signature: Sequence[Any] = ()) -> Loaded:
-    """Read a model into a verified module of `nn` (or of whatever the text of a module holds).
+    """Read a model as a verified module of `nn` (or of the dialects in the text of a module).
 
     `model` is a path (a file of a known ending, the folder of a SavedModel), or an object: an `onnx.ModelProto`, a model of Keras
     or tf_keras, a `tf.Graph` or GraphDef, a `tf.function` or other callable on tensors, for which `signature` may give the
-    `tf.TensorSpec` of each argument. `session.imports` says what its inputs, outputs and shapes are, where that is to differ
-    from what is found; without a session one is made. Raises CompileError, located in the model.
+    `tf.TensorSpec` of each argument. `session.imports` overrides the inputs, outputs and shapes found in the model; without
+    a session, one is created. Raises CompileError, located in the model.
     """
     session = new_session() if session is None else session
     module = _read(model, session, signature)
@@ -83,10 +83,10 @@ def _read(model: Any, session: Session, signature: Sequence[Any]) -> ModuleOp:
 
 
 def parse(text: str, session: Session | None = None, *, name: str = "<text>") -> Loaded:
-    """Read the text of a module, verified. Nothing that it names is imported or run.
+    """Read the text of a module, verified. Nothing that the text names is imported or run.
 
-    `name` is the file in locations and errors; where it is a path, arrays are looked up beside it. Raises CompileError,
-    located at line and column.
+    `name` is the file name in locations and errors; if it is a path, array files are looked up beside it. Raises
+    CompileError, located at line and column.
     """
     session = new_session() if session is None else session
     module = parse_module(session, text, name)
@@ -95,9 +95,9 @@ def parse(text: str, session: Session | None = None, *, name: str = "<text>") ->
 
 
 def to_text(module: ModuleOp, *, generic: bool = False, locations: bool = False) -> str:
-    """The complete text of a module: arrays that are not in a file are in it as hex.
+    """The complete text of a module: arrays that are not in a file appear as hex.
 
-    `generic` is the form that every MLIR tool reads; `locations` adds the place or layer that each operation comes from.
+    `generic` selects the form that every MLIR tool reads; `locations` adds the source position or layer of each operation.
     """
     return module_text(module, generic=generic, locations=locations)
 
@@ -105,9 +105,9 @@ def to_text(module: ModuleOp, *, generic: bool = False, locations: bool = False)
 def run_pipeline(module: ModuleOp, pipeline: Pipeline, session: Session, after: After | None = None) -> None:
     """Run passes on a module, in place, verifying it before, between and after.
 
-    `pipeline` is the name of one (`fuse`, `deploy`) or of a pass, pipeline text, or an iterable of passes, made by hand or in
-    text. `after(pass, module, seconds)` is called when each is done. What passes did and did not do is in `session.remarks`.
-    Raises CompileError, located at an operation or in a file; the module is as the passes before have left it.
+    `pipeline` is the name of one (`fuse`, `deploy`) or of a pass, pipeline text, or an iterable of passes, as objects or
+    text. `after(pass, module, seconds)` is called after each pass. `session.remarks` lists what passes did and did not do.
+    Raises CompileError, located at an operation or in a file; the module then has the changes of the passes before.
     """
     if isinstance(pipeline, str):
         pipeline = [pipeline]
@@ -128,15 +128,15 @@ def quantize(
     correct_bias: bool = False,
     backend: Name = "auto",
 ) -> None:
-    """Quantize a module in place: observers, calibration, integers; its fusions are to be done before.
+    """Quantize a module in place: observers, calibration, integers. Run fusions before.
 
-    `settings` are an object or a configuration file of AMCT (JSON in a file ending in .json, else simplified); without any the
+    `settings` are an object or a configuration file of AMCT (JSON in a file ending in .json, else simplified); by default the
     observer is mse. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an iterable of batches
-    or a function that returns one (one run each, in the inputs' shapes and dtypes). Without data, where it is needed, seeded
-    synthetic inputs are used and the session warns. `record` holds parameters that replace calibration.
-    `round_weights` and `correct_bias` win back accuracy once ranges are known (docs/recovery.md).
-    `backend` is what runs the module meanwhile; results do not depend on it but for the rounding of floats.
-    `session.profile` decides what can be quantized; `session.remarks` reports what was not, and why. Raises
+    or a function that returns one (one run each, in the inputs' shapes and dtypes). If data is needed and not given, seeded
+    synthetic inputs are used and the session warns. `record` contains parameters that replace calibration.
+    `round_weights` and `correct_bias` recover accuracy once ranges are known (docs/recovery.md).
+    `backend` runs the module during calibration; it affects results only through the rounding of floats.
+    `session.profile` decides what can be quantized; `session.remarks` reports what was not quantized, and why. Raises
     CompileError, located.
     """
     chosen = _settings(settings)
@@ -165,8 +165,8 @@ def _data(data: Given | PathLike | None, module: ModuleOp, runs: int | None) -> 
 def execute(module: ModuleOp, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Run a module once, at any stage: arrays by input name in, arrays by output name out.
 
-    Inputs have the shapes and dtypes of the module's arguments, any size where these have `?`. `Executable(module)` compiles
-    once, to run often. Raises CompileError for inputs that do not fit and for operations that cannot be run.
+    Inputs have the shapes and dtypes of the module's arguments; `?` accepts any size. To run a module often, compile it once
+    with `Executable(module)`. Raises CompileError for inputs that do not fit and for operations that cannot be run.
     """
     return Executable(module).run(inputs)
 
@@ -177,7 +177,7 @@ def save(
     """Write a module in the format of a target, all of its files or none. Returns the files written.
 
     `target` is a name (`mlir`, `onnx`, `onnx-ascend`, ... as `-t` takes it) with its `options` as keywords, or an object.
-    Raises CompileError, located at the operation, for what the format cannot hold, and for unknown names and options.
+    Raises CompileError, located at the operation, if the format cannot represent it, and for unknown names and options.
     """
     if isinstance(target, str):
         made = _target(session.targets[target], target, options)

@@ -1,4 +1,4 @@
-"""Writing files so that a failure never leaves half of one behind."""
+"""Writes files so that a failure never leaves a partial file behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .diagnostics import CompileError
 def replacing(path: Path) -> Generator[IO[bytes]]:
     """A binary stream to a temporary file beside `path`; renamed to `path` on success, removed on failure.
 
-    A link is followed, a device or pipe is written to as it is. Raises CompileError when the file cannot be written.
+    Links are followed; devices and pipes are written to directly. Raises CompileError if the file cannot be written.
     """
     with replacing_all(path) as (stream,):
         yield stream
@@ -24,7 +24,7 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
 
 @contextmanager
 def replacing_all(*paths: Path) -> Generator[tuple[IO[bytes], ...]]:
-    """As `replacing`, for files that belong together: none is renamed before all are complete."""
+    """Like `replacing`, for files that belong together: none is renamed before all are complete."""
     with ExitStack() as cleanup:
         pending: list[tuple[Path, Path]] = []
         streams: list[IO[bytes]] = []
@@ -45,7 +45,7 @@ def replacing_all(*paths: Path) -> Generator[tuple[IO[bytes], ...]]:
 
 
 def _open_beside(path: Path, pending: list[tuple[Path, Path]], cleanup: ExitStack) -> IO[bytes]:
-    """A stream to what will be `path`, closed and, until it takes its place, removed by `cleanup`."""
+    """A stream to the future `path`; `cleanup` closes it, and removes its file unless it was renamed to `path`."""
     if path.exists() and not path.is_file():
         return cleanup.enter_context(path.open("wb"))  # a device or a pipe; a folder raises
     handle, name = tempfile.mkstemp(prefix=f".{path.name[:64]}.", dir=path.parent)
@@ -56,9 +56,9 @@ def _open_beside(path: Path, pending: list[tuple[Path, Path]], cleanup: ExitStac
 
 @contextmanager
 def made(folder: Path) -> Generator[None]:
-    """The folder is there, with those above it. What had to be made of them goes again on failure.
+    """Create a folder and its missing parents. On failure, the created ones are removed again.
 
-    Raises CompileError when it cannot be made.
+    Raises CompileError if it cannot be created.
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     with ExitStack() as cleanup:
@@ -73,15 +73,15 @@ def made(folder: Path) -> Generator[None]:
 
 
 def _remove_empty(folder: Path) -> None:
-    with suppress(OSError):  # somebody else's files are in it
+    with suppress(OSError):  # it contains other files
         folder.rmdir()
 
 
 @contextmanager
 def filling(folder: Path) -> Generator[Path]:
-    """A temporary folder inside `folder`, which is made when missing; its files are moved there on success, gone on failure.
+    """A temporary folder inside `folder`, created if missing. Its files are moved to `folder` on success, removed on failure.
 
-    Raises CompileError when that cannot be done.
+    Raises CompileError if that fails.
     """
     try:
         with made(folder), tempfile.TemporaryDirectory(prefix=".amct-", dir=folder) as temporary:
@@ -93,7 +93,7 @@ def filling(folder: Path) -> Generator[Path]:
 
 
 def same_file(a: Path, b: Path) -> bool:
-    """Whether two paths lead to one file, also through links."""
+    """Whether two paths lead to the same file, also through links."""
     try:
         return a.samefile(b)
     except OSError:
@@ -101,7 +101,7 @@ def same_file(a: Path, b: Path) -> bool:
 
 
 def refuse_overwriting(writes: Iterable[Path], reads: Iterable[Path]) -> None:
-    """Raises CompileError, located in the file, where one that is to be written is one that was read."""
+    """Raises CompileError, located in the file, if a file to be written is one that was read."""
     read = list(reads)
     for path in writes:
         if any(same_file(path, each) for each in read):

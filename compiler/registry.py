@@ -1,5 +1,5 @@
-"""Things that are known by name: what comes with the compiler, imported when first asked for, and what was registered
-beside it.
+"""Things that are known by name: those of the compiler, which are imported on first use, and those registered in a
+session.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class References(Mapping[str, T]):
 
 
 class Registry(Generic[T]):
-    """Things of one kind by name. What comes with the compiler stands first and cannot be replaced."""
+    """Things of one kind by name. Those of the compiler come first and cannot be replaced."""
 
     def __init__(self, kind: str, plural: str, ours: Callable[[], Mapping[str, T]]):
         self.kind = kind
@@ -74,7 +74,7 @@ class Registry(Generic[T]):
         return self._added
 
     def copy(self) -> Registry[T]:
-        """The same things; what is added to one is not in the other."""
+        """An independent copy: additions to one are not visible in the other."""
         copied = Registry(self.kind, self.plural, self._ours)
         copied._added.update(self._added)
         return copied

@@ -1,4 +1,4 @@
-"""The context a compilation runs in: xDSL's `Context` plus what passes share and report."""
+"""The context of a compilation: xDSL's `Context` plus the options that passes share and the remarks they leave."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def _print_remark(remark: Remark) -> None:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Options for reading a model. Names are those of the source: layers, blobs, tensors."""
+    """Options for reading a model. Names are those in the source: layers, blobs, tensors."""
 
     inputs: tuple[str, ...] = ()
     """The inputs, in order; found in the model when not given (`--inputs`)."""
     outputs: tuple[str, ...] = ()
     """The outputs, in order; found in the model when not given (`--outputs`)."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """By input, in place of what the model declares; -1 is a size not known before run time (`--input-shape`)."""
+    """Shapes by input, overriding those in the model; -1 is a size not known before run time (`--input-shape`)."""
     signature: str = ""
-    """The signature of a SavedModel that has several (`--signature`)."""
+    """The signature to read from a SavedModel with several (`--signature`)."""
     weights: Path | None = None
-    """The file with the weights, if they are in a file of their own (`--weights`)."""
+    """The weights file, if weights are separate from the model (`--weights`)."""
 
 
 @dataclass
 class Session(Context):
-    """One compilation: what is known by name, global options, and the remarks that passes leave.
+    """One compilation: registered names, global options, and the remarks of passes.
 
-    Two sessions share nothing. Passes take any xDSL context and reach these through `session_of`. What a session is given
-    beside what comes with the compiler (`register_...`, and xDSL's `register_dialect`) is known in it alone.
+    Sessions share nothing. Passes take any xDSL context and get the session with `session_of`. Anything registered in a session
+    (`register_...`, and xDSL's `register_dialect`) is known in that session only.
     """
 
     skip_fusion: frozenset[str] = frozenset()
@@ -62,9 +62,9 @@ class Session(Context):
     remarks: list[Remark] = field(default_factory=list[Remark])
     on_remark: Callable[[Remark], None] | None = None
     on_progress: Callable[[str, int, int], None] | None = None
-    """Told (phase, done, total) while data runs through the model."""
+    """Called with (phase, done, total) while data runs through the model."""
     phase: Callable[[str], AbstractContextManager[object]] = nullcontext
-    """Entered around each step that is worth timing, with its name; steps nest."""
+    """Called with the name of each timed step; the context manager it returns surrounds the step. Steps nest."""
     passes: Registry[type[ModulePass]] = field(default_factory=universe.passes)
     frontends: Registry[Frontend] = field(default_factory=universe.frontends)
     targets: Registry[type[Target]] = field(default_factory=universe.targets)
@@ -72,35 +72,35 @@ class Session(Context):
     observers: Registry[type[Observer]] = field(default_factory=universe.observers)
 
     def register_pass(self, pass_class: type[ModulePass]) -> None:
-        """Make a pass known by its `name`: in pipelines, and as a flag of `amct-opt` where a plugin does it.
+        """Register a pass by its `name`: for pipelines and, from a plugin, as a flag of `amct-opt`.
 
         Raises CompileError for a name that is taken.
         """
         self.passes.add(pass_class.name, pass_class)
 
     def register_frontend(self, ending: str, frontend: Frontend) -> None:
-        """Have files with this ending (`.toy`, lower case) read by `frontend`, a function of path and session.
+        """Read files with this ending (`.toy`, lower case) with `frontend`, a function of path and session.
 
-        Raises CompileError for an ending that is taken, or is not an ending.
+        Raises CompileError for an ending that is taken or malformed.
         """
         if ending[:1] != "." or ending != ending.lower():
             raise CompileError(f"'{ending}' is not a file ending", hint="write it with its dot, in lower case")
         self.frontends.add(ending, frontend)
 
     def register_target(self, target_class: type[Target]) -> None:
-        """Make a format known by its `name`, to `save` and to `-t`. Raises CompileError for a name that is taken."""
+        """Register a format by its `name`, for `save` and `-t`. Raises CompileError for a name that is taken."""
         self.targets.add(target_class.name, target_class)
 
     def register_profile(self, profile: Profile) -> None:
-        """Make a target profile known by its `name`. Raises CompileError for a name that is taken."""
+        """Register a target profile by its `name`. Raises CompileError for a name that is taken."""
         self.profiles.add(profile.name, profile)
 
     def register_observer(self, name: str, observer_class: type[Observer]) -> None:
-        """Make an algorithm known to settings, and to the text of `nn.observe`. Raises CompileError for a name that is taken."""
+        """Register an algorithm for settings and the text of `nn.observe`. Raises CompileError for a name that is taken."""
         self.observers.add(name, observer_class)
 
     def clone(self) -> Session:
-        """A session with the same dialects and options, and remarks of its own."""
+        """A session with the same dialects and options, and its own remarks."""
         session = copy(self)
         vars(session).update(vars(super().clone()))
         session.remarks = list(self.remarks)
@@ -112,13 +112,13 @@ class Session(Context):
         return session
 
     def silent(self) -> Session:
-        """A copy whose remarks nobody sees: for work that is done again, or for nothing but its result."""
+        """A copy whose remarks are not reported: for repeated work, or work of which only the result is needed."""
         session = self.clone()
         session.on_remark = session.on_progress = None
         return session
 
     def warn(self, message: str) -> None:
-        """Something the user must see whatever is printed else: one line on stderr."""
+        """Print one line on stderr that the user must see whatever else is printed."""
         print(f"warning: {message}", file=sys.stderr)
 
     def note(self, message: str) -> None:
@@ -138,5 +138,5 @@ class Session(Context):
 
 
 def session_of(ctx: Context) -> Session:
-    """The session that `ctx` is; under a foreign driver (plain xdsl-opt) one that prints missed remarks to stderr."""
+    """`ctx` itself if it is a session; for a foreign driver (plain xdsl-opt) a new one that prints missed remarks to stderr."""
     return ctx if isinstance(ctx, Session) else Session(on_remark=_print_remark)

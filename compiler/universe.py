@@ -1,4 +1,4 @@
-"""The only list of dialects, passes, frontends and targets. Everything is imported when it is first asked for.
+"""The only list of dialects, passes, frontends and targets. Everything is imported on first use.
 
 `UNIVERSE` is the `xdsl.universe` entry point: with this package installed, plain `xdsl-opt` knows our dialects and passes.
 """
@@ -35,7 +35,7 @@ DIALECTS = {
 
 
 class PassRow(NamedTuple):
-    """A pass: the reference of its class, and a summary for --help, which imports none of them."""
+    """A pass: the reference of its class, and a summary for --help, so that --help need not import passes."""
 
     reference: str
     summary: str
@@ -162,13 +162,13 @@ PASSES: Mapping[str, PassRow] = {
 """By flag."""
 
 SAVED_MODEL = ".pb"
-"""The ending of the format that a folder is in."""
+"""The ending under which the format of a folder is registered."""
 
 PIPELINES = {
     "fuse": "canonicalize,fuse-all",
     "deploy": "lower-to-ascend,fuse-requant,legalize-ascend",
 }
-"""Passes that are often run together, by a name that stands for them in pipelines."""
+"""Passes that are often run together, by their common name in pipelines."""
 
 FRONTENDS = {
     ".mlir": ".frontends.mlir:read",
@@ -196,7 +196,7 @@ TARGETS = {
 
 
 PLUGINS = "amct_opt.plugins"
-"""The group of entry points whose functions every new session is given, to register what their packages bring."""
+"""The entry point group of plugins: each function gets every new session, to register its package's additions."""
 
 
 def passes() -> Registry[type[ModulePass]]:
@@ -237,17 +237,17 @@ def observers() -> Registry[type[Observer]]:
 
 
 def pass_named(name: str) -> type[ModulePass]:
-    """Our pass of that name. Raises KeyError for none."""
+    """Our pass of that name. Raises KeyError if there is none."""
     return cast("type[ModulePass]", load(PASSES[name].reference))
 
 
 def frontend_for(ending: str) -> Frontend:
-    """Our frontend for files of that ending. Raises KeyError for none."""
+    """Our frontend for files with that ending. Raises KeyError if there is none."""
     return cast("Frontend", load(FRONTENDS[ending]))
 
 
 def target_named(name: str) -> type[Target]:
-    """Our target of that name. Raises KeyError for none."""
+    """Our target of that name. Raises KeyError if there is none."""
     return cast("type[Target]", load(TARGETS[name]))
 
 
@@ -258,7 +258,7 @@ def _lazy(reference: str) -> Callable[[], Any]:
 def new_session() -> Session:
     """A session that knows our dialects, xDSL's own, and what installed plugins register.
 
-    Raises CompileError for a plugin that fails.
+    Raises CompileError if a plugin fails.
     """
     from .session import Session
 
@@ -276,7 +276,7 @@ def _load_plugins(session: Session) -> None:
     for entry in _plugins():
         try:
             entry.load()(session)
-        except Exception as e:  # whatever a package does
+        except Exception as e:  # a package may raise anything
             package = entry.dist.name if entry.dist is not None else entry.module
             hint = f"repair or uninstall the package {package}, which brings it"
             raise CompileError(
@@ -286,15 +286,15 @@ def _load_plugins(session: Session) -> None:
 
 @cache
 def _plugins() -> tuple[EntryPoint, ...]:
-    """The plugins that installed packages register; reading the metadata of every package takes milliseconds, so once a
-    process.
+    """The plugins of installed packages, read once per process: reading the metadata of every package takes
+    milliseconds.
     """
     from importlib.metadata import entry_points
 
     return tuple(entry_points(group=PLUGINS))
 
 
-# xDSL registers a `canonicalize` of its own, which runs the patterns that our operations bring; a name may not appear twice.
+# xDSL registers its own `canonicalize`, which runs our operations' patterns; a name must not be registered twice.
 _SHARED_WITH_XDSL = frozenset(PASSES) & frozenset(get_all_passes())
 
 UNIVERSE = Universe(

@@ -1,1 +1,1 @@
-"""AMCT's Python functions for its scripts, a module per framework: `onnx`, `tensorflow` and `caffe` (docs/migrating.md)."""
+"""AMCT's Python API for existing scripts, a module per framework: `onnx`, `tensorflow` and `caffe` (docs/migrating.md)."""

@@ -1,6 +1,6 @@
 """AMCT's functions for Caffe: `from amct_opt.amct import caffe as amct` in place of `import amct_caffe as amct`.
 
-The module stands for pycaffe, too (`from amct_opt.amct import caffe`): `Net` runs nets without Caffe, and shows its inputs to the
+The module also replaces pycaffe (`from amct_opt.amct import caffe`): `Net` runs nets without Caffe, and passes its inputs to
 calibration.
 """
 
@@ -73,7 +73,7 @@ def create_quant_config(
 
 @dataclass(frozen=True)
 class Graph:
-    """A net that is to be quantized, and its files: what `init` gives, for `quantize_model` and `save_model`."""
+    """A net to be quantized, and its files. `init` returns it; `quantize_model` and `save_model` take it."""
 
     config: Path
     model: Path
@@ -82,7 +82,7 @@ class Graph:
 
 
 def init(config_file: PathLike, model_file: PathLike, weights_file: PathLike, record_file: PathLike) -> Graph:
-    """A net to quantize. A record of an earlier calibration is removed now.
+    """Return a net to quantize. Removes the record of an earlier calibration.
 
     Raises CompileError, located, for a net that cannot be read, and for a configuration that does not fit it.
     """
@@ -100,14 +100,14 @@ def _calibration(graph: Graph, shapes: Shapes) -> steps.Calibration:
 def quantize_model(graph: Graph, modified_model_file: PathLike, modified_weights_file: PathLike) -> None:
     """Begin a calibration: copy the net to the two files, and calibrate when a `Net` runs them.
 
-    As many runs calibrate as the configuration's `batch_num` says; after the last one the record is written. Raises CompileError
+    The first `batch_num` runs (of the configuration) calibrate; after the last one the record is written. Raises CompileError
     for files that cannot be written.
     """
     _copy(graph.model, graph.weights, Path(modified_model_file), Path(modified_weights_file))
     calibration: list[steps.Calibration] = []
 
     def see(inputs: Inputs) -> None:
-        if not calibration:  # the first run says the batch
+        if not calibration:  # the first run gives the batch size
             calibration.append(_calibration(graph, {name: array.shape for name, array in inputs.items()}))
         calibration[0].see(inputs)
 
@@ -154,7 +154,7 @@ def accuracy_based_auto_calibration(
 
     `evaluator` has `calibration(model_file, weights_file)`, `evaluate(model_file, weights_file) -> metric` and
     `metric_eval(original, metric) -> (ok, loss)`; what the first two are given must be run in a `Net`. `save_dir` is a folder and
-    the prefix of the files. Raises CompileError, located, for what the evaluator raises, and if it accepts no quantization.
+    the prefix of the files. Raises CompileError, located, if the evaluator raises an error or accepts no quantization.
     """
     session = steps.session_for(weights_file)
     frame = _Frame(Path(model_file), Path(weights_file))
@@ -173,9 +173,9 @@ def auto_nuq(
 
     `nuq_evaluator` has `eval_model(model_file, weights_file, batch_num) -> metric`, which must run a `Net`, and
     `is_satisfied(original, metric) -> bool`; or the methods of `accuracy_based_auto_calibration`'s. The candidates are the layers
-    that the configuration has with `nuq_quantize`, else all that may have few levels. `save_dir` is a folder and the prefix of
-    the files. Returns them. Raises CompileError, located, for what the evaluator raises, and if it does not accept the net with
-    all levels.
+    with `nuq_quantize` in the configuration, else all that may have few levels. `save_dir` is a folder and the prefix of
+    the files. Returns them. Raises CompileError, located, if the evaluator raises an error or does not accept the uniformly
+    quantized net.
     """
     evaluator = nuq_evaluator
     if not hasattr(evaluator, "metric_eval"):
@@ -208,11 +208,11 @@ class _Frame:
 
 
 def set_cpu_mode() -> None:
-    """Nothing: everything is computed on the CPU."""
+    """Does nothing: everything is computed on the CPU."""
 
 
 def set_gpu_mode() -> None:
-    """A warning: everything is computed on the CPU."""
+    """Warns that everything is computed on the CPU."""
     steps.session_for().warn("set_gpu_mode is ignored: everything is computed on the CPU")
 
 
@@ -227,7 +227,7 @@ def set_mode_gpu() -> None:
 
 
 class Blob:
-    """An input or output of a net: `data`, a float32 array that may be written to."""
+    """An input or output of a net: `data` is a writable float32 array."""
 
     def __init__(self, shape: tuple[int, ...]):
         self.data: Array = np.zeros(shape, np.float32)
@@ -238,14 +238,14 @@ class Blob:
         return self.data.shape
 
     def reshape(self, *shape: int) -> None:
-        """Take an array of zeros of this shape."""
+        """Replace the data by zeros of this shape."""
         self.data = np.zeros(shape, np.float32)
 
 
 class Net:
-    """A net of Caffe in our interpreter, as pycaffe's `Net` runs it. It calibrates if its model is what `quantize_model` wrote.
+    """A Caffe net in our interpreter, used like pycaffe's `Net`. It calibrates if its model was written by `quantize_model`.
 
-    It has its inputs and outputs in `blobs`, no others, and takes any number of samples at a time.
+    `blobs` contains only its inputs and outputs. A run takes any number of samples.
     """
 
     def __init__(self, model_file: PathLike, weights_file: PathLike, phase: int = TEST):
@@ -265,10 +265,10 @@ class Net:
         self.blobs.update({name: Blob(()) for name in self.outputs})
 
     def reshape(self) -> None:
-        """Nothing: a run takes the shapes that its inputs have."""
+        """Does nothing: a run takes the shapes of its inputs."""
 
     def forward(self, **inputs: Any) -> dict[str, Array]:
-        """Run the net on these arrays, and on what `blobs` holds for inputs that are not given; the outputs by name.
+        """Run the net on these arrays, and on `blobs` for inputs that are not given. Returns the outputs by name.
 
         Raises CompileError for arrays that do not fit.
         """
@@ -287,7 +287,7 @@ class Net:
         return outputs
 
     def _fitting(self, shapes: Shapes) -> Executable:
-        """The net as it is declared; once another batch comes, for a batch of any size."""
+        """The net as declared; for any batch size once a run has a different one."""
         if not self._any_batch and other_batch(self._module, shapes):
             self._module = read_for(self._model, shapes, self._session)
             self._executable = Executable(self._module)

@@ -1,7 +1,7 @@
 """AMCT's functions for ONNX: `from amct_opt.amct import onnx as amct` in place of `import amct_onnx as amct`.
 
-Scripts run the modified model in a session of `InferenceSession` here, which shows its inputs to the calibration; everything
-else is onnxruntime's, and every other name of onnxruntime can be had from this module, too.
+Scripts run the modified model in this module's `InferenceSession`, which passes its inputs to calibration. All other names
+of onnxruntime are available from this module, too.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def quantize_model(
 ) -> None:
     """Begin a calibration: copy the model to `modified_onnx_file`, and calibrate when an `InferenceSession` runs it.
 
-    As many runs calibrate as the configuration's `batch_num` says; after the last one the record is written. A record of an
-    earlier calibration is removed now. Raises CompileError, located, for a configuration that does not fit the model.
+    The first `batch_num` runs (of the configuration) calibrate; after the last one the record is written. The record of an
+    earlier calibration is removed first. Raises CompileError, located, for a configuration that does not fit the model.
     """
     model, modified = Path(model_file), Path(modified_onnx_file)
     if modified.suffix.lower() != ".onnx":
@@ -69,7 +69,7 @@ def quantize_model(
 
 
 def _copy(model: Path, modified: Path) -> None:
-    """Copy a model, and the files that hold its large arrays; these keep their places beside it."""
+    """Copy a model and the files of its large arrays, which keep their relative paths."""
     arrays = {Path(location): model.parent / location for location in _locations(model)}
     refuse_overwriting([modified, *(modified.parent / f for f in arrays)], [model, *arrays.values()])
     with filling(modified.parent) as folder:
@@ -81,7 +81,7 @@ def _copy(model: Path, modified: Path) -> None:
 
 
 def _locations(model: Path) -> set[str]:
-    """Where a model's large arrays are, relative to it."""
+    """The paths of a model's large arrays, relative to the model."""
     tensors = source.load(model).model.graph.initializer
     return {e.value for t in tensors if uses_external_data(t) for e in t.external_data if e.key == "location"}
 
@@ -104,9 +104,9 @@ class InferenceSession:
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
     ) -> list[Any]:
-        """The outputs of the model in float, in the order of `output_names`, of all if that is None.
+        """Run the model in float. Returns the outputs in the order of `output_names`, or all outputs if that is None.
 
-        Raises what onnxruntime raises; CompileError, after the last run that calibrates, if the model cannot be quantized.
+        Raises onnxruntime's errors; CompileError, after the last calibration run, if the model cannot be quantized.
         """
         outputs: list[Any] = self._session.run(output_names, input_feed, run_options)
         if self._see is not None:
@@ -155,9 +155,9 @@ def accuracy_based_auto_calibration(
     """Quantize a model with the fewest layers in float that the evaluator accepts, and write AMCT's files. Returns them.
 
     `model_evaluator` has `calibration(model_file)`, `evaluate(model_file) -> metric` and
-    `metric_eval(original, metric) -> (ok, loss)`. All get the paths of ONNX files; what `calibration` is given must be run in an
-    `InferenceSession` of this module. `save_dir` is a folder and the prefix of the files. Raises CompileError, located, for
-    what the evaluator raises, and if it accepts no quantization.
+    `metric_eval(original, metric) -> (ok, loss)`. All get the paths of ONNX files; that of `calibration` must be run in an
+    `InferenceSession` of this module. `save_dir` is a folder and the prefix of the files. Raises CompileError, located, if
+    the evaluator raises an error or accepts no quantization.
     """
     if (strategy, sensitivity) != ("BinarySearch", "CosineSimilarity"):
         raise CompileError("strategy must be BinarySearch, and sensitivity CosineSimilarity")
@@ -193,7 +193,7 @@ def _onnxruntime() -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """`AMCT_SO`, the options of a session, which need no library of operators here; and the names of onnxruntime."""
+    """`AMCT_SO`, session options that need no operator library here; other names come from onnxruntime."""
     if name == "AMCT_SO":
         return _onnxruntime().SessionOptions()
     if not name.startswith("__") and hasattr(library := _onnxruntime(), name):

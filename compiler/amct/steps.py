@@ -1,5 +1,5 @@
-"""The part of AMCT's functions that is the same for all frameworks: write a configuration, watch the runs that
-calibrate, convert, search.
+"""The part of AMCT's functions that is the same for all frameworks: write a configuration, watch calibration runs,
+convert, search.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Inputs = Mapping[str, Any]
 """Arrays by input, in the shapes and dtypes of the model's inputs."""
 
 MODELS = {"onnx": Path("model.onnx"), "tensorflow": Path("model.pb"), "caffe": Path("model.prototxt")}
-"""A model's name by framework: which files a model of the framework is saved to follows from its ending."""
+"""A model file name by framework; its ending determines which files are written."""
 
 
 def create_config(
@@ -55,7 +55,7 @@ def create_config(
     activation_offset: bool,
     config_defination: PathLike | None,
 ) -> None:
-    """Write the configuration of a model, AMCT's JSON. Beside a simplified configuration the three settings are ignored.
+    """Write the configuration of a model, AMCT's JSON. With a simplified configuration, the three settings are ignored.
 
     Raises CompileError for bad settings and for layers that the model does not have.
     """
@@ -114,9 +114,9 @@ class Calibration:
         self._record.unlink(missing_ok=True)
 
     def see(self, inputs: Inputs) -> None:
-        """Keep the inputs of a run; after as many as the configuration's `batch_num`, calibrate and write the record.
+        """Keep the inputs of a run; after `batch_num` runs (of the configuration), calibrate and write the record.
 
-        Later runs change nothing. Raises CompileError for inputs that do not fit, and as quantization does.
+        Later runs are ignored. Raises CompileError for inputs that do not fit, and if the model cannot be quantized.
         """
         if not self._close.alive:
             return
@@ -141,11 +141,11 @@ class Calibration:
 
 
 _WATCHED: dict[str, Callable[[Inputs], object]] = {}
-"""The watchers of the inputs of models that calibrate, by file."""
+"""The functions that watch the inputs of models under calibration, by file."""
 
 
 def watch(model: PathLike, see: Callable[[Inputs], object]) -> None:
-    """Sessions and nets of this process that run the model from now on show their inputs to `see`."""
+    """From now on, sessions and nets of this process that run the model pass their inputs to `see`."""
     _WATCHED[os.path.realpath(model)] = see
 
 
@@ -192,10 +192,10 @@ def _with_record(files: tuple[Path, ...], record_file: PathLike | None) -> tuple
 
 
 class Frame(Protocol):
-    """How the evaluators of a framework's scripts get a model."""
+    """The form in which the evaluators of a framework's scripts get a model."""
 
     def watched(self, folder: Path, see: Callable[[Inputs], object]) -> tuple[Any, ...]:
-        """The arguments of `calibration`: the float model, such that `see` sees the inputs of its runs."""
+        """The arguments of `calibration`: the float model, whose runs pass their inputs to `see`."""
         ...
 
     def original(self) -> tuple[Any, ...]:
@@ -208,7 +208,7 @@ class Frame(Protocol):
 
 
 class Adapter:
-    """An evaluator of a script, as the search calls evaluators."""
+    """Adapts an evaluator of a script to the interface that the search calls."""
 
     def __init__(self, evaluator: Any, frame: Frame, folder: Path):
         self._evaluator = evaluator
@@ -239,8 +239,8 @@ def auto_calibrate(
 ) -> tuple[Path, ...]:
     """Search for the fewest layers in float that `evaluator.metric_eval` accepts, and write AMCT's files.
 
-    `strategy` replaces the way to search. Raises CompileError, located in the evaluator's file, for a method that it
-    does not have and for what its methods raise.
+    `strategy` replaces the way to search. Raises CompileError, located in the evaluator's file, for a missing method and
+    for errors that its methods raise.
     """
     for method in ("calibration", "evaluate", "metric_eval"):
         if not callable(getattr(evaluator, method, None)):
@@ -260,7 +260,7 @@ def auto_calibrate(
 
 
 def _file_of(evaluator: Any) -> Path:
-    """The file that defines an evaluator, as far as it has one."""
+    """The file that defines an evaluator, if there is one."""
     given = evaluator.given if isinstance(evaluator, NuqEvaluator) else evaluator
     kind = cast("type[object]", type(given))
     try:
@@ -270,10 +270,10 @@ def _file_of(evaluator: Any) -> Path:
 
 
 class AutoCalibrationEvaluatorBase:
-    """The base class of evaluators in AMCT's scripts. `calibration`, `evaluate` and `metric_eval` are theirs to write."""
+    """The base class of evaluators in AMCT's scripts. Subclasses define `calibration`, `evaluate` and `metric_eval`."""
 
     def calibration(self, *model: Any) -> Any:
-        """Run the model, given as the script's framework has it, `batch_num` times or more."""
+        """Run the model, given in the form of the script's framework, at least `batch_num` times."""
         raise NotImplementedError
 
     def evaluate(self, *model: Any) -> Any:
@@ -286,17 +286,17 @@ class AutoCalibrationEvaluatorBase:
 
 
 class AutoNuqEvaluatorBase:
-    """The base class of evaluators of `auto_nuq` in AMCT's scripts. `eval_model` and `is_satisfied` are theirs to
-    write.
+    """The base class of evaluators of `auto_nuq` in AMCT's scripts. Subclasses define `eval_model` and
+    `is_satisfied`.
 
-    An attribute `evaluate_batch_num` says how many batches measure; without it as many as calibrate.
+    The attribute `evaluate_batch_num` is the number of batches to measure with; by default as many as calibrate.
     """
 
     def __init__(self, *_: Any):
-        """AMCT's scripts give the object itself once more."""
+        """AMCT's scripts pass the object itself a second time."""
 
     def eval_model(self, model_file: str, weights_file: str, batch_num: int) -> Any:
-        """Run a model on so many batches. Its metric."""
+        """Run a model on `batch_num` batches. Returns its metric."""
         raise NotImplementedError
 
     def is_satisfied(self, original_metric: Any, new_metric: Any) -> bool:
@@ -305,10 +305,10 @@ class AutoNuqEvaluatorBase:
 
 
 class NuqEvaluator(AutoCalibrationEvaluatorBase):
-    """An evaluator of `auto_nuq` as one of `accuracy_based_auto_calibration`."""
+    """Adapts an evaluator of `auto_nuq` to the interface of `accuracy_based_auto_calibration`."""
 
     def __init__(self, given: Any, batch_num: int):
-        """Raises CompileError, located in the evaluator's file, for a method that it does not have."""
+        """Raises CompileError, located in the evaluator's file, for a missing method."""
         self.given = given
         self._batch_num = batch_num
         for method in ("eval_model", "is_satisfied"):

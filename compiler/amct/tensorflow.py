@@ -46,9 +46,9 @@ def create_quant_config(
 def quantize_model(graph: Any, config_file: PathLike, record_file: PathLike) -> None:
     """Begin a calibration: change a frozen `tf.Graph` so that it calibrates when sessions that are made later run it.
 
-    As many runs calibrate as the configuration's `batch_num` says; after the last one the record is written. A record of an
-    earlier calibration is removed now. Raises CompileError, located, for a configuration that does not fit the graph; what a
-    run raises is one of TensorFlow's errors, with the CompileError's text.
+    The first `batch_num` runs (of the configuration) calibrate; after the last one the record is written. The record of an
+    earlier calibration is removed first. Raises CompileError, located, for a configuration that does not fit the graph. A run
+    raises a TensorFlow error with the CompileError's text.
     """
     loaded = load(graph)
     names = input_names(main_function(loaded.module))
@@ -57,7 +57,7 @@ def quantize_model(graph: Any, config_file: PathLike, record_file: PathLike) -> 
 
 
 def _insert(graph: Any, inputs: Sequence[str], see: Callable[[Inputs], object]) -> None:
-    """Put an operator between the inputs and what reads them, which shows them to `see` and changes nothing."""
+    """Put an operator behind each input that passes the value to `see` and returns it unchanged."""
     tf = tensorflow("quantize_model", "graph")
 
     def seen(*arrays: Any) -> tuple[Any, ...]:
@@ -117,7 +117,7 @@ def accuracy_based_auto_calibration(
 
     `evaluator` has `calibration(graph, outputs)`, `evaluate(graph, outputs) -> metric` and
     `metric_eval(original, metric) -> (ok, loss)`; each gets a `tf.Graph` of its own, and `outputs` as they are given here.
-    `save_dir` is a folder and the prefix of the files. Raises CompileError, located, for what the evaluator raises, and if it
+    `save_dir` is a folder and the prefix of the files. Raises CompileError, located, if the evaluator raises an error or
     accepts no quantization.
     """
     session = steps.session_for(outputs=outputs)
@@ -153,7 +153,7 @@ def _graph(path: Path) -> Any:
     definition = tf.compat.v1.GraphDef()
     try:
         definition.ParseFromString(path.read_bytes())
-    except Exception as e:  # protobuf's, or the system's
+    except Exception as e:  # errors of protobuf or of the operating system
         raise CompileError(f"cannot be read: {e}", where=str(path)) from None
     graph = tf.Graph()
     with graph.as_default():

@@ -1,4 +1,4 @@
-"""AMCT's accuracy-based automatic calibration: as many layers quantized as the metric of an evaluator allows."""
+"""AMCT's accuracy-based automatic calibration: quantize as many layers as the metric of an evaluator allows."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from .saving import files_of
 
 @dataclass(frozen=True)
 class Trial:
-    """A quantization that was tried: the layers that it concerns, and what the evaluator says.
+    """A quantization that was tried: its layers, and the evaluator's verdict.
 
-    They are those that were left in floats or, of `auto_nuq`, those whose weights have few levels.
+    The layers are those left in float or, for `auto_nuq`, those whose weights have few levels.
     """
 
     layers: tuple[str, ...]
@@ -68,7 +68,7 @@ class Strategy(NamedTuple):
 class AutoCalibrated:
     """The float model's metric, the layers in the order in which they are tried, all trials, and the one that was chosen.
 
-    `ranking` has sensitivities, the worst first or, of `auto_nuq`, the sizes of weights, the heaviest first.
+    `ranking` has sensitivities, the worst first or, for `auto_nuq`, the sizes of weights, the heaviest first.
     """
 
     original: Any
@@ -88,7 +88,7 @@ def auto_calibrate_file(
     load: Callable[[Path], Any] = load_evaluator,
     strategy: Strategy | None = None,
 ) -> AutoCalibrated:
-    """Quantize `model` with the fewest layers in floats, of those that suffer most, that the evaluator's `metric_eval` accepts.
+    """Quantize `model`, leaving the fewest of the most sensitive layers in float that the evaluator's `metric_eval` accepts.
 
     Writes AMCT's files for the model, and beside them the configuration, the ranking and the record of the search; all or none.
     `strategy` replaces the way to search (`auto_nuq.FEW_LEVELS`); `load` gives the evaluator of the file `evaluator`,
@@ -120,7 +120,7 @@ def auto_calibrate_file(
 
 
 def _json(value: object) -> str:
-    """Metrics are the evaluator's: what JSON does not have becomes text."""
+    """The evaluator defines its metrics: values that JSON cannot represent become text."""
     return f"{json.dumps(value, indent=4, ensure_ascii=False, default=_plain)}\n"
 
 
@@ -143,7 +143,7 @@ class Search:
     ranking: dict[str, float] = field(default_factory=dict[str, float])
     trials: list[Trial] = field(default_factory=list[Trial])
     accepted: Accepted | None = None
-    """The last trial that was."""
+    """The last accepted trial."""
 
     @staticmethod
     def of(
@@ -158,7 +158,7 @@ class Search:
         return Search(module, evaluator, path, session, options, samples, runs)
 
     def run(self, strategy: Strategy) -> Accepted:
-        """The chosen layers. Raises CompileError if the float model, or every quantization, is refused."""
+        """Search, and return the chosen layers. Raises CompileError if the float model, or every quantization, is refused."""
         self.original = self._metric(self.module)
         if not self._judged(self.original)[0]:
             raise CompileError("metric_eval refuses the original model's own metric", where=str(self.path))
@@ -182,11 +182,11 @@ class Search:
         return module
 
     def request(self, disabled: tuple[str, ...]) -> Request:
-        """Everything quantized but these layers."""
+        """A request to quantize everything except these layers."""
         return replace(self.options, skip_layers=disabled).request(self.session)
 
     def accepts(self, layers: tuple[str, ...], request: Request, module: ModuleOp | None = None) -> bool:
-        """Whether the evaluator accepts a quantization, whose module may be there already; the trial is kept."""
+        """Whether the evaluator accepts a quantization; its module may be passed if it exists already. The trial is kept."""
         module = self.quantized(request) if module is None else module
         metric = self._metric(module)
         trial = Trial(layers, metric, *self._judged(metric))
@@ -210,7 +210,7 @@ class Search:
 
 
 def _least_in_float(search: Search) -> None:
-    """Quantize everything or, where that is refused, leave the fewest of the layers in floats that suffer most."""
+    """Quantize everything or, if that is refused, leave as few as possible of the most sensitive layers in float."""
     everything = search.request(())
     whole = search.quantized(everything)
     if search.accepts((), everything, whole):
@@ -227,7 +227,7 @@ def fewest(count: int, accepts: Callable[[int], bool]) -> int | None:
     """How many of `count` layers have to stay in floats: by bisection, the last number that was accepted; None if there
     was none.
 
-    Acceptance is taken to grow with the number. Nothing is asked about all of them: then nothing would be quantized.
+    Assumes that acceptance grows with the number. Never tries all of them: nothing would be quantized then.
     """
     low, high, found = 0, count - 1, None
     while low <= high and (middle := (low + high) // 2) < count - 1:

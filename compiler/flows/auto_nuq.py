@@ -14,7 +14,7 @@ from .auto_calibration import Search, Strategy, fewest
 
 
 def _most_of_few_levels(search: Search) -> None:
-    """Quantize uniformly first, then with few levels in the heaviest layers: in all candidates, else in as many as are accepted.
+    """Quantize uniformly first, then give few levels to all candidates or, if refused, to as many of the heaviest as accepted.
 
     Candidates are the layers whose weights the configuration gives few levels; if it names none, all that may have them.
     Raises CompileError for a model without any, and if the uniformly quantized model is refused.

@@ -27,7 +27,7 @@ from .saving import Files, files_of, framework_of
 from .summary import Layers, describe_layers
 
 BATCH_NUM = 1
-"""How many runs calibrate where neither an option nor the configuration says it."""
+"""The number of calibration runs if neither an option nor the configuration specifies it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Calibrated:
     files: tuple[Path, ...]
     layers: Layers
     runs: int
-    """How many calibrated."""
+    """The number of calibration runs."""
 
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -56,11 +56,11 @@ def calibrate_file(
     shapes: Shapes | None = None,
     running: BackendOptions = AUTOMATIC,
 ) -> Calibrated:
-    """Import, fuse, calibrate and quantize `model`, by AMCT's defaults where `config` says nothing else.
+    """Import, fuse, calibrate and quantize `model`, by AMCT's defaults unless `config` says otherwise.
 
     `save_path` is a folder, made when missing, and the prefix of the files' names; without a prefix they begin with no
-    underscore. All or none are written, over those of an earlier run, but over nothing that was read, `reads` among it.
-    `shapes` are those of the data: a model takes them where its framework lets a run choose them. `running` is how it is run.
+    underscore. All or none are written. They may replace files of an earlier run, but no file that was read (or is in `reads`).
+    `shapes` are those of the data, adopted if the model's framework lets a run choose them. `running` selects the backend.
     Raises CompileError, located, for anything that cannot be done.
     """
     files = files_of(model, save_path)
@@ -73,7 +73,7 @@ def calibrate_file(
 
 
 def read_for(model: Path, shapes: Shapes, session: Session) -> ModuleOp:
-    """A model as it is; for batches of any size where it needs shapes, or is a net of Caffe with another batch."""
+    """Read a model; with any batch size if it needs shapes, or is a Caffe net declared with another batch size."""
     try:
         module = frontends.read(model, session)
         if framework_of(model) != "caffe" or not other_batch(module, shapes):
@@ -88,7 +88,7 @@ def read_for(model: Path, shapes: Shapes, session: Session) -> ModuleOp:
 
 
 def other_batch(module: ModuleOp, shapes: Shapes) -> bool:
-    """Whether data differs from the inputs in the size of its batch, and in nothing else."""
+    """Whether data differs from the inputs in the batch size only."""
     declared = {name: tuple(t.get_shape()) for name, t in input_types(main_function(module)).items()}
     given = {name: shape for name, shape in shapes.items() if declared.get(name) != shape}
     return bool(given) and all(declared.get(name, ())[1:] == shape[1:] for name, shape in given.items())
@@ -104,7 +104,7 @@ def quantize_runs(
     files: Files,
     model: Path,
 ) -> int:
-    """Quantize a module in place, once it is known that `files` can hold it; how many runs calibrated."""
+    """Check that `files` can represent the module, then quantize it in place. Returns the number of calibration runs."""
     request = calibration_options(config).request(session)
     runs = batch_num or request.settings.batch_num or BATCH_NUM
     samples = data(module, runs)
@@ -122,7 +122,7 @@ def calibration_options(config: str | Settings | None) -> QuantizationOptions:
 def check_wanted(request: Request, module: ModuleOp, session: Session, files: Files, model: Path) -> None:
     """Raise CompileError, located, if nothing in a fused module would be quantized or the files could not hold the result.
 
-    Asked before data runs through the module: a copy of it is planned.
+    Called before data runs through the module: only a copy of it is planned.
     """
     files.check(module, session)
     planned, silent = module.clone(), session.silent()

@@ -1,4 +1,4 @@
-"""AMCT's `convert`: a model whose factors are known, from a record or from training, to AMCT's set of files. No calibration."""
+"""AMCT's `convert`: write AMCT's set of files for a model whose factors come from a record or from training. No calibration."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Converted:
 
 
 def convert_file(model: Path, record: str | None, save_path: str, session: Session) -> Converted:
-    """Quantize `model` by the factors of a record, or by those that it was trained with, and write AMCT's files.
+    """Quantize `model` with the factors of a record, or those that it was trained with, and write AMCT's files.
 
     Layers that the record does not list stay float. `save_path` is a folder, made when missing, and the prefix of the files'
-    names. All or none are written, over those of an earlier run, but over nothing that was read. Raises CompileError, located,
+    names. All or none are written, replacing those of an earlier run but no file that was read. Raises CompileError, located,
     for anything that cannot be done.
     """
     files = files_of(model, save_path)

@@ -1,4 +1,4 @@
-"""The first steps of every flow: a model file read, protected from being overwritten, and fused."""
+"""The first steps of every flow: read a model file, protect it from being overwritten, and fuse the module."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_model(
     given: Iterable[str | Path | None] = (),
     read: Callable[[Path, Session], ModuleOp] = frontends.read,
 ) -> ModuleOp:
-    """The verified module of a model. Nothing of `writes` may be a file of the model or one of the others that are `given`.
+    """Read a model as a verified module. No path in `writes` may be a file of the model or one of the other `given` files.
 
     Raises CompileError, located in the model or in a file that would be overwritten.
     """
@@ -41,21 +41,21 @@ def read_model(
 
 
 def files_read(model: Path, module: ModuleOp, session: Session) -> set[Path]:
-    """The files that a module was read from, also those that its arrays are mapped from."""
+    """The files that a module was read from, including those that its arrays are mapped from."""
     mapped = {file for weight in weights_of(module) if (file := weight.file) is not None}
     return {each.resolve() for each in (*frontends.files_of(model, session.imports), *mapped)}
 
 
 def simplify_and_fuse(request: Request, module: ModuleOp, session: Session) -> None:
-    """Simplify and fuse a verified module in place, as a request has it."""
+    """Simplify and fuse a verified module in place, according to a request."""
     run_on_verified(module, SIMPLIFY, session)
     fuse(request, module, session)
 
 
 def fuse(request: Request, module: ModuleOp, session: Session) -> None:
-    """Fuse a verified and simplified module in place, as the settings and the record of a request have it.
+    """Fuse a verified and simplified module in place, according to the settings and the record of a request.
 
-    Afterwards `session.skip_fusion` names all layers that were to be left alone, which records say of them.
+    Afterwards `session.skip_fusion` lists all layers that must not be fused; written records repeat that per layer.
     """
     resolved = checked(request.settings, module, request.profile)
     layers = (request.record or Record()).layers

@@ -1,4 +1,4 @@
-"""onnxruntime, where it is installed, opens what was written with its default options, and runs a little of the data."""
+"""Opens the written file in onnxruntime, if installed, with its default options, and runs a little of the data."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ RUNS = 2
 """How many runs of the data are compared."""
 
 CLOSE = 60.0
-"""SQNR in dB from which on outputs that differ need no explanation: float32 rounds in another order."""
+"""Outputs at or above this SQNR (dB) need no explanation: float32 sums are rounded in a different order."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _FATAL = 4
 _UNSIGNED = 128
-"""The difference between the integers of a file's uint8 and the module's int8."""
+"""The offset between the uint8 integers of a file and the int8 integers of the module."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,17 @@ class Peer:
 
     version: str
     failure: str = ""
-    """The first line of what it says if it does not open or run the file."""
+    """The first line of its error message if it cannot open or run the file."""
     runs: int = 0
     outputs: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
     first_apart: FirstApart | None = None
-    """Where the two part, if outputs are less than CLOSE."""
+    """Where the two first differ, if outputs are below CLOSE."""
 
 
 def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None = None) -> Peer | None:
     """Open a file with the default options, and compare `ours` on the first samples. None without onnxruntime.
 
-    If outputs are less than CLOSE, a copy of the file that gives its integers, too, is written beside it, run, and removed.
+    If outputs are below CLOSE, a copy of the file that also outputs its integers is written beside it, run, and removed.
     """
     try:
         onnxruntime: Any = import_module("onnxruntime")
@@ -97,7 +97,7 @@ def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None 
 def _session(onnxruntime: Any, path: Path) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _FATAL
-    # when threads sleep changes no number: waiting in loops costs more here than computing
+    # spinning does not affect results, and here it costs more than computing
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
@@ -108,7 +108,7 @@ def _run(session: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _first_apart(onnxruntime: Any, path: Path, ours: Simulation, inputs: Mapping[str, Any]) -> FirstApart | None:
-    """Compare the integers of all values that both sides have under one name and in one shape, in the order of the file."""
+    """Compare the integers of all values that have the same name and shape on both sides, in the order of the file."""
     import onnx
 
     model = onnx.ModelProto.FromString(path.read_bytes())
@@ -147,7 +147,7 @@ def _numbered(names: Iterable[str]) -> Iterator[str]:
 
 
 def refused(peer: Peer | None, source: Path) -> bool:
-    """Whether it does not take the file, though it takes the model that the file was made of, if that is its format."""
+    """Whether it rejects the file although it accepts the source model, if that is an ONNX file."""
     if peer is None or not peer.failure:
         return False
     if source.suffix.lower() != ".onnx":

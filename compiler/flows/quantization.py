@@ -39,11 +39,11 @@ from .peer import Simulation, peer_of
 from .summary import Accuracy, Sizes, Summary, describe_layers, summary_data, weight_bytes
 
 SMALLEST_SPLIT = 8
-"""From this many samples on, every tenth (at least one) is held back from calibration to measure with, where no number of runs
-is asked for."""
+"""From this many samples on, every tenth (at least one) is held back from calibration for measuring, unless a number of
+runs is specified."""
 
 _NEWER_BITS, _INTEGERS_SINCE = {3, 4, 16}, 21
-"""Integers that QuantizeLinear has from an opset on."""
+"""Bit widths that QuantizeLinear supports only from this opset on."""
 
 _MEASURING_SEED = 1
 """The seed of the synthetic inputs to measure with; calibration uses 0."""
@@ -61,9 +61,9 @@ def quantize_file(
 ) -> Summary:
     """Import, canonicalize, fuse, quantize and lower `model`; write the results into `folder`, all or none of them.
 
-    With `equalize`, channels are equalized behind fusion, by the data that calibrates (`--equalize`).
-    `opset` is that of the ONNX file: when not given the source's, or the first after it that can hold the quantized model.
-    Without data, seeded synthetic inputs are used and every result is marked so. `session.on_progress` is called with
+    With `equalize`, channels are equalized after fusion, using the calibration data (`--equalize`).
+    `opset` is that of the ONNX file; by default the source's, or the first later one that can represent the quantized model.
+    Without data, seeded synthetic inputs are used and every result is marked synthetic. `session.on_progress` is called with
     the phases `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
     """
     if folder.exists() and not folder.is_dir():
@@ -110,7 +110,7 @@ def quantize_file(
 
 
 def _check_bits(opset: int | None, request: Request) -> None:
-    """Raises CompileError if integers are asked for that the opset does not have."""
+    """Raises CompileError if the requested bit widths are not available in the opset."""
     if opset is None or opset >= _INTEGERS_SINCE:
         return
     wanted, record = request.settings, request.record
@@ -145,9 +145,9 @@ def outputs_of(model: Path, folder: Path) -> dict[str, Path]:
 def split(
     data: DataOptions, batch_num: int | None, module: ModuleOp, session: Session
 ) -> tuple[Samples | None, Samples, bool]:
-    """The samples that calibrate (None for synthetic ones), those to measure with, and whether the two are apart.
+    """The samples for calibration (None for synthetic ones), those for measuring, and whether the two sets are disjoint.
 
-    `batch_num` runs calibrate where that is given, and a tenth as many behind them measure.
+    If `batch_num` is given, that many runs calibrate, and the next tenth as many measure.
     """
     if data.data is None:
         return None, synthetic_samples(main_function(module), _MEASURING_SEED), True
@@ -167,19 +167,19 @@ def split(
 
 
 def _integer_kernels(quantized: ModuleOp, session: Session) -> list[Executable]:
-    """The module as integer kernels compute it, where the profile is made for them and there is something for them."""
+    """The module as integer kernels compute it; empty unless the profile targets them and the module has work for them."""
     if profile_of(session).points != "values":
         return []
     try:
         return [Executable(quantized, rewrite=in_integers)]
-    except CompileError:  # no operation both takes and gives integers
+    except CompileError:  # no operation has both integer inputs and integer results
         return []
 
 
 def measure(
     expected: Executable, others: Sequence[Executable], samples: Samples, session: Session
 ) -> list[dict[str, Difference]]:
-    """Run modules on the same samples, a thread per core; for each, how far every output is from the expected one."""
+    """Run modules on the same samples, one thread per core. Returns each module's difference from the expected outputs."""
     totals = [{name: Differences() for name in expected.outputs} for _ in others]
     done = count(1)
 
@@ -202,9 +202,9 @@ def _write(
     samples: Samples,
     session: Session,
 ) -> Summary:
-    """Write everything to a folder inside the output folder, then move the files into place; the summary, complete.
+    """Write everything to a folder inside the output folder, then move the files into place. Returns the complete summary.
 
-    The simulation is what onnxruntime is compared with.
+    onnxruntime is compared with the simulation.
     """
     with filling(summary.files["summary"].parent) as temporary:
         pending = {role: temporary / path.name for role, path in summary.files.items()}

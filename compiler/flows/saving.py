@@ -18,13 +18,13 @@ from ..universe import SAVED_MODEL, target_named
 
 
 class Output(NamedTuple):
-    """A file of the result: the ending of its name behind the prefix, and what writes it."""
+    """A file of the result: the part of its name after the prefix, and the target that writes it."""
 
     ending: str
     target: str
     options: Mapping[str, Any]
     deploys: bool = False
-    """Whether the file holds the deployable model, in which Relu6 is Relu where that is exact."""
+    """Whether the file contains the deployable model, in which Relu6 becomes Relu where that is exact."""
 
 
 _EVERY = (Output("_quant.json", "fusion-info", {}, deploys=True),)
@@ -48,7 +48,7 @@ OUTPUTS: Mapping[str, tuple[Output, ...]] = {
         *_EVERY,
     ),
 }
-"""By framework. The caffe target appends to the names what AMCT does."""
+"""By framework. The caffe target appends AMCT's endings to the names."""
 
 _FRAMEWORKS = {
     ".onnx": "onnx",
@@ -60,7 +60,7 @@ _FRAMEWORKS = {
 
 
 class Written(NamedTuple):
-    """A file to be written: by what, under which name, and whether it is of the deployable model."""
+    """A file to be written: its target, its name, and whether it contains the deployable model."""
 
     target: Target
     name: str
@@ -85,7 +85,7 @@ class Files:
             target.check(module, session)
 
     def check_bits(self, layer: str, bits: int, where: str) -> None:
-        """Raise CompileError, located at `where`, if a file has no form for a layer whose input has so many bits."""
+        """Raise CompileError, located at `where`, if a file cannot represent a layer whose input has this many bits."""
         for target, name, _ in self.outputs:
             if bits not in target.activation_bits:
                 held = " or ".join(f"INT{n}" for n in sorted(target.activation_bits))
@@ -124,11 +124,11 @@ def files_of(model: Path, save_path: str) -> Files:
 
 
 def framework_of(model: Path) -> str:
-    """Whose files are written for a model: onnx, tensorflow or caffe."""
+    """The framework whose files are written for a model: onnx, tensorflow or caffe."""
     ending = SAVED_MODEL if model.is_dir() else model.suffix.lower()
     return _FRAMEWORKS.get(ending, "tensorflow")
 
 
 def _name(prefix: str, ending: str) -> str:
-    """The name of a file; the caffe target needs a bare ending as one."""
+    """The name of a file; for the caffe target it must not be a bare ending."""
     return f"{prefix}{ending}" if prefix or ending.startswith(".") else ending.removeprefix("_")

@@ -27,7 +27,7 @@ from .model_file import read_model, simplify_and_fuse
 from .quantization import split
 
 SAMPLES = 32
-"""How many samples measure when nothing else is asked for."""
+"""The default number of samples to measure with."""
 
 
 @dataclass(frozen=True)
@@ -37,23 +37,23 @@ class LayerSensitivity:
     name: str
     op: str
     alone: float
-    """The network in which this layer alone is quantized: the lower, the more it costs."""
+    """Of the network in which only this layer is quantized: the lower, the more it costs."""
     spared: float
-    """The quantized network in which this layer alone is float; `Sensitivity.quantized` is without that."""
+    """Of the quantized network in which only this layer is float; compare it with `Sensitivity.quantized`."""
     own: float
     """`0.5 + 0.5 * cosine` of the layer's own results in float and quantized, from equal inputs (AMCT's ranking)."""
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """All quantized layers, the one that costs most first."""
+    """All quantized layers, the most costly one first."""
 
     layers: Sequence[LayerSensitivity]
     quantized: float
     """SQNR in dB of the quantized network."""
     samples: int
     held_back: bool
-    """The samples took no part in calibration."""
+    """The samples were not used in calibration."""
 
 
 def sensitivity_of(
@@ -66,7 +66,7 @@ def sensitivity_of(
 ) -> Sensitivity:
     """Quantize `model` as `amct quantize` does, and measure each quantized layer, alone and spared, on at most `samples` samples.
 
-    Raises CompileError, located, for anything that cannot be done, and for a model of which nothing is quantized.
+    Raises CompileError, located, for anything that cannot be done, and if no layer of the model is quantized.
     """
     whole = read_model(model, session, ())
     request = options.request(session)

@@ -1,4 +1,4 @@
-"""The result for each of a model's layers, read from the remarks that the passes left and from the modules."""
+"""The result for each layer of a model, collected from the remarks of the passes and from the modules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Layers:
     """Settings that were requested for quantized layers but cannot be applied to them."""
     not_lowered: tuple[Remark, ...]
     imported: str
-    """The import's summary of the source: how many nodes it mapped, carried, folded."""
+    """The importer's summary of the source: how many nodes were mapped, carried, folded."""
     quantized_before: Mapping[str, int]
     """Operations, by kind, whose input was quantized in the source already."""
     inside: Mapping[str, int]
@@ -53,12 +53,12 @@ class Layers:
 @dataclass(frozen=True)
 class Accuracy:
     """Each output of the quantized module in `nn`, of the `ascend` module, and of the former in integer kernels (profiles that
-    quantize values), against the model as it was given.
+    quantize values), against the float model.
     """
 
     samples: int
     held_back: bool
-    """The samples took no part in calibration."""
+    """The samples were not used in calibration."""
     synthetic: bool
     """The samples are synthetic, so the figures mean little."""
     fake_quantized: Mapping[str, Difference]
@@ -68,7 +68,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes: of the model with the files of its arrays, of its weights before and after, and of each written format."""
+    """Sizes in bytes: the model with the files of its arrays, its weights before and after, and each written format."""
 
     model: int
     float_weights: int
@@ -91,7 +91,7 @@ class Summary:
 
 
 def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
-    """Sort the remarks of fusion and quantization by outcome, and count the operations of which none speaks."""
+    """Sort the remarks of fusion and quantization by outcome, and count the operations without any remark."""
     rows = list(remarks)
     fusion = [r for r in rows if r.pass_name.startswith("fuse-")]
     quantization = [r for r in rows if r.pass_name in _QUANTIZING]
@@ -191,11 +191,11 @@ def _row(remark: Remark) -> dict[str, str]:
 
 
 def difference_data(difference: Difference) -> dict[str, float | int | None]:
-    """A difference as plain data; what is not finite is None."""
+    """A difference as plain data; numbers that are not finite are None."""
     return finite(asdict(difference))
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, None in place of floats that are not finite, which JSON does not have."""
+    """The values, with None in place of floats that are not finite, which JSON cannot represent."""
     lost = [key for key, value in values.items() if isinstance(value, float) and not math.isfinite(value)]
     return {**values, **dict.fromkeys(lost)}

@@ -1,4 +1,4 @@
-"""Which layers of a model can be quantized, by which rule not, and what computes them on Ascend; known before any work."""
+"""Which layers of a model can be quantized, which rule prevents it, and which Ascend operators compute them."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from ..transforms.quantization.rules.layer_rules import tensor_only
 from ..transforms.quantization.sites import sites
 
 Quantizable = Literal["fully", "tensor only", "no"]
-"""Input and weight; the input alone, where `tensor_quantize` asks for it; neither."""
+"""Input and weight; the input alone, if `tensor_quantize` requests it; neither."""
 
 
 @dataclass(frozen=True)
 class LayerSupport:
-    """The support of a layer. `rule` and `reason` say why it cannot be quantized fully; `rule` is empty where it can."""
+    """The support of a layer. `rule` and `reason` say why it cannot be quantized fully; `rule` is empty if it can."""
 
     name: str
     type: str
-    """As the source framework calls it; an operation's own name where it comes from none."""
+    """The source framework's name for it; the operation's own name if it has no source framework."""
     quantizable: Quantizable
     rule: str
     reason: str
     ascend: tuple[str, ...]
-    """The Ascend operators that the layer is lowered to; none where there are none yet."""
+    """The Ascend operators that the layer is lowered to; empty if it has no lowering yet."""
 
 
 def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
-    """Every layer of a module in program order, judged by the session's profile in a copy that is fused as `amct quantize` fuses
-    it. The module stays as it is.
+    """Every layer of a module in program order, judged by the session's profile in a copy that is fused as in `amct quantize`.
+    The module itself does not change.
     """
     profile, fused = profile_of(session), module.clone()
     FuseAllPass().apply(session.silent(), fused)
@@ -71,7 +71,7 @@ _FOLDED: _Verdict = ("no", "folded", "fusion folds it into another layer")
 
 
 def _verdicts(module: ModuleOp, session: Session, profile: Profile) -> Iterator[tuple[str, _Verdict]]:
-    """Layers by name, as quantization decides of them; those that are quantized come last: a layer may be several operations."""
+    """Quantization's verdict by layer name. A layer may be several operations, so quantized ones come last and override."""
     silent = session.silent()
     insert_observers(module, Request(NO_SETTINGS, profile), silent)
     reasons = {(r.layer, r.rule): r.reason for r in silent.remarks if r.kind == "missed"}

@@ -1,4 +1,4 @@
-"""`amct tune`: a search for options of `amct quantize` that reach a goal; the best so far is on disk all the time."""
+"""`amct tune`: searches for options of `amct quantize` that reach a goal; the best model so far is always on disk."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ STEPS: Sequence[Changes] = (
     {"observer": "percentile{percentile=0.99999}"},
     {"observer": "minmax"},
 )
-"""What is tried before layers are left in float, in the order of what it usually gains; each beside what has won so far."""
+"""Steps tried before layers are left in float, the most promising first; each is added to the best options so far."""
 
 RANKED = 32
-"""At most so many samples rank the layers."""
+"""The largest number of samples used to rank the layers."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be reached on the samples that measure: an SQNR in dB, or with labels a largest drop of top-1 in points."""
+    """The goal on the measuring samples: a smallest SQNR in dB or, with labels, a largest drop of top-1 in points."""
 
     sqnr: float | None = None
     drop: float | None = None
     labels: Array | None = None
-    """int [samples], for all samples of the data or for those that measure. Without, the SQNR is measured."""
+    """int [samples], for all samples of the data or for the measuring ones. Without labels, the SQNR is measured."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """All trials in their order, the best of them, and what they are measured by."""
+    """All trials in order, the best of them, and how they were measured."""
 
     trials: Sequence[Trial]
     best: Trial
@@ -88,12 +88,12 @@ class Tuned:
     samples: int
     held_back: bool
     resumed: int
-    """How many trials an earlier run has left."""
+    """The number of trials taken from an earlier run."""
 
 
 @dataclass
 class _Search:
-    """A network, fused, and what is known so far."""
+    """A fused network, and the results so far."""
 
     whole: ModuleOp
     options: QuantizeOptions
@@ -108,19 +108,19 @@ class _Search:
     original: float = float("inf")
     trials: list[Trial] = field(default_factory=list[Trial])
     equalized: ModuleOp | None = None
-    """The network with even channels, once a trial has asked for it. Its function is the network's."""
+    """The network with equalized channels, made when a trial first needs it. It computes the same function."""
     modules: dict[str, ModuleOp] = field(default_factory=dict[str, ModuleOp])
-    """The module of the best trial, by its changes; nothing else is kept."""
+    """The module of the best trial, by its changes; no other module is kept."""
 
     @property
     def best(self) -> Trial:
-        """The best trial; of equal ones the first, which changes less."""
+        """The best trial; the first of equal ones, which changes less."""
         return max(
             self.trials, key=lambda each: (each.reached, -len(_floats(each)) if each.reached else 0, each.quality)
         )
 
     def attempt(self, changes: Changes) -> Trial:
-        """Quantize and measure, or take the trial from an earlier run. The model of a better one is written."""
+        """Quantize and measure, or take the trial from an earlier run. If it is the best so far, its model is written."""
         name = _name(changes)
         if (known := next((t for t in self.trials if _name(t.changes) == name), None)) is not None:
             return known
@@ -182,7 +182,7 @@ class _Search:
         return self.goal.sqnr is not None and quality >= self.goal.sqnr
 
     def costly_layers(self, changes: Changes) -> list[str]:
-        """The quantized layers, the one first whose quantization alone costs most at the outputs."""
+        """The quantized layers, sorted by how much their quantization alone costs at the outputs, the most costly first."""
         whole, quantized = self.network(changes).clone(), self.quantized(changes).clone()
         for module in (whole, quantized):
             inline_fused(module)
@@ -202,10 +202,10 @@ def tune_file(
     running: BackendOptions = AUTOMATIC,
     test: DataOptions | None = None,
 ) -> Tuned:
-    """Search for the options that reach the goal and change least, then for the fewest layers in float that reach it.
+    """Search for the smallest change of options that reaches the goal, then for the fewest float layers that reach it.
 
-    `options` hold for all trials. `test` measures; without it the samples of `data` do that `amct quantize` holds back.
-    `tune.json` in `folder` has all trials, and a run that was stopped goes on from it; the model of the best one is
+    `options` apply to all trials. `test` is for measuring; by default the samples of `data` that `amct quantize` holds back.
+    `tune.json` in `folder` lists all trials, and an interrupted run resumes from it; the model of the best one is
     `<stem>_qdq.onnx`. Raises CompileError, located, for anything that cannot be done.
     """
     onnx, log = outputs_of(model, folder)["onnx"], folder / "tune.json"
@@ -265,7 +265,7 @@ def _plain(value: float) -> float | None:
 
 
 def _top1(outputs: Sequence[Array], labels: Array) -> float:
-    """Percent of rows whose largest element is where the label says. Raises CompileError for outputs of another shape."""
+    """Percent of rows whose largest element is at the label's index. Raises CompileError for outputs of another shape."""
     flat: list[Array] = [array.reshape(len(array), -1) for array in outputs if array.ndim]
     rows = np.concatenate(flat) if flat else np.empty((0, 1))
     if len(rows) < len(labels):
@@ -274,7 +274,7 @@ def _top1(outputs: Sequence[Array], labels: Array) -> float:
 
 
 def _labels_of(labels: Array, held: Samples) -> Array:
-    """The labels of the samples that measure. Raises CompileError for a number that fits neither these nor all samples."""
+    """The labels of the measuring samples. Raises CompileError if there are neither as many as these nor as all samples."""
     count, every = held.count, held.first + held.count
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer) or len(labels) not in (count, every):
         raise CompileError(
@@ -287,7 +287,7 @@ def _labels_of(labels: Array, held: Samples) -> Array:
 def _digest(
     read: set[Path], data: Sequence[DataOptions], options: QuantizeOptions, goal: Goal, session: Session
 ) -> str:
-    """What a search depends on, as one hash: files are known by path, size and time of change."""
+    """A hash of everything that a search depends on; files count by path, size and modification time."""
     files = [
         (str(f), f.stat().st_size, f.stat().st_mtime_ns)
         for f in sorted((*read, *(f for each in data for f in each.files())))
@@ -304,4 +304,4 @@ def _earlier(log: Path, key: str) -> list[Trial]:
         found = json.loads(log.read_text("utf-8"))
         return [Trial(**each) for each in found["trials"]] if found["key"] == key else []
     except (OSError, ValueError, KeyError, TypeError):
-        return []  # there was none, or it is another one's
+        return []  # no earlier run, or a file of something else

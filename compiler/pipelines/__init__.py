@@ -1,1 +1,1 @@
-"""Runs passes in sequence: their options as text, their order, their time."""
+"""Runs passes in sequence: parses their options, orders and times them."""

@@ -1,4 +1,4 @@
-"""Option text: `bits=8 data=calib.npz skip=a,b`. Blanks separate, values need no quotes, lists use commas."""
+"""Option text: `bits=8 data=calib.npz skip=a,b`. Options are separated by blanks, values need no quotes, lists use commas."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 def build(cls: type[_T], text: str, what: str) -> _T:
     """An instance of the dataclass `cls` from option text. `what` names the thing in errors (`--quantize`).
 
-    Dashes and underscores are the same. A bare name means true; any other bare word is the value of the option that the
-    class names in `positional`. Raises CompileError for unknown options and bad values.
+    Dashes and underscores are the same. A bare option name means true; any other bare word is the value of the class's
+    `positional` option. Raises CompileError for unknown options and bad values.
     """
     known = _options(cls)
     positional: str | None = getattr(cls, "positional", None)
@@ -37,7 +37,7 @@ def _options(cls: type[Any]) -> dict[str, Field[Any]]:
 
 
 def build_from(cls: type[_T], given: Iterable[tuple[str, str]], what: str) -> _T:
-    """Like `build`, from options that are already split: names and texts of values."""
+    """Like `build`, from options that are already split into names and value texts."""
     hints, known = get_type_hints(cls), _options(cls)
     values: dict[str, Any] = {}
     for key, value in given:
@@ -127,7 +127,7 @@ def shapes(text: str, separator: str, what: str) -> dict[str, tuple[int, ...]]:
 
 
 def shapes_of(inputs: Sequence[str], given: Mapping[str, tuple[int, ...]], where: str) -> dict[str, tuple[int, ...]]:
-    """Shapes by input; one without a name is for the only input. Raises CompileError, located, for an unknown input."""
+    """Shapes by input; a shape without a name belongs to the only input. Raises CompileError, located, for an unknown input."""
     hint = f"the inputs are {', '.join(inputs) or 'none'}"
     if unknown := [name for name in given if name and name not in inputs]:
         raise CompileError(f"the model has no input {', '.join(unknown)}", where=where, hint=hint)

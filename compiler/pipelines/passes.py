@@ -33,8 +33,8 @@ def make_pass(name: str, options: str = "", known: Passes = OURS) -> ModulePass:
 
 
 def parse_pipeline(text: str, known: Passes = OURS) -> list[ModulePass]:
-    """Passes from xDSL's pipeline text (`fuse-bn,quantize{bits=8}`); xDSL's own passes may take part, and the pipelines of
-    `universe.PIPELINES` by their names.
+    """Passes from xDSL's pipeline text (`fuse-bn,quantize{bits=8}`); may include xDSL's own passes, and pipelines of
+    `universe.PIPELINES` by name.
     """
     from xdsl.transforms import get_all_passes
     from xdsl.utils.arg_spec import parse_pipeline as parse_specs
@@ -57,12 +57,12 @@ def parse_pipeline(text: str, known: Passes = OURS) -> list[ModulePass]:
 
 
 def _text(values: Sequence[Any]) -> str:
-    """The values of an option in a pipeline as the text of the same option of a flag; none stands for true."""
+    """An option's values in a pipeline as the text of the same flag option; no value means true."""
     return ",".join(str(each).lower() if isinstance(each, bool) else str(each) for each in values) or "true"
 
 
 def _last_line(error: BaseException) -> str:
-    """The message of an xDSL error, without the lines that show its place."""
+    """The message of an xDSL error, without the source excerpt."""
     return [line for line in str(error).splitlines() if line.strip()][-1].strip(" ^|")
 
 
@@ -94,7 +94,7 @@ def _verify(module: ModuleOp, session: Session) -> None:
 
 
 def _apply(each: ModulePass, module: ModuleOp, session: Session) -> None:
-    """Runs a pass; its exceptions about the input become CompileErrors."""
+    """Runs a pass; turns its exceptions about the input into CompileErrors."""
     try:
         each.apply(session, module)
     except WeightError as e:

@@ -52,7 +52,7 @@ class Timer:
         _forget_peak()
 
     def lines(self) -> Iterator[str]:
-        """A table: seconds and MiB of each phase, those inside another one indented."""
+        """A table of seconds and MiB for each phase; nested phases are indented."""
         yield f"{'phase':<40} {'seconds':>9} {'peak MiB':>9}"
         for each in self.phases:
             yield f"{'  ' * each.depth + each.name:<40} {each.seconds:9.3f} {each.peak / 2**20:9.0f}"

@@ -1,4 +1,4 @@
-"""`amct`: say what can be quantized, quantize, in one command or by AMCT's, write a configuration, run models, compare them."""
+"""`amct`: report what can be quantized, quantize in one command or as AMCT does, write a configuration, run, compare."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The whole tool on an argument list. Returns the exit status; a user's mistake is one located line on stderr."""
+    """The whole tool on an argument list. Returns the exit status; a user error prints one located line on stderr."""
     try:
         args = parser().parse_args(argv)
         args.run(args)
@@ -55,7 +55,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _options_around(argv: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The options of the command in an argument list, and those of amct-opt."""
+    """The options of the command in an argument list, and all options of amct-opt."""
     from ..universe import new_session
     from .amct_opt import parser as amct_opt
 

@@ -1,4 +1,4 @@
-"""`amct auto-calibration`: leave in floats what costs too much accuracy, by the evaluator's measure, and quantize the rest."""
+"""`amct auto-calibration`: leave layers in float that cost too much accuracy by the evaluator's metric, and quantize the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ them. The files beside are auto_nuq_final_config.json, _ranking_information.json
 
 _IN_FLOAT = ("layers in float", "float", "sensitivity, the worst first", "0.5 + 0.5 cosine")
 _FEW_LEVELS = ("layers with few levels", "few levels", "weights, the heaviest first", "numbers")
-"""What trials count, what is said of the chosen layers, the title of the ranking, and what ranks."""
+"""Labels in the report: what trials count, the chosen layers, the title of the ranking, and its measure."""
 
 
 def add_parser(commands: Any) -> None:

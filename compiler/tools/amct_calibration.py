@@ -1,4 +1,4 @@
-"""`amct calibration`: AMCT's command line, from a model and raw data to the files that AMCT writes."""
+"""`amct calibration`: AMCT's command line: reads a model and raw data, writes AMCT's files."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _written(files: tuple[Path, ...]) -> list[tuple[str, str]]:
 
 
 def _shapes(args: argparse.Namespace) -> Shapes:
-    """--input_shape by input. TensorFlow's inputs may be called by their tensors, `images:0`."""
+    """--input_shape by input. TensorFlow inputs may be given by their tensor names, `images:0`."""
     from ..flows.saving import framework_of
 
     given = shapes(args.input_shape, ",", "--input_shape")
@@ -132,7 +132,7 @@ def _raw(args: argparse.Namespace, data_shapes: Shapes) -> Data:
 
 
 def _evaluated(args: argparse.Namespace) -> Data:
-    """The data of the evaluator. Raises CompileError for data beside it."""
+    """The data of the evaluator. Raises CompileError if other data is given as well."""
     from ..runtime.data import from_evaluator
 
     for option in ("input_shape", "data_dir", "data_types"):

@@ -1,4 +1,4 @@
-"""`amct compare`: how far two models or modules are apart on the same inputs."""
+"""`amct compare`: how much the outputs of two models or modules differ on the same inputs."""
 
 from __future__ import annotations
 

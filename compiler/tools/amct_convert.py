@@ -1,4 +1,4 @@
-"""`amct convert`: AMCT's convert_model and convert_qat_model, from known factors to the files that AMCT writes."""
+"""`amct convert`: AMCT's convert_model and convert_qat_model: writes AMCT's files from known factors."""
 
 from __future__ import annotations
 

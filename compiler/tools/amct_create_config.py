@@ -1,4 +1,4 @@
-"""`amct create-config`: AMCT's configuration of a model, to be edited and given to `--quantize=config=`."""
+"""`amct create-config`: writes AMCT's configuration of a model, to be edited and passed to `--quantize=config=`."""
 
 from __future__ import annotations
 

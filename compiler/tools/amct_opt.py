@@ -33,7 +33,7 @@ from .shared import MODEL, PROFILE, add_import_options, add_input_names, import_
 _SPLIT = re.compile(r"^// -----.*$", re.MULTILINE)
 _STDIN = Path("-")
 _QUANTIZATION = frozenset({"quantize", "calibrate", "convert-observers", "shift-accumulators"})
-"""Passes that leave every operation that is not quantized as it is: what cannot be written before them cannot be after them."""
+"""Passes that do not change operations they do not quantize: a module that cannot be written before cannot be after them."""
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The whole tool on an argument list. Returns the exit status; a user's mistake is one located line on stderr."""
+    """The whole tool on an argument list. Returns the exit status; a user error prints one located line on stderr."""
     try:
         known = new_session()
         return _Driver(parser(known).parse_args(_separated(argv, known)), known).run()
@@ -52,7 +52,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _separated(argv: Sequence[str], known: Session) -> list[str]:
-    """A bare `--quantize` as `--quantize=`, so that argparse does not take the input file for its options."""
+    """Rewrites a bare `--quantize` as `--quantize=`, so that argparse does not read the input file as its options."""
     return [f"{arg}=" if arg.startswith("--") and arg[2:] in known.passes else arg for arg in argv]
 
 
@@ -63,7 +63,7 @@ class _Parser(Parser):
 
 
 class _Version(argparse.Action):
-    """Looks versions up only when asked for them: that takes longer than parsing the other options."""
+    """Looks up versions only when `--version` is given: that takes longer than parsing the other options."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         from importlib.metadata import version
@@ -152,7 +152,7 @@ class _Driver:
         self.timer = Timer() if args.timing else None
 
     def run(self) -> int:
-        """Every part of the input on its own: an error in one does not hide the next."""
+        """Process every part of the input separately: an error in one does not hide errors in the next."""
         status = 0
         for i, (read, session) in enumerate(self._parts()):
             if i:
@@ -220,7 +220,7 @@ class _Driver:
             print_module(module, sys.stdout, generic=self.target.generic, locations=self.target.locations)
 
     def _protect(self, module: ModuleOp) -> None:
-        """Nothing that was read is overwritten, also not what no pass has left a trace of."""
+        """Refuse to overwrite any file that was read, including files of which the passes left no trace."""
         from ..dialects.nn import weights_of
 
         mapped = (file for weight in weights_of(module) if (file := weight.file) is not None)
@@ -239,7 +239,7 @@ class _Driver:
 
 
 def _target(args: argparse.Namespace, known: Session) -> Target:
-    """The target with its options. Raises CompileError for what cannot be written, before anything is read."""
+    """The target with its options. Raises CompileError if the format cannot be written, before anything is read."""
     name, brace, options = args.target.partition("{")
     target_class = known.targets[name]
     if brace and not options.endswith("}"):
@@ -268,7 +268,7 @@ def _stdin_text() -> str:
 
 
 def _chunks(text: str) -> Iterator[tuple[str, int]]:
-    """The parts between `// -----` lines, and how many lines come before each."""
+    """The parts between `// -----` lines, each with the number of lines before it."""
     start = 0
     for match in _SPLIT.finditer(text):
         yield text[start : match.start()], text.count("\n", 0, start)

@@ -1,4 +1,4 @@
-"""`amct quantize`: from a model and calibration data to int8 files and a summary, in one command."""
+"""`amct quantize`: reads a model and calibration data, writes int8 files and a summary, in one command."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def print_summary(summary: Summary) -> None:
 
 
 def refuse(peer: Peer | None, file: Path, source: Path) -> None:
-    """Raises CompileError, located in a file that was written, if onnxruntime does not run it but runs its source."""
+    """Raises CompileError, located in a written file, if onnxruntime cannot run it but can run its source."""
     from ..flows.peer import refused
 
     if peer is not None and refused(peer, source):
@@ -133,7 +133,7 @@ def refuse(peer: Peer | None, file: Path, source: Path) -> None:
 
 
 def print_peers(files: Iterable[Path], source: Path) -> None:
-    """Open AMCT's ONNX file for accuracy in onnxruntime and print what it says. Raises CompileError as `refuse` does."""
+    """Open AMCT's ONNX accuracy file in onnxruntime and print the result. Raises CompileError as `refuse` does."""
     from ..flows.peer import described, peer_of
 
     for file in (f for f in files if f.name.endswith("fake_quant_model.onnx")):
@@ -143,7 +143,7 @@ def print_peers(files: Iterable[Path], source: Path) -> None:
 
 
 def print_lists(layers: Layers) -> None:
-    """Print what was not done to layers, and why."""
+    """Print which layers were not fused or quantized, and why."""
     lists = (
         ("not fused", layers.not_fused),
         ("left in float", layers.left_in_float),
@@ -156,7 +156,7 @@ def print_lists(layers: Layers) -> None:
 
 
 def _grouped(remarks: Iterable[Remark]) -> list[tuple[str, ...]]:
-    """One row for all layers of which the same is said."""
+    """One row for all layers with the same rule and reason."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for remark in remarks:
         groups.setdefault((remark.op, remark.rule, remark.reason), []).append(remark.layer)
@@ -206,7 +206,7 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _apart(accuracy: Accuracy) -> str:
-    """How the samples that measure are related to those that calibrate."""
+    """How the measuring samples relate to the calibration samples."""
     if accuracy.synthetic:
         return "synthetic, with another seed"
     return "held back from calibration" if accuracy.held_back else "the calibration samples: too few to hold some back"

@@ -1,4 +1,4 @@
-"""`amct support`: which layers of a model can be quantized, by which rule not, and what Ascend computes them with."""
+"""`amct support`: which layers of a model can be quantized, which rule prevents it, and which Ascend operators compute them."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def _print_tables(layers: list[LayerSupport]) -> None:
 
 
 def _counts(layers: list[LayerSupport]) -> dict[str, int]:
-    """How many layers can be quantized how; all of them in the end."""
+    """The number of layers for each kind of support, and the total."""
     found = Counter(layer.quantizable for layer in layers)
     return {**{kind: found[kind] for kind in ("fully", "tensor only", "no")}, "layers": len(layers)}

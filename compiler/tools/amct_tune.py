@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _goal(args: argparse.Namespace) -> Goal:
-    """Raises CompileError for half a goal and for labels that cannot be read."""
+    """Raises CompileError for an incomplete goal and for labels that cannot be read."""
     import numpy as np
 
     from ..flows.tune import Goal

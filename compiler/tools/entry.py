@@ -11,20 +11,20 @@ from collections.abc import Callable, Sequence
 INTERRUPTED = 130
 INTERNAL_ERROR = 70
 _NEW_OBJECTS = 50_000
-"""How many more objects there must be before Python looks for dead cycles. A module is millions of objects that live on: with
-Python's own figure, 700, a tenth of importing and of building large modules is looking at them in vain.
+"""How many new objects trigger Python's search for dead cycles. A module consists of millions of objects that stay alive:
+with Python's default, 700, a tenth of the time for importing and building large modules is spent on that search in vain.
 """
 
 
 def run_tool(name: str, run: Callable[[Sequence[str]], int]) -> None:
     """Run a tool on the process's arguments and exit with its status.
 
-    Text is UTF-8 whatever the locale. A reader that goes away and Ctrl-C end the tool quietly; anything else that comes out of
-    `run` is a bug, is called one, and keeps its traceback.
+    Text is UTF-8 whatever the locale. A closed pipe and Ctrl-C end the tool quietly; any other exception that leaves `run` is
+    reported as a bug, with its traceback.
     """
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
-    # read when numpy is loaded. Threads inside of products wait for each other in loops: they gain little on an idle machine,
-    # and take several times the processor time on a busy one. What runs many samples has a thread for each of several.
+    # read when numpy is loaded. Threads within a matrix product spin while they wait: they gain little on an idle machine,
+    # and take several times the processor time on a busy one. Code that runs many samples uses a thread per batch instead.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -33,7 +33,7 @@ def run_tool(name: str, run: Callable[[Sequence[str]], int]) -> None:
         status = run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads what is still buffered
         status = 1
     except KeyboardInterrupt:
         status = INTERRUPTED

@@ -1,4 +1,4 @@
-"""Hints in terms of the command at hand. Errors name options as `amct-opt` has them; other commands have fewer, or other ones."""
+"""Hints in terms of the current command. Errors name options of `amct-opt`; other commands have fewer or different ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _fitted(line: str, options: Collection[str], complete: Collection[str]) -> s
 
 
 def fitting(hint: str, options: Collection[str], complete: Collection[str]) -> str:
-    """A hint with the command's own options where it has them; else it says whose they are. Empty if no command of ours has them.
+    """A hint with the command's own options if it has them; else it names the command that does. Empty if no command has them.
 
     AMCT's commands spell some with underscores (`--input_shape`), and `--opset 21` stands for `-t 'onnx{opset=21}'`.
     """

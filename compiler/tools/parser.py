@@ -13,7 +13,7 @@ _UNKNOWN = "unrecognized arguments: "
 
 
 class Parser(argparse.ArgumentParser):
-    """Mistakes are CompileErrors, with the option that was meant as the hint."""
+    """An argument parser that raises CompileErrors; the hint is the option that was probably meant."""
 
     def error(self, message: str) -> NoReturn:
         unknown = message.removeprefix(_UNKNOWN).split() if message.startswith(_UNKNOWN) else []
@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def options(self) -> frozenset[str]:
-        """The options, without those of commands, and without an `--inputs` that is the data of a run, not a list of names."""
+        """The options, excluding those of commands and an `--inputs` that is the data of a run rather than a list of names."""
         actions = [a for a in self._actions if a.dest != DATA]
         return frozenset(option for a in actions for option in a.option_strings)
 

@@ -1,4 +1,4 @@
-"""Common parts of the commands of `amct`: arguments, reading a model, keeping what was read."""
+"""Common parts of the `amct` commands: arguments, reading a model, protecting files that were read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INTEGERS = "run a quantized nn module in integers, as onnxruntime runs its QDQ f
 
 
 def add_import_options(add: Callable[..., object]) -> None:
-    """Options of how a model is read; `add` is the `add_argument` of their group."""
+    """Options for reading a model; `add` is the `add_argument` of their group."""
     add("--outputs", default="", metavar="NAME,...", help="names of the outputs (default: found in the model)")
     add(
         "--input-shape",
@@ -48,7 +48,7 @@ def add_import_options(add: Callable[..., object]) -> None:
 
 
 def add_input_names(add: Callable[..., object]) -> None:
-    """One more of them, for commands whose --inputs is not data."""
+    """One more import option, for commands whose --inputs is not data."""
     text = "names of the inputs, which may lie inside the graph (default: found in the model)"
     add("--inputs", dest="input_names", default="", metavar="NAME,...", help=text)
 
@@ -65,7 +65,7 @@ def import_options(args: argparse.Namespace, inputs: str = "") -> ImportOptions:
 
 
 def add_amct_files(add: Callable[..., object]) -> None:
-    """AMCT's options of what is read and written; `add` is the `add_argument` of a parser."""
+    """AMCT's options for the files to read and write; `add` is the `add_argument` of a parser."""
     add("--model", type=Path, required=True, help=MODEL)
     add("--weights", type=Path, help="the .caffemodel of a .prototxt")
     add(
@@ -113,7 +113,7 @@ given"""
 
 
 def add_data_options(add: Callable[..., object]) -> None:
-    """Options of what calibrates; `add` is the `add_argument` of their group."""
+    """Options for calibration data; `add` is the `add_argument` of their group."""
     add("--data", metavar="DATA", help=_DATA)
     add(
         "--data-types",
@@ -156,7 +156,7 @@ def data_options(args: argparse.Namespace) -> DataOptions:
 
 
 def add_quantize_options(add: Callable[..., object]) -> None:
-    """Options of what is quantized and how; `add` is the `add_argument` of a parser."""
+    """Options for what is quantized and how; `add` is the `add_argument` of a parser."""
     add("--config", metavar="CONFIG", help="AMCT's configuration, JSON (.json) or simplified")
     add("--profile", default="ascend", help=PROFILE)
     add("--observer", help="how ranges are found (default: mse, or what --config says)")
@@ -173,7 +173,7 @@ def add_quantize_options(add: Callable[..., object]) -> None:
 
 
 def quantize_options(args: argparse.Namespace) -> QuantizeOptions:
-    """The values of these options, and of `--record` where the command has it."""
+    """The values of these options, and of `--record` if the command has it."""
     from ..transforms.quantization.request import QuantizeOptions
 
     return QuantizeOptions(
@@ -200,7 +200,7 @@ def quantizing_session(args: argparse.Namespace) -> Session:
 
 
 def add_backend_options(add: Callable[..., object]) -> None:
-    """Options of how calibration runs the model; `add` is the `add_argument` of their group."""
+    """Options for how calibration runs the model; `add` is the `add_argument` of their group."""
     text = "what runs the model: numpy, onnxruntime, or auto (default), which estimates which one finishes first"
     add("--backend", default="auto", choices=("auto", "numpy", "onnxruntime"), help=text)
     add(
@@ -242,7 +242,7 @@ def positive(text: str) -> int:
 
 
 def load_module(path: Path, imports: ImportOptions | None = None) -> tuple[ModuleOp, Session]:
-    """A model or module as a verified module, and a session of its own. Raises CompileError."""
+    """Read a model or module as a verified module, in a new session. Raises CompileError."""
     from ..api import load
     from ..universe import new_session
 
@@ -253,7 +253,7 @@ def load_module(path: Path, imports: ImportOptions | None = None) -> tuple[Modul
 
 
 def protect(writes: Sequence[Path], reads: Iterable[Path]) -> None:
-    """Nothing that was read is overwritten, and the folder to write to is there. Raises CompileError."""
+    """Raises CompileError if a file that was read would be overwritten, or if the output folder does not exist."""
     refuse_overwriting(writes, reads)
     for path in writes:
         if not path.parent.is_dir():

@@ -1,4 +1,4 @@
-"""Tables and progress for people. Names are printed as they are: no markup, and never cut off in a file or pipe."""
+"""Tables and progress for people. Names are printed verbatim: without markup, and never truncated in a file or pipe."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def print_table(title: str, headers: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def some(names: Sequence[str]) -> str:
-    """The first names of a list, and how many more there are."""
+    """The first names of a list, and the number of the others."""
     more = len(names) - _NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"
 

@@ -1,4 +1,4 @@
-"""`--insert-observers`: decides what is quantized and how, and says why all else is not. Later passes follow it."""
+"""`--insert-observers`: decides what is quantized and how, and reports why the rest is not. Later passes follow it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> No
 
 
 def _insert_layer_points(module: ModuleOp, request: Request, remarks: Remarks) -> list[Computed]:
-    """Points on the inputs of layers, and on the tensors that are asked for; the layers that compute on quantized inputs."""
+    """Insert points on layer inputs and on requested tensors. Returns the layers that compute on quantized inputs."""
     settings, record, profile = request.settings, request.record, request.profile
     points = Points()
     layers: list[Computed] = []
@@ -104,7 +104,7 @@ def _insert_layer_points(module: ModuleOp, request: Request, remarks: Remarks) -
         held = settings_for(settings, layer_at(site, row))
         layer = Computed(site, row, held)
         if plan_of(site.compute) is not None and record is None:
-            continue  # it is decided already
+            continue  # already decided
         set_plan(site.compute, None)
         producer = producer_of(site.activation)
         if isinstance(producer, ObserveOp):
@@ -154,7 +154,7 @@ def _broken(layer: Computed, request: Request) -> Broken | None:
 
 
 def _observe(layer: Computed, points: Points, request: Request, remarks: Remarks, only_for: Site | None) -> None:
-    """Points on what a layer multiplies, and what is said of them; a layer that is balanced reads other values than all else."""
+    """Insert points on the inputs that a layer multiplies, with remarks. `only_for`: a balanced layer needs its own points."""
     site, held, record = layer.site, layer.held, request.record
     given = record.layers.get(layer.name) if record is not None else None
     for index in site.inputs:
@@ -182,7 +182,7 @@ def _lacking(record: Record, name: str, site: Site) -> str | None:
 
 
 def _entry(name: str, index: int) -> str:
-    """The key of a record for an input: AMCT's for the first one is the layer's name."""
+    """The record key of an input; for the first input it is the layer's name (AMCT)."""
     return name if index == 0 else f"{name}:{index}"
 
 
@@ -196,7 +196,7 @@ def _of_tensors(record: Record | None, module: ModuleOp, profile: Profile) -> Re
 
 
 def _note_tensors(settings: Settings, module: ModuleOp, profile: Profile, remarks: Remarks) -> None:
-    """Where values are quantized, inputs need no points of their own."""
+    """Leave a remark for each tensor requested: in profiles with points on values, inputs need no points of their own."""
     asked = {t.layer_name for t in settings.tensor_quantize}
     for site in sites(module, profile.rows):
         if layer_of(site.compute) in asked:
@@ -206,7 +206,7 @@ def _note_tensors(settings: Settings, module: ModuleOp, profile: Profile, remark
 
 
 def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
-    """The record is of layers that can be quantized. Raises CompileError, located in its file."""
+    """Raises CompileError, located in the record's file, unless all its layers can be quantized."""
     profile = profile_of(session)
     recurrent = {each.layer.name for each in recurrent_layers(module)}
     check_record(record, recurrent)

@@ -1,4 +1,4 @@
-"""Inputs of source layers: which operand of which operation each is, where import made several operations of one layer."""
+"""Inputs of source layers: finds the operation and operand of each, because import may split a layer into operations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LayerInput(NamedTuple):
 
     @property
     def value(self) -> SSAValue | None:
-        """None where it is computed inside a fused region."""
+        """The input's value; None if it is computed inside a fused region."""
         return self.site.operand(self.slot)
 
 
@@ -41,7 +41,7 @@ def inputs_of(site: Site) -> list[LayerInput]:
 
 
 def ends_layer(site: Site) -> bool:
-    """Whether no operation of the same layer reads what an operation makes."""
+    """Whether no operation of the same layer reads an operation's results."""
     op, owner = site.compute, site.owner
     readers = [use.operation for use in op.results[0].uses]
     if isinstance(owner, FusedOp):
@@ -50,7 +50,7 @@ def ends_layer(site: Site) -> bool:
 
 
 def _within_layer(site: Site, slot: int) -> Site | None:
-    """The operation of the same layer that makes an operand."""
+    """The operation of the same layer that computes an operand."""
     before = _producer(site, slot)
     if before is None or site.compute.origin is None or layer_of(before.compute) != layer_of(site.compute):
         return None
@@ -58,7 +58,7 @@ def _within_layer(site: Site, slot: int) -> Site | None:
 
 
 def _producer(site: Site, slot: int) -> Site | None:
-    """The operation that makes an operand, in the same region or another."""
+    """The operation that computes an operand, in the same region or another."""
     value, owner = site.compute.operands[slot], site.owner
     if owner is site.compute or isinstance(value, BlockArgument):
         outer = site.operand(slot)

@@ -1,5 +1,5 @@
-"""Remarks for operations that fusion would have made one layer and that quantization sees as several; they name the
-pass.
+"""Remarks for operations that a fusion pass would have merged into one layer, and that quantization sees as several. They
+name the pass.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ..fusion.regions import in_region
 
 
 def note_foldable_norms(module: ModuleOp, remarks: Remarks) -> None:
-    """A remark for each batch norm that could be folded into the layer before it. A layer with a remark of a fusion
-    already has its reason.
+    """Leave a remark for each batch norm that could be folded into the layer before it, unless a fusion pass already left
+    one.
     """
     spoken_of = {remark.layer for remark in remarks.session.remarks if remark.pass_name == "fuse-bn"}
     pattern = FuseComputeBatchNorm(remarks)
@@ -30,7 +30,7 @@ def note_foldable_norms(module: ModuleOp, remarks: Remarks) -> None:
 
 
 def note_small_operations(module: ModuleOp, kinds: Collection[str], remarks: Remarks) -> None:
-    """A remark for each activation of these kinds that is several operations: only a region has one point for all of them."""
+    """Leave a remark for each activation of these kinds that is split into several operations and so has several points."""
     for op in nn_ops(module, MulOp):
         activation = None if in_region(op) else activation_of(op)
         if activation is not None and activation.kind in kinds:

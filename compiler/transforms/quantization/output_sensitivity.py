@@ -1,6 +1,6 @@
-"""How much each layer matters for the network's outputs: one layer at a time is exchanged for its form in another module.
+"""How much each layer affects the network's outputs: one layer at a time is replaced by its form in another module.
 
-Values that do not depend on the layer are computed once for all layers; behind the layer, the rest of the network runs again.
+Values that do not depend on the layer are computed once for all layers; the network after the layer runs again.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def exchanged(
     session: Session,
     phase: str,
 ) -> dict[str, Differences]:
-    """By layer, the difference of `base`'s outputs from those of `reference` when `other` computes this one layer.
+    """The difference by layer of `base`'s outputs from those of `reference` if `other` computes this one layer.
 
-    The three modules are forms of one network without fused regions, float or quantized, whose layers have the same names. All
-    outputs count together. `session.on_progress` is called with `phase`. Raises CompileError for what cannot be run.
+    The three modules are float or quantized forms of one network without fused regions, with the same layer names. All
+    outputs count together. `session.on_progress` is called with `phase`. Raises CompileError if a module cannot be run.
     """
     rows = profile_of(session).rows
     forms = {layer_of(site.compute): site for site in sites(other, rows)}
@@ -65,17 +65,17 @@ def exchanged(
 
 @dataclass(frozen=True)
 class _Rest:
-    """What computes the outputs that depend on a value: from it and from `values`, in the order of the inputs."""
+    """Computes the outputs that depend on a value, from inputs in this order: the value, then `values`."""
 
     executable: Executable
     values: Sequence[SSAValue]
-    """Values of the whole module that the rest reads beside the first."""
+    """Further values of the whole module that the rest reads."""
     outputs: Sequence[str]
 
 
 @dataclass(frozen=True)
 class _Exchanged:
-    """A layer in the module that is run, its other form alone, and the rest of the network behind it."""
+    """A layer of the running module, its other form as a separate module, and the network after it."""
 
     site: Site
     alone: Executable
@@ -83,7 +83,7 @@ class _Exchanged:
     difference: Differences = field(default_factory=Differences)
 
     def run(self, seen: Mapping[SSAValue, Array]) -> dict[str, Array]:
-        """The outputs that change, by name, from what the rest of the module computed."""
+        """The changed outputs by name, computed from the values of the running module."""
         inputs = [seen[value] for value in inputs_of(self.site)]
         (result,) = self.alone.run(dict(zip(self.alone.inputs, inputs, strict=True))).values()
         given = [result, *(seen[value] for value in self.rest.values)]
@@ -93,7 +93,7 @@ class _Exchanged:
 
 
 def _result(site: Site) -> SSAValue:
-    """A layer's result; where its sums are shifted, behind the shift."""
+    """A layer's result; if its sums are shifted, the result of the shift."""
     end = site.compute if (shift := shift_of(site.compute)) is None else shift
     return end.results[0]
 

@@ -1,4 +1,4 @@
-"""Quantize and dequantize, the two operations that stand for a quantized value; moved to the layer that reads it."""
+"""Quantize and dequantize, the pair of operations that represents a quantized value; moves pairs to the reading layer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def quantized_pair(
 
 
 def quantize_at(site: Site) -> None:
-    """Put quantize and dequantize right before a layer whose data was quantized before passive operations. Same numbers."""
+    """Move quantize and dequantize from before passive operations to right before the layer. Results do not change."""
     data = site.activation
     chain = _chain(data)
     if data is None or not chain:
@@ -52,7 +52,7 @@ def quantize_at(site: Site) -> None:
 
 
 def _chain(value: SSAValue | None) -> list[NNOp]:
-    """The passive operations behind a value, the last one first; other parts of a Split may have other readers."""
+    """The passive operations that compute a value, the last one first; other results of a Split may have other readers."""
     chain: list[NNOp] = []
     while isinstance(value, OpResult) and isinstance(op := value.op, NNOp) and op.is_passive and len(op.results) == 1:
         chain.append(op)

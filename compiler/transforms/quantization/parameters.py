@@ -1,4 +1,4 @@
-"""From ranges to parameters, and from floats to integers, halves to even."""
+"""Computes parameters from ranges, and integers from floats, rounding half to even."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def activation_params(low: float, high: float, bits: int, symmetric: bool) -> QParamsAttr:
-    """Per-tensor parameters of signed integers for values in [low, high], a range that is widened to hold 0."""
+    """Per-tensor parameters of signed integers for values in [low, high]; the range is widened to include 0."""
     return QParamsAttr.of(IntegerType(bits), *affine(low, high, bits, symmetric=symmetric))
 
 
 NO_OFFSET = np.zeros((), np.int32)
 """The zero point of symmetric integers."""
 _PIECE = 1 << 15
-"""How many numbers are quantized at a time: what is computed on the way stays in the cache."""
+"""How many numbers are quantized at a time, so that intermediate results stay in the cache."""
 
 
 def quantized(
@@ -54,13 +54,13 @@ def quantized(
 
 
 BIAS_LIMIT = 2**30
-"""Largest bias in accumulator units: leaves as much room again for the products."""
+"""Largest bias in accumulator units: leaves the other half of the int32 range to the products."""
 
 
 def widened_for_bias(scales: Array, bias: Array, input_scale: float) -> Array:
-    """Weight scales, float32, raised where a bias would not fit into int32 at `input_scale * scale`.
+    """Weight scales, float32, raised if a bias would not fit into int32 at `input_scale * scale`.
 
-    Happens in channels whose weights are nearly zero; what their weights lose is below the bias's own last bit.
+    This happens in channels whose weights are nearly zero; their weights lose less than the last bit of the bias.
     """
     needed = np.abs(bias.astype(np.float64)) / (float(input_scale) * BIAS_LIMIT)
     needed = needed.max(initial=0.0) if scales.ndim == 0 else needed
@@ -68,7 +68,7 @@ def widened_for_bias(scales: Array, bias: Array, input_scale: float) -> Array:
 
 
 def bias_fits(bias: Array, scales: Array) -> bool:
-    """Whether `quantized_bias` gives numbers of int32."""
+    """Whether the results of `quantized_bias` fit into int32."""
     with np.errstate(all="ignore"):
         steps = np.rint(bias.astype(np.float64) / scales.astype(np.float64))
     return bool(np.all((steps >= -(2**31)) & (steps < 2**31)))

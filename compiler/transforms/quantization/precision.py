@@ -1,4 +1,4 @@
-"""Scales of activations as FORCE_FP16_QUANT wants them (AMCT)."""
+"""Scales of activations in float16 precision, for AMCT's FORCE_FP16_QUANT."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MODES = (None, "DEFAULT", FORCE_FP16)
 
 
 def wants_fp16(settings: Settings, record: Record | None) -> bool:
-    """Whether settings or a record ask for FORCE_FP16_QUANT.
+    """Whether settings or a record request FORCE_FP16_QUANT.
 
     AMCT's entries of single inputs, which have no scale_w, may leave it out. Raises CompileError, located in the record's file,
-    for another mode, and where layers have different ones.
+    for another mode, and if layers have different modes.
     """
     layers = {} if record is None else {n: r for n, r in record.layers.items() if r.scale_d is not None}
     forced = any(layer.fakequant_precision_mode == FORCE_FP16 for layer in layers.values())
@@ -33,14 +33,14 @@ def wants_fp16(settings: Settings, record: Record | None) -> bool:
 
 
 def mark_fp16(module: ModuleOp) -> None:
-    """Decide that the scales of all points keep as many bits as float16's have."""
+    """Mark all points to keep only float16's precision in their scales."""
     for point in (op for op in module.walk() if isinstance(op, ObserveOp)):
         point.fp16_scale = UnitAttr()
 
 
 def round_scales(module: ModuleOp, remarks: Remarks) -> None:
-    """Round the scales of the points that ask for it to float16's precision; zero points stay. The module's metadata tells the
-    lowering.
+    """Round the scales of the marked points to float16's precision; zero points do not change. The lowering reads the mode from
+    the module's metadata.
 
     Raises CompileError, located at the point, for a scale that is too large or too small.
     """

@@ -1,4 +1,4 @@
-"""`--print-quant-points`: every real value of the model, whether it is quantized, and by whose parameters (PPQ's states)."""
+"""`--print-quant-points`: lists every real value, whether it is quantized, and with which parameters (PPQ's states)."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class State(StrEnum):
     """PPQ's states of quantization."""
 
     ACTIVATED = "ACTIVATED"
-    """It has parameters of its own."""
+    """It has its own parameters."""
     OVERLAPPED = "OVERLAPPED"
-    """It has no point: another's parameters hold for it, before it or after it."""
+    """It has no point: the parameters of a value before or after it apply."""
     PASSIVE = "PASSIVE"
-    """It has a point with the parameters of others: aligned values, biases."""
+    """It has a point with parameters of other values: aligned values, biases."""
     FP32 = "FP32"
     """It is not quantized."""
 
@@ -59,7 +59,7 @@ class QuantPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class PrintQuantPointsPass(ModulePass):
-    """Print layer, value, state and parameters of every real value to stderr; the module stays as it is."""
+    """Print layer, value, state and parameters of every real value to stderr. The module does not change."""
 
     name = "print-quant-points"
 
@@ -109,7 +109,7 @@ def _of_value(layer: str, name: str, value: SSAValue, profile: Profile) -> Quant
 
 
 def _is_second(op: ObserveOp | QuantizeOp) -> bool:
-    """A point beside the first one of its value, or on what comes out of another."""
+    """Whether a point is not the first one on its value, or reads the result of another point."""
     behind = op.input.owner
     return point_on(op.input) is not op or isinstance(behind, ObserveOp | DequantizeOp)
 
@@ -131,7 +131,7 @@ def _of_point(layer: str, name: str, point: ObserveOp | QuantizeOp) -> QuantPoin
 
 
 def _has_parameters_of_others(point: ObserveOp | QuantizeOp) -> bool:
-    """Whether it is in a group whose range is not its own alone."""
+    """Whether it is in a group whose range includes other values."""
     if point.group is None or point.master is None:
         return point.group is not None
     block = point.parent
@@ -141,7 +141,7 @@ def _has_parameters_of_others(point: ObserveOp | QuantizeOp) -> bool:
 
 
 def _without_point(value: SSAValue, profile: Profile) -> tuple[State, str]:
-    """Whose parameters hold: those before passive operations, or those of the activation behind."""
+    """The point whose parameters apply: the one before passive operations, or the one of the following activation."""
     if not isinstance(value, OpResult):
         return State.FP32, ""
     if (before := point_behind(value, profile.rows)) is not None:

@@ -1,4 +1,4 @@
-"""Target profiles: for each operation what is quantized and how, as data. A profile is a table, not a class of its own."""
+"""Target profiles: what is quantized in each operation, and how, as data. A profile is a table, not a subclass."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Mode = Literal["large", "output", "input", "none", "joint"]
 class Row:
     """How one operation is quantized. Operand 0 is the activation; `weight` and `bias` are operand indices.
 
-    `per_channel` gives each output channel its own weight scale. The rules are what the target asks for beyond the table of
+    `per_channel` gives each output channel its own weight scale. The rules are the target's conditions beyond the table of
     the layer's source framework (`tables.py`).
     """
 
@@ -53,21 +53,21 @@ class Row:
     symmetric: bool = False
     """The activation has no zero point."""
     active: bool = True
-    """False where the results hold nothing but elements of operand 0, whose parameters then hold for all of them."""
+    """False if the results contain only elements of operand 0, so that its parameters apply to them."""
     alignment: Alignment | None = None
     between: bool = False
-    """Quantized only where its operands are integers anyway and what reads its results computes in integers."""
+    """Quantized only if its operands are integers anyway and the readers of its results compute in integers."""
     gives_reals: bool = False
-    """The target computes it from integers to reals as fast as to integers: only readers in integers read a quantized result."""
+    """The target computes real results from integers as fast as integer results: only integer readers get quantized ones."""
     two_inputs: bool = False
-    """Where the weight is an activation as well, both are quantized, without zero points."""
+    """If the weight is an activation as well, both are quantized, without zero points."""
     weight_only: Literal["table", "always"] | None = None
-    """Whether the weight can be quantized while the input stays float: as AMCT's table of weights has it, always, or never."""
+    """Whether the weight can be quantized while the input stays float: according to AMCT's table of weights, always, or never."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A target as tables: which operations it quantizes and how, what it computes in one, and where values have points."""
+    """A target as tables: which operations it quantizes and how, which it merges into one, and where it has points."""
 
     name: str
     rows: Mapping[type[NNOp], Row]
@@ -76,9 +76,9 @@ class Profile:
     fuse-activation's names.
     """
     fuse_add: bool = False
-    """Whether a residual add belongs into that operation."""
+    """Whether that operation includes a residual add."""
     table: tuple[LayerRow, ...] = UNIFORM
-    """The source layers that can be quantized, with their rules; empty where the operation alone decides."""
+    """The source layers that can be quantized, with their rules; empty if only the operation decides."""
     points: Literal["layers", "values"] = "layers"
     """The values that have quantization points: the inputs of layers, or every value that a quantized operation takes
     or gives.
@@ -86,7 +86,7 @@ class Profile:
     alignment: Mapping[Alignment, Mode] = field(default_factory=dict[Alignment, Mode])
     """How each kind of operation is aligned where the options do not say; kinds that are not listed are not aligned."""
     unsigned_file: bool = False
-    """Files hold activations as uint8, the same numbers with zero points moved by 128."""
+    """Files store activations as uint8: the same values, with zero points shifted by 128."""
 
 
 ASCEND = Profile(
@@ -197,5 +197,5 @@ PROFILES: Mapping[str, Profile] = {p.name: p for p in (ASCEND, ASCEND_A2, QDQ, P
 
 
 def profile_of(session: Session) -> Profile:
-    """The profile that a session asks for. Raises CompileError for a name that it does not know."""
+    """The profile selected in a session. Raises CompileError for an unknown name."""
     return session.profiles[session.profile]

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN of ONNX, which `nn` carries: layers whose weights W and R can be integers while all else stays float.
+"""ONNX's LSTM, GRU and RNN, which `nn` carries: their weights W and R can be integers while everything else stays float.
 
 AMCT's record has fields for both (`scale_w`, `scale_r`). Ascend IR has no operator that computes such a layer in integers.
 """
@@ -22,19 +22,19 @@ from .sites import Site
 TYPES = frozenset({"GRU", "LSTM", "RNN"})
 
 ROWS = 1
-"""The axis of W `[directions, gates * hidden, input]` and R `[directions, gates * hidden, hidden]` that counts what is computed.
+"""The axis of W `[directions, gates * hidden, input]` and R `[directions, gates * hidden, hidden]` that counts gate outputs.
 Both directions share its scales.
 """
 
 
 class Recurrent(NamedTuple):
-    """A layer, by the operation that carries it."""
+    """A recurrent layer, by the operation that carries it."""
 
     op: OpaqueOp
 
     @property
     def layer(self) -> Layer:
-        """The layer as settings know it."""
+        """The layer in the form that settings use."""
         return Layer(layer_of(self.op), self.op.op_type.data, channel_wise=True, weight_only=True)
 
     @property
@@ -67,7 +67,7 @@ class Recurrent(NamedTuple):
 
 
 def recurrent_layers(module: ModuleOp) -> Iterator[Recurrent]:
-    """Those of ONNX itself, in program order."""
+    """The recurrent layers of ONNX's own domain, in program order."""
     for op in main_function(module).body.block.ops:
         if not isinstance(op, OpaqueOp) or op.framework.data != "onnx" or (op.domain is not None and op.domain.data):
             continue

@@ -1,4 +1,4 @@
-"""Where quantization can happen: a compute operation, alone or inside a fused region, and the values it takes."""
+"""Sites of quantization: a compute operation, alone or inside a fused region, and its operands."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..evaluation import HALF_WEIGHTS
 
 @dataclass(frozen=True)
 class Site:
-    """`compute` is the operation that is quantized, `owner` the one that is in the graph: itself, or its fused region."""
+    """`compute` is the operation that is quantized, `owner` the operation in the graph: itself, or its fused region."""
 
     owner: NNOp | FusedOp
     compute: NNOp
     half_precision: bool
-    """The model holds float16 or bfloat16 values."""
+    """Whether the model contains float16 or bfloat16 values."""
 
     def slot(self, index: int) -> int | None:
-        """The index in `owner`'s operands of `compute`'s operand; None when absent or made inside the region."""
+        """The index of `compute`'s operand in `owner`'s operands; None if it is absent or computed inside the region."""
         if index >= len(self.compute.operands):
             return None
         if self.owner is self.compute:
@@ -43,7 +43,7 @@ class Site:
 
     @property
     def multiplies_inputs(self) -> bool:
-        """A matrix product of two activations: what it multiplies its first operand by is computed as well (attention)."""
+        """Whether it is a matrix product of two activations: the second operand is computed as well (attention)."""
         if not isinstance(self.compute, MatMulOp):
             return False
         value: SSAValue = self.compute.rhs if (outer := self.operand(1)) is None else outer
@@ -51,7 +51,7 @@ class Site:
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """Which operands are activations that the layer multiplies: the first one, of a product of two both."""
+        """The operands that are activations: the first one, or both for a product of two activations."""
         return (0, 1) if self.multiplies_inputs else (0,)
 
     def set_operand(self, index: int, value: SSAValue) -> None:
@@ -75,7 +75,7 @@ def sites(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> list[Site]:
 
 
 def has_half_precision(module: ModuleOp) -> bool:
-    """Whether the module takes, computes or holds float16 or bfloat16 values, or did before its weights were folded."""
+    """Whether the module contains float16 or bfloat16 values, or did before its weights were folded."""
     if HALF_WEIGHTS in main_function(module).attributes:
         return True
     results = (

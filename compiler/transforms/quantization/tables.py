@@ -49,9 +49,9 @@ from .rules.layer_rules import (
 
 @dataclass(frozen=True)
 class LayerRow:
-    """A type of layer, what must hold for it to be quantized, and the Ascend IR operators that AMCT maps it to.
+    """A type of layer, the conditions for quantizing it, and the Ascend IR operators that AMCT maps it to.
 
-    A type can have several rows, distinguished by `operations`, what it is imported as (Caffe's Pooling by its mode).
+    A type can have several rows, distinguished by `operations`, the imported operations (Caffe's Pooling by its mode).
     """
 
     framework: str
@@ -60,7 +60,7 @@ class LayerRow:
     rules: tuple[Rule, ...]
     ascend: tuple[str, ...]
     variants: tuple[str, ...] = ()
-    """Types that the table does not list, and that are other versions or spellings of this one."""
+    """Types that the table does not list, but that are other versions or spellings of this type."""
 
     @property
     def tensor_only(self) -> bool:
@@ -130,7 +130,7 @@ NON_UNIFORM: tuple[LayerRow, ...] = (
     LayerRow("onnx", "Conv", (ConvOp,), (planar_filter,), ("Conv2D",)),
     LayerRow("onnx", "Gemm", (MatMulOp,), (gemm_transpose,), ("MatMulV2",)),
 )
-"""Table 2: int8 weights of few distinct values. The layers are quantized uniformly first, so table 1 holds as well."""
+"""Table 2: int8 weights of few distinct values. The layers are quantized uniformly first, so table 1 applies as well."""
 
 
 class Mark(Enum):
@@ -138,14 +138,14 @@ class Mark(Enum):
 
     YES = "√"
     ONLY = "√, its only form"
-    """A weight that has zero points of 0 is of this form, too."""
+    """A weight with zero points of 0 has this form, too."""
     ERROR = "×"
     NONE = "not supported"
-    """The operator has no weights, so that they cannot be quantized alone."""
+    """The operator has no weights to quantize alone."""
 
 
 class Marks(NamedTuple):
-    """The options of ARQ, the algorithm for weights, that an operator can be given."""
+    """The options of ARQ, AMCT's algorithm for weights, that an operator supports."""
 
     channel_wise: Mark
     asymmetric: Mark
@@ -153,7 +153,7 @@ class Marks(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightRow:
-    """The effect of ARQ's options on an Ascend operator: its weight alone quantized, and beside its input."""
+    """The effect of ARQ's options on an Ascend operator: with its weight alone quantized, and together with its input."""
 
     weight_only: Marks
     with_input: Marks

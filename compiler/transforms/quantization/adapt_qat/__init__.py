@@ -1,4 +1,4 @@
-"""`--adapt-qat`: models trained with fake quantization, in the form in which quantized ones are lowered and written.
+"""`--adapt-qat`: turns models trained with fake quantization into the form that is lowered and written.
 
 The rules are those of AMCT's `convert_qat_model`: data and weight of a layer both quantized, pairs that share factors, one
 scale for data and for the weights of matrix products, symmetric constant weights.
@@ -36,13 +36,13 @@ class AdaptQatPass(ModulePass):
     """Make quantize and dequantize of quantization-aware training what quantization after training would have left.
 
     Weights become integers, uint8 becomes int8, float biases of quantized layers become int32. A layer that breaks a rule
-    computes in float, on a weight that stays rounded to its grid, and has a remark.
+    computes in float, with its weight still rounded to its grid, and gets a remark.
     """
 
     name = "adapt-qat"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Raises CompileError, located, for inputs of another type than float32 and pairs of different factors."""
+        """Raises CompileError, located, for float inputs other than float32 and for pairs with different factors."""
         session = session_of(ctx)
         remarks = Remarks(ctx, self.name)
         _check_inputs(op)
@@ -69,7 +69,7 @@ def _check_inputs(module: ModuleOp) -> None:
 
 
 def _check_pairs(module: ModuleOp) -> None:
-    """Raises CompileError where what is quantized by some factors is dequantized by others."""
+    """Raises CompileError if quantize and dequantize of a pair have different factors."""
     for op in module.walk():
         if not isinstance(op, DequantizeOp) or not isinstance(op.input, OpResult):
             continue
@@ -79,7 +79,7 @@ def _check_pairs(module: ModuleOp) -> None:
 
 
 def _adapt(site: Site, row: Row, remarks: Remarks) -> None:
-    """A quantized layer, or the reason why it is not one."""
+    """Quantize a layer, or leave a remark with the reason why not."""
     assert row.weight is not None
     quantize_at(site)
     data, weight = dequantize_of(site.activation), dequantize_of(site.operand(row.weight))
@@ -99,7 +99,7 @@ def _adapt(site: Site, row: Row, remarks: Remarks) -> None:
 
 
 def _rounded(weight: DequantizeOp) -> SSAValue:
-    """The constant that a dequantized weight is."""
+    """A dequantized weight as a float constant."""
     array, constant, kernel = array_of(weight.input), constant_of(weight.input), kernel_for(weight)
     assert array is not None
     assert constant is not None

@@ -1,4 +1,4 @@
-"""Biases: in training they are float, in integer layers int32 at the accumulators' scales."""
+"""Biases: float in training, int32 at the accumulators' scales in integer layers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..sites import Site
 
 
 def quantize_bias(site: Site, row: Row, data: QParams, weight: QParams) -> str | None:
-    """Make a constant float bias an integer one; why it stays float where it does."""
+    """Make a constant float bias an integer one, or return the reason why it stays float."""
     bias = None if row.bias is None else site.operand(row.bias)
     if bias is None or row.bias is None or isinstance(bias.owner, DequantizeOp):
         return None

@@ -1,4 +1,4 @@
-"""The integers: constants are quantized offline, unsigned ones become signed."""
+"""Makes integers: constants are quantized offline, unsigned integers become signed."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _MOVED = 128
 
 
 def dequantize_of(value: SSAValue | None) -> DequantizeOp | None:
-    """The dequantization whose result a value is, None for anything else."""
+    """The dequantization that computes a value, None if another operation does."""
     return value.op if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp) else None
 
 
 def quantize_constants(module: ModuleOp) -> None:
-    """Quantize (and Clip, which narrow ranges export) of constants are computed; each constant once per parameters."""
+    """Fold Quantize (and Clip, which exporters use for narrow ranges) of constants; each constant once per parameters."""
     made: dict[object, ConstantOp] = {}
     for op in [o for o in module.walk() if isinstance(o, DequantizeOp)]:
         steps = _steps(op.input)
@@ -57,7 +57,7 @@ def quantize_constants(module: ModuleOp) -> None:
 
 
 def _steps(value: SSAValue) -> list[Operation] | None:
-    """The operations between a constant and a value, in order; None where the value is not computed from a constant so."""
+    """The operations from a constant to a value, in order; None if the value is not computed from a constant that way."""
     steps: list[Operation] = []
     while constant_of(value) is None:
         op = value.op if isinstance(value, OpResult) else None
@@ -77,7 +77,7 @@ def _computed(array: Array, steps: list[Operation]) -> Array:
 
 
 def erase_unused(steps: Sequence[Operation]) -> None:
-    """Erase those of these operations, which are in order, that nothing takes."""
+    """Erase the unused ones of these operations, which are in program order."""
     for step in reversed(steps):
         if not step.results[0].uses.get_length():
             step.detach()
@@ -85,7 +85,7 @@ def erase_unused(steps: Sequence[Operation]) -> None:
 
 
 def transpose_constants(module: ModuleOp) -> None:
-    """The transpose of a dequantized constant is a dequantized constant: how PyTorch exports the weight of a linear layer."""
+    """Fold the transpose of a dequantized constant: PyTorch exports the weight of a linear layer so."""
     for op in [o for o in module.walk() if isinstance(o, TransposeOp)]:
         back = dequantize_of(op.input)
         constant = None if back is None else constant_of(back.input)
@@ -106,7 +106,7 @@ def transpose_constants(module: ModuleOp) -> None:
 
 
 def store_signed(module: ModuleOp, remarks: Remarks) -> None:
-    """uint8 between a quantize, or a constant, and its dequantizes becomes int8: the same values, zero points moved along."""
+    """Turn uint8 between a quantize, or a constant, and its dequantizes into int8: same values, zero points shifted by 128."""
     for op in [o for o in module.walk() if isinstance(o, QuantizeOp | ConstantOp)]:
         value = op.results[0]
         if element_of(value) != _UI8 or not (users := _users(value)):
@@ -125,7 +125,7 @@ def store_signed(module: ModuleOp, remarks: Remarks) -> None:
 
 
 def _signed(op: QuantizeOp | ConstantOp) -> QuantizeOp | ConstantOp | None:
-    """The operation with int8 in the place of uint8; None where others than dequantize, and outputs, see the integers."""
+    """The operation with int8 in place of uint8; None if an operation other than dequantize, or an output, reads the integers."""
     users = _users(op.results[0])
     if isinstance(op, ConstantOp):
         if not all(isinstance(u, DequantizeOp) for u in users):

@@ -17,7 +17,7 @@ Broken = tuple[str, str]
 
 
 def broken(site: Site, row: Row, data: DequantizeOp | None, weight: DequantizeOp | None) -> Broken | None:
-    """The first rule that a layer breaks, of which data or weight is dequantized; None where it can be quantized."""
+    """The first rule that a layer with dequantized data or weight breaks; None if it can be quantized."""
     if data is None or not isinstance(data.input.owner, QuantizeOp):
         return "quantized-data", "its weight is quantized, its data is not"
     if weight is None:
@@ -53,7 +53,7 @@ def _broken_weight(site: Site, weight: DequantizeOp) -> Broken | None:
 
 
 def _broken_operator(site: Site, row: Row, data: DequantizeOp, weight: DequantizeOp) -> Broken | None:
-    """The lowering's refusal of the layer with these parameters, if the profile requires the lowering."""
+    """The reason why the lowering refuses the layer with these parameters, if the profile requires the lowering."""
     if computes_in_integers not in row.rules:
         return None
     from ....lowering.ascend.trial import integer_refusal

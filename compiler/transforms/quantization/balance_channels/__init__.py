@@ -1,4 +1,4 @@
-"""`--balance-channels`: outlier channels of a layer's input are divided, its weight is multiplied by the same (AMCT's DMQ)."""
+"""`--balance-channels`: divides outlier channels of a layer's input and multiplies its weight to compensate (AMCT's DMQ)."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from .input_channels import Weighted, activation_axis, activation_peaks, weight_
 Array = np.ndarray[Any, np.dtype[Any]]
 
 BALANCER = "DMQBalancer"
-"""The origin's type of the products that balance."""
+"""The origin type of the balancing products."""
 _WEIGHT = 1
 """The operand that is the weight of every layer that has one."""
 
 
 @dataclass(frozen=True)
 class BalanceChannelsPass(DataOptions, BackendOptions, ModulePass):
-    """Divide outlier channels of layers' inputs, and multiply the weights by the same, where a plan says so.
+    """Divide outlier channels of layers' inputs and multiply the weights by the same factors, if the layer's plan says so.
 
-    `--insert-observers=dmq=0.5`, a configuration with a dmq_balancer, and a record with factors plan it.
+    Plans come from `--insert-observers=dmq=0.5`, a configuration with a dmq_balancer, or a record with factors.
     """
 
     name = "balance-channels"
@@ -68,7 +68,7 @@ class Balanced(NamedTuple):
 
     site: Site
     balance: float | tuple[float, ...]
-    """How much of the activation's spread goes into the weight, or the factors."""
+    """The share of the activation's spread that moves into the weight, or the factors themselves."""
 
     @property
     def compute(self) -> Weighted:
@@ -76,14 +76,14 @@ class Balanced(NamedTuple):
 
     @property
     def activation(self) -> SSAValue:
-        """What the layer reads, before its point."""
+        """The layer's input, before its point."""
         value = self.site.activation
         assert value is not None, "legality has asked for it"
         return value.owner.input if isinstance(value.owner, ObserveOp) else value
 
     @property
     def numbers(self) -> Array:
-        """The weight's."""
+        """The weight's values."""
         array = array_of(self.site.operand(_WEIGHT))
         assert array is not None, "legality has asked for it"
         return array
@@ -119,7 +119,7 @@ def balance_channels(module: ModuleOp, samples: Callable[[], Samples], session: 
 
 
 def _check(layer: Balanced) -> None:
-    """Raise CompileError, located at the layer, for a plan that does not fit it; one that this project writes does."""
+    """Raise CompileError, located at the layer, for a plan that does not fit it, as only a hand-written one can."""
     if layer.site.activation is None or array_of(layer.site.operand(_WEIGHT)) is None:
         raise op_error(
             layer.compute, "has a plan to be balanced, which needs a constant weight and an input from outside"
@@ -133,7 +133,7 @@ def _check(layer: Balanced) -> None:
 def _computed(
     module: ModuleOp, layers: Sequence[Balanced], samples: Samples, session: Session, runner: Runner
 ) -> list[Array]:
-    """Every layer's factors, from the magnitudes that its input has while the samples run through the model."""
+    """Every layer's factors, from the magnitudes of its input while the samples run through the model."""
     peaks: dict[tuple[SSAValue, int], Array] = {}
     watched: dict[SSAValue, dict[int, Balanced]] = {}
     for layer in layers:
@@ -166,7 +166,7 @@ def _computed(
 
 
 def _balance(layer: Balanced, factors: Array, source: str, remarks: Remarks) -> None:
-    """Divide the input and multiply the weight, unless the numbers leave their types."""
+    """Divide the input and multiply the weight, unless numbers overflow their types."""
     value, weight = layer.activation, constant_of(layer.site.operand(_WEIGHT))
     assert weight is not None, "legality has asked for it"
     numbers = weight.array
@@ -218,7 +218,7 @@ def balancer_of(site: Site) -> MulOp | None:
 
 
 def factors_of(site: Site) -> tuple[float, ...]:
-    """The factors that a layer is balanced by, as records hold them; none where it is not."""
+    """The balancing factors of a layer, as records store them; empty if it is not balanced."""
     product = balancer_of(site)
     inverse = None if product is None else array_of(product.operands[1])
     if inverse is None:

@@ -1,4 +1,4 @@
-"""DMQ: hardness moved from activations to weights, channel by channel, by a factor that cancels out (AMCT)."""
+"""DMQ moves quantization difficulty from activations to weights, with a factor per channel that cancels out (AMCT)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def balance_factors(activations: Array, weights: Array, strength: float = 0.5) -
     """The factors by which input channels of an activation are divided and those of the weight are multiplied: float32
     [channels].
 
-    `activations` and `weights` are the largest magnitudes per input channel. `f = a^strength / w^(1 - strength)`; where one of
-    the two is zero, f brings the other's peak to the largest of the balanced ones; where both are, it is 1.
+    `activations` and `weights` are the largest magnitudes per input channel. `f = a^strength / w^(1 - strength)`; if one of
+    the two is zero, f brings the other's peak to the largest of the balanced ones; if both are, it is 1.
     """
     a, w = activations.astype(np.float64), weights.astype(np.float64)
     no_a, no_w = a < SMALLEST, w < SMALLEST

@@ -1,4 +1,4 @@
-"""Input channels of a layer: their axes in its activation and in its weight."""
+"""Input channels of a layer: their axes in the activation and the weight."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Weighted = ConvolutionOp | MatMulOp
 
 
 def activation_axis(op: Weighted) -> int:
-    """The axis of operand 0 that counts input channels; that of a matrix product counts the contracted numbers."""
+    """The input channel axis of operand 0; for a matrix product, the contracted axis."""
     rank = len(shape_of(op.operands[0]))
     if isinstance(op, MatMulOp):
         return rank - (1 if op.transpose_a is None else 2)
@@ -24,9 +24,9 @@ def activation_axis(op: Weighted) -> int:
 
 
 def weight_channels(op: Weighted) -> Array:
-    """The input channel that each number of the weight is multiplied with: int64, in a shape that broadcasts to the weight's.
+    """The input channel that each element of the weight multiplies: int64, in a shape that broadcasts to the weight's.
 
-    Group after group: those of group g follow those of group g-1. The weight's sizes are known.
+    Channels of group g follow those of group g-1. The weight's sizes must be known.
     """
     shape = shape_of(op.operands[1])
     if isinstance(op, MatMulOp):

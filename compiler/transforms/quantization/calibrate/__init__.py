@@ -1,4 +1,4 @@
-"""`--calibrate`: runs data through the model and fills in the ranges of observers that have no parameters yet."""
+"""`--calibrate`: runs data through the model and sets the ranges of observers without parameters."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class CalibratePass(DataOptions, BackendOptions, ModulePass):
     name = "calibrate"
 
     save_state: str | None = None
-    """A file for what the observers have seen; they stay without parameters then. One pass over the data is made."""
+    """A file to save the observers' state to. Makes one pass over the data; the observers get no parameters."""
     load_state: tuple[str, ...] = ()
-    """Such files of this model. What they saw is merged, in this order, and comes before the data, if any is given."""
+    """State files of this model to load. They are merged in this order; the data, if any is given, follows them."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         points, session = points_to_calibrate(op), session_of(ctx)
@@ -57,28 +57,28 @@ class CalibratePass(DataOptions, BackendOptions, ModulePass):
         session.note(f"{saved}: {next_step(progress, passes(observed), saved)}")
 
     def _refuse_states(self) -> None:
-        """Raises CompileError for states where nothing is to be calibrated."""
+        """Raises CompileError if states are given but nothing is to be calibrated."""
         if self.save_state is not None or self.load_state:
             hint = "observers come from --insert-observers; those that have parameters already are left alone"
             raise CompileError("there is no point to calibrate, and so no state", hint=hint)
 
 
 def points_to_calibrate(module: ModuleOp) -> list[ObserveOp]:
-    """The points that have no parameters yet, after members of a group have taken those that one of them has."""
+    """The points without parameters, after parameters were copied within groups."""
     settle(module)
     return [o for o in module.walk() if isinstance(o, ObserveOp) and o.qparams is None]
 
 
 def calibrate_points(module: ModuleOp, samples: Callable[[], Samples], session: Session, runner: Runner) -> None:
-    """Calibrate the points that have no parameters yet; without any, no data is read. Raises CompileError, located."""
+    """Calibrate the points without parameters; reads no data if there are none. Raises CompileError, located."""
     if points := points_to_calibrate(module):
         calibrate(module, points, samples(), session, runner)
 
 
 def calibrate(module: ModuleOp, points: list[ObserveOp], samples: Samples, session: Session, runner: Runner) -> None:
-    """Fill in range, parameters and source of `points` from `samples`; record the data in the module's metadata.
+    """Set range, parameters and source of `points` from `samples`; record the data in the module's metadata.
 
-    Raises CompileError, located at the point, for NaN or Inf among its values.
+    Raises CompileError, located at the point, for NaN or Inf in its values.
     """
     finish_from(module, observations(points, session), Progress(), samples, session, runner)
 
@@ -91,9 +91,9 @@ def finish_from(
     session: Session,
     runner: Runner,
 ) -> None:
-    """Make the passes that are left, over `samples`, and give the points their parameters.
+    """Run the remaining passes over `samples`, and set the parameters of the points.
 
-    Raises CompileError where passes need more data than these.
+    Raises CompileError if passes need other data than these samples.
     """
     progress = run_all_passes(module, observed, progress, samples, session, runner)
     with session.phase("ranges"):
@@ -102,7 +102,7 @@ def finish_from(
 
 
 def set_parameters(observed: Sequence[Observation], parts: Sequence[Part]) -> None:
-    """Range, parameters and source of all points. Raises CompileError, located at a point that saw no values."""
+    """Set range, parameters and source of all points. Raises CompileError, located at a point that saw no values."""
     source = ParamsSourceAttr(ParamsSource.SYNTHETIC if any(p.synthetic for p in parts) else ParamsSource.DATA)
     ranges: dict[ObserveOp, tuple[float, float]] = {}
     for each in observed:

@@ -17,12 +17,12 @@ from ....session import Session
 
 @dataclass
 class Observation:
-    """Points on one value, or joint points of a group, that ask the same, and what was seen for them."""
+    """Points on one value, or joint points of a group, with the same settings, and their common observer."""
 
     points: list[ObserveOp]
     observer: Observer
     make: Callable[[], Observer]
-    """One more of the kind, which has seen nothing."""
+    """Makes a fresh observer of the same kind."""
 
     @property
     def values(self) -> list[SSAValue]:
@@ -30,12 +30,12 @@ class Observation:
         return list(dict.fromkeys(point.input for point in self.points))
 
     def fresh(self) -> Observation:
-        """The same points, nothing seen."""
+        """The same points with a fresh observer."""
         return Observation(self.points, self.make(), self.make)
 
     @contextmanager
     def located(self, hint: str = "") -> Generator[None]:
-        """A ValueError of the observer becomes a CompileError at its first point."""
+        """Turn a ValueError of the observer into a CompileError at its first point."""
         try:
             yield
         except ValueError as e:
@@ -43,7 +43,7 @@ class Observation:
 
 
 def observations(points: Iterable[ObserveOp], session: Session) -> list[Observation]:
-    """Fresh observers, in the order of their first points. Joint points of a group have one, which sees the values of all.
+    """Fresh observers, in the order of their first points. Joint points of a group share one, which sees all their values.
 
     Raises CompileError for an observer that the session does not know, located at its point, and for its bad options.
     """
@@ -68,12 +68,12 @@ def _observer(point: ObserveOp, session: Session) -> Observer:
 
 
 def passes(observed: Iterable[Observation]) -> int:
-    """How often the observers must see the data."""
+    """How many passes over the data the observers need."""
     return max(o.observer.passes for o in observed)
 
 
 def begin_pass(observed: Iterable[Observation], turn: int) -> None:
-    """Tell the observers that take part in pass `turn`, counted from 0, that it begins."""
+    """Begin pass `turn`, counted from 0, for the observers that take part in it."""
     for each in observed:
         if turn and each.observer.passes > turn:
             with each.located():

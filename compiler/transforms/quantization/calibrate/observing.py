@@ -1,7 +1,7 @@
-"""Showing observers what runs through a module, several samples at a time where a model takes any number of them.
+"""Shows observers the values that run through a module, several samples at a time if the model takes any number of them.
 
-A run of a small model is mostly what calling its operations costs: several samples together take a fraction. A large one gains
-nothing, and its values fill the memory.
+The time of a small model is mostly the overhead of calling operations, so batches save most of it. A large model gains
+nothing, and batches of its values fill the memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .observations import Observation, passes
 
 MOST = 32
 LARGEST = 1 << 18
-"""Numbers that a value may have."""
+"""The largest number of elements of a value in a batch."""
 
 
 def observe(
@@ -68,8 +68,8 @@ def _watch(by_value: Mapping[SSAValue, Sequence[Observation]]) -> Watch:
 
 
 def in_batches(module: ModuleOp, observed: Sequence[Observation], samples: Samples) -> Samples:
-    """The samples, several at a time where this changes nothing: the model computes each by itself, and batches matter to no
-    observer.
+    """The samples, several at a time if that changes nothing: the model computes each separately, and no observer depends on
+    batches.
     """
     if any(each.observer.batches_matter for each in observed):
         return samples
@@ -81,12 +81,12 @@ def in_batches(module: ModuleOp, observed: Sequence[Observation], samples: Sampl
 
 
 def _operations(module: ModuleOp) -> Iterator[Operation]:
-    """All that compute a value."""
+    """All operations that compute a value."""
     return (op for op in main_function(module).body.walk() if op.results and not isinstance(op, nn.ConstantOp))
 
 
 def _counts_samples(value: SSAValue) -> bool:
-    """Whether the first size alone is open."""
+    """Whether only the first size is unknown."""
     first, *rest = shape_of(value) or (0,)
     return not known(first) and static(rest)
 
@@ -97,5 +97,5 @@ def _numbers(value: SSAValue) -> int:
 
 
 def _acts_by_sample(op: Operation) -> bool:
-    """The operations inside a region are checked themselves."""
+    """Whether an operation computes each sample separately; those inside a region are checked one by one."""
     return isinstance(op, nn.FusedOp) or (isinstance(op, nn.NNOp) and op.acts_by_sample)

@@ -1,7 +1,7 @@
-"""Which pass over the data comes next, and what it must see, where several processes share the passes of calibration.
+"""Which pass over the data comes next, and which data it needs, when several processes share the passes of calibration.
 
-Data that the present pass has not seen is added to it. Data that it has seen begins the next pass, which sees what the first
-pass saw, no less and nothing else.
+Data that the current pass has not seen is added to it. Data that it has seen begins the next pass, which must see exactly
+the data of the first pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def run_pass(
     session: Session,
     runner: Runner,
 ) -> Progress:
-    """Show data to the observers once, and what they have seen then. Raises CompileError as `advanced` does."""
+    """Show data to the observers once. Returns the progress. Raises CompileError as `advanced` does."""
     after = advanced(progress, Part.of(samples), passes(observed))
     if after.turn > progress.turn:
         begin_pass(observed, after.turn)
@@ -48,7 +48,7 @@ def run_all_passes(
     session: Session,
     runner: Runner,
 ) -> Progress:
-    """Make all passes that are left over `samples`. Raises CompileError, before any is made, where they need other data too."""
+    """Run all remaining passes over `samples`. Raises CompileError, before the first one, if they need other data too."""
     total = passes(observed)
     after = progress if samples is None else advanced(progress, Part.of(samples), total)
     if missing := after.missing():
@@ -65,7 +65,7 @@ def run_all_passes(
 
 
 def advanced(progress: Progress, part: Part, total: int) -> Progress:
-    """The progress after `part` is shown next. Raises CompileError, located in it, where no pass can take it."""
+    """The progress after `part` is shown next. Raises CompileError, located in it, if no pass can take it."""
     if part.among(progress.present):
         _check_complete(progress, part, total)
         return Progress(progress.turn + 1, progress.first, (part,))
@@ -79,7 +79,7 @@ def advanced(progress: Progress, part: Part, total: int) -> Progress:
 
 
 def _check_complete(progress: Progress, part: Part, total: int) -> None:
-    """The present pass has seen all, and is not the last one."""
+    """Raises CompileError unless the current pass has seen all data and is not the last one."""
     if progress.turn + 1 == total:
         raise CompileError("is already included in the loaded states", where=part.source)
     if missing := progress.missing():
@@ -91,7 +91,7 @@ def _check_complete(progress: Progress, part: Part, total: int) -> None:
 
 
 def next_step(progress: Progress, total: int, path: Path) -> str:
-    """A note on what a state saved to `path` contains, and how to go on from it."""
+    """A note on what the state saved to `path` contains, and how to continue from it."""
     turn = progress.turn + 1
     count = sum(part.samples for part in progress.present)
     seen = f"pass {turn} of {total} has seen {count} samples of {sources(progress.present)}"

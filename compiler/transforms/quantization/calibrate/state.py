@@ -1,4 +1,4 @@
-"""Files of calibration states: what observers have seen, of which data, so that processes can share the work."""
+"""Calibration state files: what observers have seen, and of which data, so that several processes can share the work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FORMAT = "amct-opt calibration state, version 1"
 
 
 class Part(NamedTuple):
-    """Data that one call has shown to the observers."""
+    """The data of one calibration call."""
 
     digest: str
     samples: int
@@ -37,34 +37,34 @@ class Part(NamedTuple):
         return Part(samples.digest(), samples.count, samples.synthetic, samples.source)
 
     def among(self, parts: Iterable[Part]) -> bool:
-        """Whether its data is that of one of the parts."""
+        """Whether one of the parts has the same data."""
         return self.digest in {part.digest for part in parts}
 
 
 class Progress(NamedTuple):
-    """Which data was seen so far: in all by the first pass, and by the present one, whose number counts from 0."""
+    """The data seen so far: by the first pass, and by the current pass, which is numbered from 0."""
 
     turn: int = 0
     first: tuple[Part, ...] = ()
     present: tuple[Part, ...] = ()
 
     def missing(self) -> list[Part]:
-        """The parts that the first pass saw and the present one did not see yet."""
+        """The parts that the first pass saw and the current pass did not see yet."""
         return [part for part in self.first if not part.among(self.present)]
 
     def with_part(self, *parts: Part) -> Progress:
-        """After the present pass saw these too."""
+        """The progress after the current pass saw these parts too."""
         present = (*self.present, *parts)
         return Progress(self.turn, self.first if self.turn else present, present)
 
 
 def sources(parts: Sequence[Part]) -> str:
-    """Where the data of the parts came from, for messages."""
+    """The sources of the parts' data, for messages."""
     return ", ".join(part.source for part in parts)
 
 
 def write_state(path: Path, module: ModuleOp, observed: Sequence[Observation], progress: Progress) -> None:
-    """Write what was seen to `path`, a safetensors file, all of it or nothing. Raises CompileError."""
+    """Write the observers' state to `path`, a safetensors file, completely or not at all. Raises CompileError."""
     header = {
         "format": _FORMAT,
         "tool": tool_version(),
@@ -81,9 +81,9 @@ def write_state(path: Path, module: ModuleOp, observed: Sequence[Observation], p
 
 
 def merge_states(paths: Sequence[Path], module: ModuleOp, observed: Sequence[Observation]) -> Progress:
-    """Bring fresh observers into the state that they would have after what all files saw, one after the other.
+    """Bring fresh observers into the state that they would have after seeing the data of all files in order.
 
-    Raises CompileError, located in the file, for one that is damaged, of another model, of other points or of another pass.
+    Raises CompileError, located in the file, if it is damaged or belongs to another model, other points or another pass.
     """
     model, merged, begun = fingerprint(module), Progress(), Path()
     for path in paths:
@@ -103,7 +103,7 @@ def merge_states(paths: Sequence[Path], module: ModuleOp, observed: Sequence[Obs
 
 
 def _read(path: Path) -> dict[str, Array]:
-    """The file's arrays. Raises CompileError, located, where they are not what was written."""
+    """The file's arrays. Raises CompileError, located, if the file is not intact."""
     try:
         file = open_side_file(path)
         arrays = {key: file.array(key) for key in file.keys()}  # noqa: SIM118
@@ -126,7 +126,7 @@ def _checksum(arrays: Mapping[str, Array]) -> bytes:
 
 
 def _progress(header: Array, path: Path, model: str, observed: Sequence[Observation]) -> Progress:
-    """The content of a header. Raises CompileError where that is about something else than these points of this model."""
+    """The content of a header. Raises CompileError if it belongs to another model or to other points."""
     try:
         found: Any = json.loads(header.tobytes())
         known = found["format"] == _FORMAT
@@ -196,7 +196,7 @@ def _check_same_pass(merged: Progress, other: Progress, begun: Path, path: Path)
 
 
 def _merge(one: Observation, other: Observation, turn: int, path: Path) -> None:
-    """Observers that are done have the same state in all files: that of the passes before."""
+    """Merge a file's state. Observers that are done have the same state in all files, that of earlier passes."""
     name = one.points[0].point.data
     try:
         if one.observer.passes > turn:

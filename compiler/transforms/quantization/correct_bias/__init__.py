@@ -1,4 +1,4 @@
-"""`--correct-bias`: what quantization shifts a layer's output by, on the average, is added to its bias."""
+"""`--correct-bias`: compensates the mean shift of a layer's output by quantization in its bias."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from ..round_weights.layer_data import Array, LayerData, Networks, decibels
 
 @dataclass(frozen=True)
 class CorrectBiasPass(DataOptions, ModulePass):
-    """Add the mean difference between a layer's output in the float network and in the quantized one to its bias where the
-    output is then closer on samples held back. Stands between `--calibrate`, or `--round-weights`, and `--convert-observers`.
+    """Add the mean difference between a layer's output in the float network and in the quantized one to its bias, if that brings
+    the output closer on held-back samples. Runs after `--calibrate` (and `--round-weights`), before `--convert-observers`.
     """
 
     name = "correct-bias"
@@ -37,7 +37,7 @@ class CorrectBiasPass(DataOptions, ModulePass):
 
 
 def correct_bias(module: ModuleOp, samples: Callable[[], Samples], session: Session) -> None:
-    """Correct the biases of the layers whose plans have integer weights; each layer reads what those before it give with theirs.
+    """Correct the biases of layers with planned integer weights; each layer reads the outputs of corrected layers before it.
 
     Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction" (2019). Raises CompileError, located at
     a layer or in the data.
@@ -58,7 +58,7 @@ def correct_bias(module: ModuleOp, samples: Callable[[], Samples], session: Sess
 
 
 def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
-    """The condition that does not hold, and the reason."""
+    """The condition that is not met, and the reason."""
     if layer.plan.input and layer.input_scale is None:
         return "calibrated", "its input has no parameters: --calibrate comes before --correct-bias"
     if layer.product is None:
@@ -69,7 +69,7 @@ def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
 
 
 def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> IntegerLayer:
-    """The layer with the bias that it gets, or as it is."""
+    """The layer with its corrected bias, or unchanged."""
     product, bias = layer.product, layer.bias
     assert product is not None, "a condition"
     assert bias is not None, "a condition"
@@ -97,7 +97,7 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
 
 
 def _sqnr(data: LayerData, given: Array, weight: Array, shift: Array) -> float:
-    """In dB, the float output against its difference from the quantized one, whose bias is another by `shift` [G, 1, M]."""
+    """SQNR in dB of the quantized output against the float output, with `shift` [G, 1, M] added to the quantized bias."""
     signal = noise = 0.0
     for q, f in zip(data.held.q, data.held.f, strict=True):
         wanted = f @ given.astype(np.float32).swapaxes(1, 2)
@@ -108,7 +108,7 @@ def _sqnr(data: LayerData, given: Array, weight: Array, shift: Array) -> float:
 
 
 def _write(layer: IntegerLayer, bias: Array) -> None:
-    """Put a bias in the place of the layer's."""
+    """Replace the layer's bias."""
     value = layer.site.operand(BIAS)
     old = constant_of(value)
     assert old is not None, "a condition"

@@ -1,6 +1,6 @@
-"""Joint quantization (AMCT's joint_quant): what goes into a sum and what comes out of it has one scale and one zero point.
+"""Joint quantization (AMCT's joint_quant): the inputs and the result of a sum share one scale and one zero point.
 
-AMCT does not say how it does so. Here the points on a sum's inputs and on its result, which the quantized layers before and
+AMCT does not document how. Here the points on a sum's inputs and on its result, which the quantized layers before and
 behind it read through, are one group and observed together: the range is searched on the union of their values. Sums in a row,
 as along a residual chain, thereby share one. The result is that of the activation behind the sum, where there is one.
 """
@@ -25,7 +25,7 @@ _RULE = "joint-quant"
 
 
 def join_sums(module: ModuleOp, remarks: Remarks) -> None:
-    """Group the points of each sum, layers named Add or Eltwise; a remark for each member, and for each sum without two."""
+    """Group the points of each sum (layer types Add and Eltwise). Leaves a remark for each member, and for sums without two."""
     sums = [site for site in sites(module, (AddOp,)) if ends_layer(site)]
     for site in sums:
         if (reason := sum_broken(site)) is not None:
@@ -59,7 +59,7 @@ def _values(site: Site) -> Iterator[SSAValue]:
 
 
 def _observed(value: SSAValue | None) -> SSAValue | None:
-    """The value behind a value's point."""
+    """The result of a value's point."""
     producer = producer_of(value)
     return producer.input if isinstance(producer, ObserveOp) else value
 
@@ -70,7 +70,7 @@ def users(value: SSAValue) -> list[Operation]:
 
 
 def _points_on(value: SSAValue) -> list[ObserveOp]:
-    """The points on a value, but for those of layers that read it balanced."""
+    """The points on a value, except those of layers that read it balanced."""
     return sorted((op for op in users(value) if isinstance(op, ObserveOp) and not _is_balanced(op)), key=_position)
 
 
@@ -94,7 +94,7 @@ def _first(members: list[ObserveOp]) -> str:
 
 
 def _tell(point: ObserveOp, remarks: Remarks, what: str) -> None:
-    """Say something of the layers that read through a point."""
+    """Leave a remark for each layer that reads through a point."""
     for user in users(point.result):
         op = next((o for o in user.body.block.ops if isinstance(o, NNOp)), None) if isinstance(user, FusedOp) else user
         if op is not None:

@@ -1,4 +1,4 @@
-"""Quantization points on inputs of operations: those that ask the same of one value share one."""
+"""Quantization points on inputs of operations: points on one value with equal specifications are shared."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def recorded(observer: str, given: LayerRecord) -> Spec:
 
 
 def producer_of(value: SSAValue | None) -> Operation | None:
-    """The operation that gives a value, None for an argument."""
+    """The operation that computes a value, None for an argument."""
     return value.op if isinstance(value, OpResult) else None
 
 
 class Points:
-    """The points that are made."""
+    """Creates points, and shares equal ones."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[SSAValue, Spec, Site | None], ObserveOp] = {}
@@ -52,8 +52,8 @@ class Points:
     def observe(
         self, site: Site, index: int, value: SSAValue, spec: Spec, name: str, only_for: Site | None = None
     ) -> None:
-        """Let an operation read `value` through a point, in place of the one that it may read through so far; `only_for` gives a
-        layer a point that no other shares.
+        """Let an operation read `value` through a point, replacing any point that it reads through now; `only_for` gives a
+        layer a point that is not shared.
         """
         if isinstance(old := producer_of(site.operand(index)), ObserveOp):
             self._replaced.add(old)
@@ -66,7 +66,7 @@ class Points:
         site.set_operand(index, point.result)
 
     def erase_unused(self) -> None:
-        """Erase the points that others have taken the place of."""
+        """Erase the points that were replaced."""
         for point in self._replaced:
             if not point.result.uses.get_length():
                 point.detach()
@@ -74,7 +74,7 @@ class Points:
 
 
 def make_point(value: SSAValue, name: str, spec: Spec, location: LocationAttr) -> ObserveOp:
-    """A point on a value, to be inserted."""
+    """A new point on a value, not inserted yet."""
     return ObserveOp.make(
         value,
         point=name,
@@ -88,7 +88,7 @@ def make_point(value: SSAValue, name: str, spec: Spec, location: LocationAttr) -
 
 
 def set_parameters(point: ObserveOp, spec: Spec) -> None:
-    """Give a point that stands there already the parameters of a record."""
+    """Give an existing point the parameters of a record."""
     point.bits, point.symmetric = integer(spec.bits), UnitAttr() if spec.symmetric else None
     point.qparams, point.source = spec.qparams, ParamsSourceAttr(ParamsSource.RECORD)
 

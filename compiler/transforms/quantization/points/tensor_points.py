@@ -1,7 +1,7 @@
-"""Points on single inputs of layers that are quantized for their own sake, to move less data (AMCT's tensor_quantize).
+"""Points on single layer inputs, which are quantized only to move less data (AMCT's tensor_quantize).
 
-They are asked for by the layer's name and the number of its input, so what cannot be done is an error. The layers are those
-that AMCT's table 1 has for their input tensors only.
+Users request them by layer name and input index, so an input that cannot be quantized is an error. The layers are those
+that AMCT's table 1 lists for input tensors only.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _RULE = "tensor-quantize"
 def insert_tensor_points(
     module: ModuleOp, settings: Settings, record: Record | None, points: Points, remarks: Remarks
 ) -> None:
-    """Observe the inputs that settings and the record name; what the record gives has its parameters, and with a record nothing
-    else is observed.
+    """Insert points on the inputs that settings and the record name. With a record, only its inputs get points, with its
+    parameters.
 
     Raises CompileError, located in the file of the request, else at the layer, for an input that cannot be quantized.
     """
@@ -64,8 +64,8 @@ def insert_tensor_points(
 
 
 def recorded_tensors(record: Record, layers: Collection[str]) -> Mapping[str, LayerRecord]:
-    """The entries of a record that are of single inputs. Not every flavour of AMCT marks them: `layer:1` is one where no layer is
-    called so.
+    """The entries of a record for single inputs. Not every flavour of AMCT marks them: `layer:1` is one unless a layer has that
+    name.
     """
     return {
         name: entry
@@ -75,7 +75,7 @@ def recorded_tensors(record: Record, layers: Collection[str]) -> Mapping[str, La
 
 
 def _input_named(name: str, layers: Mapping[str, Site], settings: Settings, where: str) -> tuple[Site, LayerInput]:
-    """The layer's last operation, and the operand that its input is."""
+    """The layer's last operation, and the operand of the named input."""
     layer, index = tensor_parts(name)
     if layer not in layers:
         raise CompileError(f"tensor_quantize names '{name}', but the model has no layer '{layer}'", where=where)
@@ -99,7 +99,7 @@ def _spec(held: Activation, given: LayerRecord | None, settings: Settings) -> Sp
 
 
 def _left(tensor: LayerInput, spec: Spec, listed: bool) -> str | None:
-    """Why an input is left as it is."""
+    """The reason why an input is not quantized."""
     match producer_of(tensor.value):
         case DequantizeOp():
             return "is quantized already"

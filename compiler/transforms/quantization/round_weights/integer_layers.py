@@ -1,4 +1,4 @@
-"""Layers whose weights will be integers, before they are: what such a layer will read."""
+"""Layers whose weights are planned to be integers, and the operands that they will read."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ WEIGHT, BIAS = 1, 2
 
 @dataclass(frozen=True)
 class IntegerLayer:
-    """A layer whose plan has its weight as integers."""
+    """A layer with a planned integer weight."""
 
     site: Site
     plan: Plan
     weight: Weight
     input_scale: float | None
-    """Of the activation; None where that stays float, or is not calibrated."""
+    """The activation's scale; None if it stays float or is not calibrated."""
 
     @property
     def compute(self) -> NNOp:
@@ -42,12 +42,12 @@ class IntegerLayer:
 
     @cached_property
     def product(self) -> Product | None:
-        """None where it is not one matrix for each group."""
+        """The layer as a matrix product; None if its weight is not one matrix for each group."""
         return product_of(self.compute)
 
     @property
     def bias(self) -> Array | None:
-        """The numbers of a constant bias."""
+        """The values of a constant bias."""
         return array_of(self.site.operand(BIAS))
 
     @property
@@ -58,7 +58,7 @@ class IntegerLayer:
 
     @property
     def smallest(self) -> Array:
-        """The smallest scales that its weight can have, float32, [] or [channels]: the bias has to fit into int32 at them."""
+        """The smallest scales with which the bias fits into int32: float32, [] or [channels]."""
         nothing = np.zeros(self.weight.scales.shape, np.float32)
         if self.weight.fixed or self.bias is None or self.input_scale is None:
             return nothing
@@ -70,7 +70,7 @@ class IntegerLayer:
         return np.maximum(self.weight.scales, self.smallest)
 
     def grid(self, groups: int, channels: int) -> Grid:
-        """The numbers that the weight may be, for so many groups of so many channels."""
+        """The values that the weight may have, for this many groups and channels."""
 
         def by_channel(values: Array) -> Array:
             return np.broadcast_to(values.astype(np.float64), groups * channels).reshape(groups, channels, 1)
@@ -79,7 +79,7 @@ class IntegerLayer:
         return Grid(by_channel(self.scales), -half - points, half - 1 - points, by_channel(self.smallest))
 
     def operands(self) -> Mapping[int, Array]:
-        """What it reads when it is converted, as it is now: numbers behind integers."""
+        """The operands that it will read after conversion, as real numbers that the integers represent."""
         weight, scales = self.weight, self.scales
         integers = quantized(weight.array, scales, weight.bits, weight.axis, weight.zero_points).astype(np.float32)
         values = (integers - self.along(weight.zero_points)) * self.along(scales)
@@ -90,11 +90,11 @@ class IntegerLayer:
 
     @property
     def sums(self) -> Array | None:
-        """The units of its sums, float32, [] or [channels]; None where these are float."""
+        """The scales of its sums, float32, [] or [channels]; None if these are float."""
         return None if self.input_scale is None else np.asarray(self.scales * np.float32(self.input_scale), np.float32)
 
     def rounded_bias(self, bias: Array) -> Array:
-        """A bias behind its integers; as it is where it stays float, and where it does not fit, which conversion reports."""
+        """The bias after rounding to integers; unchanged if it stays float or does not fit, which conversion reports."""
         if (sums := self.sums) is None or not bias_fits(bias, sums):
             return bias
         return (quantized_bias(bias, sums) * sums).astype(bias.dtype)
@@ -105,7 +105,7 @@ class IntegerLayer:
         return parameters.reshape(shape) if parameters.ndim else parameters
 
     def with_integers(self, integers: Array, scales: Array) -> IntegerLayer:
-        """The layer whose weight is what integers (less zero points, in its shape) mean, and whose plan gives the scales."""
+        """The layer with the weight that integers (minus zero points, in its shape) represent, and the scales in its plan."""
         weight, old = self.weight, constant_of(self.weight.value)
         assert old is not None, "a weight that is planned is constant"
         key = f"{old.key.removesuffix('.folded')}.rounded"
@@ -125,7 +125,7 @@ class IntegerLayer:
 
 
 def integer_layers(module: ModuleOp, profile: Profile) -> Iterator[IntegerLayer]:
-    """In program order. Raises CompileError, located at a layer, for a plan that does not fit it."""
+    """These layers, in program order. Raises CompileError, located at a layer, for a plan that does not fit it."""
     for site in sites(module, profile.rows):
         plan, row = plan_of(site.compute), profile.rows[type(site.compute)]
         if plan is None or not plan.weights or row.weight is None:

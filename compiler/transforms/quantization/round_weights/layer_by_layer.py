@@ -1,4 +1,4 @@
-"""Layers that are changed one after the other, each for the inputs that the changed layers before it make."""
+"""Changes layers one after the other, each for the inputs that the changed layers before it produce."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .integer_layers import WEIGHT, IntegerLayer
 from .layer_data import Networks
 
 Step = Callable[[IntegerLayer, Networks], IntegerLayer]
-"""From a layer, with the networks in front of it, to what it is behind the step."""
+"""Maps a layer, with the networks before it, to the changed layer."""
 
 
 def layer_by_layer(
     module: ModuleOp, layers: Sequence[IntegerLayer], step: Step, samples: Samples, session: Session, *, beside: bool
 ) -> None:
-    """Take a step for each layer, in the order of the module. `beside` is false where steps have no use for the float network.
+    """Take a step for each layer, in the order of the module. `beside` is false if the steps do not use the float network.
 
     Raises CompileError, located in the data, and at a layer for NaN and Inf.
     """

@@ -1,5 +1,5 @@
-"""What a layer's weights are fitted to: sums over rows of its inputs in the quantized and in the float network, and some rows of
-samples that are held back.
+"""The data that a layer's weights are fitted to: sums over rows of its inputs in the quantized and in the float network, and
+some rows of held-back samples.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .products import Product
 Array = np.ndarray[Any, np.dtype[Any]]
 
 HELD_BACK = 8
-"""One run of so many is held back, from this many on."""
+"""One run in this many is held back, so none if there are fewer."""
 _ROWS = 1 << 15
-"""About how many rows of a layer are summed, and no fewer than `_ROWS_PER_COLUMN` for each column of its weight."""
+"""About how many rows of a layer are summed, but at least `_ROWS_PER_COLUMN` for each column of its weight."""
 _ROWS_PER_COLUMN = 16
 _ROWS_HELD = 1 << 11
-"""About how many rows are kept of the samples that are held back."""
+"""About how many rows of the held-back samples are kept."""
 
 
 @dataclass
@@ -51,12 +51,12 @@ class Sums:
 
     @staticmethod
     def of_none(groups: int, columns: int, *, beside: bool) -> Sums:
-        """Without any rows; `beside` is false where both networks are one."""
+        """Sums of no rows; `beside` is false if both networks are the same."""
         h = np.zeros((groups, columns, columns))
         return Sums(h, np.zeros_like(h) if beside else h, np.zeros((groups, columns)), np.zeros((groups, columns)))
 
     def add(self, q: Array, f: Array) -> None:
-        """Add rows. Their products are taken in float32: there are few in a batch."""
+        """Add rows. Their products are computed in float32, because a batch has few of them."""
         turned = q.swapaxes(1, 2)
         self.h += turned @ q
         if self.c is not self.h:
@@ -66,7 +66,7 @@ class Sums:
         self.count += q.shape[1]
 
     def merge(self, other: Sums) -> None:
-        """Add the rows that others are the sums of."""
+        """Add the sums of other rows."""
         self.h += other.h
         if self.c is not self.h:
             self.c += other.c
@@ -85,15 +85,15 @@ class Rows:
 
 @dataclass(frozen=True)
 class LayerData:
-    """What one layer reads."""
+    """The inputs of one layer."""
 
     sums: Sums
     held: Rows
-    """Of samples that are not in the sums; of those that are, where there are too few to hold some back."""
+    """Rows of samples that are not in the sums or, if there are too few samples to hold some back, of those that are."""
 
     def sqnr(self, weights: Array, others: Array) -> float:
-        """In dB, the output by `weights` in the float network against its difference from that by `others` in the quantized one;
-        inf where they are equal. Weights are [G, M, K].
+        """SQNR in dB of the output of `others` in the quantized network against that of `weights` in the float network; inf if
+        they are equal. Weights are [G, M, K].
         """
         signal = noise = 0.0
         for q, f in zip(self.held.q, self.held.f, strict=True):
@@ -112,7 +112,7 @@ def decibels(signal: float, noise: float) -> float:
 
 
 class Networks:
-    """The quantized network and the float one beside it, which stop in front of each layer."""
+    """The quantized network and the float network beside it; both stop before each layer."""
 
     def __init__(
         self,
@@ -123,13 +123,13 @@ class Networks:
         *,
         beside: bool,
     ):
-        """`layers` in the order of the module, with what the float network reads in place of operands. `beside` is false where
-        that network is not needed: then the quantized one stands for both. Values that wait between layers are in `folder` where
-        they are large.
+        """`layers` in the order of the module, with what the float network reads in place of operands. `beside` is false
+        if that network is not needed: then the quantized one is used for both. Large values that wait between layers are stored
+        in `folder`.
         """
         fit, held = _split(samples)
         self.held_back = 0 if held is None else held.count
-        """How many samples are in no sum, but in the rows that are held."""
+        """The number of samples that are held back from the sums."""
         parts = [in_batches(module, [], part) for part in (fit, held) if part is not None]
         self._fit = parts[0].runs
         self._runs = sum(part.runs for part in parts)
@@ -147,11 +147,11 @@ class Networks:
 
     @property
     def operands(self) -> Mapping[Operation, dict[int, Array]]:
-        """By layer and index, what the quantized network reads in place of the module's."""
+        """The operands that the quantized network reads in place of the module's, by layer and index."""
         return self._quantized.operands
 
     def data(self, layer: NNOp, product: Product, groups: int, columns: int) -> LayerData:
-        """What a layer reads whose weight has so many groups and columns; it is behind those asked for before.
+        """The inputs of a layer whose weight has this many groups and columns. Layers must be requested in order.
 
         Raises CompileError, located at the layer, for NaN and Inf.
         """
@@ -176,7 +176,7 @@ class Networks:
 
     @property
     def measured(self) -> str:
-        """What errors are measured on, as remarks end."""
+        """The data that errors are measured on, as the last words of a remark."""
         if not self.held_back:
             return ""
         return f" (on {self.held_back} sample{'' if self.held_back == 1 else 's'} held back)"
@@ -189,13 +189,13 @@ class Networks:
 
 
 def _split(samples: Samples) -> tuple[Samples, Samples | None]:
-    """The samples that are summed, and those that are held back."""
+    """The samples to sum, and those to hold back."""
     back = samples.runs // HELD_BACK * samples.batch_size
     return (samples.head(samples.count - back), samples.tail(back)) if back else (samples, None)
 
 
 def _chosen(places: int, wanted: float, seed: int) -> Array:
-    """About as many places as are wanted, in any order, by chance but the same ones each time."""
+    """About as many places as wanted, in any order: random, but the same ones each time."""
     count = min(places, max(1, round(wanted)))
     if count == places:
         return np.arange(places)
@@ -203,7 +203,7 @@ def _chosen(places: int, wanted: float, seed: int) -> Array:
 
 
 def points_of(module: ModuleOp) -> Mapping[Operation, Kernel]:
-    """Kernels that let points round as they will when they are quantize and dequantize."""
+    """Kernels that make points round as the later quantize and dequantize will."""
     points = (op for op in module.walk() if isinstance(op, ObserveOp))
     return {op: _rounding(op.qparams.data) for op in points if op.qparams is not None}
 

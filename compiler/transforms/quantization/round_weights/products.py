@@ -1,4 +1,4 @@
-"""Layers as matrix products: rows of inputs, patches for a convolution, times the weight as a matrix for each group."""
+"""Layers as matrix products: rows of inputs (patches for a convolution) times one weight matrix per group."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Product(Protocol):
         ...
 
     def weight(self, matrices: Array) -> Array:
-        """The way back, to the shape that the layer's weight has."""
+        """Matrices converted back to the shape of the layer's weight."""
         ...
 
     def places(self, x: Array) -> tuple[int, int]:
-        """From how many places of an input rows can be chosen, and how many rows each has."""
+        """The number of places in an input from which rows can be chosen, and the number of rows of each."""
         ...
 
     def rows(self, x: Array, chosen: Array) -> Array:
@@ -37,7 +37,7 @@ class Product(Protocol):
 
 
 def product_of(op: NNOp) -> Product | None:
-    """A layer as a matrix product with one weight; None for other operations."""
+    """A layer as a matrix product with a single weight; None for other operations."""
     if isinstance(op, ConvOp):
         return _Convolution(op)
     if isinstance(op, MatMulOp) and len(shape_of(op.rhs)) == 2:
@@ -47,7 +47,7 @@ def product_of(op: NNOp) -> Product | None:
 
 @dataclass(frozen=True)
 class _Convolution:
-    """Places are those of windows; each has a row in every sample of a batch."""
+    """Places are window positions; each has a row in every sample of a batch."""
 
     op: ConvOp
 
@@ -89,7 +89,7 @@ class _Convolution:
 
 @dataclass(frozen=True)
 class _MatrixProduct:
-    """Places are the rows of the left operand, of all matrices of a batch."""
+    """Places are the rows of the left operand, in all matrices of a batch."""
 
     op: MatMulOp
 
@@ -107,5 +107,5 @@ class _MatrixProduct:
         return x.reshape(-1, x.shape[-1])[chosen].astype(np.float32)[None]
 
     def _turned(self, matrix: Array) -> Array:
-        """From `[K, N]`, or as it is stored, to `[N, K]` and back."""
+        """Convert the stored form, `[K, N]` or `[N, K]`, to `[N, K]`, or back."""
         return matrix if self.op.transpose_b is not None else matrix.T

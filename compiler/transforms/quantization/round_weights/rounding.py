@@ -1,8 +1,8 @@
-"""Weights on a grid, chosen so that the layer's output changes little: one column after the other, each error made up for by the
-columns that are still free (GPTQ).
+"""Rounds weights so that the layer's output changes little: one column after the other, each error compensated by the columns
+that are not rounded yet (GPTQ).
 
-Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers" (2022). Moving the weights to
-where they fit the inputs of the quantized network first: Zhang et al., "Qronos" (2025).
+Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers" (2022). First
+adjusting the weights to the inputs of the quantized network: Zhang et al., "Qronos" (2025).
 
 Shapes: weights [G, M, K] for G groups of M output channels; sums of products of inputs [G, K, K]; steps, the lowest and the
 highest integer of a weight broadcast to [G, M, 1]. All float64.
@@ -19,9 +19,9 @@ from .layer_data import Sums
 Array = np.ndarray[Any, np.dtype[Any]]
 
 DAMPING = 0.01
-"""The part of the mean of its diagonal that is added to the diagonal of H: what is hardly seen in the data stays as it is."""
+"""The fraction of its mean added to the diagonal of H, so that weights of rarely active inputs hardly change."""
 _BLOCK = 128
-"""Columns between two products that hand their errors on to all that are left."""
+"""The number of columns after which their errors are propagated to all remaining columns at once."""
 
 
 SHRUNK = np.linspace(1.0, 0.4, 31)
@@ -29,7 +29,7 @@ SHRUNK = np.linspace(1.0, 0.4, 31)
 
 
 class Grid(NamedTuple):
-    """The numbers that weights may be: `scale * integer` for integers of a range."""
+    """The values that weights may have: `scale * integer` for integers in a range."""
 
     scale: Array
     low: Array
@@ -38,7 +38,7 @@ class Grid(NamedTuple):
     """The smallest that a scale can be."""
 
     def integers(self, weights: Array) -> Array:
-        """The nearest, halves to even."""
+        """The nearest integers, rounding half to even."""
         return np.clip(np.rint(weights / self.scale), self.low, self.high)
 
     def nearest(self, weights: Array) -> Array:
@@ -47,7 +47,7 @@ class Grid(NamedTuple):
 
 
 def damped(h: Array) -> Array:
-    """H with its damping; of inputs that are always zero the diagonal is 1, so that these count for nothing."""
+    """H with damping; the diagonal is 1 for inputs that are always zero, so that these have no effect."""
     diagonal = np.einsum("gkk->gk", h)
     extra = DAMPING * diagonal.mean(axis=1, keepdims=True) + np.where(diagonal == 0, 1.0, 0.0)
     return h + extra[..., None] * np.eye(h.shape[-1])
@@ -94,13 +94,13 @@ def _inverse_factor(h: Array) -> Array:
 
 
 def output_error(change: Array, h: Array) -> Array:
-    """The squared error of the outputs that a change of the weights makes: [G, M]."""
+    """The squared error of the outputs caused by a change of the weights: [G, M]."""
     return np.einsum("gmk,gmk->gm", change @ h, change)
 
 
 def with_least_error(weights: Array, h: Array, grid: Grid, per_tensor: bool) -> Grid:
-    """The grid with its scale times the one of some factors by which nearest rounding changes the outputs least; for each output
-    channel its own unless `per_tensor`.
+    """The grid scaled by the factor (of `SHRUNK`) with which nearest rounding changes the outputs least, chosen for each output
+    channel unless `per_tensor`.
     """
     best = np.full(weights.shape[:2], np.inf)
     scale = grid.scale

@@ -40,9 +40,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class ShiftAccumulatorsPass(DataOptions, ModulePass):
-    """Let quantized layers keep 16 bits of their sums where a plan says so, by its shifts or by those of least error.
+    """Let quantized layers keep 16 bits of their sums if the plan says so, with its shifts or those of least error.
 
-    `--insert-observers='joint-quant=true shift=true'` and a record with shifts plan it.
+    Plans come from `--insert-observers='joint-quant=true shift=true'` or a record with shifts.
     """
 
     name = "shift-accumulators"
@@ -74,7 +74,7 @@ class Sums(NamedTuple):
 
     @property
     def shifts(self) -> int:
-        """How many: convolutions have one for each output channel, matrix products have one (AMCT)."""
+        """The number of shifts: one per output channel for convolutions, one for matrix products (AMCT)."""
         return self.compute.output_channels if isinstance(self.compute, ConvolutionOp) else 1
 
 
@@ -82,7 +82,7 @@ def shift_accumulators(module: ModuleOp, samples: Callable[[], Samples], session
     """Shift the sums of the quantized layers whose plans say so.
 
     All of the data runs through the quantized model once, and squared errors of all of it count. Raises CompileError, located
-    at a layer, for NaN or Inf among its results, and for another number of shifts than one or that of channels.
+    at a layer, for NaN or Inf in its results, and unless there is one shift or one per channel.
     """
     remarks = Remarks(session, ShiftAccumulatorsPass.name)
     planned = [
@@ -103,7 +103,7 @@ def shift_accumulators(module: ModuleOp, samples: Callable[[], Samples], session
 
 
 def _sums(site: Site, remarks: Remarks) -> Sums | None:
-    """The sums of a layer; None, with a remark where that needs one, for layers that are float."""
+    """The sums of a layer; None for float layers, with a remark if necessary."""
     compute, params = site.compute, _params_of(site.activation)
     if params is None or not isinstance(compute, ConvolutionOp | MatMulOp):
         return None
@@ -154,7 +154,7 @@ def _integers(sums: Sums, result: Array) -> Array:
 
 
 def _shift(sums: Sums, shifts: Sequence[int]) -> None:
-    """Put the operation behind the layer, inside its region where it has one."""
+    """Insert the operation after the layer, inside its region if it has one."""
     scales = sums.scales
     if len(shifts) > 1 and scales.ndim == 0:
         scales = np.full(len(shifts), scales)

@@ -1,4 +1,4 @@
-"""Shift-N: how far 32-bit sums are shifted right where a chip keeps them in 16 bits (AMCT)."""
+"""Shift-N: how far 32-bit sums are shifted right on a chip that keeps them in 16 bits (AMCT)."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def shifted(sums: Array, bits: int) -> Array:
 
 
 def best_shift(errors: Array) -> Array:
-    """Per channel the shift of least error, the smaller of equal ones: int64 [channels], 1 to 16."""
+    """The shift with the least error per channel, the smallest one on ties: int64 [channels], 1 to 16."""
     return np.argmin(errors, 0) + 1

@@ -1,4 +1,4 @@
-"""Which points on values carry equal parameters (PPQ's alignment), by the operations that read or give the values."""
+"""Decides which points on values share parameters (PPQ's alignment), from the operations that read or compute the values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .value_layers import ValueLayer, ValueLayers
 
 
 def align_values(module: ModuleOp, layers: ValueLayers, request: Request, remarks: Remarks) -> None:
-    """Group the points of each operation that asks for it. A remark for each that is left out, and why."""
+    """Group the points of each operation that requires alignment. Each point left out gets a remark with the reason."""
     profile, options = request.profile, request.points
     modes = options.modes(profile, request.settings.joint_quant)
     followers: set[ObserveOp] = set()
@@ -50,9 +50,9 @@ def align_values(module: ModuleOp, layers: ValueLayers, request: Request, remark
 
 
 def _followers(mode: Mode, layer: ValueLayer, results: list[ObserveOp], profile: Profile) -> Iterator[ObserveOp]:
-    """The points that may take the range of the other side of an operation, and add nothing to it.
+    """The points that may adopt the range of the other side of an operation without contributing to it.
 
-    An operand must have no other reader, which would see the range of a value that it does not read.
+    An operand must not have another reader, because that would get the range of a value that it does not read.
     """
     if mode == "output" and _result_dictates(layer):
         for _, value in layer.reads():
@@ -64,23 +64,23 @@ def _followers(mode: Mode, layer: ValueLayer, results: list[ObserveOp], profile:
 
 
 def _result_dictates(layer: ValueLayer) -> bool:
-    """Whether operands take the result's range. Concat and nearest Resize give elements of their operands: a linear activation
-    behind them may as well come before. Other interpolations give less than their operands' range, from all of it. For sums and
-    averages PPQ defines the mode, which no profile has by default.
+    """Whether operands take the result's range. Concat and nearest Resize copy elements of their operands, so a linear activation
+    after them could come before them. Other interpolations narrow the range, but read all of it. For sums and averages PPQ
+    defines the mode; no profile uses it by default.
     """
     op = layer.site.compute
     return not isinstance(op, ResizeOp) or op.mode.data is ResizeMode.NEAREST
 
 
 def _within_operand(layer: ValueLayer, results: list[ObserveOp]) -> bool:
-    """Whether the result lies within its operand's range: not behind a clip, nor where cubic interpolation overshoots."""
+    """Whether the result is limited to its operand's range: false after a clip, and for cubic interpolation, which overshoots."""
     op = layer.site.compute
     is_own = all(point.input is op.results[0] for point in results)
     return is_own and not (isinstance(op, ResizeOp) and op.mode.data is ResizeMode.CUBIC)
 
 
 def _keep_shared_points(layer: ValueLayer, layers: ValueLayers, profile: Profile) -> None:
-    """Let an operation read values that others read as well through points of its own: these are quantized once more."""
+    """Give an operation its own points on values that others read as well: these values are quantized twice."""
     for index, value in list(layer.reads()):
         point = point_behind(value, profile.rows)
         if not isinstance(point, ObserveOp) or not _is_shared(value, point, layer):
@@ -94,7 +94,7 @@ def _keep_shared_points(layer: ValueLayer, layers: ValueLayers, profile: Profile
 
 
 def _is_shared(value: SSAValue, point: ObserveOp, layer: ValueLayer) -> bool:
-    """Whether anything but the operation reads the value or what is between it and its point; a graph output does."""
+    """Whether anything else, such as a graph output, reads the value or any value between it and its point."""
     reader: Operation = layer.site.owner
     while all(use.operation is reader for use in value.uses):
         if value is point.result:
@@ -105,7 +105,7 @@ def _is_shared(value: SSAValue, point: ObserveOp, layer: ValueLayer) -> bool:
 
 
 def _result_points(layer: ValueLayer, layers: ValueLayers) -> list[ObserveOp]:
-    """The point on a layer's result, or on that of the activation that took it over."""
+    """The point on a layer's result, or on the result of the activation that replaces it."""
     value = layer.result
     while (point := point_on(value)) is None:
         uses = list(value.uses)

@@ -1,8 +1,8 @@
-"""Alignment: points of operands and results that must carry equal parameters become a group (PPQ's QuantAlignmentPass).
+"""Alignment: points of operands and results that must have equal parameters become a group (PPQ's QuantAlignmentPass).
 
-A group takes the range of its masters, else the union of its members'. A master is a member that follows no other one: what
-follows, such as an operand of Concat, is covered by the range that it follows. Parameters that a member has already, by hand or
-from a record, apply to all of the group.
+A group takes the union of its masters' ranges or, without masters, of all members' ranges. A master is a member that does not
+follow another one; the range of a follower, such as an operand of Concat, lies within the one it follows. Parameters that a
+member already has, set by hand or from a record, apply to the whole group.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..profiles import Mode
 
 def align(mode: Mode, name: str, operands: Sequence[ObserveOp], results: Sequence[ObserveOp]) -> list[ObserveOp]:
     """Group the points of an operation; `name` is that of the group, unless a member has one already. Returns the points that are
-    left out: they ask for other bits or another symmetry than the first.
+    left out because their bits or symmetry differ from those of the first.
 
-    large: the operands take what holds all of them. output: operands take the result's parameters. input: the reverse.
-    joint: all of them are observed together.
+    large: operands take the range that covers all of them. output: operands take the result's parameters. input: the reverse.
+    joint: all are observed together.
     """
     members = {"large": operands, "none": ()}.get(mode, (*operands, *results))
     members, others = alike(members)
@@ -34,14 +34,14 @@ def align(mode: Mode, name: str, operands: Sequence[ObserveOp], results: Sequenc
 
 
 def alike(points: Iterable[ObserveOp]) -> tuple[list[ObserveOp], list[ObserveOp]]:
-    """The points, each once, that ask for the bits and the symmetry of the first, and the others."""
+    """The points, each once, with the same bits and symmetry as the first, and the others."""
     distinct = list(dict.fromkeys(points))
     members = [p for p in distinct if (p.bits, p.symmetric) == (distinct[0].bits, distinct[0].symmetric)]
     return members, [p for p in distinct if p not in members]
 
 
 def join(members: Sequence[ObserveOp], name: str) -> None:
-    """One group of the members and of all that are in a group with one of them."""
+    """Merge the members and their groups into one group."""
     block = members[0].parent
     assert block is not None
     old = {m.group.data for m in members if m.group is not None}
@@ -51,7 +51,7 @@ def join(members: Sequence[ObserveOp], name: str) -> None:
 
 
 def choose_masters(module: ModuleOp, followers: Collection[ObserveOp]) -> None:
-    """Let the members that follow none of their group dictate its range, in each group that has followers."""
+    """In each group with followers, let the members that are not followers determine its range."""
     for members in groups_of(module).values():
         leaders = [point for point in members if point not in followers]
         if len(leaders) < len(members):
@@ -60,7 +60,7 @@ def choose_masters(module: ModuleOp, followers: Collection[ObserveOp]) -> None:
 
 
 def settle(module: ModuleOp) -> list[list[ObserveOp]]:
-    """Give members of a group the parameters that one of them has already. Groups whose members have different ones are given up,
+    """Give all members of a group the parameters that one of them already has. Groups with conflicting parameters are dissolved
     and returned.
     """
     given_up: list[list[ObserveOp]] = []
@@ -90,7 +90,7 @@ Range = tuple[float, float]
 
 
 def group_ranges(points: Sequence[ObserveOp], ranges: Iterable[Range]) -> list[Range]:
-    """The range of each point, those of one group made equal: the union over its masters, else over all of it."""
+    """The range of each point; in a group, the union over its masters or, without masters, over all members."""
     own = list(ranges)
     groups: dict[str, list[int]] = {}
     for i, point in enumerate(points):

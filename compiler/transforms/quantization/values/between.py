@@ -22,8 +22,8 @@ NO_INTEGER_READER = "nothing that computes in integers reads its result"
 
 
 class Between:
-    """The neighbours of values: who reads them in integers, and which layers therefore stay in float, each with the
-    reason.
+    """The neighbours of values: which readers compute in integers, and which layers therefore stay in float, with the
+    reasons.
     """
 
     def __init__(self, module: ModuleOp, layers: ValueLayers):
@@ -37,7 +37,7 @@ class Between:
                 self.in_float[owner] = reason
 
     def wants_integers(self, value: SSAValue) -> bool:
-        """Whether all that read a value take integers, if not at once then behind passive operations and linear activations."""
+        """Whether all readers of a value take integers, directly or after passive operations and linear activations."""
         return self._all[before_points(value)]
 
     def _why_float(self, layer: ValueLayer) -> str | None:
@@ -48,7 +48,7 @@ class Between:
         if _has_constant(layer) or not all(map(self._is_quantized, values)):
             return NO_INTEGER_OPERANDS
         if _is_linear(layer) and len(list(_readers(before_points(values[0])))) == 1:
-            return None  # it is one with what gives its operand
+            return None  # it belongs to the operation that computes its operand
         return None if self._some[layer.result] else NO_INTEGER_READER
 
     def _is_quantized(self, value: SSAValue) -> bool:
@@ -64,8 +64,8 @@ class Between:
 def layers_in_integers(
     module: ModuleOp, request: Request, remarks: Remarks
 ) -> tuple[dict[Operation, ValueLayer], Between]:
-    """The operations that a profile of points on values quantizes, and what stands around them; each other that gives reals is
-    decided to stay float.
+    """The operations quantized by a profile with points on values, and their neighbours. All others with real results are
+    marked to stay float.
     """
     layers = quantized_layers(module, request, remarks)
     between = Between(module, layers)
@@ -81,7 +81,7 @@ def _demand(
     combine: Callable[[Iterable[bool]], bool],
     passes: Callable[[ValueLayer], bool],
 ) -> Mapping[SSAValue, bool]:
-    """For each value whether any or all readers compute in integers, or pass it on to such as do; False without readers."""
+    """For each value whether any or all readers compute in integers or pass it on to readers that do; False without readers."""
     block = main_function(module).body.block
     found: dict[SSAValue, bool] = {}
 

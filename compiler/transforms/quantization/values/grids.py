@@ -1,4 +1,4 @@
-"""On whose grid a value is: behind its point, and behind passive operations, which make no elements of their own."""
+"""Finds the grid of a value: that of its point, also after passive operations, which compute no new elements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..sites import Site
 
 
 def point_behind(value: SSAValue | None, rows: Mapping[type[NNOp], Row]) -> ObserveOp | DequantizeOp | None:
-    """The point or dequantization whose parameters hold for a value, through the passive operations of a profile's rows."""
+    """The point or dequantization whose parameters apply to a value, looking through the profile's passive operations."""
     while isinstance(value, OpResult):
         op = value.op
         if isinstance(op, ObserveOp | DequantizeOp):
@@ -24,7 +24,7 @@ def point_behind(value: SSAValue | None, rows: Mapping[type[NNOp], Row]) -> Obse
 
 
 def is_passive(op: Operation, rows: Mapping[type[NNOp], Row]) -> bool:
-    """Whether the results of an operation hold nothing but elements of its first operand, as its rules have it."""
+    """Whether the results of an operation contain only elements of its first operand, according to its rules."""
     if not isinstance(op, NNOp) or (row := rows.get(type(op))) is None or row.active:
         return False
     return all(r.check(Site(op, op, half_precision=False)) is None for r in row.rules)
@@ -37,7 +37,7 @@ def point_on(value: SSAValue) -> ObserveOp | QuantizeOp | None:
 
 
 def uses_of(value: SSAValue) -> Iterator[Use]:
-    """Who reads a value, or what a layer's shift leaves of it: that is still the layer's result."""
+    """The uses of a value, or of its shifted form, which is still the layer's result."""
     for use in value.uses:
         if isinstance(use.operation, ShiftAccumulatorOp):
             yield from use.operation.result.uses

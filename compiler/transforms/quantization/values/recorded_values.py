@@ -1,4 +1,4 @@
-"""A record's parameters, which are of layers' inputs, as those of values."""
+"""Turns a record's parameters, which belong to layers' inputs, into parameters of values."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .value_layers import ValueLayers
 
 
 def recorded_values(layers: ValueLayers, record: Record) -> Mapping[SSAValue, Spec]:
-    """The parameters of a record for values: the entry of a layer is for its first input, `layer:1` of its second.
-    Behind passive operations that are quantized it is of what goes into these.
+    """The parameters of a record by value: entry `layer` is for the layer's first input, `layer:1` for its second.
+    After quantized passive operations, the entry is for the input of these.
 
-    Raises CompileError, located in the record's file, where two layers read one value by different parameters, and for
+    Raises CompileError, located in the record's file, if two layers read one value with different parameters, and for
     an entry without an input.
     """
     found: dict[SSAValue, tuple[str, Spec]] = {}
@@ -38,7 +38,7 @@ def recorded_values(layers: ValueLayers, record: Record) -> Mapping[SSAValue, Sp
 
 
 def _root(value: SSAValue, layers: ValueLayers) -> SSAValue:
-    """The value whose point holds for another: before passive operations, and before a point that stands there already."""
+    """The value whose point applies to another: before passive operations, and before an existing point."""
     while isinstance(value, OpResult):
         layer = layers.get(value.op)
         if isinstance(value.op, ObserveOp):

@@ -1,4 +1,4 @@
-"""The operations that a profile of points on values quantizes."""
+"""The operations quantized by a profile with points on values."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class ValueLayer(Computed):
 
     @property
     def is_passive(self) -> bool:
-        """Its results hold nothing but elements of its first operand. In a region that begins with such an operation, others
-        follow that compute values of their own.
+        """Whether its results contain only elements of its first operand. A region that begins with such an operation is not
+        passive: later operations compute new values.
         """
         return not self.row.active and self.site.owner is self.site.compute
 
@@ -38,7 +38,7 @@ class ValueLayer(Computed):
         return self.site.owner.results[0]
 
     def reads(self) -> Iterator[tuple[int, SSAValue]]:
-        """The real values that it takes through quantization, by operand."""
+        """The real values that it reads through quantization, by operand."""
         for i in range(len(self.site.compute.operands)):
             value = self.site.operand(i)
             if value is not None and i != self.row.bias and is_quantizable(value) and (self.row.active or i == 0):
@@ -46,23 +46,23 @@ class ValueLayer(Computed):
 
 
 ValueLayers = Mapping[Operation, ValueLayer]
-"""The layers by the operation that is in the graph."""
+"""The layers by their operation in the graph."""
 
 
 def quantized_layers(module: ModuleOp, request: Request, remarks: Remarks) -> dict[Operation, ValueLayer]:
-    """Those that are quantized, with a record those that it lists; each other that gives reals is decided to stay float."""
+    """The quantized layers; with a record, only those it lists. All others with real results are marked to stay float."""
     settings, record, profile = request.settings, request.record, request.profile
     layers: dict[Operation, ValueLayer] = {}
     considered: set[Operation] = set()
     for site in sites(module, profile.rows):
         if site.owner in considered:
-            continue  # what follows in a region
+            continue  # a later operation of a region
         considered.add(site.owner)
         row = profile.rows[type(site.compute)]
         held = settings_for(settings, layer_at(site, row))
         if record is not None:
             set_plan(site.compute, None)
-        if (plan := plan_of(site.compute)) is not None:  # it is decided already
+        if (plan := plan_of(site.compute)) is not None:  # already decided
             if plan.input:
                 layers[site.owner] = ValueLayer(site, row, held)
         elif held.skipped is not None:
@@ -74,7 +74,7 @@ def quantized_layers(module: ModuleOp, request: Request, remarks: Remarks) -> di
             if (reason := half_quantized(site, row)) is not None:
                 remarks.missed(site.compute, "weight-quantized", reason)
         elif has_integer_weight(site):
-            continue  # its weight alone
+            continue  # only its weight is quantized
         elif (broken := first_broken(site, row.rules, profile.table)) is not None:
             leave_in_float(site.compute, broken[0].name, broken[1], remarks)
         elif record is not None and not (_is_listed(site, record) or _belongs_to_layer(site, layers)):
@@ -88,7 +88,7 @@ def quantized_layers(module: ModuleOp, request: Request, remarks: Remarks) -> di
 
 
 def _belongs_to_layer(site: Site, layers: ValueLayers) -> bool:
-    """A linear activation that alone reads a quantized operation's result belongs to it, and no record lists it."""
+    """Whether it is a linear activation and the only reader of a quantized result: it has no entry of its own in records."""
     value = site.activation
     if single_kind(site.compute) not in LINEAR or not isinstance(value, OpResult):
         return False
@@ -105,5 +105,5 @@ def _gives_reals(op: Operation) -> bool:
 
 
 def is_quantizable(value: SSAValue) -> bool:
-    """Whether a value is of floats, and no constant."""
+    """Whether a value is a float tensor and not a constant."""
     return is_float(element_of(value)) and array_of(value) is None

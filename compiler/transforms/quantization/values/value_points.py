@@ -1,8 +1,8 @@
 """Points on values, where a profile quantizes each value once: at graph inputs and behind active operations (PPQ).
 
-A value has no point of its own where an activation takes it over, where it is made inside nn.fused, and where a passive operation
-gives it: the parameters of that operation's input hold for it (PPQ's OVERLAPPED). Where an operation stays float, those quantized
-operations that read its result read it through a point.
+A value has no point if an activation replaces it, if it is computed inside nn.fused, or if it is the result of a passive
+operation: then the parameters of that operation's input apply (PPQ's OVERLAPPED). Quantized operations that read the result of a
+float operation read it through a point.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .value_layers import ValueLayer, ValueLayers, is_quantizable
 
 
 def insert_value_points(module: ModuleOp, request: Request, remarks: Remarks) -> list[ValueLayer]:
-    """Give every value that settings, the profile and its rules allow to quantize one point; group those that are aligned. The
-    operations that compute on quantized values are returned.
+    """Insert one point on every value that settings, the profile and its rules allow to quantize; group aligned points. Returns
+    the operations that compute on quantized values.
 
     With a record only the values that quantized operations read have points, with the parameters that it gives.
     """
@@ -73,7 +73,7 @@ def _values(function: FuncOp) -> Iterator[SSAValue]:
 
 
 def _is_factor(layer: ValueLayer, index: int) -> bool:
-    """The operand is neither weight nor bias, and not inside a region."""
+    """Whether an operand is neither weight nor bias, and not inside a region."""
     return index not in (layer.row.weight, layer.row.bias) and layer.row.active and layer.site.slot(index) is not None
 
 
@@ -82,9 +82,9 @@ def _on_grid(layer: ValueLayer, profile: Profile) -> bool:
 
 
 def _taken_over_by(layer: ValueLayer, kinds: Collection[str], layers: ValueLayers) -> NNOp | None:
-    """The quantized activation that alone reads a layer's result, where both are one operation to the target.
+    """The quantized activation that is the only reader of a layer's result, if the target computes both in one operation.
 
-    PPQ: any of the kinds behind a computing operation, linear ones behind every active operation.
+    PPQ: any of the kinds after a computing operation, linear ones after every active operation.
     """
     uses = list(uses_of(layer.result))
     if len(uses) != 1 or layer.is_passive or (reader := layers.get(uses[0].operation)) is None:
@@ -102,7 +102,7 @@ def _which(value: SSAValue) -> str:
 
 
 def _observe_for(value: SSAValue, layers: ValueLayers, given: Mapping[SSAValue, Spec] | None) -> None:
-    """Let the quantized operations that read a value of no quantized operation read it through a point."""
+    """Insert a point on a value that no quantized operation computes, for the quantized operations that read it."""
     uses = [u for u in value.uses if (layer := layers.get(u.operation)) is not None and _reads(layer, u)]
     if not uses or (given is not None and value not in given):
         return
@@ -123,7 +123,7 @@ def _position(op: Operation) -> int:
 
 
 def _observe(value: SSAValue, point: str, spec: Spec, uses: Sequence[Use]) -> None:
-    """A point that these uses read a value through."""
+    """Insert a point on a value, for these uses."""
     if not uses:
         return
     owner = value.owner
@@ -135,5 +135,5 @@ def _observe(value: SSAValue, point: str, spec: Spec, uses: Sequence[Use]) -> No
 
 
 def _behind_points(block: Block) -> InsertPoint:
-    """Points on arguments come first, in the order of the arguments."""
+    """The place after existing points on arguments, which stand first, in the order of the arguments."""
     return InsertPoint.before(next(op for op in block.ops if not isinstance(op, ObserveOp)))

@@ -1,1 +1,1 @@
-"""Weights as integers: how each layer asks for its own, alone or beside a quantized input, of all levels or few."""
+"""Weights as integers: alone or together with a quantized input, with all levels or few."""

@@ -1,4 +1,4 @@
-"""How the weight of a layer is quantized, and its integer form in the module."""
+"""A layer's quantized weight: its parameters, and its integer form in the module."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Weight(NamedTuple):
     axis: int | None
     bits: int
     zero_points: Array = NO_OFFSET
-    """int32, [] or along `axis`; other than 0 only where the layer's input stays float."""
+    """int32, [] or along `axis`; nonzero only if the layer's input stays float."""
     levels: int | tuple[int, ...] | None = None
-    """How many different integers there may be, or which; None for any."""
+    """The number of distinct integers allowed, or the integers themselves; None for no limit."""
     fixed: bool = False
-    """The scales are a record's."""
+    """Whether the scales come from a record."""
 
 
 def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
-    """A constant weight of a layer, with the scales that its plan gives, or that its values have.
+    """A constant weight of a layer, with scales from its plan or computed from its values.
 
-    Raises CompileError, located at the layer, for another number of given scales than of indices along their axis.
+    Raises CompileError, located at the layer, if the number of planned scales is not the size of their axis.
     """
     array = array_of(value)
     assert array is not None, "a weight that is planned is constant"
@@ -63,7 +63,7 @@ _Form = tuple[bytes, bytes, int, int | tuple[int, ...] | None]
 
 
 class IntegerWeights:
-    """The integer forms that are made: one that layers share is made once. A weight goes as soon as its layers have theirs."""
+    """Creates the integer forms of weights, shared ones once. A float weight is erased once all its layers are converted."""
 
     def __init__(self) -> None:
         self._made: dict[SSAValue, dict[_Form, SSAValue]] = {}

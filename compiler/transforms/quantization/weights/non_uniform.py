@@ -1,7 +1,7 @@
 """Non-uniform weights: int8 values restricted to a few levels, so that lossless compression of weights shrinks them more.
 
-AMCT does not publish its search, whose time grows with its `num_of_iteration`. Ours has no such number: among values on a line,
-what belongs to one level lies side by side, so dynamic programming over the 256 values finds the best levels there are.
+AMCT does not publish its search, whose time grows with its `num_of_iteration`. Ours does not iterate: the values of one level
+are neighbours on a line, so dynamic programming over the 256 values finds the best levels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def levels_of(weights: Array, steps: int) -> Array:
         return values.astype(np.int8)
     centres, costs = _runs(values, counts)
     best = costs[0]
-    """The costs of the first values, up to each, in as many levels as taken so far."""
+    """The least cost of the values up to each one, with the levels used so far."""
     begins: list[Array] = []
     for _ in range(steps - 1):
         totals = best[:-1, None] + costs[1:, 1:]
@@ -52,7 +52,7 @@ def _runs(values: Array, counts: Array) -> tuple[Array, Array]:
 
 
 def nearest(weights: Array, levels: Array) -> Array:
-    """Each int8 weight as the nearest of the ascending levels, the lower one of two as near."""
+    """Each int8 weight replaced by the nearest of the ascending levels; the lower one on ties."""
     wide = levels.astype(np.int64)
     place = np.searchsorted(wide[:-1] + wide[1:], 2 * _VALUES)
     return levels[place[weights.astype(np.int64) - _LEAST]]

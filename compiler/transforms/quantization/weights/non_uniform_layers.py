@@ -1,4 +1,4 @@
-"""Which layers have weights of few levels where settings do not name them: those that ATC compresses, or the heaviest."""
+"""Which layers get weights of few levels if settings do not name them: those that ATC compresses, or the heaviest."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ..profiles import Profile
 from ..sites import Site, sites
 
 HEAVY = 0.8
-"""The part of all weights that the heaviest layers hold together."""
+"""The share of all weights that the heaviest layers have together."""
 LIGHT = 4096
-"""Weights of fewer numbers are none of the heaviest."""
+"""Layers with fewer weights never count as heavy."""
 
 
 def layers_of_few_levels(
@@ -45,13 +45,13 @@ def layers_of_few_levels(
 
 
 def with_named_levels(settings: Settings, module: ModuleOp, profile: Profile, session: Session) -> Settings:
-    """The same settings, in which every layer whose weight gets few levels says so itself."""
+    """The settings with an explicit entry for every layer whose weight gets few levels."""
     layers = quantizable_layers(module, profile, settings)
     return with_levels(settings, layers, levels_by_layer(settings, module, profile, session))
 
 
 def levels_by_layer(settings: Settings, module: ModuleOp, profile: Profile, session: Session) -> dict[str, Nuq]:
-    """The layers of a module that is not quantized whose weights get few levels, however settings choose them."""
+    """The layers of an unquantized module whose weights get few levels, however settings choose them."""
     allowed = {layer_of(site.compute): site for site in _allowed(settings, module, profile)}
     held = {
         name: settings_for(settings, layer_at(site, profile.rows[type(site.compute)])) for name, site in allowed.items()
@@ -61,13 +61,13 @@ def levels_by_layer(settings: Settings, module: ModuleOp, profile: Profile, sess
 
 
 def weights_by_layer(settings: Settings, module: ModuleOp, profile: Profile) -> dict[str, int]:
-    """How many numbers the weights hold that may have few levels, by the layers that settings quantize, the heaviest first."""
+    """The sizes of weights that may have few levels, by the layers that settings quantize, the heaviest first."""
     sizes = {layer_of(site.compute): _size(site, profile) for site in _allowed(settings, module, profile)}
     return dict(sorted(sizes.items(), key=lambda each: -each[1]))
 
 
 def _allowed(settings: Settings, module: ModuleOp, profile: Profile) -> list[Site]:
-    """The layers with weights that settings quantize, as far as these may have few levels."""
+    """The layers that settings quantize and whose weights may have few levels."""
     layers = quantizable_layers(module, profile, settings)
     quantized = {layer.name for layer in layers if settings_for(settings, layer).quantize and layer.weighted}
     return [
@@ -79,7 +79,7 @@ def _allowed(settings: Settings, module: ModuleOp, profile: Profile) -> list[Sit
 
 
 def _listed(config: NuqConfig, sites: Sequence[Site], session: Session) -> Iterator[str]:
-    """The layers that the mapping file's compressed operators were made of; a warning for operators without such a
+    """The source layers of the mapping file's compressed operators; warns about operators without such a
     layer.
     """
     layers = {layer_of(site.compute) for site in sites}
@@ -94,7 +94,7 @@ def _listed(config: NuqConfig, sites: Sequence[Site], session: Session) -> Itera
 
 
 def heaviest(sites: Sequence[Site], profile: Profile) -> Iterator[str]:
-    """The fewest layers that hold at least `HEAVY` of the weights that may have few levels, no `LIGHT` ones."""
+    """The fewest layers with at least `HEAVY` of the weights that may have few levels, without `LIGHT` ones."""
     allowed = [site for site in sites if non_uniform_broken(site, profile.rows[type(site.compute)].rules) is None]
     sizes = {layer_of(site.compute): _size(site, profile) for site in allowed}
     missing = HEAVY * sum(sizes.values())
@@ -106,7 +106,7 @@ def heaviest(sites: Sequence[Site], profile: Profile) -> Iterator[str]:
 
 
 def _size(site: Site, profile: Profile) -> int:
-    """How many numbers a layer's weight holds."""
+    """The number of elements of a layer's weight."""
     index = profile.rows[type(site.compute)].weight
     assert index is not None, "only layers with weights are asked"
     value = site.operand(index)

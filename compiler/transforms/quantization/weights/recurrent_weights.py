@@ -1,4 +1,4 @@
-"""The weights of recurrent layers as integers: W and R, each with scales of its own, where weights alone are quantized."""
+"""Integer weights of recurrent layers: W and R, each with its own scales, in weight-only quantization."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOT_ASKED = "weight-only", "no operator computes it in integers: only its weigh
 
 
 def plan_recurrent(module: ModuleOp, settings: Settings, record: Record | None, remarks: Remarks) -> None:
-    """Decide of each recurrent layer whether its weights are quantized, and say so, or why not.
+    """Decide for each recurrent layer whether its weights are quantized, and leave a remark.
 
     Raises CompileError, located in the record's file, for scales that do not fit a weight.
     """
@@ -51,7 +51,7 @@ def _broken(each: Recurrent, held: LayerSettings, record: Record | None) -> tupl
 
 
 def _weights(each: Recurrent, held: LayerSettings, record: Record | None) -> Iterator[WeightPlan]:
-    """W and R as the record has them, else as settings say."""
+    """The plans of W and R: from the record, else from the settings."""
     for name, value in zip("wr", each.weights, strict=True):
         if record is not None:
             yield recorded_weight(record, each.layer.name, name, ROWS, shape_of(value))

@@ -15,7 +15,7 @@ from .planned_weights import planned_weight
 
 
 def takes_weight_only(site: Site, held: LayerSettings, record: Record | None) -> bool:
-    """Whether the weight alone is to be quantized: by the record where there is one, else by settings."""
+    """Whether the weight alone is to be quantized: according to the record if there is one, else to the settings."""
     if record is None or not held.quantize:
         return held.quantize and held.weight_compress_only
     entry = record.layers.get(layer_of(site.compute))
@@ -25,7 +25,7 @@ def takes_weight_only(site: Site, held: LayerSettings, record: Record | None) ->
 def plan_weight_only(
     site: Site, row: Row, held: LayerSettings, settings: Settings, record: Record | None, remarks: Remarks
 ) -> None:
-    """Decide that a layer's weight is quantized alone; or say why it stays float as well.
+    """Decide that a layer's weight is quantized alone, or leave a remark why it stays float as well.
 
     Raises CompileError, located in the record's file, for scales that do not fit the weight.
     """
