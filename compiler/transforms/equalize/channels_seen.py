@@ -1,4 +1,4 @@
-"""What data shows of the channels that layers read, batch by batch, in bounded memory."""
+"""Collects statistics of the channels that layers read, batch by batch, in bounded memory."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def channels_seen(
 
 
 def _seen(array: Array, axis: int, kept: int) -> Seen:
-    """What one batch shows; rows are picked from a seed."""
+    """The statistics of one batch; rows are picked from a seed."""
     rows = np.moveaxis(array, axis, -1).reshape(-1, array.shape[axis])
     picked = np.random.default_rng(0).choice(len(rows), min(kept, len(rows)), replace=False)
     low, high = rows.min(axis=0, initial=0).astype(np.float64), rows.max(axis=0, initial=0).astype(np.float64)

@@ -24,7 +24,7 @@ _SHRUNK = tuple(1 - 0.1 * i for i in range(8))
 
 @dataclass(frozen=True)
 class Seen:
-    """What data has shown of a layer's input channels."""
+    """Statistics of a layer's input channels."""
 
     low: Array
     """The smallest number, at most 0: float64 [channels]."""
@@ -34,7 +34,7 @@ class Seen:
     """Some of the numbers: float32 [rows, channels]."""
 
     def joined(self, other: Seen) -> Seen:
-        """What both have shown."""
+        """The statistics of both together."""
         rows = np.concatenate([self.rows, other.rows])
         return Seen(np.minimum(self.low, other.low), np.maximum(self.high, other.high), rows)
 

@@ -143,7 +143,7 @@ def _of_layer(site: Site) -> tuple[int, tuple[Parameter, ...]]:
 
 
 def _of_norm(site: Site) -> tuple[int, tuple[Parameter, ...]]:
-    """Likewise of a normalization, whose last step is a product and a sum per channel. Raises NotLinked."""
+    """The same for a normalization, whose last step is a product and a sum per channel. Raises NotLinked."""
     op = site.compute
     rank = len(shape_of(op.operands[0]))
     indices = range(WEIGHT, min(len(op.operands), _BIAS + 1))
@@ -157,7 +157,7 @@ def _of_norm(site: Site) -> tuple[int, tuple[Parameter, ...]]:
 
 
 def _of_product(site: Site) -> tuple[int, tuple[Parameter, ...]]:
-    """Likewise of a product with a constant per channel. Raises NotLinked."""
+    """The same for a product with a constant per channel. Raises NotLinked."""
     op, rank = site.compute, len(shape_of(site.compute.results[0]))
     index = 0 if _floats(site, 0) is not None else 1
     array = _floats(site, index)
@@ -180,7 +180,7 @@ def _entries(site: Site, index: int, axis: int, rank: int) -> Array:
 
 
 def _ask_for_numbers(site: Site) -> None:
-    """Raises NotLinked for a layer of which data and weight cannot be looked at."""
+    """Raises NotLinked for a layer whose data or weight cannot be inspected."""
     if site.multiplies_inputs or _floats(site, WEIGHT) is None:
         raise NotLinked("constant-weight", f"the weight of {layer_of(site.compute)} is not a constant of floats")
     if site.activation is None:

@@ -49,7 +49,7 @@ class DataOptions:
     mean: tuple[float, ...] = ()
     """Mean of images, in pixels of 0 to 255: one value, or one per channel. Inputs are `(pixel - mean) / std`."""
     std: tuple[float, ...] = ()
-    """Likewise."""
+    """Standard deviation of images, in pixels of 0 to 255: one value, or one per channel."""
     resize: str | None = None
     """Size of images, HEIGHTxWIDTH, reached bilinearly."""
     layout: Literal["NCHW", "NHWC"] | None = None
@@ -118,7 +118,7 @@ def _fitting(samples: Samples, function: FuncOp) -> Samples:
 
 
 def _first(samples: Samples, count: int) -> Samples:
-    """So many samples. Raises CompileError where there are fewer."""
+    """The first samples. Raises CompileError if there are fewer."""
     if count > samples.count:
         raise CompileError(f"holds {samples.count} samples, samples asks for {count}", where=samples.source)
     return samples.head(count)
@@ -133,14 +133,14 @@ def runs_of(samples: Samples, count: int) -> Samples:
 
 
 def warn_of_unused(count: int, unused: int, session: Session) -> None:
-    """Say how many runs `batch_num` leaves over."""
+    """Warn how many runs `batch_num` leaves unused."""
     if unused > 0:
         session.warn(f"batch_num {count} leaves samples for {unused} more runs unused")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackendOptions:
-    """Options that change how fast it goes, and nothing else."""
+    """Options that affect speed only."""
 
     backend: Name = "auto"
     """`numpy`, `onnxruntime`, or `auto`, which estimates which one finishes first."""

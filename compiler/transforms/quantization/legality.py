@@ -23,12 +23,12 @@ from .sites import Site, sites
 from .tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow, Mark
 
 Broken = tuple[Rule, str]
-"""A rule that does not hold, and the reason."""
+"""A rule that is not met, and the reason."""
 
 FRAMEWORKS = frozenset(row.framework for row in UNIFORM)
 
 _WITHOUT_SOURCE = ("onnx", frozenset({"Conv", "ConvTranspose", "MatMul", "AveragePool", "MaxPool", "Add"}))
-"""Operations that no known framework has made are judged as the ONNX layers that they resemble."""
+"""Operations without a known source framework follow the rules of the corresponding ONNX layers."""
 
 
 def rows_of(op: NNOp, table: Iterable[LayerRow] = UNIFORM) -> list[LayerRow]:

@@ -1,4 +1,4 @@
-"""Settings with the names of layers in place of the names of modules that users write."""
+"""Replaces names of PyTorch modules in settings by the names of their layers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...ir.layer_names import LayerNames
 from ...rewriting import Remarks, layer_of
 
 Find = Callable[[str], Sequence[str]]
-"""The layers that a name stands for; none where it stands for nothing."""
+"""The layers that a name refers to; empty if there are none."""
 
 
 def in_module(settings: Settings, names: LayerNames, quantizable: Collection[str]) -> Settings:

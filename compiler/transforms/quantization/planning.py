@@ -36,7 +36,7 @@ Balance = float | tuple[float, ...]
 
 
 class Broken(NamedTuple):
-    """A rule that does not hold, by its name, and the reason."""
+    """The name of a rule that is not met, and the reason."""
 
     rule: str
     reason: str
@@ -55,7 +55,7 @@ class Computed(NamedTuple):
 
 
 def leave_in_float(op: Operation, rule: str, reason: str, remarks: Remarks) -> None:
-    """Decide that an operation stays in float, and say why."""
+    """Decide that an operation stays in float, and leave a remark with the reason."""
     set_plan(op, Plan(rule))
     remarks.missed(op, rule, reason)
 
@@ -80,7 +80,7 @@ def plan_layers(layers: Sequence[Computed], request: Request, session: Session, 
 
 
 def _shift_of(layer: Computed, request: Request, remarks: Remarks) -> bool | tuple[int, ...]:
-    """The record's shifts, or True for those that data will show."""
+    """The record's shifts, or True if they are to be found from data."""
     compute = layer.site.compute
     if isinstance(compute, AveragePoolOp | GlobalAveragePoolOp):
         remarks.missed(compute, "pool", "the sums of pools are not shifted (AMCT)")
@@ -137,7 +137,7 @@ def check_factors(site: Site, record: Record) -> None:
 
 
 def note_unbalanced(op: Operation, broken: Broken, request: Request, remarks: Remarks) -> None:
-    """Say why a layer that is quantized is not balanced."""
+    """Leave a remark why a quantized layer is not balanced."""
     remarks.missed(op, broken.rule, f"its channels are not balanced: {broken.reason}")
     warn_unbalanced(op, broken.reason, request, remarks)
 
@@ -149,7 +149,7 @@ def warn_unbalanced(op: Operation, reason: str, request: Request, remarks: Remar
 
 
 def _is_named(layer: str, request: Request) -> bool:
-    """Whether settings ask by a layer's name for its channels to be balanced, or the record does."""
+    """Whether settings (by the layer's name) or the record request that a layer's channels are balanced."""
     if request.record is not None:
         return layer in request.record.layers and bool(request.record.layers[layer].tensor_balance_factor)
     own = request.settings.by_layer.get(layer)

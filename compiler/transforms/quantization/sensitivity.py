@@ -1,4 +1,4 @@
-"""How much each layer suffers from quantization: the cosine between what it alone computes in floats and quantized (AMCT)."""
+"""How sensitive each layer is to quantization: the cosine between its results in float and quantized (AMCT)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class _Pair:
     alone: Executable
     cosine: _Cosine
     waiting: dict[str, Array] = field(default_factory=dict[str, Array])
-    """The inputs that have come, until all have."""
+    """The inputs received so far, until all are complete."""
 
 
 @dataclass
