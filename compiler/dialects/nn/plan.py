@@ -38,6 +38,8 @@ class WeightPlan:
     """The number of distinct integers, or the integers themselves; None for no limit."""
     given: QParamsAttr | None = None
     """Scales and zero points of a record, with these bits and this axis."""
+    rounding: str | None = None
+    """How `--round-weights` rounds it, with options: `adaround{num-iteration=10000}`; None for the nearest number."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class PlanAttr(Data[Plan]):
     #nn.plan<float "skip-layers">
     #nn.plan<input, weight i8 axis 0 levels 16, balance 0.5, shift>
     #nn.plan<weight i4 axis 1 asymmetric>
+    #nn.plan<input, weight i8 axis 0 rounding "adaround">
     #nn.plan<input, weight by <i8, scale = [0.1, 0.2], axis = 0>, balance [2.0, 0.5], shift [3, 4]>
     ```
     """
@@ -197,7 +200,8 @@ def _parse_weight(parser: AttrParser) -> WeightPlan:
     if parser.parse_optional_keyword("levels") is not None:
         several = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
         levels = parser.parse_integer(allow_boolean=False) if several is None else tuple(several)
-    return WeightPlan(bits, axis, asymmetric, levels, given)
+    rounding = parse_text(parser, "rounding") if parser.parse_optional_keyword("rounding") is not None else None
+    return WeightPlan(bits, axis, asymmetric, levels, given, rounding)
 
 
 def _print_weight(weight: WeightPlan, printer: Printer) -> None:
@@ -210,6 +214,9 @@ def _print_weight(weight: WeightPlan, printer: Printer) -> None:
         printer.print_string(" asymmetric")
     if weight.levels is not None:
         printer.print_string(f" levels {weight.levels if isinstance(weight.levels, int) else list(weight.levels)}")
+    if weight.rounding is not None:
+        printer.print_string(" rounding ")
+        printer.print_string_literal(weight.rounding)
 
 
 def _balance_text(balance: float | tuple[float, ...]) -> str:

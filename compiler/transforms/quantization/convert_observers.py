@@ -124,6 +124,8 @@ def _drop_plans(module: ModuleOp, done: Container[Operation], remarks: Remarks) 
         if plan.balance is not None:
             reason = "its channels are not balanced: --balance-channels comes before --calibrate"
             remarks.missed(op, "balance", reason)
+        if any(weight.rounding is not None for weight in plan.weights):
+            remarks.note(op, "rounding", "its weight is rounded to the nearest numbers: --round-weights did not run")
         if plan.shift:
             remarks.note(op, "shift", "its sums keep 32 bits until --shift-accumulators shifts them")
         set_plan(op, Plan(input=True, shift=plan.shift) if plan.shift else None)

@@ -12,7 +12,7 @@ from ...configuration.checks import check_names
 from ...configuration.compressed import compressed_operators
 from ...configuration.layer_settings import Layer, weight_only
 from ...configuration.record import Record
-from ...configuration.settings import Ada, Settings
+from ...configuration.settings import Settings
 from ...diagnostics import CompileError
 from ...dialects.nn import (
     ConvolutionOp,
@@ -174,12 +174,6 @@ def check_supported(settings: Settings) -> None:
 def _unsupported(settings: Settings) -> Iterator[str]:
     if settings.skip_approximation_layers:
         yield "skip_approximation_layers is not supported: no layer is approximated here"
-    named = [("common_config", settings.common), *settings.by_type.items(), *settings.by_layer.items()]
-    for name, calibration in named:
-        if calibration is None:
-            continue
-        if isinstance(calibration.weight, Ada):
-            yield f"ada_quantize of {name} is not supported: it learns how to round weights, and nothing here is trained"
 
 
 def check_record(record: Record, recurrent: Collection[str]) -> None:

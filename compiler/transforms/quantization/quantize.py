@@ -61,9 +61,8 @@ def quantize(module: ModuleOp, request: Request, data: DataOptions, running: Bac
         balance_channels(module, samples, session, runner)
     with session.phase("calibrate"):
         calibrate_points(module, samples, session, runner)
-    if request.recovery.round_weights is not None:
-        with session.phase("round-weights"):
-            round_weights(module, request.recovery.round_weights, samples, session)
+    with session.phase("round-weights"):
+        round_weights(module, request.recovery.round_weights, samples, session)
     if request.recovery.correct_bias:
         with session.phase("correct-bias"):
             correct_bias(module, samples, session)

@@ -61,7 +61,6 @@ _NO_INT16 = "cfg: error: layer 'conv1': dst_type INT16 has no form in "
 REFUSED = {
     ("weight-only", "caffe"): _NO_LAYER,
     ("weight-only-4", "caffe"): _NO_LAYER,
-    **{("ada", framework): "cfg: error: ada_quantize of common_config is not supported: it" for framework in MODELS},
     **{
         ("approximated", framework): "cfg: error: skip_approximation_layers is not supported: no"
         for framework in MODELS
@@ -171,7 +170,7 @@ def assert_refused(result, folder: Path, reason: str) -> None:
 
 @pytest.mark.parametrize(("mode", "framework"), in_turn(list(MODES), 0))
 def test_calibration_and_convert(mode: str, framework: str, models: Path, amct_tool, tmp_path: Path) -> None:
-    """`convert` makes of the record what `calibration` made of data, to the bit."""
+    """`convert` makes of the record what `calibration` made of data, to the bit; records do not hold how ADA rounded."""
     (tmp_path / "mode.cfg").write_text(MODES[mode][0])
     data = ["--data_dir", models / framework, "--data_types", "float32", "--input_shape", "x:2,3,8,8"]
     given = [*model_of(models, framework), "--calibration_config", tmp_path / "mode.cfg", *data]
@@ -189,7 +188,8 @@ def test_calibration_and_convert(mode: str, framework: str, models: Path, amct_t
     assert texts[0] == texts[1]
     for file in (DEPLOYED[framework], FAKE[framework]):
         once, again = (computed(tmp_path / folder / file, framework) for folder in ("out", "again"))
-        np.testing.assert_array_equal(once, again)
+        near = 0.06 * np.abs(once).max() if mode == "ada" else 0
+        np.testing.assert_allclose(once, again, rtol=0, atol=near)
     (y,) = run(frontends.read(models / "net.onnx", new_session()), {"x": X}).values()
     deployed = computed(tmp_path / "out" / DEPLOYED[framework], framework)
     assert 0 < np.abs(deployed - y).max() < (0.3 if "4" in mode or "nuq" in mode else 0.06) * np.abs(y).max()

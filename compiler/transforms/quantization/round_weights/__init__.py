@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ....dialects.nn import plan_of
+from ....configuration.settings import Ada
+from ....diagnostics import CompileError, op_error
+from ....dialects.nn import Plan, plan_of, set_plan
+from ....pipelines.options import build
 from ....rewriting import Remarks, erase_dead_constants
 from ....runtime.data import Samples
 from ....session import Session, session_of
@@ -24,7 +28,9 @@ from .adaround import adaround
 from .integer_layers import IntegerLayer, integer_layers
 from .layer_by_layer import layer_by_layer
 from .layer_data import Networks
-from .rounding import gptq, matched, with_least_error
+from .rounding import Grid, gptq, matched, with_least_error
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -47,24 +53,35 @@ class RoundWeightsPass(DataOptions, ModulePass):
         round_weights(op, self.method, lambda: self.load(op, session), session)
 
 
-def round_weights(module: ModuleOp, method: Method, samples: Callable[[], Samples], session: Session) -> None:
+def round_weights(module: ModuleOp, method: Method | None, samples: Callable[[], Samples], session: Session) -> None:
     """Round the weights of the layers whose plans have integer ones. Raises CompileError, located at a layer or in the data."""
     remarks = Remarks(session, RoundWeightsPass.name)
     layers = list(integer_layers(module, profile_of(session)))
-    broken = {layer.compute: found for layer in layers if (found := _broken(layer)) is not None}
+    wanted = [layer for layer in layers if (method or layer.plan.weights[0].rounding) is not None]
+    broken = {layer.compute: found for layer in wanted if (found := _broken(layer)) is not None}
+    rounded = {layer.compute for layer in wanted} - set(broken)
     for compute, reason in broken.items():
         remarks.missed(compute, *reason)
     for each in recurrent_layers(module):
-        if (plan := plan_of(each.op)) is not None and plan.weights:
+        plan = plan_of(each.op)
+        if plan is not None and plan.weights and (method or plan.weights[0].rounding) is not None:
+            set_plan(each.op, _without_rounding(plan))
             remarks.missed(each.op, "recurrent", "the weights of recurrent layers are rounded to the nearest numbers")
 
     def step(layer: IntegerLayer, networks: Networks) -> IntegerLayer:
-        return layer if layer.compute in broken else _rounded(layer, method, networks, remarks)
+        return _rounded(layer, method, networks, remarks) if layer.compute in rounded else layer
 
-    if len(broken) < len(layers):
+    if rounded:
         layer_by_layer(module, layers, step, samples(), session, beside=method == "mismatch")
+    for layer in wanted:
+        set_plan(layer.compute, _without_rounding(plan_of(layer.compute) or layer.plan))
     erase_dead_constants(module)
     remarks.flush()
+
+
+def _without_rounding(plan: Plan) -> Plan:
+    """The plan behind this pass, which has done what it says or has said why not."""
+    return replace(plan, weights=tuple(replace(weight, rounding=None) for weight in plan.weights))
 
 
 def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
@@ -81,17 +98,17 @@ def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
     return None
 
 
-def _rounded(layer: IntegerLayer, method: Method, networks: Networks, remarks: Remarks) -> IntegerLayer:
+def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, remarks: Remarks) -> IntegerLayer:
     """The layer with the integers that are found, or as it is, where these are no better than the nearest."""
     assert layer.product is not None, "a condition"
+    method, find = _method(layer, asked)
     weights = layer.product.matrices(layer.float_weight)
     groups, channels, columns = weights.shape
     data, grid = networks.data(layer.compute, layer.product, groups, columns), layer.grid(groups, channels)
     target = matched(weights, data.sums) if method == "mismatch" else weights
-    round_to = adaround if method == "adaround" else gptq
     per_tensor = layer.weight.axis is None
     found = grid if layer.weight.fixed else with_least_error(target, data.sums.h, grid, per_tensor)
-    nearest, integers = grid.nearest(weights), round_to(target, data.sums.h, found)
+    nearest, integers = grid.nearest(weights), find(target, data.sums.h, found)
     before, after = (data.sqnr(weights, each) for each in (nearest, integers * found.scale))
     if not after > before:
         reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"
@@ -101,3 +118,21 @@ def _rounded(layer: IntegerLayer, method: Method, networks: Networks, remarks: R
     remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}")
     scales = np.asarray(found.scale, np.float32).reshape(-1)[0 if per_tensor else slice(None), ...]
     return layer.with_integers(layer.product.weight(integers), scales)
+
+
+def _method(layer: IntegerLayer, asked: Method | None) -> tuple[str, Callable[[Array, Array, Grid], Array]]:
+    """The plan's method for a layer, otherwise the one that is asked for, with the function that finds integers.
+
+    Raises CompileError, located at the layer, for a plan with another method or bad options.
+    """
+    own = layer.plan.weights[0].rounding
+    name, brace, options = (own or asked or "").partition("{")
+    if own is not None and (name != "adaround" or (brace and not options.endswith("}"))):
+        raise op_error(layer.compute, f"has a plan with the rounding '{own}'", "adaround{reg-param=0.01} is one")
+    if name != "adaround":
+        return name, gptq
+    try:
+        chosen = build(Ada, options.removesuffix("}"), "adaround")
+    except CompileError as e:
+        raise op_error(layer.compute, f"has a plan with a bad rounding: {e.message}", e.hint) from None
+    return name, partial(adaround, options=chosen)

@@ -9,18 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ....configuration.settings import Ada
 from .rounding import Grid
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 ITERATIONS = 500
-"""AMCT takes 10000 steps over batches; here each step has all of the data."""
-REG_PARAM = 0.01
-"""The weight of the term that drives each weight to one of its two numbers (AMCT's `reg_param`)."""
-BETA = 20.0, 2.0
-"""The exponent of that term at first and in the end (AMCT's `beta_range`)."""
-WARM_START = 0.2
-"""The part of the steps without it (AMCT's `warm_start`)."""
+"""The most steps: each has all of the data, and more change nothing. AMCT takes 10000 over batches."""
 _RATE = 0.02
 _UNITS = 1000
 _FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8
@@ -32,7 +27,10 @@ _STRETCH = 1.2
 """The sigmoid is stretched to [-0.1, 1.1] and cut to [0, 1], so that it reaches both ends."""
 
 
-def adaround(weights: Array, h: Array, grid: Grid) -> Array:
+DEFAULT = Ada()
+
+
+def adaround(weights: Array, h: Array, grid: Grid, options: Ada = DEFAULT) -> Array:
     """Integers [G, M, K], each one of the two next to the weight.
 
     The loss is in units of a thousandth of its mean per weight at nearest rounding, so that the other term weighs the same in all
@@ -50,15 +48,16 @@ def adaround(weights: Array, h: Array, grid: Grid) -> Array:
     v = np.log(begin / (1 - begin))
     first, second = np.zeros_like(v), np.zeros_like(v)
     up = part
-    for step in range(1, ITERATIONS + 1):
+    steps, last = min(options.num_iteration, ITERATIONS), options.beta_range_end
+    for step in range(1, steps + 1):
         sigmoid = 1 / (1 + np.exp(-v))
         up = np.clip(_STRETCH * sigmoid - 0.1, 0, 1)
         towards = ((up - part) * scale) @ slope * scale
-        progress = (step / ITERATIONS - WARM_START) / (1 - WARM_START)
+        progress = (step / steps - options.warm_start) / (1 - options.warm_start)
         if progress > 0:
-            beta = BETA[1] + (BETA[0] - BETA[1]) * 0.5 * (1 + np.cos(np.pi * progress))
+            beta = last + (options.beta_range_start - last) * 0.5 * (1 + np.cos(np.pi * progress))
             far = 2 * up - 1
-            towards -= REG_PARAM * 2 * beta * np.sign(far) * np.abs(far) ** (beta - 1)
+            towards -= options.reg_param * 2 * beta * np.sign(far) * np.abs(far) ** (beta - 1)
         gradient = towards * _STRETCH * sigmoid * (1 - sigmoid) * ((up > 0) & (up < 1))
         first += (1 - _FIRST) * (gradient - first)
         second += (1 - _SECOND) * (gradient * gradient - second)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerType
 
 from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import Record
-from ....configuration.settings import Arq, Nuq, Settings, Weighting
+from ....configuration.settings import Ada, Arq, Nuq, Settings, Weighting
 from ....diagnostics import op_error
 from ....dialects.nn import QParamsAttr, WeightPlan, array_of
 from ....rewriting import layer_of
@@ -32,7 +33,7 @@ def planned_weight(
     name, axis = layer_of(site.compute), channel_axis(site.compute)
     if record is not None and name in record.layers:
         return recorded_weight(record, name, "w", axis, array.shape), None
-    assert isinstance(held.weight, Arq | Nuq), "others are refused"
+    assert held.weight is not None, "a layer with a weight has settings for it"
     wanted = held.weight if isinstance(held.weight, Nuq) else few.get(name)
     plan = weight_as_held(held.weight if wanted is None else wanted, axis if held.weight.channel_wise else None)
     if wanted is None or (refused := non_uniform_broken(site, row.rules)) is None:
@@ -45,7 +46,15 @@ def planned_weight(
 def weight_as_held(held: Weighting, axis: int | None) -> WeightPlan:
     """The plan that settings give a weight whose scales run along an axis."""
     asymmetric = isinstance(held, Arq) and bool(held.asymmetric)
-    return WeightPlan(held.bits, axis, asymmetric, held.num_steps if isinstance(held, Nuq) else None)
+    levels = held.num_steps if isinstance(held, Nuq) else None
+    return WeightPlan(held.bits, axis, asymmetric, levels, rounding=_adaround(held) if isinstance(held, Ada) else None)
+
+
+def _adaround(held: Ada) -> str:
+    """ADA's parameters as options of `--round-weights`."""
+    names = [f.name for f in fields(Ada) if f.name != "channel_wise"]
+    options = " ".join(f"{name.replace('_', '-')}={getattr(held, name)}" for name in names)
+    return f"adaround{{{options}}}"
 
 
 def recorded_weight(record: Record, name: str, of: str, axis: int | None, shape: Sequence[int]) -> WeightPlan:

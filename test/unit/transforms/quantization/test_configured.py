@@ -214,7 +214,6 @@ BAD_CONFIGS = {
         'tensor_quantize { layer_name: "conv1" input_index: 0 }',
         "tensor_quantize names 'conv1:0', which cannot be quantized (tensor-only)",
     ),
-    "ada": ("common_config { ada_quantize { } }", "ada_quantize of common_config is not supported"),
     "the weight alone": (
         'override_layer_configs { layer_name: "conv1" calibration_config { weight_compress_only: true } }',
         "layer 'conv1' (Conv) has no weight that can be quantized alone",
@@ -445,3 +444,15 @@ def test_a_path_with_blanks(quantize, folder: Path) -> None:
     write(folder, "my file.cfg", 'skip_layer_types: "Conv"')
     module, _ = quantize("config='{}/my file.cfg'")
     assert {name for name, p in inputs(module).items() if p is not None} == {"fc"}
+
+
+def test_ada_is_planned_rounding(quantize, tmp_path: Path) -> None:
+    """The layers whose settings have it are rounded by their outputs; the others to the nearest numbers."""
+    config = tmp_path / "ada.cfg"
+    config.write_text(
+        'override_layer_configs { layer_name: "conv1" calibration_config { ada_quantize { num_iteration: 40 } } }'
+    )
+    _, session = quantize(f"config={config}")
+    rounding = [(r.layer, r.kind, r.rule) for r in session.remarks if r.pass_name == "round-weights"]
+    assert [(layer, rule in ("rounded", "improves")) for layer, _, rule in rounding] == [("conv1", True)]
+    assert not [r for r in session.remarks if r.rule == "rounding"]

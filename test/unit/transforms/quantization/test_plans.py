@@ -216,6 +216,8 @@ BAD = {
     "input, weight i8, shift [99]": "shift needs numbers in",
     "input, weight by <i8, scale = [0.1, 0.2, 0.3], axis = 1>": "has a plan with 3 scales for a weight of 2 channels",
     "input, weight i8, balance [2.0]": "has a plan with 1 factors for 2 input channels",
+    'input, weight i8 rounding "up"': "has a plan with the rounding 'up'",
+    'input, weight i8 rounding "adaround{reg=1}"': "has a plan with a bad rounding: adaround has no option 'reg'",
     "input, weight i8, shift [3, 4, 5]": "has a plan with 3 shifts for 2 channels",
 }
 PLANNED = """
@@ -236,7 +238,7 @@ def test_plans_that_do_not_fit(plan: str) -> None:
 
     def follow() -> None:
         module, _ = amct_opt.parse(PLANNED.replace("PLAN", plan), session, name="net.mlir")
-        for name in ("balance-channels", "convert-observers", "shift-accumulators"):
+        for name in ("balance-channels", "round-weights", "convert-observers", "shift-accumulators"):
             make_pass(name, "").apply(session, module)
 
     with pytest.raises(amct_opt.CompileError, match=re.escape(BAD[plan])) as error:

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from amct_opt import to_text
+from amct_opt.configuration.settings import Ada
 from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import parse_pipeline, run_passes
@@ -106,6 +107,24 @@ def test_adaround_is_between_the_best_of_all_ups_and_downs_and_nearest() -> None
         nearest = output_error(on.nearest(weights) - weights, h).item()
         assert output_error(every - weights, h).min() <= found * (1 + 1e-9)
         assert found <= nearest
+
+
+def test_adaround_takes_its_parameters() -> None:
+    """Without a step it is the nearest number, then single turns; a term of no weight leaves the error alone to decide."""
+    rng = np.random.default_rng(3)
+    weights = rng.normal(size=(1, 4, 6))
+    on, h = grid(weights, 4), sums_of(x := rows(1, 60, 6, 3), x).h
+    errors = {
+        name: float(np.sum(output_error(adaround(weights, h, on, options) * on.scale - weights, h)))
+        for name, options in {
+            "nearest": Ada(num_iteration=0),
+            "default": Ada(),
+            "free": Ada(reg_param=1e-9, warm_start=0.9),
+        }.items()
+    }
+    least = float(np.sum(output_error(on.nearest(weights) - weights, h)))
+    assert all(error <= least for error in errors.values())
+    assert errors["default"] <= errors["nearest"] * 1.05
 
 
 def test_inputs_that_are_always_zero_leave_their_weights_at_the_nearest_number() -> None:
