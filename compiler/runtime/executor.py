@@ -207,7 +207,7 @@ class Executable:
         self.inputs: list[str] = input_names(self.function)
         self.outputs: list[str] = output_names(self.function)
         self._types = [cast(Tensor, a.type) for a in block.args]
-        self.plan = compile_block(block, list(block.last_op.operands), watched, rewrite)
+        self.plan: Plan = compile_block(block, list(block.last_op.operands), watched, rewrite)
 
     def run(self, inputs: Mapping[str, Array], watch: Watch | None = None) -> dict[str, Array]:
         """Run on arrays by input name; arrays by output name. Raises RunError for inputs that do not fit."""

@@ -128,7 +128,7 @@ class Networks:
         in `folder`.
         """
         fit, held = _split(samples)
-        self.held_back = 0 if held is None else held.count
+        self.held_back: int = 0 if held is None else held.count
         """The number of samples that are held back from the sums."""
         parts = [in_batches(module, [], part) for part in (fit, held) if part is not None]
         self._fit = parts[0].runs
