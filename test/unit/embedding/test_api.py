@@ -208,7 +208,7 @@ def test_recovery_is_the_options_of_the_pass() -> None:
     make_pass("quantize", options).apply(session.clone(), by_pass)
     amct_opt.quantize(module, session, data=DIGITS / "calib.npz", round_weights="gptq", correct_bias=True)
     assert amct_opt.to_text(module) == amct_opt.to_text(by_pass)
-    assert {r.rule for r in session.remarks if r.pass_name == "round-weights"} == {"rounded"}
+    assert "rounded" in {r.rule for r in session.remarks if r.pass_name == "round-weights"}
 
 
 def test_one_executable_run_by_several_threads() -> None:
