@@ -67,5 +67,5 @@ def test_phases_of_calibration(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     inner = [row for row in rows if row.startswith("  ")]
     assert inner[:3] == ["  insert-observers", "  balance-channels", "  calibrate"]
     assert any(row.startswith("    pass 1 of ") for row in inner)
-    assert inner[-3:] == ["    ranges", "  convert-observers", "  shift-accumulators"]
+    assert inner[-4:] == ["    ranges", "  round-weights", "  convert-observers", "  shift-accumulators"]
     assert rows[-1] == "write"
