@@ -72,7 +72,7 @@ NUMBERS: Mapping[str, Mapping[str, int]] = {
 """The fields of each flavour of AMCT, by number."""
 
 EPSILON = 1.1920929e-07
-"""Of float32."""
+"""The machine epsilon of float32."""
 
 _TYPES_OF_INTEGERS = {"INT4": 4, "INT8": 8, "INT16": 16}
 OWN_WEIGHT_TYPES = {"INT6": 6, "INT7": 7}

@@ -32,14 +32,14 @@ SAMPLES = 32
 
 @dataclass(frozen=True)
 class LayerSensitivity:
-    """A quantized layer. The first two are SQNR in dB, of all outputs together against the float network."""
+    """A quantized layer. `alone` and `spared` are the SQNR in dB of all outputs together against the float network's."""
 
     name: str
     op: str
     alone: float
-    """Of the network in which only this layer is quantized: the lower, the more it costs."""
+    """SQNR when only this layer is quantized: the lower, the more it costs."""
     spared: float
-    """Of the quantized network in which only this layer is float; compare it with `Sensitivity.quantized`."""
+    """SQNR when only this layer stays in float; compare it with `Sensitivity.quantized`."""
     own: float
     """`0.5 + 0.5 * cosine` of the layer's own results in float and quantized, from equal inputs (AMCT's ranking)."""
 

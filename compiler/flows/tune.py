@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..diagnostics import CompileError
 from ..files import made, replacing
+from ..ir.metadata import tool_version
 from ..lowering.ascend.fused import inline_fused
 from ..pipelines.passes import run_on_verified
 from ..runtime.data import Samples
@@ -164,17 +165,22 @@ class _Search:
 
     def quality(self, module: ModuleOp) -> float:
         """SQNR in dB against the float network, or top-1 in percent."""
-        executable, found = Executable(module), list[Array]()
+        executable, right = Executable(module), 0
         reference, total = Executable(self.whole), Differences()
+        step = self.measuring.batch_size
         for i, batch in enumerate(self.measuring.batches()):
             outputs = executable.run(batch)
             if self.goal.labels is None:
                 for name, array in reference.run(batch).items():
                     total.add(array, outputs[name])
             else:
-                found.append(next(iter(outputs.values())))
+                name, array = next(iter(outputs.items()))
+                labels = self.goal.labels[i * step : (i + 1) * step]
+                right += _right(name, array, labels)
             self.session.progress("measure", i + 1, self.measuring.runs)
-        return total.sqnr if self.goal.labels is None else _top1(found, self.goal.labels)
+        if self.goal.labels is not None:
+            return 100 * right / self.measuring.count
+        return -float("inf") if np.isnan(total.sqnr) else total.sqnr
 
     def is_reached(self, quality: float) -> bool:
         if self.goal.labels is not None:
@@ -239,7 +245,13 @@ def _run(search: _Search) -> None:
     for step in STEPS:
         if any(getattr(search.options, name, None) for name in step):
             continue  # it is given for all trials
-        trial = search.attempt({**won, **step})
+        try:
+            trial = search.attempt({**won, **step})
+        except CompileError as e:
+            if not step:
+                raise
+            search.session.warn(f"{', '.join(step)} is not tried: {e.message}")
+            continue
         if trial.reached:
             return
         if trial.quality >= search.attempt(won).quality:
@@ -264,13 +276,18 @@ def _plain(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _top1(outputs: Sequence[Array], labels: Array) -> float:
-    """Percent of rows whose largest element is at the label's index. Raises CompileError for outputs of another shape."""
-    flat: list[Array] = [array.reshape(len(array), -1) for array in outputs if array.ndim]
-    rows = np.concatenate(flat) if flat else np.empty((0, 1))
-    if len(rows) < len(labels):
-        raise CompileError(f"the first output has {len(rows)} rows for {len(labels)} labels: it does not classify")
-    return 100 * float(np.count_nonzero(rows[: len(labels)].argmax(1) == labels)) / len(labels)
+def _right(name: str, output: Array, labels: Array) -> int:
+    """The number of labels that are the index of their row's largest element, in an output [samples, classes].
+
+    A run may have more rows than labels: a last batch is filled up with earlier samples, which come first. Raises CompileError
+    for an output of another shape.
+    """
+    rows = output.reshape(output.shape[:2]) if output.ndim > 2 and output.size == np.prod(output.shape[:2]) else output
+    rows = rows[None] if rows.ndim == 1 and len(labels) == 1 else rows
+    if rows.ndim != 2 or len(rows) < len(labels):
+        shape = list(output.shape)
+        raise CompileError(f"output '{name}' has shape {shape} for {len(labels)} samples, not [samples, classes]")
+    return int(np.count_nonzero(rows[len(rows) - len(labels) :].argmax(1) == labels))
 
 
 def _labels_of(labels: Array, held: Samples) -> Array:
@@ -290,11 +307,12 @@ def _digest(
     """A hash of everything that a search depends on; files count by path, size and modification time."""
     files = [
         (str(f), f.stat().st_size, f.stat().st_mtime_ns)
-        for f in sorted((*read, *(f for each in data for f in each.files())))
+        for f in sorted((*read, *options.files(), *(f for each in data for f in each.files())))
         if f.exists()
     ]
     labels = None if goal.labels is None else goal.labels.tolist()
-    known = (files, repr(data), repr(options), goal.sqnr, goal.drop, labels, session.profile)
+    session_has = session.profile, sorted(session.skip_fusion), repr(session.imports), tool_version()
+    known = (files, repr(data), repr(options), goal.sqnr, goal.drop, labels, session_has)
     return hashlib.sha256(repr(known).encode()).hexdigest()
 
 

@@ -35,7 +35,7 @@ class Layerwise:
         Raises CompileError for operations that cannot be run, and for data that does not fit.
         """
         self.operands: dict[Operation, dict[int, Array]] = {layer: {} for layer in layers}
-        """What layers read in place of their own operands, by index: weights and biases that have changed."""
+        """Changed weights and biases, by operand index, which layers read in place of their own."""
         self._kernels = kernels or {}
         self._at: dict[Operation, int] = {}
         self._reads: dict[Operation, int] = {}

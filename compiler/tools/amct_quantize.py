@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import CompileError
 from .shared import (
     MODEL,
-    add_backend_options,
-    add_data_options,
-    add_import_options,
-    add_input_names,
+    add_data_and_reading,
     add_quantize_options,
     backend_options,
     data_options,
@@ -84,11 +81,7 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="opset of the ONNX file (default: the model's, or a newer one if needed)",
     )
-    add_data_options(parser.add_argument_group("calibration data").add_argument)
-    add_backend_options(parser.add_argument_group("how calibration runs the model").add_argument)
-    reading = parser.add_argument_group("how the model is read").add_argument
-    add_input_names(reading)
-    add_import_options(reading)
+    add_data_and_reading(parser)
     parser.set_defaults(run=run)
 
 

@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .shared import (
     MODEL,
-    add_backend_options,
-    add_data_options,
-    add_import_options,
-    add_input_names,
+    add_data_and_reading,
     add_quantize_options,
     backend_options,
     data_options,
@@ -49,11 +46,7 @@ def add_parser(commands: Any) -> None:
     add_quantize_options(add)
     add("--samples", type=positive, metavar="N", default=32, help="measure on at most N samples (default 32)")
     add("--json", action="store_true", help="print JSON in place of tables; numbers that are not finite are null")
-    add_data_options(parser.add_argument_group("calibration data").add_argument)
-    add_backend_options(parser.add_argument_group("how calibration runs the model").add_argument)
-    reading = parser.add_argument_group("how the model is read").add_argument
-    add_input_names(reading)
-    add_import_options(reading)
+    add_data_and_reading(parser)
     parser.set_defaults(run=run)
 
 

@@ -12,10 +12,7 @@ from ..diagnostics import CompileError
 from .amct_quantize import print_summary, refuse
 from .shared import (
     MODEL,
-    add_backend_options,
-    add_data_options,
-    add_import_options,
-    add_input_names,
+    add_data_and_reading,
     add_quantize_options,
     backend_options,
     data_options,
@@ -32,8 +29,8 @@ Searches for options of amct quantize that reach a goal: how weights are rounded
 corrected, which observer finds the ranges, and last which layers stay in float, the costliest first and as few as possible. It
 stops at the first options that reach the goal. Options that are given hold for all trials.
 
-The goal is an SQNR of the outputs, or with --labels a largest drop of top-1 in points. Both are measured on samples that are
-held back from calibration as amct quantize does it, or on those of --test.
+The goal is an SQNR of the outputs, or with --labels the largest drop of the first output's top-1, in points. Both are measured
+on samples that are held back from calibration as amct quantize does it, or on those of --test.
 
 OUTDIR/tune.json has every trial, and OUTDIR/<stem>_qdq.onnx is the best model so far, at any time: the same command goes on where
 a run was stopped. At the end the files of amct quantize are written, with the command line that writes them again. If no trial
@@ -81,11 +78,7 @@ def add_parser(commands: Any) -> None:
     add("--test", metavar="DATA", help="samples that measure, in the form of --data (default: held back from it)")
     add("--drop", type=float, metavar="POINTS", help="with --labels: points of top-1 that may be lost")
     add_quantize_options(parser.add_argument_group("options of all trials").add_argument)
-    add_data_options(parser.add_argument_group("calibration data").add_argument)
-    add_backend_options(parser.add_argument_group("how calibration runs the model").add_argument)
-    reading = parser.add_argument_group("how the model is read").add_argument
-    add_input_names(reading)
-    add_import_options(reading)
+    add_data_and_reading(parser)
     parser.set_defaults(run=run)
 
 
@@ -128,7 +121,8 @@ def _goal(args: argparse.Namespace) -> Goal:
     if (args.labels is None) != (args.drop is None):
         raise CompileError("--labels and --drop belong together")
     if (args.sqnr is None) == (args.labels is None):
-        raise CompileError("a goal is needed", hint="give --sqnr DB, or --labels FILE.npy and --drop POINTS")
+        hint = "give either --sqnr DB, or --labels FILE.npy and --drop POINTS"
+        raise CompileError("one goal is needed", hint=hint)
     if args.labels is None:
         return Goal(sqnr=args.sqnr)
     try:

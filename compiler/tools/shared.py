@@ -199,6 +199,15 @@ def quantizing_session(args: argparse.Namespace) -> Session:
     return session
 
 
+def add_data_and_reading(parser: argparse.ArgumentParser) -> None:
+    """The groups of options that say what calibrates, what runs the model meanwhile, and how the model is read."""
+    add_data_options(parser.add_argument_group("calibration data").add_argument)
+    add_backend_options(parser.add_argument_group("how calibration runs the model").add_argument)
+    reading = parser.add_argument_group("how the model is read").add_argument
+    add_input_names(reading)
+    add_import_options(reading)
+
+
 def add_backend_options(add: Callable[..., object]) -> None:
     """Options for how calibration runs the model; `add` is the `add_argument` of their group."""
     text = "what runs the model: numpy, onnxruntime, or auto (default), which estimates which one finishes first"

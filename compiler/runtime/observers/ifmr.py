@@ -18,7 +18,7 @@ from .observer import Array, Observer
 from .sums import added
 
 _EPSILON = 1.1920929e-07
-"""Of float32. A percentile this close to 1 is the extreme itself."""
+"""The machine epsilon of float32. A percentile this close to 1 is the extreme itself."""
 _BLOCK = 1 << 16
 _MOST_STEPS = 100_000
 _MOST_EXTREMES = 1 << 20

@@ -1,4 +1,4 @@
-"""What quantization to 8 bits costs a layer: the error of its output on rows of its input, whatever its channels are scaled by.
+"""The cost of 8-bit quantization for a layer: its output's error on rows of its input, for any scaling of its channels.
 
 Exponents say by what power of two channels are multiplied (`up`) or divided (`down`). All errors are in the units of the module
 as it was.
@@ -99,7 +99,7 @@ class Weight:
         return np.abs(self.numbers).max(axis=3)
 
     def gains(self, matters: Array) -> Array:
-        """What the square error of each input channel adds to that of the output, weighted by `matters`: float64 [inputs]."""
+        """The part of each input channel in the squared error of the output, weighted by `matters`: float64 [inputs]."""
         squares = np.square(self.numbers).sum(axis=3, dtype=np.float64)
         return (squares @ matters.reshape(len(squares), -1, 1)).reshape(-1)
 
@@ -126,7 +126,7 @@ class Weight:
         return np.square(found - exact).sum(axis=(1, 3), dtype=np.float64).reshape(-1) / len(seen.rows)
 
     def output_errors(self, seen: Seen, up: Array, down: Array) -> Array:
-        """What quantization of the weight alone costs each output channel, as a mean square: float64 [outputs]."""
+        """The mean squared error of each output channel when only the weight is quantized: float64 [outputs]."""
         errors = self.applied(seen.rows, self.quantized(up, down) - self.numbers)
         return np.square(errors).sum(axis=(1, 3), dtype=np.float64).reshape(-1) / len(seen.rows)
 

@@ -1,4 +1,4 @@
-"""What settings, a record and the tables decide of a layer, written as its plan. Only `--insert-observers` asks here."""
+"""Writes the decisions of settings, record and tables about a layer as its plan. Used by `--insert-observers` only."""
 
 from __future__ import annotations
 

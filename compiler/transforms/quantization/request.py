@@ -1,4 +1,4 @@
-"""What is asked of quantization, as one object: made of options or of a program's objects, and checked, once."""
+"""A request to quantize: one object, made and checked once, from options or from a program's objects."""
 
 from __future__ import annotations
 

@@ -74,10 +74,41 @@ def test_labels_are_a_goal(amct_tool, tmp_path: Path) -> None:
     assert trial["quality"] >= 98
 
 
+def test_labels_belong_to_their_samples(amct_tool, tmp_path: Path) -> None:
+    """Ten samples in runs of four: the last run is filled up with earlier samples, which have been counted already."""
+    np.savez(tmp_path / "test.npz", image=np.load(DIGITS / "heldout.npz")["image"][:10])
+    np.save(tmp_path / "labels.npy", np.load(DIGITS / "heldout_labels.npy")[:10])
+    result = amct_tool(
+        *("tune", MODEL, "--input-shape", "image:4,1,8,8", "--data", DATA, "--test", tmp_path / "test.npz"),
+        *("--labels", tmp_path / "labels.npy", "--drop", "0", "-o", tmp_path / "out"),
+    )
+    assert result.status == 0, result.err
+    (trial,) = json.loads((tmp_path / "out" / "tune.json").read_text())["trials"]
+    assert trial["quality"] == 100
+
+
+def test_an_output_that_does_not_classify() -> None:
+    with pytest.raises(
+        amct_opt.CompileError, match=r"output 'y' has shape \[2, 3, 4\] for 2 samples, not \[samples, classes\]"
+    ):
+        tune._right("y", np.zeros((2, 3, 4), np.float32), np.zeros(2, np.int64))
+
+
+def test_a_step_that_cannot_be_is_said(amct_tool, tmp_path: Path) -> None:
+    """A JSON configuration has settings of its own for every layer: no other observer can be tried beside it."""
+    config = tmp_path / "layers.json"
+    assert amct_tool("create-config", MODEL, "-o", config).status == 0
+    result = amct_tool("tune", MODEL, "--data", DATA, "--config", config, "--sqnr", "36", "-o", tmp_path / "out")
+    assert result.status == 0, result.err
+    result = amct_tool("tune", MODEL, "--data", DATA, "--config", config, "--sqnr", "45", "-o", tmp_path / "out")
+    assert "warning: observer is not tried: " in result.err
+
+
 @pytest.mark.parametrize(
     ("goal", "message"),
     [
-        ((), "a goal is needed"),
+        ((), "one goal is needed"),
+        (("--sqnr", "30", "--labels", "three.npy", "--drop", "1"), "one goal is needed"),
         (("--drop", "1"), "--labels and --drop belong together"),
         (("--labels", "none.npy", "--drop", "1"), "none.npy: error: cannot be read as an array of numpy"),
         (

@@ -22,7 +22,7 @@ _FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8
 """Adam's."""
 _SWEEPS = 10
 _LEAST = 1e-9
-"""What a turn has to gain, in units of the error of a whole step."""
+"""The smallest gain that a turn must have, in units of the error of a whole step."""
 _STRETCH = 1.2
 """The sigmoid is stretched to [-0.1, 1.1] and cut to [0, 1], so that it reaches both ends."""
 

@@ -40,13 +40,13 @@ class Sums:
     """Sums over rows [G, R, K] of the quantized network (q) and the float one (f): float64; they merge."""
 
     h: Array
-    """Of `xq xqᵀ`: [G, K, K]."""
+    """Sums of `xq xqᵀ`: [G, K, K]."""
     c: Array
-    """Of `xq xfᵀ`: [G, K, K]; the same array as `h` where the float network is not needed."""
+    """Sums of `xq xfᵀ`: [G, K, K]; the same array as `h` where the float network is not needed."""
     q: Array
-    """Of `xq`: [G, K]."""
+    """Sums of `xq`: [G, K]."""
     f: Array
-    """Of `xf`: [G, K]."""
+    """Sums of `xf`: [G, K]."""
     count: int = 0
 
     @staticmethod
