@@ -2,9 +2,10 @@
 
 Its optimizer quantizes the constant weight and bias of a Conv, ConvTranspose or Gemm (a MatMul and an Add become one) whose
 input comes from a DequantizeLinear. Between Q/DQ pairs it makes a QLinearSoftmax of a Softmax, and a QLinearAveragePool of an
-AveragePool: the former overflows, the latter has no dilations. It does so only if nothing is between DequantizeLinear
-and the layer, but moves DequantizeLinear behind operators that move elements. A Max of one operand, which is that operand,
-keeps them apart: no optimization removes it, and it costs one copy.
+AveragePool: the former overflows, the latter has no dilations. It makes a MatMulNBits, which rounds its input to int8, of a
+float MatMul or Gemm with a dequantized weight. It does so only if nothing is between DequantizeLinear and the layer, but moves
+DequantizeLinear behind operators that move elements. A Max of one operand, which is that operand, keeps them apart: no
+optimization removes it, and it costs one copy.
 """
 
 from __future__ import annotations
@@ -23,6 +24,14 @@ def weighted_input(op: nn.NNOp, layer: Layer) -> Operand:
     """The input of a layer with weights, kept apart from its DequantizeLinear if integer kernels would round weight or bias."""
     x, *others = op.operands
     return x if all(_is_integer(v, op) for v in others) else kept_apart(x, layer)
+
+
+def factor(op: nn.MatMulOp, input: Operand, layer: Layer) -> Operand:
+    """The second operand of a product with this input: a dequantized weight is kept apart if the input is float."""
+    weight = source(op.rhs).owner
+    is_weight = isinstance(weight, nn.DequantizeOp) and nn.constant_of(weight.input) is not None
+    in_integers = isinstance(input, SSAValue) and _is_dequantized(input)
+    return kept_apart(op.rhs, layer) if is_weight and not in_integers else op.rhs
 
 
 def softmax_input(input: SSAValue, result: SSAValue, layer: Layer) -> Operand:

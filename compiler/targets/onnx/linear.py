@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
-from .float_layers import weighted_input
+from .float_layers import factor, weighted_input
 from .layer import Layer, Operand, converter
 from .shape import unsqueezed
 
@@ -14,19 +14,20 @@ def matmul(op: nn.MatMulOp, layer: Layer) -> str:
     """Gemm for two matrices with transposes or a bias; otherwise MatMul between transposes and an Add."""
     plain = op.bias is None and op.transpose_a is None and op.transpose_b is None
     x = weighted_input(op, layer)
+    weight = factor(op, x, layer)
     if plain:
-        return layer.node("MatMul", x, op.rhs)
+        return layer.node("MatMul", x, weight)
     if len(shape_of(op.lhs)) == len(shape_of(op.rhs)) == 2:
         return layer.node(
             "Gemm",
             x,
-            op.rhs,
+            weight,
             op.bias,
             transA=None if op.transpose_a is None else 1,
             transB=None if op.transpose_b is None else 1,
         )
     lhs = x if op.transpose_a is None else _transposed(x, len(shape_of(op.lhs)), layer)
-    rhs = op.rhs if op.transpose_b is None else _transposed(op.rhs, len(shape_of(op.rhs)), layer)
+    rhs = weight if op.transpose_b is None else _transposed(weight, len(shape_of(op.rhs)), layer)
     product = layer.node("MatMul", lhs, rhs)
     return product if op.bias is None else layer.helper("Add", product, op.bias)
 

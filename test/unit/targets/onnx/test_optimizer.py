@@ -79,3 +79,22 @@ def test_the_sum_of_two_convolutions_with_quantized_weights(order: tuple[str, st
         "bias": rng.normal(size=3).astype(np.float32),
     }
     assert_equal_when_optimized(model(nodes, ["a", "y"], **constants), tmp_path)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("kind", ["MatMul", "Gemm"])
+def test_the_input_of_a_product_with_a_quantized_weight(kind: str, bits: int, tmp_path: Path) -> None:
+    """It stays float: MatMulNBits, which the optimizer would make of it, rounds it to int8."""
+    rng = np.random.default_rng(2)
+    least = -(2 ** (bits - 1))
+    element = {4: TensorProto.INT4, 8: TensorProto.INT8}[bits]
+    numbers = rng.integers(least, -least, 25 * 16)
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["rows"]),
+        helper.make_node("DequantizeLinear", ["w", "scale"], ["v"], axis=1),
+        helper.make_node(kind, ["rows", "v"], ["y"]),
+    ]
+    source = model(nodes, ["y"], shape=np.array([2, 25]), scale=np.linspace(0.01, 0.02, 16, dtype=np.float32))
+    source.opset_import[0].version, source.ir_version = 21, 10
+    source.graph.initializer.append(helper.make_tensor("w", element, (25, 16), numbers))
+    assert_equal_when_optimized(source, tmp_path)
