@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +14,8 @@ from ..configuration.files import read_settings
 from ..configuration.json_config import json_text
 from ..diagnostics import CompileError
 from ..files import made, replacing_all
-from ..ir.functions import main_function
 from ..pipelines.passes import run_passes
-from ..runtime.data import FloatModel, Samples, Spool, calibration_runs, load_evaluator
+from ..runtime.data import Samples, calibration_runs, load_evaluator
 from ..runtime.data.script import running
 from ..session import Session
 from ..transforms.quantization.data_options import DataOptions
@@ -28,6 +26,7 @@ from ..transforms.quantization.sensitivity import sensitivities
 from ..transforms.quantization.weights.non_uniform_layers import with_named_levels
 from ..transforms.simplification import SIMPLIFY
 from .calibration import BATCH_NUM, calibration_options, check_wanted
+from .evaluation import measured_by
 from .model_file import fuse, read_model
 from .saving import files_of
 
@@ -196,8 +195,7 @@ class Search:
         return trial.ok
 
     def _metric(self, module: ModuleOp) -> Any:
-        with closing(Spool(main_function(module), str(self.path))) as spool, running(self.path):
-            return self.evaluator.evaluate(FloatModel(module, spool, 0))
+        return measured_by(self.evaluator.evaluate, module, self.path)
 
     def _judged(self, metric: Any) -> tuple[bool, Any]:
         with running(self.path):

@@ -31,11 +31,11 @@ from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizeOptions
 from ..transforms.quantization.sensitivity import quantized_layers
 from .auto_calibration import fewest
+from .evaluation import Labels
 from .model_file import files_read, read_model, simplify_and_fuse
 from .quantization import outputs_of, split
 from .summary import weight_bytes
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Changes = Mapping[str, Any]
 """Fields of `QuantizeOptions`, and `equalize`: `--equalize` before quantization."""
 
@@ -61,8 +61,8 @@ class Goal:
 
     sqnr: float | None = None
     drop: float | None = None
-    labels: Array | None = None
-    """int [samples], for all samples of the data or for the measuring ones. Without labels, the SQNR is measured."""
+    labels: Labels | None = None
+    """For all samples of the data or for the measuring ones. Without labels, the SQNR is measured."""
 
 
 @dataclass(frozen=True)
@@ -165,21 +165,14 @@ class _Search:
 
     def quality(self, module: ModuleOp) -> float:
         """SQNR in dB against the float network, or top-1 in percent."""
-        executable, right = Executable(module), 0
-        reference, total = Executable(self.whole), Differences()
-        step = self.measuring.batch_size
+        if self.goal.labels is not None:
+            return self.goal.labels(module, self.measuring, self.session)
+        executable, reference, total = Executable(module), Executable(self.whole), Differences()
         for i, batch in enumerate(self.measuring.batches()):
             outputs = executable.run(batch)
-            if self.goal.labels is None:
-                for name, array in reference.run(batch).items():
-                    total.add(array, outputs[name])
-            else:
-                name, array = next(iter(outputs.items()))
-                labels = self.goal.labels[i * step : (i + 1) * step]
-                right += _right(name, array, labels)
+            for name, array in reference.run(batch).items():
+                total.add(array, outputs[name])
             self.session.progress("measure", i + 1, self.measuring.runs)
-        if self.goal.labels is not None:
-            return 100 * right / self.measuring.count
         return -float("inf") if np.isnan(total.sqnr) else total.sqnr
 
     def is_reached(self, quality: float) -> bool:
@@ -223,7 +216,7 @@ def tune_file(
     if test is not None:
         held, held_back = test.available(whole, session), True
     if goal.labels is not None:
-        goal = replace(goal, labels=_labels_of(goal.labels, held))
+        goal = replace(goal, labels=goal.labels.of(held))
     simplify_and_fuse(request, whole, session)
     key = _digest(read, [data, *filter(None, [test])], options, goal, session)
     calibrating = DataOptions(calibration, batch_num=batch_num)
@@ -276,31 +269,6 @@ def _plain(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _right(name: str, output: Array, labels: Array) -> int:
-    """The number of labels that are the index of their row's largest element, in an output [samples, classes].
-
-    A run may have more rows than labels: a last batch is filled up with earlier samples, which come first. Raises CompileError
-    for an output of another shape.
-    """
-    rows = output.reshape(output.shape[:2]) if output.ndim > 2 and output.size == np.prod(output.shape[:2]) else output
-    rows = rows[None] if rows.ndim == 1 and len(labels) == 1 else rows
-    if rows.ndim != 2 or len(rows) < len(labels):
-        shape = list(output.shape)
-        raise CompileError(f"output '{name}' has shape {shape} for {len(labels)} samples, not [samples, classes]")
-    return int(np.count_nonzero(rows[len(rows) - len(labels) :].argmax(1) == labels))
-
-
-def _labels_of(labels: Array, held: Samples) -> Array:
-    """The labels of the measuring samples. Raises CompileError if there are neither as many as these nor as all samples."""
-    count, every = held.count, held.first + held.count
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer) or len(labels) not in (count, every):
-        raise CompileError(
-            f"labels must be {every} integers, one per sample, or {count} for the samples that measure, "
-            f"not {labels.dtype} {list(labels.shape)}"
-        )
-    return labels[-count:]
-
-
 def _digest(
     read: set[Path], data: Sequence[DataOptions], options: QuantizeOptions, goal: Goal, session: Session
 ) -> str:
@@ -310,7 +278,7 @@ def _digest(
         for f in sorted((*read, *options.files(), *(f for each in data for f in each.files())))
         if f.exists()
     ]
-    labels = None if goal.labels is None else goal.labels.tolist()
+    labels = None if goal.labels is None else goal.labels.classes.tolist()
     session_has = session.profile, sorted(session.skip_fusion), repr(session.imports), tool_version()
     known = (files, repr(data), repr(options), goal.sqnr, goal.drop, labels, session_has)
     return hashlib.sha256(repr(known).encode()).hexdigest()

@@ -116,6 +116,7 @@ def _goal(args: argparse.Namespace) -> Goal:
     """Raises CompileError for an incomplete goal and for labels that cannot be read."""
     import numpy as np
 
+    from ..flows.evaluation import Labels
     from ..flows.tune import Goal
 
     if (args.labels is None) != (args.drop is None):
@@ -129,7 +130,7 @@ def _goal(args: argparse.Namespace) -> Goal:
         labels = np.load(args.labels, allow_pickle=False)
     except (OSError, ValueError, EOFError) as e:
         raise CompileError(f"cannot be read as an array of numpy: {e}", where=str(args.labels)) from None
-    return Goal(drop=args.drop, labels=labels)
+    return Goal(drop=args.drop, labels=Labels(labels, str(args.labels)))
 
 
 def _print_trials(found: Tuned) -> None:

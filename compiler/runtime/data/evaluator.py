@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,19 +21,29 @@ _NAME = "evaluator"
 
 
 class FloatModel:
-    """The argument of an evaluator's `calibration(model)`: the float model as it was read."""
+    """The argument of an evaluator's methods and of metrics: a model that takes and returns floats.
 
-    def __init__(self, module: ModuleOp, spool: Spool, runs: int):
+    The first `runs` runs are kept in `spool`. `samples` is the data that was given beside the evaluator.
+    """
+
+    def __init__(self, module: ModuleOp, spool: Spool, runs: int = 0, samples: Samples | None = None):
         self.module = module
         self._executable = Executable(module)
         self._spool = spool
         self._runs = runs
+        self._samples = samples
 
     @property
     def inputs(self) -> dict[str, tuple[int | None, ...]]:
         """The shapes of the inputs, by name; None for a size that is known only at run time."""
         shapes = {name: type_.get_shape() for name, type_ in self._spool.types.items()}
         return {name: tuple(None if n < 0 else n for n in shape) for name, shape in shapes.items()}
+
+    def batches(self) -> Iterator[dict[str, Array]]:
+        """The given data: the inputs of each run. Raises CompileError if there is none."""
+        if self._samples is None:
+            raise CompileError("no data was given to take batches from", where=self._spool.source)
+        yield from self._samples.batches()
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Returns the outputs, by name, for arrays by input. The first runs, up to the requested number, calibrate.

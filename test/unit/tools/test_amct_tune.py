@@ -87,13 +87,6 @@ def test_labels_belong_to_their_samples(amct_tool, tmp_path: Path) -> None:
     assert trial["quality"] == 100
 
 
-def test_an_output_that_does_not_classify() -> None:
-    with pytest.raises(
-        amct_opt.CompileError, match=r"output 'y' has shape \[2, 3, 4\] for 2 samples, not \[samples, classes\]"
-    ):
-        tune._right("y", np.zeros((2, 3, 4), np.float32), np.zeros(2, np.int64))
-
-
 def test_a_step_that_cannot_be_is_said(amct_tool, tmp_path: Path) -> None:
     """A JSON configuration has settings of its own for every layer: no other observer can be tried beside it."""
     config = tmp_path / "layers.json"

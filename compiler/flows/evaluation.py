@@ -1,0 +1,165 @@
+"""Scores of models on data: how often the label's class ranks first, or what a Python function measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ..backends.threads import OrderedBatches, Turn, threads_here
+from ..diagnostics import CompileError
+from ..ir.functions import main_function
+from ..runtime.data import FloatModel, Samples, Spool, takes_whole_inputs
+from ..runtime.data.script import load_script, running
+from ..runtime.executor import Array, Executable
+from ..session import Session
+
+_BY_FUNCTION = "write a function that measures it: --evaluator FILE.py:FUNCTION"
+
+
+class Runnable(Protocol):
+    """What runs a model: an `Executable`, or a file in onnxruntime. Threads may call `run` at the same time."""
+
+    def run(self, inputs: Mapping[str, Array], /) -> dict[str, Array]:
+        """Arrays by output name, in the order of the outputs, for arrays by input name."""
+        ...
+
+
+Score = Callable[[ModuleOp, Samples, Session], float]
+"""Measures a module on samples; larger is better. Raises CompileError, located, if it cannot."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The class of each sample, and where the labels come from."""
+
+    classes: Array
+    """int [samples]"""
+    source: str = "labels"
+
+    def __post_init__(self) -> None:
+        """Raises CompileError, located, for anything that is not a list of integers."""
+        if self.classes.ndim != 1 or not np.issubdtype(self.classes.dtype, np.integer):
+            given = f"{self.classes.dtype} {list(self.classes.shape)}"
+            raise CompileError(f"labels must be integers, one per sample, not {given}", where=self.source)
+
+    def of(self, samples: Samples) -> Labels:
+        """The labels of a part of the samples. Raises CompileError if there are neither as many as these nor as all samples."""
+        rows = _rows_per_sample(samples)
+        count, every = rows * samples.count, rows * (samples.first + samples.count)
+        if not rows or len(self.classes) == count:
+            return self
+        if len(self.classes) != every:
+            some = f", or {count} for the samples that measure" if count != every else ""
+            message = f"labels must be {every} integers, one per sample{some}, not {len(self.classes)}"
+            raise CompileError(message, where=self.source)
+        return replace(self, classes=self.classes[-count:])
+
+    def __call__(self, module: ModuleOp, samples: Samples, session: Session) -> float:
+        """Top-1 in percent, a `Score`."""
+        return top(1, ranks(Executable(module), samples, self, session))
+
+
+def _rows_per_sample(samples: Samples) -> int:
+    """The rows of the first output for each sample: a sample may be a whole input. 0 if their number differs."""
+    name, type_ = next(iter(samples.types.items()))
+    rows = samples.rows[name]
+    size = rows.shape[1] if takes_whole_inputs(rows, type_) and len(rows.shape) > 1 else 1
+    return max(size, 0)
+
+
+def ranks(model: Runnable, samples: Samples, labels: Labels, session: Session) -> Array:
+    """int [labels]: the number of classes that the model's first output ranks before the label's.
+
+    Of equal values the first ranks first. A row with NaN ranks its label last. Raises CompileError, located, for an output
+    that is not [samples, classes], and for labels that are not one of its classes.
+    """
+    found: list[Array] = []
+    seen = 0
+
+    def judge(batch: Mapping[str, Array], turn: Turn) -> None:
+        nonlocal seen
+        name, output = next(iter(model.run(batch).items()))
+        with turn:
+            seen += len(rows := _rows(name, output))
+            found.append(_ranks(name, rows, labels, sum(map(len, found))))
+            session.progress("measure", len(found), samples.runs)
+
+    OrderedBatches(samples.batches()).run(judge, min(threads_here(), samples.runs))
+    if not 0 <= seen - len(labels.classes) < samples.batch_size:
+        raise CompileError(f"{len(labels.classes)} labels for {seen} rows of the first output", where=labels.source)
+    return np.concatenate(found)
+
+
+def _rows(name: str, output: Array) -> Array:
+    """An output as [samples, classes]. Raises CompileError for an output with further sizes other than 1."""
+    rows = output.reshape(output.shape[:2]) if output.ndim > 2 and output.size == np.prod(output.shape[:2]) else output
+    if rows.ndim != 2:
+        message = f"output '{name}' has shape {list(output.shape)}, not [samples, classes]"
+        raise CompileError(message, hint=_BY_FUNCTION)
+    return rows
+
+
+def _ranks(name: str, rows: Array, labels: Labels, start: int) -> Array:
+    """The ranks of the labels from `start` on in a run's output.
+
+    A run may have more rows than labels: a last batch is filled up with earlier samples, which come first.
+    """
+    classes, width = labels.classes[start : start + len(rows)], int(rows.shape[1])
+    if (wrong := np.flatnonzero((classes < 0) | (classes >= width))).size:
+        message = f"sample {start + wrong[0]} has label {classes[wrong[0]]}, but output '{name}' has {width} classes"
+        raise CompileError(message, where=labels.source, hint=f"labels are 0 to {width - 1}")
+    rows = rows[len(rows) - len(classes) :]
+    own: Array = np.take_along_axis(rows, classes[:, None], 1)
+    earlier: Array = np.arange(width) < classes[:, None]
+    before: Array = np.count_nonzero((rows > own) | ((rows == own) & earlier), axis=1)
+    return np.where(np.isnan(rows).any(1), width, before)
+
+
+def top(count: int, ranked: Array) -> float:
+    """Percent of labels among the first `count` classes."""
+    return 100 * float(np.count_nonzero(ranked < count)) / len(ranked)
+
+
+def measured_by(function: Callable[[FloatModel], Any], module: ModuleOp, path: Path, **given: Any) -> Any:
+    """What a function of a Python file returns for a module; `given` are further arguments of `FloatModel`.
+
+    Raises CompileError, located in the file, if it raises.
+    """
+    with closing(Spool(main_function(module), str(path))) as spool, running(path):
+        return function(FloatModel(module, spool, **given))
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A `Score`: a function of a Python file that takes a model and returns a number."""
+
+    path: Path
+    name: str
+    function: Callable[[FloatModel], Any]
+
+    @staticmethod
+    def of(text: str) -> Metric:
+        """The metric `FILE.py:FUNCTION`. The file is executed. Raises CompileError, located, without such a function."""
+        file, _, name = text.rpartition(":")
+        if not file.endswith(".py"):
+            raise CompileError(f"'{text}' is not a function", hint="name a file and a function: metric.py:accuracy")
+        if not callable(function := load_script(Path(file)).get(name)):
+            raise CompileError(f"defines no function '{name}'", where=file)
+        return Metric(Path(file), name, function)
+
+    def __call__(self, module: ModuleOp, samples: Samples, session: Session) -> float:
+        return self.number(measured_by(self.function, module, self.path, samples=samples))
+
+    def number(self, found: Any) -> float:
+        """The function's result as a number. Raises CompileError, located, for anything else."""
+        try:
+            return float(found)
+        except (TypeError, ValueError):
+            message = f"'{self.name}' returns {type(found).__name__}, not a number"
+            raise CompileError(message, where=str(self.path)) from None
