@@ -124,6 +124,7 @@ def quantize(
     data: Given | PathLike | None = None,
     *,
     record: Record | PathLike | None = None,
+    equalize: bool = False,
     round_weights: Method | None = None,
     correct_bias: bool = False,
     backend: Name = "auto",
@@ -134,7 +135,7 @@ def quantize(
     observer is mse. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an iterable of batches
     or a function that returns one (one run each, in the inputs' shapes and dtypes). If data is needed and not given, seeded
     synthetic inputs are used and the session warns. `record` contains parameters that replace calibration.
-    `round_weights` and `correct_bias` recover accuracy once ranges are known (docs/recovery.md).
+    `equalize`, `round_weights` and `correct_bias` recover accuracy (docs/recovery.md).
     `backend` runs the module during calibration; it affects results only through the rounding of floats.
     `session.profile` decides what can be quantized; `session.remarks` reports what was not quantized, and why. Raises
     CompileError, located.
@@ -143,7 +144,7 @@ def quantize(
     given = DataOptions(_data(data, module, chosen.batch_num))
     if isinstance(record, str | os.PathLike):
         record = read_record(Path(record), joint_quant=settings is None or chosen.joint_quant)
-    recovery = RecoveryOptions(round_weights=round_weights, correct_bias=correct_bias)
+    recovery = RecoveryOptions(equalize=equalize, round_weights=round_weights, correct_bias=correct_bias)
     request = Request(chosen, profile_of(session), record, recovery=recovery)
     run_passes(module, [Quantize(request, given, BackendOptions(backend=backend))], session)
 

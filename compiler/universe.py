@@ -95,7 +95,7 @@ PASSES: Mapping[str, PassRow] = {
         "every fusion, in its right order",
     ),
     "equalize": PassRow(
-        ".transforms.equalize:EqualizePass",
+        ".transforms.quantization.equalize:EqualizePass",
         "even out channels between a layer and those that read it, by powers of two that cancel out",
     ),
     "insert-observers": PassRow(

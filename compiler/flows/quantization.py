@@ -29,7 +29,6 @@ from ..targets import Target
 from ..targets.mlir import MlirTarget
 from ..targets.onnx import OnnxTarget
 from ..targets.record import RecordTarget
-from ..transforms.equalize import EqualizePass
 from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions, runs_of, warn_of_unused
 from ..transforms.quantization.profiles import profile_of
 from ..transforms.quantization.quantize import Quantize
@@ -57,11 +56,9 @@ def quantize_file(
     session: Session,
     running: BackendOptions = AUTOMATIC,
     opset: int | None = None,
-    equalize: bool = False,
 ) -> Summary:
     """Import, canonicalize, fuse, quantize and lower `model`; write the results into `folder`, all or none of them.
 
-    With `equalize`, channels are equalized after fusion, using the calibration data (`--equalize`).
     `opset` is that of the ONNX file; by default the source's, or the first later one that can represent the quantized model.
     Without data, seeded synthetic inputs are used and every result is marked synthetic. `session.on_progress` is called with
     the phases `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
@@ -80,9 +77,6 @@ def quantize_file(
     simplify_and_fuse(request, module, session)
     onnx.check(module, session)
     _check_bits(opset, request)
-    if equalize:
-        equalizing = EqualizePass(calibration, backend=running.backend, threads=running.threads)
-        run_on_verified(module, [equalizing], session)
     calibrating = DataOptions(calibration, batch_num=batch_num)
     run_on_verified(module, [Quantize(request, calibrating, running)], session)
     quantized = module

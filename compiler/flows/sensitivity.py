@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -18,6 +18,7 @@ from ..runtime.metrics import Differences
 from ..session import Session
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
+from ..transforms.quantization.equalize import equalize
 from ..transforms.quantization.output_sensitivity import exchanged
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizeOptions
@@ -73,8 +74,11 @@ def sensitivity_of(
     batch_num = data.batch_num or request.settings.batch_num
     calibration, held, held_back = split(data, batch_num, whole, session)
     simplify_and_fuse(request, whole, session)
+    calibrating = DataOptions(calibration, batch_num=batch_num)
+    equalize(whole, request, lambda: calibrating.load(whole, session), session, running.runner())
     quantized = whole.clone()
-    run_on_verified(quantized, [Quantize(request, DataOptions(calibration, batch_num=batch_num), running)], session)
+    request = replace(request, recovery=replace(request.recovery, equalize=False))
+    run_on_verified(quantized, [Quantize(request, calibrating, running)], session)
     for module in (whole, quantized):
         inline_fused(module)
     measuring = held.head(min(samples, held.count))

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,12 @@ from ..runtime.executor import Executable
 from ..runtime.metrics import Differences
 from ..session import Session
 from ..targets.onnx import OnnxTarget
-from ..transforms.equalize import EqualizePass
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
+from ..transforms.quantization.equalize import equalize
 from ..transforms.quantization.output_sensitivity import exchanged
 from ..transforms.quantization.quantize import Quantize
-from ..transforms.quantization.request import QuantizeOptions
+from ..transforms.quantization.request import QuantizeOptions, Request
 from ..transforms.quantization.sensitivity import quantized_layers
 from .auto_calibration import fewest
 from .evaluation import Labels
@@ -37,7 +38,7 @@ from .quantization import outputs_of, split
 from .summary import weight_bytes
 
 Changes = Mapping[str, Any]
-"""Fields of `QuantizeOptions`, and `equalize`: `--equalize` before quantization."""
+"""Fields of `QuantizeOptions`."""
 
 STEPS: Sequence[Changes] = (
     {},
@@ -108,8 +109,6 @@ class _Search:
     key: str
     original: float = float("inf")
     trials: list[Trial] = field(default_factory=list[Trial])
-    equalized: ModuleOp | None = None
-    """The network with equalized channels, made when a trial first needs it. It computes the same function."""
     modules: dict[str, ModuleOp] = field(default_factory=dict[str, ModuleOp])
     """The module of the best trial, by its changes; no other module is kept."""
 
@@ -140,26 +139,18 @@ class _Search:
             stream.write(f"{json.dumps(data, indent=2)}\n".encode())
         return trial
 
-    def network(self, changes: Changes) -> ModuleOp:
-        """The float network of a trial."""
-        if "equalize" not in changes:
-            return self.whole
-        if self.equalized is None:
-            module = self.whole.clone()
-            passes = [EqualizePass(self.calibration.data, backend=self.running.backend, threads=self.running.threads)]
-            run_on_verified(module, passes, self.session.silent())
-            self.equalized = module
-        return self.equalized
+    def request(self, changes: Changes) -> Request:
+        """The request of a trial."""
+        skipped = (*self.options.skip_layers, *changes.get("skip_layers", ()))
+        return replace(self.options, **{**changes, "skip_layers": skipped}).request(self.session)
 
     def quantized(self, changes: Changes) -> ModuleOp:
         """A quantized copy of the network."""
         name, session = _name(changes), self.session.silent()
         if name in self.modules:
             return self.modules[name]
-        module = self.network(changes).clone()
-        options = replace(self.options, **{key: value for key, value in changes.items() if key != "equalize"})
-        skipped = (*self.options.skip_layers, *changes.get("skip_layers", ()))
-        request = replace(options, skip_layers=skipped).request(session)
+        module = self.whole.clone()
+        request = self.request(changes)
         run_on_verified(module, [Quantize(request, self.calibration, self.running)], session)
         return module
 
@@ -182,7 +173,9 @@ class _Search:
 
     def costly_layers(self, changes: Changes) -> list[str]:
         """The quantized layers, sorted by how much their quantization alone costs at the outputs, the most costly first."""
-        whole, quantized = self.network(changes).clone(), self.quantized(changes).clone()
+        whole, quantized, request = self.whole.clone(), self.quantized(changes).clone(), self.request(changes)
+        samples = partial(self.calibration.load, whole, self.session)
+        equalize(whole, request, samples, self.session.silent(), self.running.runner())
         for module in (whole, quantized):
             inline_fused(module)
         layers = quantized_layers(quantized, self.session)

@@ -71,11 +71,6 @@ def add_parser(commands: Any) -> None:
         help="AMCT's record of parameters: the layers that it lists are quantized with them",
     )
     add(
-        "--equalize",
-        action="store_true",
-        help="even out channels between layers by powers of two before quantization, where data shows that it helps",
-    )
-    add(
         "--opset",
         type=int,
         metavar="N",
@@ -99,7 +94,6 @@ def run(args: argparse.Namespace) -> None:
             session,
             backend_options(args),
             args.opset,
-            args.equalize,
         )
     print_summary(summary)
     refuse(summary.peer, summary.files["onnx"], args.model)

@@ -100,10 +100,8 @@ def run(args: argparse.Namespace) -> None:
     skipped = (*options.skip_layers, *changes.get("skip_layers", ()))
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
-        fields = {name: value for name, value in changes.items() if name != "equalize"}
-        best = replace(options, **{**fields, "skip_layers": skipped})
-        equalize = "equalize" in changes
-        summary = quantize_file(args.model, best, data, args.output, session, running, equalize=equalize)
+        best = replace(options, **{**changes, "skip_layers": skipped})
+        summary = quantize_file(args.model, best, data, args.output, session, running)
     print_summary(summary)
     print(f"to write these files again:\n  {_command(args, {**changes, 'skip_layers': skipped})}")
     refuse(summary.peer, summary.files["onnx"], args.model)

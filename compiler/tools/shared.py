@@ -162,6 +162,11 @@ def add_quantize_options(add: Callable[..., object]) -> None:
     add("--observer", help="how ranges are found (default: mse, or what --config says)")
     add("--weight-bits", type=int, choices=(3, 4, 6, 7, 8), help="bits of weights (default: 8, or what --config says)")
     add(
+        "--equalize",
+        action="store_true",
+        help="even out channels between layers by powers of two before quantization, where data shows that it helps",
+    )
+    add(
         "--round-weights",
         choices=("gptq", "mismatch", "adaround"),
         help="choose the integers of weights by the layers' outputs (default: the nearest)",
@@ -181,6 +186,7 @@ def quantize_options(args: argparse.Namespace) -> QuantizeOptions:
         record=getattr(args, "record", None),
         observer=args.observer,
         weight_bits=args.weight_bits,
+        equalize=args.equalize,
         round_weights=args.round_weights,
         correct_bias=args.correct_bias,
         skip_layers=names(args.skip_layers),

@@ -10,22 +10,17 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ...session import Session, session_of
-from .balance_channels import balance_channels
-from .calibrate import calibrate_points
-from .convert_observers import convert_observers
-from .correct_bias import correct_bias
 from .data_options import AUTOMATIC, BackendOptions, DataOptions
-from .insert_observers import insert_observers
+from .equalize import equalize
 from .request import QuantizeOptions, Request
-from .round_weights import round_weights
-from .shift_accumulators import shift_accumulators
+from .steps import quantize_channels
 
 
 @dataclass(frozen=True)
 class QuantizePass(QuantizeOptions, DataOptions, BackendOptions, ModulePass):
     """Decide what is quantized, balance channels where that is planned, calibrate, and turn activations, weights and biases into
-    integers: `--insert-observers`, `--balance-channels`, `--calibrate`, `--convert-observers` and `--shift-accumulators`; with
-    `--round-weights` and `--correct-bias` before conversion where they are asked for.
+    integers: `--insert-observers`, `--balance-channels`, `--calibrate`, `--convert-observers` and `--shift-accumulators`; where
+    they are asked for, with `--equalize` first, and `--round-weights` and `--correct-bias` before conversion.
     """
 
     name = "quantize"
@@ -55,18 +50,6 @@ def quantize(module: ModuleOp, request: Request, data: DataOptions, running: Bac
     """
     runner = running.runner()
     samples = cache(lambda: data.within(request.settings).load(module, session))
-    with session.phase("insert-observers"):
-        insert_observers(module, request, session)
-    with session.phase("balance-channels"):
-        balance_channels(module, samples, session, runner)
-    with session.phase("calibrate"):
-        calibrate_points(module, samples, session, runner)
-    with session.phase("round-weights"):
-        round_weights(module, request.recovery.round_weights, samples, session)
-    if request.recovery.correct_bias:
-        with session.phase("correct-bias"):
-            correct_bias(module, samples, session)
-    with session.phase("convert-observers"):
-        convert_observers(module, session)
-    with session.phase("shift-accumulators"):
-        shift_accumulators(module, samples, session)
+    with session.phase("equalize"):
+        equalize(module, request, samples, session, runner)
+    quantize_channels(module, request, samples, session, runner)

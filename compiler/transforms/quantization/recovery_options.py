@@ -1,4 +1,4 @@
-"""Options of `--quantize` that recover accuracy once ranges are known."""
+"""Options of `--quantize` that recover accuracy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ Method = Literal["gptq", "mismatch", "adaround"]
 class RecoveryOptions:
     """Each option runs a separate pass; by default none runs."""
 
+    equalize: bool = False
+    """Even out channels by powers of two that cancel out, where data shows that it helps (`--equalize`)."""
     round_weights: Method | None = None
     """`gptq`, `mismatch` or `adaround`: choose the integers of weights by layers' outputs (`--round-weights`)."""
     correct_bias: bool = False

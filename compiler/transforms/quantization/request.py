@@ -31,6 +31,9 @@ class Request:
     def __post_init__(self) -> None:
         """Raises CompileError, located in a file where there is one, for what the profile does not support."""
         self.points.check_points(self.profile)
+        if self.recovery.equalize and self.record is not None:
+            message = "cannot be used with equalization: its parameters are those of the channels as they are"
+            raise CompileError(message, where=self.where)
         if self.profile.points == "values" and self._balances():
             raise CompileError(
                 f"profile {self.profile.name} does not support dmq_balancer: "
@@ -85,4 +88,5 @@ class QuantizeOptions(QuantizationOptions, RecoveryOptions):
     """The options of all of quantization."""
 
     def request(self, session: Session) -> Request:
+        """The same."""
         return replace(super().request(session), recovery=self)

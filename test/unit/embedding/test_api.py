@@ -204,11 +204,13 @@ def test_recovery_is_the_options_of_the_pass() -> None:
     module, session = amct_opt.load(DIGITS / "digits.onnx")
     amct_opt.run_pipeline(module, "fuse", session)
     by_pass = module.clone()
-    options = f"data={DIGITS / 'calib.npz'} round-weights=gptq correct-bias=true"
+    options = f"data={DIGITS / 'calib.npz'} equalize=true round-weights=gptq correct-bias=true"
     make_pass("quantize", options).apply(session.clone(), by_pass)
-    amct_opt.quantize(module, session, data=DIGITS / "calib.npz", round_weights="gptq", correct_bias=True)
+    amct_opt.quantize(
+        module, session, data=DIGITS / "calib.npz", equalize=True, round_weights="gptq", correct_bias=True
+    )
     assert amct_opt.to_text(module) == amct_opt.to_text(by_pass)
-    assert "rounded" in {r.rule for r in session.remarks if r.pass_name == "round-weights"}
+    assert {"equalize", "round-weights", "correct-bias"} <= {r.pass_name for r in session.remarks}
 
 
 def test_one_executable_run_by_several_threads() -> None:

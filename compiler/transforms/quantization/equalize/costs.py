@@ -1,4 +1,4 @@
-"""The cost of 8-bit quantization for a layer: its output's error on rows of its input, for any scaling of its channels.
+"""The cost of quantization for a layer: its output's error on rows of its input, for any scaling of its channels.
 
 Exponents say by what power of two channels are multiplied (`up`) or divided (`down`). All errors are in the units of the module
 as it was.
@@ -8,18 +8,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...dialects.nn import ConvTransposeOp, MatMulOp
-from ..quantization.balance_channels.input_channels import Weighted
+from ....dialects.nn import ConvTransposeOp, MatMulOp
+from ..balance_channels.input_channels import Weighted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_STEPS = 255
 _SHRUNK = tuple(1 - 0.1 * i for i in range(8))
 """Shares of the range among which the one of least error is taken."""
+
+
+class Grids(NamedTuple):
+    """What a layer's input and weight are rounded to."""
+
+    inputs: int | None
+    """Bits, or None for an input that stays float."""
+    weight: int | None
+    per_channel: bool
+    """Whether each output channel has a scale of its own."""
+    symmetric: bool
+    """Whether the input has no zero point."""
+
+
+FLOAT = Grids(None, None, True, False)
+"""Of a layer that is not quantized."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +58,22 @@ class Seen:
         """The largest magnitudes: float64 [channels]."""
         return np.maximum(-self.low, self.high)
 
-    def quantized(self, up: Array) -> Array:
-        """The rows behind asymmetric quantization by one scale, where the layer that gives them divides channels by 2^up."""
+    def quantized(self, up: Array, grids: Grids) -> Array:
+        """The rows behind quantization by one scale, where the layer that gives them divides channels by 2^up."""
         low, high = float(np.ldexp(self.low, -up).min()), float(np.ldexp(self.high, -up).max())
-        rows = np.ldexp(self.rows, -up)
-        if not high > low:
+        if grids.inputs is None or not high > low:
             return self.rows
-        tried = (_on_grid(rows, low * share, high * share) for share in _SHRUNK)
+        if grids.symmetric:
+            low, high = -max(-low, high), max(-low, high)
+        rows, steps = np.ldexp(self.rows, -up), 2**grids.inputs - 1
+        tried = (_on_grid(rows, low * share, high * share, steps) for share in _SHRUNK)
         return np.ldexp(min(tried, key=lambda found: float(np.square(found - rows).sum())), up)
 
 
-def _on_grid(rows: Array, low: float, high: float) -> Array:
-    scale = np.float32((high - low) / _STEPS)
+def _on_grid(rows: Array, low: float, high: float, steps: int) -> Array:
+    scale = np.float32((high - low) / steps)
     zero = np.rint(np.float32(low) / scale)
-    return np.clip(np.rint(rows / scale), zero, zero + _STEPS) * scale
+    return np.clip(np.rint(rows / scale), zero, zero + steps) * scale
 
 
 @dataclass(frozen=True)
@@ -65,11 +82,10 @@ class Weight:
 
     numbers: Array
     """float32 [groups, inputs of a group, outputs of a group, taps]"""
-    per_channel: bool
-    """Whether each output channel has a scale of its own."""
+    grids: Grids
 
     @staticmethod
-    def of(op: Weighted, array: Array, per_channel: bool) -> Weight:
+    def of(op: Weighted, array: Array, grids: Grids) -> Weight:
         numbers = array.astype(np.float32)
         if isinstance(op, MatMulOp):
             numbers = numbers[:, None] if numbers.ndim == 1 else numbers
@@ -80,7 +96,7 @@ class Weight:
             groups, (first, second) = op.group_count, numbers.shape[:2]
             numbers = numbers.reshape(groups, first // groups, second, -1)
             numbers = numbers if isinstance(op, ConvTransposeOp) else numbers.swapaxes(1, 2)
-        return Weight(np.ascontiguousarray(numbers), per_channel)
+        return Weight(np.ascontiguousarray(numbers), grids)
 
     @property
     def inputs(self) -> int:
@@ -107,10 +123,12 @@ class Weight:
         """The numbers behind symmetric quantization, where input channels are multiplied by 2^up and output channels divided by
         2^down.
         """
+        if self.grids.weight is None:
+            return self.numbers
         shifts = self._of_inputs(up) - self._of_outputs(down)
         scaled = np.ldexp(self.numbers, shifts)
-        peaks = np.abs(scaled).max(axis=(1, 3) if self.per_channel else None, keepdims=True)
-        scale = np.where(peaks > 0, peaks, 1) / np.float32(127)
+        peaks = np.abs(scaled).max(axis=(1, 3) if self.grids.per_channel else None, keepdims=True)
+        scale = np.where(peaks > 0, peaks, 1) / np.float32(2 ** (self.grids.weight - 1) - 1)
         return np.ldexp(np.rint(scaled / scale) * scale, -shifts)
 
     def applied(self, rows: Array, numbers: Array) -> Array:
@@ -122,7 +140,7 @@ class Weight:
     def error(self, seen: Seen, up: Array, down: Array) -> Array:
         """The mean square error of each output channel, summed over taps: float64 [outputs]."""
         exact = self.applied(seen.rows, self.numbers)
-        found = self.applied(seen.quantized(up), self.quantized(up, down))
+        found = self.applied(seen.quantized(up, self.grids), self.quantized(up, down))
         return np.square(found - exact).sum(axis=(1, 3), dtype=np.float64).reshape(-1) / len(seen.rows)
 
     def output_errors(self, seen: Seen, up: Array, down: Array) -> Array:

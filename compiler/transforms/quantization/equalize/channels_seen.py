@@ -10,13 +10,13 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ...backends import Runner, Wanted, Work
-from ...diagnostics import op_error
-from ...dialects.nn import NNOp
-from ...runtime.data import Samples
-from ...session import Session
-from ..quantization.balance_channels.input_channels import Weighted, activation_axis
-from ..quantization.sites import Site
+from ....backends import Runner, Wanted, Work
+from ....diagnostics import op_error
+from ....dialects.nn import NNOp
+from ....runtime.data import Samples
+from ....session import Session
+from ..balance_channels.input_channels import Weighted, activation_axis
+from ..sites import Site
 from .costs import Seen
 
 Array = np.ndarray[Any, np.dtype[Any]]

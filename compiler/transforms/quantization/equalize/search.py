@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...dialects.nn import NNOp
+from ....dialects.nn import NNOp
 from .costs import Seen, Weight
 from .links import Link
 
@@ -79,7 +79,7 @@ class Search:
             errors = self._weights[op].error(self._seen[op], exponents[reader.of], self._down(op))
             total += float(errors @ self._matters[op])
         weight = self._weights.get(link.compute)
-        if weight is not None and not weight.per_channel:
+        if weight is not None and not weight.grids.per_channel:
             errors = weight.output_errors(self._seen[link.compute], self._up(link.compute), exponents)
             total += float(errors @ self._matters[link.compute])
         return total

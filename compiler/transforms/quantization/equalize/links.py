@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import Float16Type, ModuleOp
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue, Use
 
-from ...dialects.nn import (
+from ....dialects.nn import (
     BatchNormOp,
     ConvolutionOp,
     ConvTransposeOp,
@@ -27,11 +27,11 @@ from ...dialects.nn import (
     YieldOp,
     array_of,
 )
-from ...dialects.nn.shapes import axis_of, element_of, shape_of
-from ...rewriting import Refusal, layer_of
-from ..fusion.computing import Computing, channel_axis
-from ..quantization.balance_channels.input_channels import Weighted, activation_axis
-from ..quantization.sites import Site, sites
+from ....dialects.nn.shapes import axis_of, element_of, shape_of
+from ....rewriting import Refusal, layer_of
+from ...fusion.computing import Computing, channel_axis
+from ..balance_channels.input_channels import Weighted, activation_axis
+from ..sites import Site, sites
 from .channels import Channels, carried
 
 Array = np.ndarray[Any, np.dtype[Any]]

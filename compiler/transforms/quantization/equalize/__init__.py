@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import inf, log10
 from typing import Any, NamedTuple, cast
 
@@ -14,18 +14,19 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...backends import Runner
-from ...dialects.nn import ConstantOp, array_of, constant_of
-from ...rewriting import Remarks, erase_dead_constants, layer_of
-from ...runtime.data import Samples
-from ...session import Session, session_of
-from ..quantization.balance_channels.input_channels import Weighted, weight_channels
-from ..quantization.data_options import BackendOptions, DataOptions
-from ..quantization.layers import layer_at
-from ..quantization.profiles import Profile, profile_of
-from ..quantization.sites import Site
+from ....backends import Runner
+from ....dialects.nn import ConstantOp, array_of, constant_of
+from ....rewriting import Remarks, erase_dead_constants, layer_of
+from ....runtime.data import Samples
+from ....session import Session, session_of
+from ..balance_channels.input_channels import Weighted, weight_channels
+from ..data_options import BackendOptions, DataOptions
+from ..recovery_options import RecoveryOptions
+from ..request import QuantizationOptions, Request
+from ..sites import Site
 from .channels_seen import channels_seen
-from .costs import Weight
+from .costs import Grids, Weight
+from .grids import grids_of
 from .links import WEIGHT, Link, links_of
 from .search import Search
 from .trial import outputs_lost
@@ -34,24 +35,22 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class EqualizePass(DataOptions, BackendOptions, ModulePass):
+class EqualizePass(QuantizationOptions, DataOptions, BackendOptions, ModulePass):
     """Divide output channels of layers and norms by powers of two, and multiply the weights of all layers that read them by the
-    same, where data shows that quantization to 8 bits then costs less: cross-layer equalization and SmoothQuant. What the module
-    computes in float does not change by a bit. Batch norms are to be folded before.
+    same, where data shows that quantization then costs less: cross-layer equalization and SmoothQuant. What the module computes
+    in float does not change by a bit. Options are those of the quantization that follows. Batch norms are to be folded before.
     """
 
     name = "equalize"
 
+    def request(self, session: Session) -> Request:
+        return replace(super().request(session), recovery=RecoveryOptions(equalize=True))
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
-        remarks = Remarks(session, self.name)
-        links, refused = links_of(op)
-        for layer, refusal in refused.items():
-            remarks.missed(layer, *refusal)
-        if links:
-            equalize(op, links, self.load(op, session), session, self.runner(), remarks)
-        erase_dead_constants(op)
-        remarks.flush()
+        request = self.request(session)
+        samples = self.within(request.settings)
+        equalize(op, request, lambda: samples.load(op, session), session, self.runner())
 
 
 class Change(NamedTuple):
@@ -64,16 +63,39 @@ class Change(NamedTuple):
 
 
 def equalize(
-    module: ModuleOp, links: Sequence[Link], samples: Samples, session: Session, runner: Runner, remarks: Remarks
+    module: ModuleOp, request: Request, samples: Callable[[], Samples], session: Session, runner: Runner
 ) -> None:
-    """Scale the channels of links where it is worth it; all is as before if the quantized module's outputs get worse.
+    """If it is requested, scale the channels of links where it is worth it; all is as before if the quantized module's outputs
+    get worse.
 
-    Raises CompileError, located, for NaN or Inf in the data or in what layers read.
+    Raises CompileError, located, for NaN or Inf in the data or in what layers read, and for settings that name layers which
+    the module does not have.
     """
+    if not request.recovery.equalize:
+        return
+    remarks = Remarks(session, EqualizePass.name)
+    links, refused = links_of(module)
+    for layer, refusal in refused.items():
+        remarks.missed(layer, *refusal)
+    if links:
+        _equalize(module, links, request.within(module, session), samples(), session, runner, remarks)
+    erase_dead_constants(module)
+    remarks.flush()
+
+
+def _equalize(
+    module: ModuleOp,
+    links: Sequence[Link],
+    request: Request,
+    samples: Samples,
+    session: Session,
+    runner: Runner,
+    remarks: Remarks,
+) -> None:
     layers = {each.site.compute: each.site for link in links for each in (link, *link.readers)}
     weighted = [site for site in layers.values() if isinstance(site.compute, Weighted)]
-    profile = profile_of(session)
-    weights = {site.compute: _weight(site, profile) for site in weighted}
+    grids = grids_of(module, weighted, request)
+    weights = {site.compute: _weight(site, grid) for site, grid in zip(weighted, grids, strict=True)}
     search = Search(links, weights, channels_seen(module, weighted, samples, session, runner))
     search.run()
     before, changes = module.clone(), list[Change]()
@@ -86,7 +108,7 @@ def equalize(
         else:
             changes += changed
             done.append((link, _outcome(link, exponents, search)))
-    if changes and (lost := outputs_lost(before, module, samples, session, runner)) is not None:
+    if changes and (lost := outputs_lost(before, module, request, samples, session, runner)) is not None:
         for change in reversed(changes):
             change.site.set_operand(change.operand, change.before)
         for link, _ in done:
@@ -96,10 +118,10 @@ def equalize(
         remarks.applied(link.compute, "equalized", outcome)
 
 
-def _weight(site: Site, profile: Profile) -> Weight:
-    op, array, row = site.compute, array_of(site.operand(WEIGHT)), profile.rows.get(type(site.compute))
+def _weight(site: Site, grids: Grids) -> Weight:
+    array = array_of(site.operand(WEIGHT))
     assert array is not None, "links have constant weights"
-    return Weight.of(cast(Weighted, op), array, row is None or layer_at(site, row).channel_wise)
+    return Weight.of(cast(Weighted, site.compute), array, grids)
 
 
 def _scaled(link: Link, exponents: Array) -> list[Change] | None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from xdsl.ir import SSAValue
 
-from ...dialects.nn import (
+from ....dialects.nn import (
     DivOp,
     GatherOp,
     GlobalPoolOp,
@@ -22,7 +22,7 @@ from ...dialects.nn import (
     TransposeOp,
     ints,
 )
-from ...dialects.nn.shapes import DYNAMIC, axis_of, shape_of
+from ....dialects.nn.shapes import DYNAMIC, axis_of, shape_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -1,0 +1,43 @@
+"""The steps of quantization on channels as they are: after `--equalize`, and for its trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ...backends import Runner
+from ...runtime.data import Samples
+from ...session import Session
+from .balance_channels import balance_channels
+from .calibrate import calibrate_points
+from .convert_observers import convert_observers
+from .correct_bias import correct_bias
+from .insert_observers import insert_observers
+from .request import Request
+from .round_weights import round_weights
+from .shift_accumulators import shift_accumulators
+
+
+def quantize_channels(
+    module: ModuleOp, request: Request, samples: Callable[[], Samples], session: Session, runner: Runner
+) -> None:
+    """Run the steps in their order; data is read when the first of them needs it.
+
+    Raises CompileError, located in the file of settings, record or data, or at an operation.
+    """
+    with session.phase("insert-observers"):
+        insert_observers(module, request, session)
+    with session.phase("balance-channels"):
+        balance_channels(module, samples, session, runner)
+    with session.phase("calibrate"):
+        calibrate_points(module, samples, session, runner)
+    with session.phase("round-weights"):
+        round_weights(module, request.recovery.round_weights, samples, session)
+    if request.recovery.correct_bias:
+        with session.phase("correct-bias"):
+            correct_bias(module, samples, session)
+    with session.phase("convert-observers"):
+        convert_observers(module, session)
+    with session.phase("shift-accumulators"):
+        shift_accumulators(module, samples, session)
