@@ -61,8 +61,6 @@ def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
     """The condition that is not met, and the reason."""
     if layer.plan.input and layer.input_scale is None:
         return "calibrated", "its input has no parameters: --calibrate comes before --correct-bias"
-    if layer.product is None:
-        return "one-matrix", "it is a transposed convolution or multiplies batches of matrices"
     if layer.bias is None:
         return "bias", "it has no bias"
     return None
@@ -71,19 +69,19 @@ def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
 def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> IntegerLayer:
     """The layer with its corrected bias, or unchanged."""
     product, bias = layer.product, layer.bias
-    assert product is not None, "a condition"
     assert bias is not None, "a condition"
     given = product.matrices(layer.float_weight)
     weight = product.matrices(layer.operands()[WEIGHT])
     data = networks.data(layer.compute, product, given.shape[0], given.shape[2])
-    shift = ((given @ data.sums.f[..., None] - weight @ data.sums.q[..., None]) / data.sums.count).reshape(-1)
+    shift = ((given @ data.sums.f[..., None] - weight @ data.sums.q[..., None]) / data.sums.count)[..., 0]
+    shift = shift.reshape(-1, bias.size).mean(axis=0)  # the matrices of a batch share their bias
     corrected = (bias + shift).astype(bias.dtype)
     if not (np.isfinite(corrected).all() and (layer.sums is None or bias_fits(corrected, layer.sums))):
         remarks.missed(layer.compute, "fits", "the corrected bias does not fit into int32 in units of the layer's sums")
         return layer
     changed = layer.rounded_bias(corrected)
     before, after = (
-        _sqnr(data, given, weight, (each - bias).reshape(given.shape[0], 1, -1))
+        _sqnr(data, given, weight, (each - bias).reshape(-1, 1, given.shape[1]))
         for each in (layer.rounded_bias(bias), changed)
     )
     if not after > before:
@@ -97,7 +95,7 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
 
 
 def _sqnr(data: LayerData, given: Array, weight: Array, shift: Array) -> float:
-    """SQNR in dB of the quantized output against the float output, with `shift` [G, 1, M] added to the quantized bias."""
+    """SQNR in dB of the quantized output against the float output, with `shift` [G or 1, 1, M] added to the quantized bias."""
     signal = noise = 0.0
     for q, f in zip(data.held.q, data.held.f, strict=True):
         wanted = f @ given.astype(np.float32).swapaxes(1, 2)

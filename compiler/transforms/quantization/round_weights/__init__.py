@@ -88,9 +88,6 @@ def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
     """The condition that does not hold, and the reason."""
     if layer.plan.input and layer.input_scale is None:
         return "calibrated", "its input has no parameters: --calibrate comes before --round-weights"
-    if layer.product is None:
-        which = "transposed convolutions and batches of matrices"
-        return "one-matrix", f"the weights of {which} are rounded to the nearest numbers"
     if layer.weight.levels is not None:
         return "all-levels", "its weight has few levels, which are chosen by their values"
     if layer.weight.axis not in (None, channel_axis(layer.compute)):
@@ -100,14 +97,13 @@ def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
 
 def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, remarks: Remarks) -> IntegerLayer:
     """The layer with the integers that are found, or as it is, where these are no better than the nearest."""
-    assert layer.product is not None, "a condition"
     method, find = _method(layer, asked)
     weights = layer.product.matrices(layer.float_weight)
     groups, channels, columns = weights.shape
     data, grid = networks.data(layer.compute, layer.product, groups, columns), layer.grid(groups, channels)
     target = matched(weights, data.sums) if method == "mismatch" else weights
-    per_tensor = layer.weight.axis is None
-    found = grid if layer.weight.fixed else with_least_error(target, data.sums.h, grid, per_tensor)
+    shared = layer.shared
+    found = grid if layer.weight.fixed else with_least_error(target, data.sums.h, grid, shared)
     nearest, integers = grid.nearest(weights), find(target, data.sums.h, found)
     before, after = (data.sqnr(weights, each) for each in (nearest, integers * found.scale))
     if not after > before:
@@ -116,8 +112,8 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
         return layer
     reason = f"SQNR of its output {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding"
     remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}")
-    scales = np.asarray(found.scale, np.float32).reshape(-1)[0 if per_tensor else slice(None), ...]
-    return layer.with_integers(layer.product.weight(integers), scales)
+    scales = np.asarray(found.scale[tuple(0 if i in shared else slice(None) for i in range(2))], np.float32)
+    return layer.with_integers(layer.product.weight(integers), scales.reshape(layer.weight.scales.shape))
 
 
 def _method(layer: IntegerLayer, asked: Method | None) -> tuple[str, Callable[[Array, Array, Grid], Array]]:

@@ -11,7 +11,18 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....dialects.nn import ConstantOp, NNOp, Plan, QParamsAttr, WeightPlan, array_of, constant_of, plan_of, set_plan
+from ....dialects.nn import (
+    ConstantOp,
+    MatMulOp,
+    NNOp,
+    Plan,
+    QParamsAttr,
+    WeightPlan,
+    array_of,
+    constant_of,
+    plan_of,
+    set_plan,
+)
 from ..convert_observers import ROUNDED_FROM, point_of
 from ..parameters import bias_fits, quantized, quantized_bias, widened_for_bias
 from ..profiles import Profile
@@ -41,8 +52,8 @@ class IntegerLayer:
         return self.site.compute
 
     @cached_property
-    def product(self) -> Product | None:
-        """The layer as a matrix product; None if its weight is not one matrix for each group."""
+    def product(self) -> Product:
+        """The layer as a matrix product."""
         return product_of(self.compute)
 
     @property
@@ -73,10 +84,18 @@ class IntegerLayer:
         """The values that the weight may have, for this many groups and channels."""
 
         def by_channel(values: Array) -> Array:
-            return np.broadcast_to(values.astype(np.float64), groups * channels).reshape(groups, channels, 1)
+            rows = values.astype(np.float64).reshape(-1, 1 if values.size == 1 else channels)
+            return np.broadcast_to(rows, (groups, channels))[..., None]
 
         half, points = 2 ** (self.weight.bits - 1), by_channel(self.weight.zero_points)
         return Grid(by_channel(self.scales), -half - points, half - 1 - points, by_channel(self.smallest))
+
+    @property
+    def shared(self) -> tuple[int, ...]:
+        """The axes of matrices `[G, M, K]` along which weights share their scale: none, G for a batch of matrices, or G and M."""
+        if self.weight.axis is None:
+            return 0, 1
+        return (0,) if isinstance(self.compute, MatMulOp) else ()
 
     def operands(self) -> Mapping[int, Array]:
         """The operands that it will read after conversion, as real numbers that the integers represent."""

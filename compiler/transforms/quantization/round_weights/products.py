@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -9,9 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ....dialects.nn import ConvOp, MatMulOp, NNOp
-from ....dialects.nn.shapes import shape_of
-from ....runtime.windows import Window, padded, window_view
+from ....dialects.nn import ConvOp, ConvTransposeOp, MatMulOp, NNOp
+from ....dialects.nn.shapes import Shape, shape_of
+from ....runtime.windows import Window
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -36,18 +37,47 @@ class Product(Protocol):
         ...
 
 
-def product_of(op: NNOp) -> Product | None:
-    """A layer as a matrix product with a single weight; None for other operations."""
-    if isinstance(op, ConvOp):
-        return _Convolution(op)
-    if isinstance(op, MatMulOp) and len(shape_of(op.rhs)) == 2:
-        return _MatrixProduct(op)
-    return None
+def product_of(op: NNOp) -> Product:
+    """A layer with a weight as a matrix product."""
+    match op:
+        case ConvOp():
+            return _Convolution(op)
+        case ConvTransposeOp():
+            return _TransposedConvolution(op)
+        case MatMulOp():
+            return _MatrixProduct(op)
+        case _:
+            raise AssertionError(f"{op.name} has no weight")
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Windows over a frame `[*space, N, C]`: an input with its padding, in which windows move by `strides`."""
+
+    frame: Array
+    strides: Shape
+    dilations: Shape
+    kernel: Shape
+    output: Shape
+
+    def rows(self, chosen: Array, groups: int) -> Array:
+        """The chosen windows of all samples: `[G, R, taps * C/G]`."""
+        *space, samples, channels = self.frame.shape
+        first = [at * s for at, s in zip(np.unravel_index(chosen, self.output), self.strides, strict=True)]
+        flat = self.frame.reshape(-1, samples, channels)
+        found = np.empty((len(chosen), samples, prod(self.kernel), channels), np.float32)
+        for i, tap in enumerate(np.ndindex(*self.kernel)):
+            at = [f + t * d for f, t, d in zip(first, tap, self.dilations, strict=True)]
+            found[:, :, i] = flat[np.ravel_multi_index(at, space)]
+        rows = found.reshape(len(chosen) * samples, -1, groups, channels // groups)
+        return np.ascontiguousarray(rows.transpose(2, 0, 1, 3)).reshape(groups, len(rows), -1)
 
 
 @dataclass(frozen=True)
 class _Convolution:
-    """Places are window positions; each has a row in every sample of a batch."""
+    """Places are window positions; each has a row in every sample of a batch. Columns count positions in the window, then
+    channels.
+    """
 
     op: ConvOp
 
@@ -56,56 +86,124 @@ class _Convolution:
         return Window.of(self.op)
 
     @property
-    def _groups(self) -> int:
-        return self.op.group_count
+    def _kernel(self) -> Shape:
+        return self.op.kernel_shape
 
     def matrices(self, weight: Array) -> Array:
-        return weight.astype(np.float64).reshape(self._groups, weight.shape[0] // self._groups, -1)
+        groups = self.op.group_count
+        return np.moveaxis(weight.astype(np.float64), 1, -1).reshape(groups, weight.shape[0] // groups, -1)
 
     def weight(self, matrices: Array) -> Array:
-        return matrices.reshape(shape_of(self.op.weight))
+        filters, channels, *kernel = shape_of(self.op.weight)
+        return np.moveaxis(matrices.reshape(filters, *kernel, channels), -1, 1)
 
     def places(self, x: Array) -> tuple[int, int]:
-        return prod(self._output(self._space(x))), x.shape[0]
+        return prod(self._window.output_for(_space(x, self.op), self._kernel)), x.shape[0]
 
     def rows(self, x: Array, chosen: Array) -> Array:
-        space, kernel = self._space(x), shape_of(self.op.weight)[2:]
-        out, rank = self._output(space), len(kernel)
-        x = np.moveaxis(x, -1, 1) if self.op.channels_last else x
-        x = padded(x, self._window.pads_for(space, kernel), 0.0, np.dtype(np.float32))
-        windows = window_view(x, kernel, out, self._window.strides, self._window.dilations)
-        # [*out, N, C, *kernel]: then each chosen window is copied by itself
-        windows = np.moveaxis(windows, range(-rank, 0), range(rank))
-        found = windows[np.unravel_index(chosen, out)]
-        rows = found.reshape(found.shape[0] * found.shape[1], self._groups, -1)
-        return np.ascontiguousarray(rows.swapaxes(0, 1))
+        space, window = _space(x, self.op), self._window
+        pads, rank = window.pads_for(space, self._kernel), len(space)
+        size = tuple(b + s + e for b, s, e in zip(pads[:rank], space, pads[rank:], strict=True))
+        frame = _frame(x, self.op, size, pads[:rank], (1,) * rank)
+        output = window.output_for(space, self._kernel)
+        return _Windows(frame, window.strides, window.dilations, self._kernel, output).rows(chosen, self.op.group_count)
 
-    def _space(self, x: Array) -> tuple[int, ...]:
-        return x.shape[1:-1] if self.op.channels_last else x.shape[2:]
 
-    def _output(self, space: tuple[int, ...]) -> tuple[int, ...]:
-        return self._window.output_for(space, shape_of(self.op.weight)[2:])
+@dataclass(frozen=True)
+class _TransposedConvolution:
+    """A convolution with the reversed kernel over the input with zeros between its elements. Places and columns as there."""
+
+    op: ConvTransposeOp
+
+    def matrices(self, weight: Array) -> Array:
+        groups, channels, filters = self.op.group_count, *weight.shape[:2]
+        weight = np.flip(weight.astype(np.float64), tuple(range(2, weight.ndim)))
+        weight = weight.reshape(groups, channels // groups, filters, *weight.shape[2:]).swapaxes(1, 2)
+        return np.moveaxis(weight, 2, -1).reshape(groups, filters, -1)
+
+    def weight(self, matrices: Array) -> Array:
+        groups, (channels, filters, *kernel) = self.op.group_count, shape_of(self.op.weight)
+        weight = np.moveaxis(matrices.reshape(groups, filters, *kernel, channels // groups), -1, 1)
+        return np.flip(weight.reshape(channels, filters, *kernel), tuple(range(2, 2 + len(kernel))))
+
+    def places(self, x: Array) -> tuple[int, int]:
+        return prod(self.op.output_sizes(_space(x, self.op))), x.shape[0]
+
+    def rows(self, x: Array, chosen: Array) -> Array:
+        op, space = self.op, _space(x, self.op)
+        kernel, dilations, output = op.kernel_shape, op.dilation_list, op.output_sizes(space)
+        pads = op.resolved_pads(space)
+        assert pads is not None, "the sizes of an array are known"
+        reach = [d * (k - 1) for d, k in zip(dilations, kernel, strict=True)]
+        size = tuple(o + r for o, r in zip(output, reach, strict=True))
+        begins = [r - begin for r, begin in zip(reach, pads, strict=False)]
+        frame = _frame(x, op, size, begins, op.stride_list)
+        return _Windows(frame, (1,) * len(space), dilations, kernel, output).rows(chosen, op.group_count)
+
+
+def _space(x: Array, op: ConvOp | ConvTransposeOp) -> tuple[int, ...]:
+    return x.shape[1:-1] if op.channels_last else x.shape[2:]
+
+
+def _frame(
+    x: Array, op: ConvOp | ConvTransposeOp, size: tuple[int, ...], begins: Iterable[int], steps: Iterable[int]
+) -> Array:
+    """`[*size, N, C]` of zeros with the input's elements at `begin + step * i`; those that lie outside are left out."""
+    x = np.moveaxis(x, 0, -2) if op.channels_last else np.moveaxis(x, (0, 1), (-2, -1))
+    frame = np.zeros((*size, *x.shape[-2:]), np.float32)
+    given: list[slice] = []
+    taken: list[slice] = []
+    for count, whole, begin, step in zip(x.shape, size, begins, steps, strict=False):
+        first = max(0, -(begin // step))
+        start = begin + first * step
+        last = first + max(0, min(count - first, -((start - whole) // step)))
+        taken.append(slice(first, last))
+        given.append(slice(start, start + (last - first) * step, step))
+    frame[tuple(given)] = x[tuple(taken)]
+    return frame
 
 
 @dataclass(frozen=True)
 class _MatrixProduct:
-    """Places are the rows of the left operand, in all matrices of a batch."""
+    """Groups are the matrices of a batch. Places are the rows of the left operand that are multiplied by the same matrix."""
 
     op: MatMulOp
 
     def matrices(self, weight: Array) -> Array:
-        return self._turned(weight.astype(np.float64))[None]
+        matrices = self._turned(weight.astype(np.float64))
+        return matrices.reshape(-1, *matrices.shape[-2:])
 
     def weight(self, matrices: Array) -> Array:
-        return self._turned(matrices[0])
+        batch = self._batch
+        stored = self._turned(matrices.reshape(*batch, *matrices.shape[-2:]))
+        return stored.reshape(shape_of(self.op.rhs))
 
     def places(self, x: Array) -> tuple[int, int]:
-        return x.size // max(1, shape_of(self.op.rhs)[0 if self.op.transpose_b is None else 1]), 1
+        turned, rows, _ = self._by_rows(x)
+        return prod(turned.shape[:rows]), 1
 
     def rows(self, x: Array, chosen: Array) -> Array:
+        turned, rows, groups = self._by_rows(x)
+        found = turned[np.unravel_index(chosen, turned.shape[:rows])].astype(np.float32, copy=False)
+        return np.ascontiguousarray(found.reshape(len(chosen), groups, -1).swapaxes(0, 1))
+
+    @property
+    def _batch(self) -> Shape:
+        return shape_of(self.op.rhs)[:-2]
+
+    def _by_rows(self, x: Array) -> tuple[Array, int, int]:
+        """A view of the left operand, `[*rows, *groups, K]`, with the number of axes of rows, and the number of groups."""
         x = x if self.op.transpose_a is None else x.swapaxes(-1, -2)
-        return x.reshape(-1, x.shape[-1])[chosen].astype(np.float32)[None]
+        x = x.reshape(1, -1) if x.ndim == 1 else x
+        batch = self._batch
+        full = np.broadcast_shapes(x.shape[:-2], batch)
+        x = np.broadcast_to(x, (*full, *x.shape[-2:]))
+        begin = len(full) - len(batch)
+        groups = [begin + i for i, count in enumerate(batch) if count > 1]
+        rows = [i for i in range(len(full) + 1) if i not in groups]
+        return x.transpose(*rows, *groups, len(full) + 1), len(rows), prod(batch)
 
     def _turned(self, matrix: Array) -> Array:
-        """Convert the stored form, `[K, N]` or `[N, K]`, to `[N, K]`, or back."""
-        return matrix if self.op.transpose_b is not None else matrix.T
+        """Convert the stored form, `[..., K, N]` or `[..., N, K]`, to `[..., N, K]`, or back; a vector is one row."""
+        matrix = matrix.reshape(-1, 1) if matrix.ndim == 1 else matrix
+        return matrix if self.op.transpose_b is not None else matrix.swapaxes(-1, -2)

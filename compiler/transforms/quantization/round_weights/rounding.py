@@ -98,9 +98,9 @@ def output_error(change: Array, h: Array) -> Array:
     return np.einsum("gmk,gmk->gm", change @ h, change)
 
 
-def with_least_error(weights: Array, h: Array, grid: Grid, per_tensor: bool) -> Grid:
+def with_least_error(weights: Array, h: Array, grid: Grid, shared: tuple[int, ...]) -> Grid:
     """The grid scaled by the factor (of `SHRUNK`) with which nearest rounding changes the outputs least, chosen for each output
-    channel unless `per_tensor`.
+    channel of each group; weights share their scale along the `shared` axes.
     """
     best = np.full(weights.shape[:2], np.inf)
     scale = grid.scale
@@ -109,8 +109,7 @@ def with_least_error(weights: Array, h: Array, grid: Grid, per_tensor: bool) -> 
             scale=np.maximum(grid.scale * factor, grid.smallest).astype(np.float32).astype(np.float64)
         )
         error = output_error(tried.nearest(weights) - weights, h)
-        if per_tensor:
-            error = np.broadcast_to(error.sum(), error.shape)
+        error = np.broadcast_to(error.sum(shared, keepdims=True), error.shape)
         better = error < best
         best = np.where(better, error, best)
         scale = np.where(better[..., None], tried.scale, scale)

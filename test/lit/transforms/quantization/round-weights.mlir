@@ -15,7 +15,6 @@
 // CHECK:       nn.conv %{{.*}}, {{.*}}"conv1"{{.*}}nn.plan = #nn.plan<input, weight by <i4, scale = [{{.*}}, {{.*}}], axis = 0>>}
 // CHECK:       nn.conv %{{.*}}, {{.*}}"conv2"{{.*}}nn.plan = #nn.plan<input, weight by <i4, scale = [{{.*}}, {{.*}}], axis = 0>>}
 
-// REMARK:      [round-weights missed one-matrix] "up": the weights of transposed convolutions and batches of matrices are rounded to the nearest numbers
 // REMARK:      [round-weights applied rounded] "conv1": SQNR of its output {{[0-9.]+}} dB by gptq, {{[0-9.]+}} dB by nearest rounding
 // REMARK:      [round-weights applied rounded] "conv2"
 // REMARK:      [round-weights missed improves] "whole": its output has inf dB by gptq, inf dB by nearest rounding, which stays
