@@ -64,12 +64,13 @@ def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
     type can have it; otherwise the default applies, with `remarks`. Raises CompileError, located in the settings' file.
     """
     levels = _levels(settings, layer)
-    chosen = next((c for c in levels if c is not None), Calibration())
+    given = next((c for c in levels if c is not None), Calibration())
+    chosen = _with_own_bits(given, settings, layer)
     asymmetric = _asymmetric(levels, chosen)
     impossible = list(_impossible(layer, chosen, asymmetric))
     alone = chosen.weight_compress_only and layer.weight_only
     for reason, of_its_type in impossible:
-        if chosen is levels[0] or (chosen is levels[1] and of_its_type):
+        if given is levels[0] or (given is levels[1] and of_its_type):
             raise CompileError(f"layer '{layer.name}' ({layer.type}) {reason}", where=settings.where)
     if asymmetric is None:
         asymmetric = settings.activation_offset
@@ -129,6 +130,21 @@ def _levels(settings: Settings, layer: Layer) -> _Levels:
     return settings.by_layer.get(layer.name), of_type, settings.common
 
 
+def _with_own_bits(given: Calibration, settings: Settings, layer: Layer) -> Calibration:
+    """The settings with the bits that `layer_weight_bits` gives the layer's weight, if it names the layer.
+
+    Raises CompileError, located in the settings' file, for bits that the weight cannot have.
+    """
+    if (bits := settings.weight_bits.get(layer.name)) is None:
+        return given
+    possible = weight_bits(layer, given.weight_compress_only and layer.weight_only)
+    if bits not in possible:
+        can = f"its weight can have {', '.join(map(str, possible))}" if possible else "it has no weight"
+        raise CompileError(f"layer_weight_bits gives '{layer.name}' {bits} bits, but {can}", where=settings.where)
+    weight = given.weight if isinstance(given.weight, Arq) else Arq(given.weight.channel_wise)
+    return replace(given, weight=replace(weight, bits=bits))
+
+
 def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
     """The settings of a layer's asymmetry, the most specific first."""
     own, of_type, common = levels
@@ -148,7 +164,7 @@ def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> I
         yield "does not support channel_wise: its weight has one scale", True
     if isinstance(weight, Arq) and weight.asymmetric and not alone:
         yield _NO_WEIGHT_OFFSET, True
-    if weight.bits not in _weight_bits(layer, alone):
+    if weight.bits not in (weight_bits(layer, alone) or (8,)):
         which = "a weight that is quantized alone has 4 or 8 bits" if alone else "only two-dimensional convolutions can"
         yield f"cannot have a weight of {weight.bits} bits: {which}", False
     if alone and chosen.migration_strength is not None:
@@ -174,8 +190,10 @@ def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
 _NO_WEIGHT_OFFSET = "cannot have an asymmetric weight: only weights that are quantized alone have zero points"
 
 
-def _weight_bits(layer: Layer, alone: bool) -> tuple[int, ...]:
-    """The possible numbers of bits of a layer's weight."""
+def weight_bits(layer: Layer, alone: bool) -> tuple[int, ...]:
+    """The possible numbers of bits of a layer's weight, which may be quantized alone; none for layers without a weight."""
+    if not layer.weighted:
+        return ()
     if alone:
         return 4, 8
     return (3, 4, 6, 7, 8) if layer.low_bits else (8,)
@@ -190,7 +208,7 @@ def _weight(levels: _Levels, chosen: Calibration, layer: Layer, offset: bool) ->
         return replace(weight, channel_wise=channel_wise)
     said = (c.weight.asymmetric for c in levels if c is not None and isinstance(c.weight, Arq))
     asymmetric = next((each for each in said if each is not None), offset) and alone
-    bits = weight.bits if weight.bits in _weight_bits(layer, alone) else 8
+    bits = weight.bits if weight.bits in weight_bits(layer, alone) else 8
     return Arq(channel_wise, bits, asymmetric)
 
 

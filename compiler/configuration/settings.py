@@ -152,6 +152,8 @@ class Settings:
     skip_layer_types: tuple[str, ...] = ()
     only_layers: tuple[str, ...] = ()
     """If not empty, only these layers are quantized. An option; AMCT's files do not have it."""
+    weight_bits: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Bits of the weights of single layers, in place of all other settings. An option; AMCT's files do not have it."""
     fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None = None
     nuq_config: NuqConfig | None = None
     enable_auto_nuq: bool = False
@@ -187,10 +189,12 @@ class Settings:
             "skip_approximation_layers",
         ):
             no_repetition(name, getattr(self, name))
+        for bits in self.weight_bits.values():
+            one_of("layer_weight_bits", bits, (3, 4, 6, 7, 8))
         no_repetition("tensor_quantize", [f"{t.layer_name}:{t.input_index}" for t in self.tensor_quantize])
 
 
 def tensor_parts(name: str) -> tuple[str, int]:
-    """Splits `layer:1`, an input of a layer, into layer and index; returns the whole text and -1 for other forms."""
+    """Splits `layer:1`, a layer and a number, into both; returns the whole text and -1 for other forms."""
     layer, _, index = name.rpartition(":")
     return (layer, int(index)) if layer and index.isascii() and index.isdigit() else (name, -1)

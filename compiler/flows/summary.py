@@ -15,6 +15,7 @@ from xdsl.ir import Operation
 from ..diagnostics import Remark
 from ..dialects.nn import ConstantOp, DequantizeOp, FusedOp, OpaqueOp, is_layer
 from ..dialects.nn.fused import outside
+from ..formats.onnx.tensors import stored_size
 from ..ir.functions import main_function
 from ..rewriting import layer_of
 from ..runtime.metrics import Difference
@@ -132,8 +133,8 @@ def _kind(op: Any) -> str:
 
 
 def weight_bytes(module: ModuleOp) -> int:
-    """Bytes of all constants of a module."""
-    return sum(op.array.nbytes for op in module.walk() if isinstance(op, ConstantOp))
+    """Bytes of all constants of a module, as files store them: two numbers of 4 bits in a byte."""
+    return sum(stored_size(op.array) for op in module.walk() if isinstance(op, ConstantOp))
 
 
 def summary_data(summary: Summary) -> dict[str, Any]:

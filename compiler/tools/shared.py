@@ -161,6 +161,8 @@ def add_quantize_options(add: Callable[..., object]) -> None:
     add("--profile", default="ascend", help=PROFILE)
     add("--observer", help="how ranges are found (default: mse, or what --config says)")
     add("--weight-bits", type=int, choices=(3, 4, 6, 7, 8), help="bits of weights (default: 8, or what --config says)")
+    text = "bits of the weights of single layers, in place of all other settings"
+    add("--layer-weight-bits", default="", metavar="LAYER:BITS,...", help=text)
     add(
         "--equalize",
         action="store_true",
@@ -187,6 +189,7 @@ def quantize_options(args: argparse.Namespace) -> QuantizeOptions:
         observer=args.observer,
         weight_bits=args.weight_bits,
         equalize=args.equalize,
+        layer_weight_bits=names(args.layer_weight_bits),
         round_weights=args.round_weights,
         correct_bias=args.correct_bias,
         skip_layers=names(args.skip_layers),

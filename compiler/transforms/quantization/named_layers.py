@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from xdsl.ir import Operation
 
-from ...configuration.settings import Calibration, Settings, TensorQuantize
+from ...configuration.settings import Settings, TensorQuantize
 from ...diagnostics import CompileError
 from ...ir.layer_names import LayerNames
 from ...rewriting import Remarks, layer_of
 
+_Value = TypeVar("_Value")
 Find = Callable[[str], Sequence[str]]
 """The layers that a name refers to; empty if there are none."""
 
@@ -38,7 +40,8 @@ def in_module(settings: Settings, names: LayerNames, quantizable: Collection[str
         only_layers=_each(settings.only_layers, able),
         skip_fusion_layers=_each(settings.skip_fusion_layers, all_of),
         tensor_quantize=tuple(_tensor(tensor, names, settings.where) for tensor in settings.tensor_quantize),
-        by_layer=_overrides(settings, names, able),
+        by_layer=_overrides(settings.by_layer, names, able),
+        weight_bits=_overrides(settings.weight_bits, names, able),
         enabled=None if settings.enabled is None else frozenset(_each(settings.enabled, able)),
     )
 
@@ -47,7 +50,14 @@ def note_modules(settings: Settings, names: LayerNames, remarks: Remarks) -> Non
     """A remark for each name in settings of a module with several layers: its layers, and whether it is called
     repeatedly.
     """
-    named = (*settings.skip_layers, *settings.only_layers, *settings.by_layer, *settings.skip_fusion_layers)
+    lists = (
+        settings.skip_layers,
+        settings.only_layers,
+        settings.by_layer,
+        settings.weight_bits,
+        settings.skip_fusion_layers,
+    )
+    named = [name for each in lists for name in each]
     for name in dict.fromkeys(named):
         found = names.find_inside(name)
         if name in names.layers or len(layers := _layers(found)) < 2:
@@ -57,10 +67,10 @@ def note_modules(settings: Settings, names: LayerNames, remarks: Remarks) -> Non
         remarks.note(found[0], "module", f"{name} is {what} {', '.join(layers)}")
 
 
-def _overrides(settings: Settings, names: LayerNames, find: Find) -> dict[str, Calibration]:
+def _overrides(given: Mapping[str, _Value], names: LayerNames, find: Find) -> dict[str, _Value]:
     """The outer modules first, then the inner ones, then layers by their own names: what comes later holds."""
-    by_depth = sorted(settings.by_layer, key=lambda name: (name in names.layers, name.count(".")))
-    return {layer: settings.by_layer[name] for name in by_depth for layer in find(name)}
+    by_depth = sorted(given, key=lambda name: (name in names.layers, name.count(".")))
+    return {layer: given[name] for name in by_depth for layer in find(name)}
 
 
 def _tensor(tensor: TensorQuantize, names: LayerNames, where: str) -> TensorQuantize:

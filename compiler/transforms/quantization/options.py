@@ -33,6 +33,8 @@ class SettingsOptions:
     """Bits of activations."""
     weight_bits: Literal[3, 4, 6, 7, 8] | None = None
     """Bits of weights, where the layer's type takes them. 3 bits are stored in 4, 6 and 7 in 8."""
+    layer_weight_bits: tuple[str, ...] = ()
+    """Bits of the weights of single layers, `conv1:8,layer2.0:4`, in place of all other settings."""
     channel_wise: bool | None = None
     """A scale for each output channel of weights; where the layer's type can, when not given."""
     weight_only: bool | None = None
@@ -93,6 +95,7 @@ class SettingsOptions:
             skip_layers=tuple(dict.fromkeys((*given.skip_layers, *self.skip_layers))),
             skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *self.skip_layer_types))),
             only_layers=self.only_layers,
+            weight_bits=dict(map(_bits, self.layer_weight_bits)),
             joint_quant=given.joint_quant if self.joint_quant is None else self.joint_quant,
             tensor_quantize=(*given.tensor_quantize, *(_tensor(text, activation) for text in self.tensor_quantize)),
         )
@@ -126,6 +129,13 @@ class SettingsOptions:
             return self.record
         unsaid = self.config is None and self.joint_quant is None
         return read_record(Path(self.record), joint_quant=settings.joint_quant or unsaid)
+
+
+def _bits(text: str) -> tuple[str, int]:
+    layer, bits = tensor_parts(text)
+    if bits < 0:
+        raise CompileError(f"layer-weight-bits: '{text}' does not give a layer bits", hint="write layer:bits, conv1:4")
+    return layer, bits
 
 
 def _tensor(text: str, activation: Activation) -> TensorQuantize:

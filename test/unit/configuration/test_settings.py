@@ -53,6 +53,18 @@ def test_it_holds_as_a_whole() -> None:
     assert holds(CONV, common=common).migration_strength == 0.3
 
 
+def test_bits_of_a_single_weight() -> None:
+    """They replace the bits alone: all else is as other settings have it, also where those could not hold for the layer."""
+    common = Calibration(C, Arq(channel_wise=False, bits=4))
+    conv = holds(CONV, common=common, weight_bits={"conv1": 6})
+    assert (conv.observer, conv.weight) == (C.observer, Arq(False, 6, False))
+    fc = holds(FC, common=common, weight_bits={"fc": 8})
+    assert (fc.weight, fc.remarks) == (Arq(False, 8, False), ())
+    assert holds(CONV, common=Calibration(weight=Nuq()), weight_bits={"conv1": 8}).weight == Arq(True, 8, False)
+    with pytest.raises(CompileError, match="layer_weight_bits gives 'pool' 8 bits, but it has no weight"):
+        holds(POOL, weight_bits={"pool": 8})
+
+
 def said(asymmetric: bool | None, observer: str = "ifmr") -> Calibration:
     return Calibration(Activation(observer, asymmetric=asymmetric))
 

@@ -11,6 +11,23 @@
 // RUN: echo 'override_layer_types { layer_type: "Conv" calibration_config { arq_quantize { quant_bits: 7 } } }' > %t.type.cfg
 // RUN: amct-opt %s --quantize='config=%t.type.cfg' --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix TYPE
 
+// A layer's own bits hold in place of all other settings.
+// RUN: amct-opt %s --quantize='weight-bits=6 layer-weight-bits=conv:4,fc:8' --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix OWN
+// RUN: not amct-opt %s --quantize='layer-weight-bits=fc:4' 2>&1 | filecheck %s --check-prefix NOT-FC
+// RUN: not amct-opt %s --quantize='layer-weight-bits=conf:4' 2>&1 | filecheck %s --check-prefix TYPO
+// RUN: not amct-opt %s --quantize='layer-weight-bits=conv' 2>&1 | filecheck %s --check-prefix NO-BITS
+// RUN: not amct-opt %s --quantize='layer-weight-bits=conv:5' 2>&1 | filecheck %s --check-prefix FIVE
+
+// OWN:      "volume": not as the configuration has it: cannot have a weight of 6 bits
+// OWN-NOT:  "fc": not as the configuration has it
+// OWN:      "conv": {{.*}}; int4 weight per channel
+// OWN:      "fc": {{.*}}; int8 weight per tensor
+// NOT-FC:   error: layer_weight_bits gives 'fc' 4 bits, but its weight can have 8
+// TYPO:     error: layer_weight_bits names 'conf', which is not a layer or module of the model
+// NO-BITS:  error: layer-weight-bits: 'conv' does not give a layer bits
+// NO-BITS:  hint: write layer:bits, conv1:4
+// FIVE:     error: layer_weight_bits must be one of 3, 4, 6, 7, 8, not 5
+
 // THREE:  %w.i4 = nn.constant dense<{{\[\[\[\[}}3]], {{.*}} : tensor<2x2x1x1xi4>
 // FOUR:   %w.i4 = nn.constant dense<{{\[\[\[\[}}7]], {{\[\[}}-4]]], {{\[\[\[}}4]], {{\[\[}}-8]]]]> : tensor<2x2x1x1xi4>
 // FOUR:   nn.dequantize %w.i4 by <i4, scale = [0.18142857, 0.32], axis = 0>
