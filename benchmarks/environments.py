@@ -16,8 +16,28 @@ PEERS: Mapping[str, Sequence[Sequence[str]]] = {
         ("torch==2.13.0", "numpy==1.26.4", "onnx==1.14.1", "protobuf==3.20.3", "tqdm", "onnxruntime==1.22.0"),
         ("--no-deps", "ppq==0.6.6"),
     ),
+    "aimet": (
+        (
+            *("torch==2.13.0", "numpy", "onnx==1.21.0", "onnxruntime==1.31.1", "onnxscript==0.7.2"),
+            *(
+                "pyyaml",
+                "jinja2",
+                "jsonschema",
+                "pandas",
+                "scipy",
+                "tqdm",
+                "psutil",
+                "osqp",
+                "scikit-learn",
+                "bokeh",
+                "hvplot",
+            ),
+        ),
+        ("--no-deps", "aimet-onnx==2.42.0", "onnx2torch"),
+    ),
 }
-"""What pip is asked for, one call after the other. PPQ is of 2023 and names no versions that work together: these do."""
+"""What pip is asked for, one call after the other. PPQ is of 2023 and names no versions that work together: these do. AIMET
+asks for torchvision, which it does not use here and which has no build for torch on CPUs alone."""
 
 ZOO = (
     ("numpy", "onnx", "onnxruntime", "pillow", "scikit-learn", "click", "python-dotenv"),

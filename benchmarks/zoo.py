@@ -161,7 +161,7 @@ def ours(task: Task, profile: str) -> Variant:
     try:
         cost = process.run([sys.executable, *command, f"--profile={profile}"])
     except process.FailedError as e:
-        return Variant(error=_line(e))
+        return Variant(error=last_line(e))
     return Variant(next(out.glob("*_qdq.onnx")), cpu=cost.cpu)
 
 
@@ -190,11 +190,11 @@ def _peer(task: Task, model: Path, method: str) -> Variant:
     try:
         cost = process.run([str(task.python), str(HERE / "peer_quantize_static.py"), *arguments])
     except process.FailedError as e:
-        return Variant(error=_line(e))
+        return Variant(error=last_line(e))
     return Variant(out, cpu=cost.cpu)
 
 
-def _line(error: process.FailedError) -> str:
+def last_line(error: process.FailedError) -> str:
     """The line that says what is wrong: the located one, or an exception's."""
     lines = str(error).strip().splitlines()
     located = [line for line in lines if "error:" in line]
@@ -264,7 +264,7 @@ def differing(task: Task, variant: Variant) -> str:
         try:
             process.run([*command, "--integers"])
         except process.FailedError as e:
-            return _line(e) if not i else f"{different} of {count}"
+            return last_line(e) if not i else f"{different} of {count}"
         own = np.load(out)
         for output, value in zip(session.get_outputs(), session.run(None, feed), strict=True):
             different += int((own[output.name] != value).sum())
@@ -291,7 +291,7 @@ def rows(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
     try:
         model = float_file(task)
     except process.FailedError as e:
-        return (task.name, zoo_scores.MEANINGS[task.score], *"-" * 6), (task.name, _line(e), *"-" * 6)
+        return (task.name, zoo_scores.MEANINGS[task.score], *"-" * 6), (task.name, last_line(e), *"-" * 6)
     peers = [theirs(task, model, method) for method in METHODS]
     reference = measure(task, model, [*own, *peers])
     cells = (f"{v.share}" if v.file is not None and not v.error else "-" for v in (*own, *peers))
@@ -320,7 +320,7 @@ def main(samples: int = 2000, *names: str) -> None:
         try:
             known[name] = list(rows(prepared(name, python, samples, Path(given))))
         except process.FailedError as e:
-            known[name] = [(name, _line(e), *"-" * 6), (name, _line(e), *"-" * 6)]
+            known[name] = [(name, last_line(e), *"-" * 6), (name, last_line(e), *"-" * 6)]
         print("\n".join(" | ".join(row) for row in known[name]) + "\n", flush=True)
         RESULTS.write_text(json.dumps(known))
         _write([known[name] for name in NAMES if name in known])
