@@ -18,7 +18,7 @@ from amct_opt.runtime.executor import Executable
 from amct_opt.session import Session
 from amct_opt.tools import amct
 from amct_opt.tools import amct_opt as opt
-from amct_opt.transforms.quantization import quantize
+from amct_opt.transforms.quantization import steps
 
 CONV = helper.make_node("Conv", ["x", "w"], ["c"], "conv1", pads=[1, 1, 1, 1])
 PER_CHANNEL = {"w": np.random.default_rng(0).normal(size=(4, 2, 3, 3)).astype(np.float32)}
@@ -125,7 +125,7 @@ def no_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
     def calibrate(*_: object) -> None:
         pytest.fail("data runs through a model that cannot be written")
 
-    monkeypatch.setattr(quantize, "calibrate_points", calibrate)
+    monkeypatch.setattr(steps, "calibrate_points", calibrate)
 
 
 WARP = [
