@@ -164,8 +164,12 @@ def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> I
         yield "does not support channel_wise: its weight has one scale", True
     if isinstance(weight, Arq) and weight.asymmetric and not alone:
         yield _NO_WEIGHT_OFFSET, True
+    if isinstance(weight, Arq) and weight.group_size is not None and not alone:
+        yield _NO_GROUPS, True
     if weight.bits not in (weight_bits(layer, alone) or (8,)):
-        which = "a weight that is quantized alone has 4 or 8 bits" if alone else "only two-dimensional convolutions can"
+        which = (
+            "a weight that is quantized alone has 3, 4 or 8 bits" if alone else "only two-dimensional convolutions can"
+        )
         yield f"cannot have a weight of {weight.bits} bits: {which}", False
     if alone and chosen.migration_strength is not None:
         yield "does not support dmq_balancer: its input stays float", False
@@ -187,6 +191,7 @@ def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
     return None
 
 
+_NO_GROUPS = "cannot have a scale for each group: only weights that are quantized alone have groups"
 _NO_WEIGHT_OFFSET = "cannot have an asymmetric weight: only weights that are quantized alone have zero points"
 
 
@@ -195,7 +200,7 @@ def weight_bits(layer: Layer, alone: bool) -> tuple[int, ...]:
     if not layer.weighted:
         return ()
     if alone:
-        return 4, 8
+        return 3, 4, 8
     return (3, 4, 6, 7, 8) if layer.low_bits else (8,)
 
 
@@ -203,13 +208,15 @@ def _weight(levels: _Levels, chosen: Calibration, layer: Layer, offset: bool) ->
     """The weight's settings, with what the layer cannot have replaced by its default; `offset` is that of asymmetry."""
     weight, alone = chosen.weight, chosen.weight_compress_only
     possible = layer.channel_wise or alone
-    channel_wise = layer.channel_wise if weight.channel_wise is None else weight.channel_wise and possible
+    grouped = isinstance(weight, Arq) and weight.group_size is not None
+    wanted = grouped or weight.channel_wise
+    channel_wise = layer.channel_wise if wanted is None else wanted and possible
     if not isinstance(weight, Arq):
         return replace(weight, channel_wise=channel_wise)
     said = (c.weight.asymmetric for c in levels if c is not None and isinstance(c.weight, Arq))
     asymmetric = next((each for each in said if each is not None), offset) and alone
     bits = weight.bits if weight.bits in weight_bits(layer, alone) else 8
-    return Arq(channel_wise, bits, asymmetric)
+    return Arq(channel_wise, bits, asymmetric, weight.group_size if alone else None)
 
 
 def _skipped(settings: Settings, layer: Layer, chosen: Calibration) -> str | None:

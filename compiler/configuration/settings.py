@@ -18,6 +18,10 @@ IFMR, HFMG = "ifmr", "hfmg"
 """AMCT's observers; the first is the default. Settings made in Python or by options may name any other."""
 
 
+GROUP_SIZES = (16, 32, 64, 128, 256)
+"""Sizes of groups of input channels: those of onnxruntime's MatMulNBits."""
+
+
 @dataclass(frozen=True)
 class Activation:
     """How to quantize the input of a layer."""
@@ -50,9 +54,19 @@ class Arq:
     bits: int = 8
     asymmetric: bool | None = None
     """Only for weight-only layers."""
+    group_size: int | None = None
+    """A scale for each output channel and group of this many input channels. Only for weight-only layers; AMCT's files do not
+    have it.
+    """
 
     def __post_init__(self) -> None:
         one_of("quant_bits", self.bits, (3, 4, 6, 7, 8))
+        if self.group_size is not None:
+            one_of("group_size", self.group_size, GROUP_SIZES)
+            if self.channel_wise is False:
+                raise CompileError(
+                    "group_size gives each output channel scales of its own: channel_wise cannot be false"
+                )
 
 
 @dataclass(frozen=True)

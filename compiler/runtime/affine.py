@@ -28,21 +28,23 @@ def affine(low: float, high: float, bits: int, *, symmetric: bool) -> tuple[floa
     return float(scale), int(np.clip(np.rint(least - low / float(scale)), least, -least - 1))
 
 
-def symmetric_scales(values: Array, bits: int, axis: int | None = None) -> Array:
-    """float32 scales of symmetric signed integers for `values`: shape [] or, along `axis`, [channels] (AMCT's ARQ).
+def symmetric_scales(values: Array, bits: int, axis: int | None = None, block: int | None = None) -> Array:
+    """float32 scales of symmetric signed integers for `values`: shape [], along `axis` [channels], or [blocks] (AMCT's ARQ).
 
     The positive side decides if it is larger or both are equal.
     """
-    low, high = _ends(values, axis)
+    low, high = _ends(values, axis, block)
     up = np.asarray(high, np.float64) / (2 ** (bits - 1) - 1)
     down = -np.asarray(low, np.float64) / 2 ** (bits - 1)
     scales = np.asarray(np.where(np.greater_equal(high, -low), up, down), np.float32)
     return np.asarray(np.where(scales < SMALLEST_SCALE, 1, scales), np.float32)
 
 
-def asymmetric_params(values: Array, bits: int, axis: int | None = None) -> tuple[Array, Array]:
-    """Scales and zero points by `affine`, for all values or per channel: float32 and int32, shape [] or [channels]."""
-    low, high = (np.asarray(end, np.float64) for end in _ends(values, axis))
+def asymmetric_params(
+    values: Array, bits: int, axis: int | None = None, block: int | None = None
+) -> tuple[Array, Array]:
+    """Scales and zero points by `affine`: float32 and int32, shape [] for all values, [channels] or [blocks]."""
+    low, high = (np.asarray(end, np.float64) for end in _ends(values, axis, block))
     least = -(2 ** (bits - 1))
     scales = np.asarray((high - low) / (2**bits - 1), np.float32)
     empty = ~(scales >= SMALLEST_SCALE)
@@ -51,10 +53,21 @@ def asymmetric_params(values: Array, bits: int, axis: int | None = None) -> tupl
     return scales, np.asarray(np.where(empty, least, points), np.int32)
 
 
-def _ends(values: Array, axis: int | None) -> tuple[Array, Array]:
-    """The least and the greatest of the values and 0, for all values or per channel."""
+def _ends(values: Array, axis: int | None, block: int | None) -> tuple[Array, Array]:
+    """The least and the greatest of the values and 0, for all values, per channel or per block along `axis`."""
+    if axis is not None and block is not None:
+        parts = in_blocks(values, axis, block)
+        return parts.min(axis + 1, initial=0.0).reshape(-1), parts.max(axis + 1, initial=0.0).reshape(-1)
     others = None if axis is None else tuple(i for i in range(values.ndim) if i != axis)
     return values.min(axis=others, initial=0.0), values.max(axis=others, initial=0.0)
+
+
+def in_blocks(values: Array, axis: int, block: int) -> Array:
+    """The values with `axis` split into blocks and their numbers; zeros fill the last block."""
+    count = -(-values.shape[axis] // block)
+    missing = count * block - values.shape[axis]
+    padded = np.pad(values, [(0, missing if i == axis else 0) for i in range(values.ndim)]) if missing else values
+    return padded.reshape(*values.shape[:axis], count, block, *values.shape[axis + 1 :])
 
 
 def rounded(values: Array, scale: float, zero_point: int, bits: int) -> Array:

@@ -40,7 +40,7 @@ class IntegerValues:
         if integers is None or array is None:
             return None
         p = integers.params
-        if p.storage.width.data != 8 or any(p.zero_point) or p.axis not in (None, axis):
+        if p.storage.width.data != 8 or any(p.zero_point) or p.axis not in (None, axis) or p.block is not None:
             return None
         if bias_slot is None:
             return Weight(p, array)

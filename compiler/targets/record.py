@@ -86,7 +86,12 @@ def record_of(module: ModuleOp, session: Session) -> Record:
             layers.update((name, _with_skip(layer, name, session)) for name, layer in _records(site, profile))
         except CompileError as e:
             remarks.missed(site.compute, "recorded", e.message)
-    layers.update((each.layer.name, _recurrent_record(each)) for each in recurrent_layers(module) if each.is_quantized)
+    for each in recurrent_layers(module):
+        if each.is_quantized:
+            try:
+                layers[each.layer.name] = _recurrent_record(each)
+            except CompileError as e:
+                remarks.missed(each.op, "recorded", e.message)
     remarks.flush()
     if not layers:
         session.warn("no layer is quantized in a way that can be recorded: the record is empty")
@@ -190,6 +195,8 @@ def _scales_of(weight: QParams | None) -> tuple[tuple[float, ...], tuple[int, ..
     """Scales and the same number of offsets; 1 and 0 for a layer without a weight (AMCT)."""
     if weight is None:
         return (1.0,), (0,)
+    if weight.block is not None:
+        raise CompileError("its weight has scales per group, which no record has")
     scales = tuple(map(float, weight.scales().reshape(-1)))
     return scales, weight.zero_point * len(scales) if len(weight.zero_point) == 1 else weight.zero_point
 

@@ -41,6 +41,8 @@ _GIVEN = (
     "profile",
     "observer",
     "weight_bits",
+    "weight_only",
+    "group_size",
     "round_weights",
     "correct_bias",
     "skip_fusion",

@@ -168,6 +168,14 @@ def add_quantize_options(add: Callable[..., object]) -> None:
         action="store_true",
         help="even out channels between layers by powers of two before quantization, where data shows that it helps",
     )
+    add("--weight-only", action="store_true", help="weights of matrix products alone: inputs stay float")
+    add(
+        "--group-size",
+        type=int,
+        choices=(16, 32, 64, 128, 256),
+        metavar="N",
+        help="with --weight-only: a scale for each output channel and N input channels; 16, 32, 64, 128 or 256",
+    )
     add(
         "--round-weights",
         choices=("gptq", "mismatch", "adaround"),
@@ -190,6 +198,8 @@ def quantize_options(args: argparse.Namespace) -> QuantizeOptions:
         weight_bits=args.weight_bits,
         equalize=args.equalize,
         layer_weight_bits=names(args.layer_weight_bits),
+        weight_only=args.weight_only or None,
+        group_size=args.group_size,
         round_weights=args.round_weights,
         correct_bias=args.correct_bias,
         skip_layers=names(args.skip_layers),

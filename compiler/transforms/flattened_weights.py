@@ -76,7 +76,7 @@ def _permuted_rows(weight: SSAValue, axis: int, shape: Shape, perm: Perm) -> lis
     owner = weight.owner
     if isinstance(owner, nn.DequantizeOp):
         made = _permuted_rows(owner.input, axis, shape, perm)
-        if made is None or owner.qparams.data.axis == axis:
+        if made is None or owner.qparams.data.axis == axis or owner.qparams.data.block is not None:
             return None
         return [*made, rebuilt(owner, made[-1].results, owner.result_types)]
     constant = cast(nn.ConstantOp, owner)

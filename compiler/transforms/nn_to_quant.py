@@ -112,6 +112,9 @@ def _type_of(op: QuantizeOp | DequantizeOp, expressed: Attribute, remarks: Remar
     if params.storage.width.data > MOST_BITS:
         remarks.missed(op, "storage-bits", f"quant stores at most {MOST_BITS} bits, not {params.storage}")
         return None
+    if params.block is not None:
+        remarks.missed(op, "blocks", "its scales are those of blocks: only scales per tensor or channel are written")
+        return None
     if outside := [s for s in scales if not in_range(s, expressed)]:
         remarks.missed(op, "scale-range", f"quant has no scale {outside[0]:g} for {expressed}")
         return None

@@ -138,8 +138,8 @@ def _quantization(op: nn.PointOp, perm: Perm) -> Moved:
     qparams = op.properties.get("qparams")
     if not isinstance(qparams, nn.QParamsAttr) or qparams.data.axis is None:
         return Moved((perm,), {}, (perm,))
-    axis = perm.index(axis_of(qparams.data.axis, len(perm)))
-    return Moved((perm,), {"qparams": nn.QParamsAttr(replace(qparams.data, axis=axis))}, (perm,))
+    moved = qparams.data.transposed(perm, shape_of(op.operands[0]))
+    return Moved((perm,), {"qparams": nn.QParamsAttr(moved)}, (perm,))
 
 
 def _layer_norm(op: nn.LayerNormOp, perm: Perm) -> Moved | None:
@@ -205,11 +205,11 @@ def permute_constant(value: SSAValue, perm: Perm) -> list[Operation]:
     owner = value.owner
     if isinstance(owner, nn.DequantizeOp):
         made = permute_constant(owner.input, perm)
-        lifted = len(perm) - len(shape_of(value))
-        qparams = owner.qparams.data
+        shape, qparams = shape_of(value), owner.qparams.data
+        lifted = len(perm) - len(shape)
         if qparams.axis is not None:
-            axis = perm.index(axis_of(qparams.axis, len(shape_of(value))) + lifted)
-            qparams = replace(qparams, axis=axis)
+            qparams = replace(qparams, axis=axis_of(qparams.axis, len(shape)) + lifted)
+            qparams = qparams.transposed(perm, (*(1,) * lifted, *shape))
         result = tensor(cast(Tensor, value.type).element_type, shape_of(made[-1].results[0]))
         return [*made, rebuilt(owner, made[-1].results, [result], qparams=nn.QParamsAttr(qparams))]
     constant = cast(nn.ConstantOp, owner)

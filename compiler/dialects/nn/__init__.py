@@ -61,7 +61,7 @@ from .normalization import BatchNormOp, GroupNormOp, InstanceNormOp, LayerNormOp
 from .opaque import QUANTIZING, RANDOM, OpaqueOp
 from .plan import Plan, PlanAttr, WeightPlan, plan_of, set_plan, weights_of
 from .pooling import AveragePoolOp, GlobalAveragePoolOp, GlobalMaxPoolOp, GlobalPoolOp, MaxPoolOp, PoolOp
-from .qparams import QParams, QParamsAttr
+from .qparams import QParams, QParamsAttr, blocks_of, spread
 from .quantization import DequantizeOp, ObserveOp, PointOp, QuantizeOp, ShiftAccumulatorOp, before_points
 from .reduction import (
     ArgMaxOp,
@@ -215,6 +215,7 @@ __all__ = [
     "YieldOp",
     "array_of",
     "before_points",
+    "blocks_of",
     "constant_ints",
     "constant_of",
     "ints",
@@ -224,6 +225,7 @@ __all__ = [
     "plan_of",
     "set_plan",
     "set_type",
+    "spread",
     "weights_of",
 ]
 __all__ += elementwise.__all__

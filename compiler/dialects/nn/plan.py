@@ -33,6 +33,8 @@ class WeightPlan:
     bits: int
     axis: int | None = None
     """The axis with one scale per index; None for a single scale."""
+    block: int | None = None
+    """The size of the groups along `axis` that have a scale each, beside one per index of the other axes (`QParams.block`)."""
     asymmetric: bool = False
     levels: int | tuple[int, ...] | None = None
     """The number of distinct integers, or the integers themselves; None for no limit."""
@@ -70,6 +72,7 @@ class PlanAttr(Data[Plan]):
     #nn.plan<float "skip-layers">
     #nn.plan<input, weight i8 axis 0 levels 16, balance 0.5, shift>
     #nn.plan<weight i4 axis 1 asymmetric>
+    #nn.plan<weight i4 axis 0 block 128>
     #nn.plan<input, weight i8 axis 0 rounding "adaround">
     #nn.plan<input, weight by <i8, scale = [0.1, 0.2], axis = 0>, balance [2.0, 0.5], shift [3, 4]>
     ```
@@ -111,8 +114,12 @@ class PlanAttr(Data[Plan]):
     def verify(self) -> None:
         plan = self.data
         for weight in plan.weights:
+            if weight.block is not None and (weight.axis is None or weight.block < 1):
+                raise VerifyException(f"block must be positive and needs an axis, but is {weight.block}")
             if weight.bits not in _BITS:
                 raise VerifyException(f"bits must lie in [{_BITS[0]}, {_BITS[-1]}], not {weight.bits}")
+            if weight.block is not None and plan.input:
+                raise VerifyException("a weight with blocks goes with a float input")
             _check_levels(weight)
         if isinstance(plan.balance, tuple):
             if not plan.balance or not all(0 < factor < inf for factor in plan.balance):
@@ -186,22 +193,24 @@ def _parse_weight(parser: AttrParser) -> WeightPlan:
     given = None
     if parser.parse_optional_keyword("by") is not None:
         given = QParamsAttr.new(QParamsAttr.parse_parameter(parser))
-        bits, axis = given.data.storage.width.data, given.data.axis
+        bits, axis, block = given.data.storage.width.data, given.data.axis, given.data.block
     else:
         start = parser.pos
         storage = parser.parse_type()
         if not _INTEGER.verifies(storage):
             parser.raise_error("integer type expected", start, parser.pos)
-        bits, axis = storage.width.data, None
+        bits, axis, block = storage.width.data, None, None
         if parser.parse_optional_keyword("axis") is not None:
             axis = parser.parse_integer(allow_boolean=False, allow_negative=False)
+        if parser.parse_optional_keyword("block") is not None:
+            block = parser.parse_integer(allow_boolean=False, allow_negative=False)
     asymmetric = parser.parse_optional_keyword("asymmetric") is not None
     levels: int | tuple[int, ...] | None = None
     if parser.parse_optional_keyword("levels") is not None:
         several = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
         levels = parser.parse_integer(allow_boolean=False) if several is None else tuple(several)
     rounding = parse_text(parser, "rounding") if parser.parse_optional_keyword("rounding") is not None else None
-    return WeightPlan(bits, axis, asymmetric, levels, given, rounding)
+    return WeightPlan(bits, axis, block, asymmetric, levels, given, rounding)
 
 
 def _print_weight(weight: WeightPlan, printer: Printer) -> None:
@@ -209,7 +218,8 @@ def _print_weight(weight: WeightPlan, printer: Printer) -> None:
         printer.print_string("by ")
         weight.given.print_parameter(printer)
     else:
-        printer.print_string(f"i{weight.bits}{'' if weight.axis is None else f' axis {weight.axis}'}")
+        axis = "" if weight.axis is None else f" axis {weight.axis}"
+        printer.print_string(f"i{weight.bits}{axis}{'' if weight.block is None else f' block {weight.block}'}")
     if weight.asymmetric:
         printer.print_string(" asymmetric")
     if weight.levels is not None:

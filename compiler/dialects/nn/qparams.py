@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerType, TensorType, f32
@@ -33,16 +34,19 @@ INLINE_CHANNELS = 16
 
 @dataclass(frozen=True)
 class QParams:
-    """The mapping of integers to reals: `real = (q - zero_point) * scale`, float32 scales, per tensor or along `axis`.
+    """The mapping of integers to reals: `real = (q - zero_point) * scale`, float32 scales, per tensor, along `axis` or in blocks.
 
-    `scale` holds one number per tensor or one per index of `axis`; longer than 16, an external float32 array. `zero_point` holds
-    one number per scale, or the one that all share.
+    `scale` contains one number per tensor, one per index of `axis` or, with `block`, one per block: of a tensor `[K, N]` with
+    `axis` 0 those of `[ceil(K / block), N]`, in row-major order, as ONNX has them. More than 16 are an external float32 array.
+    `zero_point` contains one number per scale, or the one that all share.
     """
 
     storage: IntegerType
     scale: tuple[float, ...] | Weight
     zero_point: tuple[int, ...] = (0,)
     axis: int | None = None
+    block: int | None = None
+    """How many numbers in a row along `axis` share a scale; each index of the other axes then has scales of its own."""
 
     def __post_init__(self) -> None:
         """Normalizes: scales are rounded to float32, equal zero points become one."""
@@ -52,7 +56,10 @@ class QParams:
             object.__setattr__(self, "zero_point", self.zero_point[:1])
 
     def scales(self) -> Array:
-        """float32, shape [] per tensor or [channels]. Raises WeightError if an external array has another type or shape."""
+        """float32, shape [] per tensor, [channels] or [blocks].
+
+        Raises WeightError if an external array has another type or shape.
+        """
         import numpy as np
 
         if isinstance(self.scale, Weight):
@@ -66,19 +73,54 @@ class QParams:
         return scales[0] if self.axis is None else scales
 
     def zero_points(self) -> Array:
-        """int32, shape [] if all are equal, otherwise [channels]."""
+        """int32, shape [] if all are equal, otherwise one for each scale."""
         import numpy as np
 
         points = np.array(self.zero_point, np.int32)
         return points[0] if len(self.zero_point) == 1 else points
 
-    def broadcastable(self, rank: int) -> tuple[Array, Array]:
-        """Scales and zero points in shapes that broadcast to a tensor of this rank. Raises WeightError as `scales`."""
-        scales, points = self.scales(), self.zero_points()
+    def broadcastable(self, shape: Sequence[int]) -> tuple[Array, Array]:
+        """Scales and zero points in shapes that broadcast to a tensor of this shape. Raises WeightError as `scales`, and for
+        another number of blocks than the tensor has.
+        """
+        scales, points = (spread(p, shape, self.axis, self.block) for p in (self.scales(), self.zero_points()))
+        return scales, points
+
+    def transposed(self, perm: Sequence[int], shape: Sequence[int]) -> QParams:
+        """The parameters of the transposed tensor; `shape` is that of the tensor as it is. Raises WeightError as `scales`."""
         if self.axis is None:
-            return scales, points
-        shape = (-1, *(1,) * (rank - 1 - self.axis % rank))
-        return scales.reshape(shape), points if points.ndim == 0 else points.reshape(shape)
+            return self
+        axis = tuple(perm).index(self.axis % len(perm))
+        if self.block is None:
+            return replace(self, axis=axis)
+        blocks = blocks_of(shape, self.axis, self.block)
+        scale, points = (
+            p.reshape(blocks).transpose(perm).reshape(-1) if p.ndim else p for p in (self.scales(), self.zero_points())
+        )
+        key = self.scale.key if isinstance(self.scale, Weight) else "scale"
+        return QParamsAttr.of(self.storage, scale, points.reshape(-1).tolist(), axis, key, self.block).data
+
+
+def blocks_of(shape: Sequence[int], axis: int, block: int) -> tuple[int, ...]:
+    """The numbers of blocks along the axes of a tensor: one for each index, but along `axis` one for `block` indices."""
+    axis %= len(shape)
+    return tuple(-(-size // block) if i == axis else size for i, size in enumerate(shape))
+
+
+def spread(parameters: Array, shape: Sequence[int], axis: int | None, block: int | None = None) -> Array:
+    """Parameters [] or [n] in a shape that broadcasts to a tensor. Raises WeightError for another number than it has blocks."""
+    import numpy as np
+
+    if axis is None or not parameters.ndim:
+        return parameters
+    axis %= len(shape)
+    if block is None:
+        return parameters.reshape(-1, *(1,) * (len(shape) - 1 - axis))
+    blocks = blocks_of(shape, axis, block)
+    if parameters.size != prod(blocks):
+        raise WeightError(f"there are {parameters.size} scales or zero points for {prod(blocks)} blocks")
+    every = np.repeat(parameters.reshape(blocks), block, axis)
+    return every[(slice(None),) * axis + (slice(shape[axis]),)]
 
 
 @irdl_attr_definition
@@ -89,6 +131,7 @@ class QParamsAttr(Data[QParams]):
     #nn.qparams<i8, scale = 0.023529412, zero_point = -128>
     #nn.qparams<i8, scale = [0.1, 0.2], axis = 0>
     #nn.qparams<i8, scale = "conv1.weight.scale", axis = 0>
+    #nn.qparams<i4, scale = "fc.weight.scale", axis = 0, block = 32>
     ```
     """
 
@@ -101,6 +144,7 @@ class QParamsAttr(Data[QParams]):
         zero_point: int | Sequence[int] = 0,
         axis: int | None = None,
         key: str = "scale",
+        block: int | None = None,
     ) -> QParamsAttr:
         """Parameters from numbers; vectors longer than 16 go beside the text under `key`. Scales are rounded to float32."""
         import numpy as np
@@ -108,8 +152,8 @@ class QParamsAttr(Data[QParams]):
         scales = np.asarray(scale, np.float32).reshape(-1)
         points = (zero_point,) if isinstance(zero_point, int) else tuple(int(z) for z in zero_point)
         if scales.size > INLINE_CHANNELS:
-            return QParamsAttr(QParams(storage, Weight(key, array=scales), points, axis))
-        return QParamsAttr(QParams(storage, tuple(float(s) for s in scales), points, axis))
+            return QParamsAttr(QParams(storage, Weight(key, array=scales), points, axis, block))
+        return QParamsAttr(QParams(storage, tuple(float(s) for s in scales), points, axis, block))
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> QParams:
@@ -123,15 +167,15 @@ class QParamsAttr(Data[QParams]):
             parser.parse_punctuation("=")
             scale = _parse_scale(parser)
             points: tuple[int, ...] = (0,)
-            axis = None
+            sizes: dict[str, int] = {}
             while parser.parse_optional_punctuation(",") is not None:
-                word = parser.parse_keyword_in(("zero_point", "axis"))
+                word = parser.parse_keyword_in(("zero_point", "axis", "block"))
                 parser.parse_punctuation("=")
                 if word == "zero_point":
                     points = _parse_list(parser, lambda: parser.parse_integer(allow_boolean=False))
                 else:
-                    axis = parser.parse_integer(allow_boolean=False, allow_negative=False)
-        return QParams(storage, scale, points, axis)
+                    sizes[word] = parser.parse_integer(allow_boolean=False, allow_negative=False)
+        return QParams(storage, scale, points, **sizes)
 
     def print_parameter(self, printer: Printer) -> None:
         p = self.data
@@ -147,12 +191,16 @@ class QParamsAttr(Data[QParams]):
                 _print_list(printer, [str(z) for z in p.zero_point], len(p.zero_point) > 1)
             if p.axis is not None:
                 printer.print_string(f", axis = {p.axis}")
+            if p.block is not None:
+                printer.print_string(f", block = {p.block}")
 
     def verify(self) -> None:
         p = self.data
         low, high = integer_range(p.storage)
         if p.axis is None and (isinstance(p.scale, Weight) or len(p.scale) != 1 or len(p.zero_point) != 1):
             raise VerifyException("parameters without an axis have one scale and one zero point")
+        if p.block is not None and (p.axis is None or p.block < 1):
+            raise VerifyException(f"block must be positive and needs an axis, but is {p.block}")
         if not isinstance(p.scale, Weight):
             if not all(0 < s < float("inf") for s in p.scale):
                 raise VerifyException("scales must be positive and finite")

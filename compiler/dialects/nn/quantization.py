@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, i32
@@ -14,8 +15,8 @@ from ...ir.dtypes import Tensor, is_float
 from ...ir.weights import Weight
 from .attributes import ParamsSourceAttr, RangeAttr
 from .base import ANY_TENSOR, FLAG, INT, INTS, TEXT, Flag, Int, Ints, NNOp, Result, Text, integer, ints
-from .qparams import QParamsAttr
-from .shapes import axis_of, element_of, merge_dim, shape_of, tensor, tensor_of
+from .qparams import QParams, QParamsAttr, blocks_of
+from .shapes import Shape, axis_of, element_of, merge_dim, shape_of, static, tensor, tensor_of
 
 
 class PointOp(NNOp):
@@ -26,18 +27,31 @@ class PointOp(NNOp):
     @property
     def acts_by_sample(self) -> bool:
         qparams = self.properties.get("qparams")
-        return not isinstance(qparams, QParamsAttr) or qparams.data.axis != 0
+        return not isinstance(qparams, QParamsAttr) or (qparams.data.axis != 0 and qparams.data.block is None)
 
     def check_axis(self, qparams: QParamsAttr) -> None:
-        """Checks that the axis exists and has one scale per index."""
+        """Checks that the axis exists and has one scale per index, or one per block."""
         p, shape = qparams.data, shape_of(self.operands[0])
         if p.axis is None:
             return
         axis = axis_of(p.axis, len(shape))
+        if p.block is not None:
+            self._check_blocks(p, shape)
+            return
         if not isinstance(p.scale, Weight):
             merge_dim(shape[axis], len(p.scale), f"size of axis {axis} and number of scales")
         if len(p.zero_point) > 1:
             merge_dim(shape[axis], len(p.zero_point), f"size of axis {axis} and number of zero points")
+
+    def _check_blocks(self, p: QParams, shape: Shape) -> None:
+        if not static(shape):
+            raise VerifyException("blocks need a tensor of known sizes")
+        assert p.axis is not None
+        assert p.block is not None
+        count = prod(blocks_of(shape, p.axis, p.block))
+        for name, numbers in (("scales", p.scale), ("zero points", p.zero_point)):
+            if not isinstance(numbers, Weight) and len(numbers) != count and (numbers is p.scale or len(numbers) > 1):
+                raise VerifyException(f"{len(numbers)} {name} for {count} blocks")
 
 
 @irdl_op_definition
@@ -77,6 +91,8 @@ class ObserveOp(PointOp):
             raise VerifyException(f"bits must lie in [2, 16], not {bits}")
         if self.qparams is not None and self.qparams.data.storage.width.data != bits:
             raise VerifyException(f"parameters for {self.qparams.data.storage} at a point of {bits} bits")
+        if self.qparams is not None and self.qparams.data.block is not None:
+            raise VerifyException("a point has no blocks")
         return [tensor_of(self.input)]
 
 
@@ -159,6 +175,8 @@ class ShiftAccumulatorOp(PointOp):
         params = self.qparams.data
         if params.storage != i32 or any(params.zero_point):
             raise VerifyException("sums are i32, without zero points")
+        if params.block is not None:
+            raise VerifyException("sums have no blocks")
         if outside := [n for n in self.shift_list if not 1 <= n <= 16]:
             raise VerifyException(f"shifts must lie in [1, 16], not {outside[0]}")
         if not isinstance(params.scale, Weight) and len(self.shift_list) not in (1, len(params.scale)):

@@ -32,6 +32,6 @@ def numbers_behind(value: SSAValue | None) -> Array | None:
     constant, dequantize = constant_behind(value), dequantize_of(value)
     if constant is None or dequantize is None:
         return nn.array_of(value)
-    scales, points = dequantize.qparams.data.broadcastable(constant.array.ndim)
+    scales, points = dequantize.qparams.data.broadcastable(constant.array.shape)
     reals = (constant.array.astype(np.float32) - points.astype(np.float32)) * scales
     return reals.astype(numpy_dtype(element_of(dequantize.result)))

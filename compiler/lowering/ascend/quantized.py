@@ -136,6 +136,7 @@ def weight_of(value: SSAValue) -> Weight:
     require(params.storage in (i8, i4), "int8-weight", f"its weight is {params.storage}, not i8 or i4")
     require(nn.constant_of(dequantize.input) is not None, "constant-weight", "its weight is computed at run time")
     require(not params.zero_points().any(), "symmetric-weight", "its weight has zero points that are not 0")
+    require(params.block is None, "channel-scales", "its weight has scales per group, not per output channel")
     return Weight(dequantize.input, params.scales(), params.axis)
 
 

@@ -87,5 +87,5 @@ def _once(run: Callable[[Array], Array]) -> Kernel:
 
 def _broadcastable(op: nn.QuantizeOp | nn.DequantizeOp | nn.ShiftAccumulatorOp) -> tuple[Array, Array]:
     """Scales and zero points, float32, in shapes that broadcast to the operand."""
-    scales, points = op.qparams.data.broadcastable(len(shape_of(op.input)))
+    scales, points = op.qparams.data.broadcastable(shape_of(op.input))
     return scales, points.astype(np.float32)

@@ -67,7 +67,7 @@ def _is_integer(value: SSAValue, op: nn.NNOp) -> bool:
         return not isinstance(owner, nn.ConstantOp)
     p = owner.qparams.data
     is_batch = isinstance(op, nn.MatMulOp) and len(shape_of(value)) > 2
-    return not any(p.zero_point) and not (is_batch and p.axis is not None)
+    return not any(p.zero_point) and p.block is None and not (is_batch and p.axis is not None)
 
 
 def _is_dequantized(value: SSAValue) -> bool:

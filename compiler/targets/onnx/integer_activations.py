@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i8
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -108,7 +110,7 @@ def _store_unsigned(op: QuantizeOp) -> None:
     if not _is_signed_activation(op):
         return
     p = op.qparams.data
-    moved = QParamsAttr(QParams(_UI8, p.scale, tuple(z + _MOVED for z in p.zero_point), p.axis))
+    moved = QParamsAttr(replace(p, storage=_UI8, zero_point=tuple(z + _MOVED for z in p.zero_point)))
     readers = [use.operation for use in op.result.uses]
     quantize = QuantizeOp.make(op.input, qparams=moved, source=op.source, location=op.location)
     quantize.result.name_hint = op.result.name_hint

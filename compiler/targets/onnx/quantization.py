@@ -21,7 +21,7 @@ def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
     if element_of(op.input) != f32:
         x = layer.helper("Cast", op.input, to=TensorProto.FLOAT)
     p = op.qparams.data
-    return layer.helper("QuantizeLinear", x, _scale(p, layer), _zero_point(p, layer), axis=p.axis)
+    return layer.helper("QuantizeLinear", x, *_parameters(op, layer), axis=p.axis, block_size=p.block)
 
 
 @converter(nn.DequantizeOp)
@@ -30,8 +30,8 @@ def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
     p = op.qparams.data
     if p.storage == i32 and any(p.zero_point):
         raise layer.error("has a zero point, which DequantizeLinear does not take with int32")
-    zero_point = None if p.storage == i32 else _zero_point(p, layer)
-    result = layer.helper("DequantizeLinear", op.input, _scale(p, layer), zero_point, axis=p.axis)
+    scale, zero_point = _parameters(op, layer)
+    result = layer.helper("DequantizeLinear", op.input, scale, zero_point, axis=p.axis, block_size=p.block)
     if (element := element_of(op.result)) == f32:
         return result
     return layer.helper("Cast", result, to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))
@@ -42,7 +42,7 @@ def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: Layer) -> str:
     """Its definition, in float32: all steps but the first and the last are exact."""
     element = element_of(op.input)
     x: Operand = op.input if element == f32 else layer.helper("Cast", op.input, to=TensorProto.FLOAT)
-    scale, _ = op.qparams.data.broadcastable(len(shape_of(op.input)))
+    scale, _ = op.qparams.data.broadcastable(shape_of(op.input))
     powers = np.exp2(np.array(op.shift_list, np.float32))
     powers = powers.reshape(scale.shape) if powers.size > 1 else powers[0]
     sums = layer.helper("Round", layer.helper("Div", x, layer.constant(scale, "scale", op)))
@@ -55,13 +55,17 @@ def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: Layer) -> str:
     return layer.node("Cast", layer.helper("Mul", kept, step), to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))
 
 
-def _scale(p: nn.QParams, layer: Layer) -> str:
+def _parameters(op: nn.QuantizeOp | nn.DequantizeOp, layer: Layer) -> tuple[str, str | None]:
+    """The scales, and as many zero points of the storage type; int32 has none."""
+    p = op.qparams.data
     if p.axis is not None:
         layer.require(13, "scales per channel")
-    return layer.constant(p.scales(), "scale", p)
-
-
-def _zero_point(p: nn.QParams, layer: Layer) -> str:
-    """One zero point per scale, of the storage type."""
-    points = np.broadcast_to(p.zero_points(), p.scales().shape)
-    return layer.constant(points.astype(numpy_dtype(p.storage)), "zero_point", p)
+    if p.block is not None:
+        layer.require(21, "scales per group")
+    scales = p.scales()
+    points = np.broadcast_to(p.zero_points(), scales.shape).astype(numpy_dtype(p.storage))
+    if p.axis is not None and p.block is not None:
+        blocks = nn.blocks_of(shape_of(op.input), p.axis, p.block)
+        scales, points = scales.reshape(blocks), points.reshape(blocks)
+    scale = layer.constant(scales, "scale", p)
+    return scale, None if p.storage == i32 else layer.constant(points, "zero_point", p)

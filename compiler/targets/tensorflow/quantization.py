@@ -7,7 +7,7 @@ float32 gives the quotient itself: two float32 numbers have none nearer than 2^-
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import i16
@@ -31,7 +31,7 @@ def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
             layer.graph.on_grid[op.result] = _fake(layer, x, p)
             return layer.graph.on_grid[op.result]
         layer.note("plain", f"is written in plain operators: {reason}")
-    scales, points = p.broadcastable(len(shape_of(op.input)))
+    scales, points = p.broadcastable(shape_of(op.input))
     y = layer.helper("Round", _quotient(layer, x, scales))
     # float32 represents every integer of up to 16 bits and its neighbours, but not the ends of int32
     y = layer.cast(y, "float32" if p.storage.width.data <= 16 else "float64")
@@ -50,13 +50,13 @@ def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
         return write_weight(op, layer.graph)
     if (grid := layer.graph.on_grid.get(source(op.input))) is not None:
         return layer.cast(grid, element_of(op.result))
-    return _reals(layer, layer.value(op.input), op.qparams.data, op)
+    return _reals(layer, layer.value(op.input), op.qparams.data, op, shape_of(op.input))
 
 
 @converter(nn.ShiftAccumulatorOp)
 def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: Layer) -> str:
     """Its definition, in float32: all steps but the first and the last are exact."""
-    scales, _ = op.qparams.data.broadcastable(len(shape_of(op.input)))
+    scales, _ = op.qparams.data.broadcastable(shape_of(op.input))
     powers = np.exp2(np.array(op.shift_list, np.float32))
     powers = powers.reshape(scales.shape) if powers.size > 1 else powers[0]
     y = layer.helper("Round", _quotient(layer, layer.cast(op.input, "float32"), scales))
@@ -87,23 +87,26 @@ def write_weight(op: nn.DequantizeOp, graph: Graph, perm: tuple[int, ...] = ()) 
 def _weight(op: nn.DequantizeOp, layer: Layer, perm: tuple[int, ...]) -> str:
     constant, p = stored_quantized(op), op.qparams.data
     assert constant is not None
-    if perm and p.axis is not None:
-        p = replace(p, axis=perm.index(p.axis % len(perm)))
+    if p.block is not None:
+        layer.note("groups", "its scales per group are written as one for each number of the weight")
+    if perm:
+        p = p.transposed(perm, shape_of(op.input))
     if layer.graph.form.fake_quant:
         if (reason := _no_grid(p, op)) is None:
             integers = array_of(constant)
-            scales, points = p.broadcastable(integers.ndim)
             integers = integers.transpose(perm) if perm else integers
+            scales, points = p.broadcastable(integers.shape)
             reals = (integers.astype(np.float32) - points) * scales
             return layer.cast(
                 _fake(layer, layer.graph.add_constant(reals.astype(np.float32), constant.key), p), element_of(op.result)
             )
         layer.note("plain", f"is written in plain operators: {reason}")
-    return _reals(layer, layer.graph.stored(constant, perm), p, op)
+    shape = shape_of(op.input)
+    return _reals(layer, layer.graph.stored(constant, perm), p, op, [shape[i] for i in perm] if perm else shape)
 
 
-def _reals(layer: Layer, q: str, p: nn.QParams, op: nn.DequantizeOp) -> str:
-    scales, points = p.broadcastable(len(shape_of(op.input)))
+def _reals(layer: Layer, q: str, p: nn.QParams, op: nn.DequantizeOp, shape: Sequence[int]) -> str:
+    scales, points = p.broadcastable(shape)
     y = layer.cast(q, "float32")
     if np.any(points):
         y = layer.helper("Sub", y, layer.constant(points.astype(np.float32), "zero_point"))
@@ -125,6 +128,8 @@ def _no_grid(p: nn.QParams, op: nn.QuantizeOp | nn.DequantizeOp) -> str | None:
     """Why a FakeQuant cannot produce the numbers of these parameters."""
     if p.storage.width.data not in _BITS:
         return f"a FakeQuant has {_BITS[0]} to {_BITS[-1]} bits, not {p.storage.width.data}"
+    if p.block is not None:
+        return "a FakeQuant has no range for each group"
     rank = len(shape_of(op.input))
     if p.axis is not None and p.axis % rank != rank - 1:
         return "a FakeQuant has a range for each index of the last axis only"

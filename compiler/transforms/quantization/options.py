@@ -13,8 +13,18 @@ from ...diagnostics import CompileError
 
 DEFAULT_OBSERVER = "mse"
 """Where no configuration is given; AMCT's own, in a configuration that names none, is ifmr."""
-_OF_ALL_LAYERS = ("observer", "bits", "weight_bits", "channel_wise", "weight_only", "weight_asymmetric", "dmq")
+_OF_ALL_LAYERS = (
+    "observer",
+    "bits",
+    "weight_bits",
+    "channel_wise",
+    "weight_only",
+    "weight_asymmetric",
+    "group_size",
+    "dmq",
+)
 """Options that hold for layers without settings of their own. A JSON configuration leaves none."""
+_ALONE = "give weight-only=true (amct-opt) or --weight-only (amct quantize)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +51,8 @@ class SettingsOptions:
     """True for weights alone (`weight_compress_only`): inputs stay float, and nothing is calibrated."""
     weight_asymmetric: bool | None = None
     """Zero points for weights that are quantized alone."""
+    group_size: Literal[16, 32, 64, 128, 256] | None = None
+    """A scale for each output channel and group of so many input channels, of weights that are quantized alone."""
     activation_offset: bool | None = None
     """False for activations without a zero point."""
     dmq: float | None = None
@@ -72,7 +84,8 @@ class SettingsOptions:
         weight = common.weight
         if isinstance(weight, Arq):
             asymmetric = weight.asymmetric if self.weight_asymmetric is None else self.weight_asymmetric
-            weight = replace(weight, bits=self.weight_bits or weight.bits, asymmetric=asymmetric)
+            size = self.group_size or weight.group_size
+            weight = replace(weight, bits=self.weight_bits or weight.bits, asymmetric=asymmetric, group_size=size)
         if self.channel_wise is not None:
             weight = replace(weight, channel_wise=self.channel_wise)
         activation = Activation(
@@ -80,6 +93,9 @@ class SettingsOptions:
             self.bits or common.activation.bits,
             common.activation.asymmetric if self.activation_offset is None else self.activation_offset,
         )
+        alone = common.weight_compress_only if self.weight_only is None else self.weight_only
+        if self.group_size is not None and not alone:
+            raise CompileError("group-size applies to weights that are quantized alone", hint=_ALONE)
         return replace(
             given,
             common=replace(
@@ -87,7 +103,7 @@ class SettingsOptions:
                 activation=activation,
                 weight=weight,
                 migration_strength=common.migration_strength if self.dmq is None else self.dmq,
-                weight_compress_only=common.weight_compress_only if self.weight_only is None else self.weight_only,
+                weight_compress_only=alone,
             ),
             activation_offset=given.activation_offset if self.activation_offset is None else self.activation_offset,
             fakequant_precision_mode=self.fakequant_precision_mode or given.fakequant_precision_mode,

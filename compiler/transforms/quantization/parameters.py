@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import IntegerType
 
-from ...dialects.nn import QParamsAttr
+from ...dialects.nn import QParamsAttr, spread
 from ...runtime.affine import affine
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -25,16 +25,20 @@ _PIECE = 1 << 15
 
 
 def quantized(
-    values: Array, scales: Array, bits: int, axis: int | None = None, zero_points: Array = NO_OFFSET
+    values: Array,
+    scales: Array,
+    bits: int,
+    axis: int | None = None,
+    zero_points: Array = NO_OFFSET,
+    block: int | None = None,
 ) -> Array:
     """`saturate(round_half_even(values / scale) + zero_point)` as int8 (bits <= 8) or int32, the division in float32.
 
-    Scales and zero points have shape [] or, along `axis`, [channels].
+    Scales and zero points have shape [], along `axis` [channels], or [blocks].
     """
-    shape = () if axis is None else tuple(-1 if i == axis else 1 for i in range(values.ndim))
     limit = 2 ** (bits - 1)
     result = np.empty(values.shape, np.int8 if bits <= 8 else np.int32)
-    parameters = [p.reshape(shape) if p.ndim else p for p in (scales, zero_points)]
+    parameters = [spread(p, values.shape, axis, block) for p in (scales, zero_points)]
     pieces = np.nditer(
         [values, *parameters, result],
         ["external_loop", "buffered", "zerosize_ok"],

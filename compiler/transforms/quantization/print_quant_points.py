@@ -177,7 +177,8 @@ def _of_parameter(layer: str, op: DequantizeOp) -> QuantPoint:
 def _text(params: QParams) -> str:
     scales = params.scales()
     if scales.ndim:
-        return f"{params.storage} {scales.size} scales along axis {params.axis}"
+        blocks = "" if params.block is None else f" in blocks of {params.block}"
+        return f"{params.storage} {scales.size} scales along axis {params.axis}{blocks}"
     return f"{params.storage} scale {float(scales):.6g} zero point {params.zero_point[0]}"
 
 

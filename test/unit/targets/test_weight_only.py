@@ -91,6 +91,7 @@ def test_caffe(options: str, tmp_path: Path) -> None:
     close(run(again, {"x0": x})["y0"], run(module, {"x0": x})["y0"])
     (stored,) = (np.asarray(nn.array_of(op.rhs)) for op in again.walk() if isinstance(op, nn.MatMulOp))
     (back,) = (op for op in module.walk() if isinstance(op, nn.DequantizeOp))
-    scales, points = back.qparams.data.broadcastable(2)
-    reals = (np.asarray(nn.array_of(back.input), np.float32) - points.astype(np.float32)) * scales
+    integers = np.asarray(nn.array_of(back.input), np.float32)
+    scales, points = back.qparams.data.broadcastable(integers.shape)
+    reals = (integers - points.astype(np.float32)) * scales
     np.testing.assert_array_equal(stored if stored.shape == reals.shape else stored.T, reals)

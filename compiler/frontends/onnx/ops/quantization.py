@@ -41,20 +41,22 @@ def dequantize_linear(node: Node) -> Converted:
 
 
 def _parameters(node: Node, storage: object) -> nn.QParamsAttr:
-    """Scale and zero point per tensor, or per index of `axis`. Raises Unmapped if they are given in blocks."""
-    scale, binding = node.known(1), node.binding(1)
-    if node.int("block_size", 0) or scale.ndim > 1:
-        raise Unmapped("it is quantized in blocks")
+    """Scale and zero point per tensor, per index of `axis` or per block. Raises Unmapped for what `nn` cannot express."""
+    scale, binding, shape = node.known(1), node.binding(1), node.shape(0)
+    block = node.int("block_size", 0) or None
     if not isinstance(storage, IntegerType):
         raise Unmapped(f"it stores {storage}")
     if scale.dtype.name != "float32":
         raise Unmapped(f"its scale is {scale.dtype}")
     if node.int("precision", 0) not in (0, 1):
         raise Unmapped("it computes in another type than float32 (precision)")
-    axis = None if scale.size == 1 else axis_of(node.int("axis", 1), len(node.shape(0)))
+    axis = axis_of(node.int("axis", 1), len(shape)) if scale.size > 1 or block else None
+    blocks = nn.blocks_of(shape, axis, block) if axis is not None and block else None
+    if (blocks is None and scale.ndim > 1) or (blocks is not None and scale.shape != blocks):
+        raise Unmapped(f"its scale has the shape {list(scale.shape)}")
     zero_point = [int(z) for z in node.known(2).reshape(-1)] if node.has(2) else 0
     key = binding.key if isinstance(binding, Constant) else node.layer.name
     try:
-        return nn.QParamsAttr.of(cast(IntegerType, storage), scale.reshape(-1), zero_point, axis, key)
+        return nn.QParamsAttr.of(cast(IntegerType, storage), scale.reshape(-1), zero_point, axis, key, block)
     except VerifyException as e:
         raise Unmapped(str(e)) from None

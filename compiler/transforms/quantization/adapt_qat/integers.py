@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from ....dialects.nn import (
     ClipOp,
     ConstantOp,
     DequantizeOp,
-    QParams,
     QParamsAttr,
     QuantizeOp,
     TransposeOp,
@@ -93,7 +93,7 @@ def transpose_constants(module: ModuleOp) -> None:
             continue
         perm, p = ints(op.perm), back.qparams.data
         turned = ConstantOp.of(np.ascontiguousarray(constant.array.transpose(perm)), constant.key, constant.location)
-        qparams = QParamsAttr(QParams(p.storage, p.scale, p.zero_point, None if p.axis is None else perm.index(p.axis)))
+        qparams = QParamsAttr(p.transposed(perm, constant.array.shape))
         made = DequantizeOp.make(
             turned.result,
             qparams=qparams,
@@ -150,4 +150,4 @@ def _users(value: SSAValue) -> list[Operation]:
 
 def _moved(params: QParamsAttr) -> QParamsAttr:
     p = params.data
-    return QParamsAttr(QParams(i8, p.scale, tuple(z - _MOVED for z in p.zero_point), p.axis))
+    return QParamsAttr(replace(p, storage=i8, zero_point=tuple(z - _MOVED for z in p.zero_point)))

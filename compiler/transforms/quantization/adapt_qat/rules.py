@@ -47,6 +47,8 @@ def _broken_weight(site: Site, weight: DequantizeOp) -> Broken | None:
             return "matrix-weight", f"its weight is of rank {rank}, not 2"
         if params.axis is not None:
             return "per-tensor-weight", "its weight has a scale per channel, as only convolutions may"
+    elif params.block is not None:
+        return "channel-scales", "its weight has scales per group, not per output channel"
     elif params.axis not in (None, channel_axis(site.compute)):
         return "channel-scales", f"its weight has scales along axis {params.axis}, not per output channel"
     return None

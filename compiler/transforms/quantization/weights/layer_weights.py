@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,17 @@ from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....diagnostics import op_error
-from ....dialects.nn import ConstantOp, DequantizeOp, NNOp, QParamsAttr, WeightPlan, array_of, constant_of
+from ....dialects.nn import (
+    ConstantOp,
+    DequantizeOp,
+    NNOp,
+    QParams,
+    QParamsAttr,
+    WeightPlan,
+    array_of,
+    blocks_of,
+    constant_of,
+)
 from ....ir.dtypes import numpy_dtype
 from ....rewriting import erase_constant
 from ....runtime.affine import asymmetric_params, symmetric_scales
@@ -27,39 +38,54 @@ class Weight(NamedTuple):
     value: SSAValue
     array: Array
     scales: Array
-    """float32, [] or along `axis`."""
+    """float32, [], along `axis` or [blocks]."""
     axis: int | None
     bits: int
     zero_points: Array = NO_OFFSET
-    """int32, [] or along `axis`; nonzero only if the layer's input stays float."""
+    """int32, [] or as many as scales; nonzero only if the layer's input stays float."""
     levels: int | tuple[int, ...] | None = None
     """The number of distinct integers allowed, or the integers themselves; None for no limit."""
     fixed: bool = False
     """Whether the scales come from a record."""
+    block: int | None = None
+    """The size of groups along `axis`: `QParams.block`."""
 
 
 def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
     """A constant weight of a layer, with scales from its plan or computed from its values.
 
-    Raises CompileError, located at the layer, if the number of planned scales is not the size of their axis.
+    Raises CompileError, located at the layer, if the number of planned scales is not the size of their axis or number of blocks.
     """
     array = array_of(value)
     assert array is not None, "a weight that is planned is constant"
     if plan.given is not None:
         given = plan.given.data
-        channels = 1 if plan.axis is None else array.shape[plan.axis]
-        if given.scales().size != channels:
-            raise op_error(layer, f"has a plan with {given.scales().size} scales for a weight of {channels} channels")
-        return Weight(value, array, given.scales(), plan.axis, plan.bits, given.zero_points(), plan.levels, fixed=True)
+        _check_scales(given, array, layer)
+        points = given.zero_points()
+        return Weight(
+            value, array, given.scales(), plan.axis, plan.bits, points, plan.levels, fixed=True, block=plan.block
+        )
     if plan.asymmetric:
-        scales, zero_points = asymmetric_params(array, plan.bits, plan.axis)
-        return Weight(value, array, scales, plan.axis, plan.bits, zero_points)
-    scales = symmetric_scales(array, plan.bits, plan.axis)
-    return Weight(value, array, scales, plan.axis, plan.bits, levels=plan.levels)
+        scales, zero_points = asymmetric_params(array, plan.bits, plan.axis, plan.block)
+        return Weight(value, array, scales, plan.axis, plan.bits, zero_points, block=plan.block)
+    scales = symmetric_scales(array, plan.bits, plan.axis, plan.block)
+    return Weight(value, array, scales, plan.axis, plan.bits, levels=plan.levels, block=plan.block)
 
 
-_Form = tuple[bytes, bytes, int, int | tuple[int, ...] | None]
-"""Scales, zero points, bits and levels: what distinguishes the integer forms of one weight."""
+def _check_scales(given: QParams, array: Array, layer: NNOp) -> None:
+    count = given.scales().size
+    if given.axis is not None and given.block is not None:
+        blocks = prod(blocks_of(array.shape, given.axis, given.block))
+        if count != blocks:
+            raise op_error(layer, f"has a plan with {count} scales for a weight of {blocks} blocks")
+        return
+    channels = 1 if given.axis is None else array.shape[given.axis]
+    if count != channels:
+        raise op_error(layer, f"has a plan with {count} scales for a weight of {channels} channels")
+
+
+_Form = tuple[bytes, bytes, int, int | None, int | None, int | tuple[int, ...] | None]
+"""Scales, zero points, bits, axis, block and levels: what distinguishes the integer forms of one weight."""
 
 
 class IntegerWeights:
@@ -71,7 +97,8 @@ class IntegerWeights:
     def feed(self, site: Site, index: int, weight: Weight) -> None:
         """Feed an operand the dequantized integer form of its weight, of the weight's own type."""
         made = self._made.setdefault(weight.value, {})
-        form = (weight.scales.tobytes(), weight.zero_points.tobytes(), weight.bits, weight.levels)
+        numbers = weight.scales.tobytes(), weight.zero_points.tobytes()
+        form = (*numbers, weight.bits, weight.axis, weight.block, weight.levels)
         if form not in made:
             made[form] = _integer_form(weight, site.compute)
         site.set_operand(index, made[form])
@@ -89,7 +116,7 @@ def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
     assert constant is not None
     key = constant.key.removesuffix(".folded")
     location = layer.location if isinstance(constant.location, UnknownLoc) else constant.location
-    integers = quantized(weight.array, weight.scales, weight.bits, weight.axis, weight.zero_points)
+    integers = quantized(weight.array, weight.scales, weight.bits, weight.axis, weight.zero_points, weight.block)
     if weight.levels is not None:
         levels = (
             levels_of(integers, weight.levels) if isinstance(weight.levels, int) else np.array(weight.levels, np.int8)
@@ -98,7 +125,7 @@ def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
     storage = IntegerType(4 if weight.bits <= 4 else 8)
     stored = ConstantOp.of(integers.astype(numpy_dtype(storage)), f"{key}.i{storage.width.data}", location)
     points = [int(z) for z in weight.zero_points.reshape(-1)]
-    qparams = QParamsAttr.of(storage, weight.scales, points, axis=weight.axis, key=f"{key}.scale")
+    qparams = QParamsAttr.of(storage, weight.scales, points, axis=weight.axis, key=f"{key}.scale", block=weight.block)
     back = DequantizeOp.make(
         stored.result,
         qparams=qparams,
@@ -111,8 +138,9 @@ def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
 
 
 def described(weight: Weight) -> str:
-    """`int8 weight per channel of 16 levels`."""
+    """`int8 weight per channel of 16 levels`, `int4 weight per group of 128`."""
     count = weight.levels if isinstance(weight.levels, int | None) else len(weight.levels)
     few = "" if count is None else f" of {count} levels"
     asymmetric = ", asymmetric" if weight.zero_points.any() else ""
-    return f"int{weight.bits} weight per {'tensor' if weight.axis is None else 'channel'}{few}{asymmetric}"
+    scales = "tensor" if weight.axis is None else "channel" if weight.block is None else f"group of {weight.block}"
+    return f"int{weight.bits} weight per {scales}{few}{asymmetric}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerType
@@ -12,18 +12,20 @@ from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import Record
 from ....configuration.settings import Ada, Arq, Nuq, Settings, Weighting
 from ....diagnostics import op_error
-from ....dialects.nn import QParamsAttr, WeightPlan, array_of
+from ....dialects.nn import MatMulOp, QParamsAttr, WeightPlan, array_of
 from ....rewriting import layer_of
 from ..layers import channel_axis
 from ..legality import Broken, non_uniform_broken
 from ..profiles import Row
+from ..rules.layer_rules import matrix_weight
 from ..sites import Site
 
 
 def planned_weight(
     site: Site, row: Row, held: LayerSettings, settings: Settings, record: Record | None, few: Mapping[str, Nuq]
 ) -> tuple[WeightPlan | None, Broken | None]:
-    """The weight's plan, None where the layer has no constant one; and why it may take all levels though few are asked for.
+    """The weight's plan, None where the layer has no constant one; and the rule that keeps it from few levels, or from groups,
+    that are asked for.
 
     `few` are the layers that were chosen for weights of few levels. Raises CompileError, located in the record's file, for
     scales that do not fit the weight, and at a layer whose own settings ask for few levels that it cannot have.
@@ -36,6 +38,8 @@ def planned_weight(
     assert held.weight is not None, "a layer with a weight has settings for it"
     wanted = held.weight if isinstance(held.weight, Nuq) else few.get(name)
     plan = weight_as_held(held.weight if wanted is None else wanted, axis if held.weight.channel_wise else None)
+    if plan.block is not None:
+        return _in_groups(site, plan)
     if wanted is None or (refused := non_uniform_broken(site, row.rules)) is None:
         return plan, None
     if name in settings.by_layer:
@@ -43,11 +47,21 @@ def planned_weight(
     return WeightPlan(plan.bits, plan.axis), refused
 
 
+def _in_groups(site: Site, plan: WeightPlan) -> tuple[WeightPlan, Broken | None]:
+    """The plan with groups of input channels; without groups, and the broken rule, if the weight is not a matrix."""
+    assert isinstance(site.compute, MatMulOp), "no other weight is quantized alone"
+    if (reason := matrix_weight.check(site)) is not None:
+        return replace(plan, block=None), (matrix_weight, reason)
+    return replace(plan, axis=0 if site.compute.transpose_b is None else 1), None
+
+
 def weight_as_held(held: Weighting, axis: int | None) -> WeightPlan:
     """The plan that settings give a weight whose scales run along an axis."""
     asymmetric = isinstance(held, Arq) and bool(held.asymmetric)
+    block = held.group_size if isinstance(held, Arq) else None
     levels = held.num_steps if isinstance(held, Nuq) else None
-    return WeightPlan(held.bits, axis, asymmetric, levels, rounding=_adaround(held) if isinstance(held, Ada) else None)
+    rounding = _adaround(held) if isinstance(held, Ada) else None
+    return WeightPlan(held.bits, axis, block, asymmetric, levels, rounding=rounding)
 
 
 def _adaround(held: Ada) -> str:

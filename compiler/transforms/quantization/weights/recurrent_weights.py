@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -36,6 +37,9 @@ def plan_recurrent(module: ModuleOp, settings: Settings, record: Record | None, 
             continue
         set_plan(each.op, Plan(weights=tuple(_weights(each, held, record))))
         remarks.applied(each.op, "weight-only", "it stays float, its weights W and R are quantized")
+        if isinstance(held.weight, Arq) and held.weight.group_size is not None and record is None:
+            reason = "its weights have a scale for each row, not for each group: they are not matrices"
+            remarks.missed(each.op, "matrix-weight", reason)
         given = None if record is None else record.layers[each.layer.name]
         if given is not None and (given.scale_d is not None or given.scale_h is not None):
             remarks.note(each.op, "record", "the record's scales of its input and state are not used: these stay float")
@@ -57,7 +61,8 @@ def _weights(each: Recurrent, held: LayerSettings, record: Record | None) -> Ite
             yield recorded_weight(record, each.layer.name, name, ROWS, shape_of(value))
         else:
             assert isinstance(held.weight, Arq), "weights alone take no other algorithm"
-            yield weight_as_held(held.weight, ROWS if held.weight.channel_wise else None)
+            whole = replace(held.weight, group_size=None)
+            yield weight_as_held(whole, ROWS if whole.channel_wise else None)
 
 
 def quantize_recurrent(module: ModuleOp, weights: IntegerWeights, remarks: Remarks) -> None:

@@ -35,9 +35,12 @@ def plan_weight_only(
         set_plan(site.compute, Plan(broken[0].name))
         remarks.missed(site.compute, broken[0].name, broken[1])
         return
-    weight, _ = planned_weight(site, row, held, settings, record, {})
+    weight, refused = planned_weight(site, row, held, settings, record, {})
     assert weight is not None, "legality has asked for it"
     set_plan(site.compute, Plan(weights=(weight,)))
     remarks.applied(site.compute, "weight-only", "its input stays float, its weight is quantized alone")
+    if refused is not None:
+        reason = f"its weight has a scale for each channel, not for each group: {refused[1]}"
+        remarks.missed(site.compute, refused[0].name, reason)
     if held.remarks:
         remarks.note(site.compute, "configuration", f"not as the configuration has it: {'; '.join(held.remarks)}")

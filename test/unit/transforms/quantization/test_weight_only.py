@@ -86,7 +86,7 @@ def reals(op: nn.DequantizeOp) -> np.ndarray:
     """`(q - zero_point) * scale`, in float32."""
     integers = nn.array_of(op.input)
     assert integers is not None
-    scales, points = op.qparams.data.broadcastable(integers.ndim)
+    scales, points = op.qparams.data.broadcastable(integers.shape)
     return (integers.astype(np.float32) - points.astype(np.float32)) * scales
 
 
@@ -312,12 +312,12 @@ def test_bits(quantize: Quantize) -> None:
     assert back is not None
     assert np.abs(np.asarray(nn.array_of(back.input))).max() > 31
     assert (
-        "cannot have a weight of 6 bits: a weight that is quantized alone has 4 or 8 bits"
+        "cannot have a weight of 6 bits: a weight that is quantized alone has 3, 4 or 8 bits"
         in remarks(session, "analysis")["up"][1]
     )
     with pytest.raises(
         CompileError,
-        match=r"layer 'up' \(MatMul\) cannot have a weight of 6 bits: a weight that is quantized alone has 4 or 8 bits",
+        match=r"layer 'up' \(MatMul\) cannot have a weight of 6 bits: a weight that is quantized alone has 3, 4 or 8 bits",
     ):
         quantize("", config=BY_NAME.format("up", "arq_quantize { quant_bits: 6 }"))
 

@@ -1,0 +1,168 @@
+"""Weights with a scale for each group of input channels: numbers against a loop, text, files, and what refuses them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from xdsl.dialects.builtin import IntegerType, ModuleOp
+from xdsl.utils.exceptions import VerifyException
+
+from amct_opt import frontends
+from amct_opt.dialects import nn
+from amct_opt.ir.text import module_text, parse_module
+from amct_opt.ir.verification import verify
+from amct_opt.pipelines.passes import make_pass
+from amct_opt.runtime.affine import affine
+from amct_opt.runtime.executor import run
+from amct_opt.session import Session
+from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.universe import new_session
+
+RNG = np.random.default_rng(11)
+SHAPES = [(48, 6), (40, 6), (10, 5)]
+"""Weights `[K, N]` for groups of 16: whole ones, a shorter last one, less than one."""
+Array = np.ndarray
+
+
+def net(weight: Array, transposed: bool) -> str:
+    k, n = weight.shape
+    stored = np.ascontiguousarray(weight.T if transposed else weight)
+    shape, flag = "x".join(map(str, stored.shape)), " transpose_b" if transposed else ""
+    return f"""
+func.func @main(%x: tensor<?x{k}xf32> {{nn.name = "x"}}) -> (tensor<?x{n}xf32> {{nn.name = "y"}}) {{
+  %w = nn.constant dense<"0x{stored.tobytes().hex()}"> : tensor<{shape}xf32>
+  %y = nn.matmul %x, %w{flag} from <onnx, "MatMul", "fc"> : (tensor<?x{k}xf32>, tensor<{shape}xf32>) -> tensor<?x{n}xf32>
+  func.return %y : tensor<?x{n}xf32>
+}}
+"""
+
+
+def quantized(
+    weight: Array, options: str = "", transposed: bool = False, profile: str = "qdq"
+) -> tuple[ModuleOp, Session]:
+    session = new_session()
+    session.profile = profile
+    module = parse_module(session, net(weight, transposed), "net.mlir")
+    make_pass("quantize", f"weight-only=true group-size=16 {options}").apply(session, module)
+    verify(module)
+    return module, session
+
+
+def by_loop(weight: Array, bits: int, symmetric: bool) -> Array:
+    """AMCT's formula, one group of 16 input channels of one output channel at a time."""
+    result = np.empty_like(weight)
+    least = -(2 ** (bits - 1))
+    for n in range(weight.shape[1]):
+        for begin in range(0, weight.shape[0], 16):
+            part = weight[begin : begin + 16, n]
+            scale, point = affine(float(part.min()), float(part.max()), bits, symmetric=symmetric)
+            steps = np.clip(np.rint(part / np.float32(scale)) + point, least, -least - 1)
+            result[begin : begin + 16, n] = (steps - point).astype(np.float32) * np.float32(scale)
+    return result
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("bits", [3, 4, 8])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_numbers_and_files(
+    shape: tuple[int, int], bits: int, symmetric: bool, transposed: bool, tmp_path: Path
+) -> None:
+    """The interpreter computes what a loop computes, and onnxruntime with its default options the same from the file."""
+    weight = (RNG.normal(size=shape) * RNG.uniform(0.1, 5, shape)).astype(np.float32)
+    x = RNG.normal(size=(4, shape[0])).astype(np.float32)
+    options = f"weight-bits={bits}{'' if symmetric else ' weight-asymmetric=true'}"
+    module, session = quantized(weight, options, transposed)
+    (found,) = run(module, {"x": x}).values()
+    expected = x @ by_loop(weight, bits, symmetric)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    text = module_text(module)
+    assert "block = 16" in text
+    again = parse_module(new_session(), text, "again.mlir")
+    assert module_text(again) == text
+    np.testing.assert_array_equal(run(again, {"x": x})["y"], found)
+    path = tmp_path / "net.onnx"
+    OnnxTarget().write(module, path, session)
+    model = onnx.load(path)
+    onnx.checker.check_model(model, full_check=True)
+    (node,) = (n for n in model.graph.node if n.op_type == "DequantizeLinear")
+    attributes = {a.name: a.i for a in node.attribute}
+    assert (attributes["axis"], attributes["block_size"]) == (int(transposed), 16)
+    (y,) = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+    read = frontends.read(path, new_session())
+    np.testing.assert_array_equal(run(read, {"x": x})["y"], found)
+
+
+def test_transposed_parameters() -> None:
+    """Blocks follow the axes of a transposed tensor; the reals stay the same."""
+    integers = RNG.integers(-8, 8, (5, 3, 40)).astype(np.int8)
+    scales, points = RNG.uniform(0.1, 1, 5 * 3 * 3), RNG.integers(-8, 8, 45)
+    params = nn.QParamsAttr.of(IntegerType(4), scales, points.tolist(), axis=2, block=16).data
+    scale, point = params.broadcastable(integers.shape)
+    reals = (integers - point) * scale
+    for perm in [(2, 0, 1), (1, 2, 0), (0, 1, 2)]:
+        moved = params.transposed(perm, integers.shape)
+        turned = integers.transpose(perm)
+        scale, point = moved.broadcastable(turned.shape)
+        np.testing.assert_array_equal((turned - point) * scale, reals.transpose(perm))
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ("<i8, scale = [0.1, 0.2], axis = 0, block = 2>", "2 scales for 6 blocks"),
+        (
+            "<i8, scale = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], zero_point = [1, 2], axis = 0, block = 2>",
+            "2 zero points for 6 scales",
+        ),
+        ("<i8, scale = 0.1, block = 2>", "block must be positive and needs an axis"),
+        ("<i8, scale = [0.1], axis = 0, block = 0>", "block must be positive and needs an axis"),
+    ],
+)
+def test_parameters_that_do_not_fit(params: str, reason: str) -> None:
+    text = f"""
+func.func @main(%x: tensor<3x3xi8>) -> tensor<3x3xf32> {{
+  %y = nn.dequantize %x by {params} : (tensor<3x3xi8>) -> tensor<3x3xf32>
+  func.return %y : tensor<3x3xf32>
+}}
+"""
+    with pytest.raises(Exception, match=reason):
+        verify(parse_module(new_session(), text, "net.mlir"))
+
+
+def test_blocks_of_values_with_unknown_sizes() -> None:
+    text = """
+func.func @main(%x: tensor<?x3xi8>) -> tensor<?x3xf32> {
+  %y = nn.dequantize %x by <i8, scale = [0.1, 0.2, 0.3], axis = 0, block = 2> : (tensor<?x3xi8>) -> tensor<?x3xf32>
+  func.return %y : tensor<?x3xf32>
+}
+"""
+    with pytest.raises(Exception, match="blocks need a tensor of known sizes"):
+        verify(parse_module(new_session(), text, "net.mlir"))
+
+
+def test_plans() -> None:
+    assert nn.PlanAttr(nn.Plan(weights=(nn.WeightPlan(4, 0, 128),)))
+    for plan, reason in [
+        (nn.Plan(weights=(nn.WeightPlan(4, None, 32),)), "block must be positive and needs an axis"),
+        (nn.Plan(input=True, weights=(nn.WeightPlan(4, 0, 32),)), "a weight with blocks goes with a float input"),
+    ]:
+        with pytest.raises(VerifyException, match=reason):
+            nn.PlanAttr(plan)
+
+
+def test_refused_elsewhere(tmp_path: Path) -> None:
+    """A record has no groups, and MLIR's quant dialect as it is written has none: both say so."""
+    module, session = quantized(RNG.normal(size=(32, 4)).astype(np.float32))
+    from amct_opt.targets.record import RecordTarget
+
+    RecordTarget().write(module, tmp_path / "record.txt", session)
+    make_pass("nn-to-quant", "").apply(session, module)
+    said = {(r.pass_name, r.rule): r.reason for r in session.remarks if r.kind == "missed"}
+    assert said["record", "recorded"] == "its weight has scales per group, which no record has"
+    assert "only scales per tensor or channel" in said["nn-to-quant", "blocks"]
