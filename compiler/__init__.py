@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .configuration.settings import Activation, Arq, Calibration, Settings
     from .diagnostics import CompileError, Remark
     from .rewriting import FusionPattern
+    from .runtime.data.images import Preprocess
     from .runtime.executor import Executable
     from .runtime.integer_plan import in_integers
     from .runtime.kernels import kernel
@@ -28,6 +29,7 @@ __all__ = [
     "ImportOptions",
     "Loaded",
     "Observer",
+    "Preprocess",
     "Profile",
     "Remark",
     "Row",
@@ -52,6 +54,7 @@ _PLACES = {
     ".configuration.settings": ("Activation", "Arq", "Calibration", "Settings"),
     ".diagnostics": ("CompileError", "Remark"),
     ".rewriting": ("FusionPattern",),
+    ".runtime.data.images": ("Preprocess",),
     ".runtime.executor": ("Executable",),
     ".runtime.integer_plan": ("in_integers",),
     ".runtime.kernels": ("kernel",),

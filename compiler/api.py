@@ -21,7 +21,7 @@ from .ir.text import module_text, parse_module
 from .ir.verification import verify
 from .pipelines.passes import After, parse_pipeline, run_passes
 from .registry import load as load_reference
-from .runtime.data import Samples
+from .runtime.data import Preprocess, Samples
 from .runtime.data.given import Given, samples_from
 from .runtime.executor import Array, Executable
 from .session import Session
@@ -123,6 +123,7 @@ def quantize(
     settings: Settings | PathLike | None = None,
     data: Given | PathLike | None = None,
     *,
+    preprocess: str | Preprocess | None = None,
     record: Record | PathLike | None = None,
     equalize: bool = False,
     round_weights: Method | None = None,
@@ -134,14 +135,15 @@ def quantize(
     `settings` are an object or a configuration file of AMCT (JSON in a file ending in .json, else simplified); by default the
     observer is mse. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an iterable of batches
     or a function that returns one (one run each, in the inputs' shapes and dtypes). If data is needed and not given, seeded
-    synthetic inputs are used and the session warns. `record` contains parameters that replace calibration.
+    synthetic inputs are used and the session warns. For a folder of images, `preprocess` is the name of a preset (`imagenet`)
+    or an object. `record` contains parameters that replace calibration.
     `equalize`, `round_weights` and `correct_bias` recover accuracy (docs/recovery.md).
     `backend` runs the module during calibration; it affects results only through the rounding of floats.
     `session.profile` decides what can be quantized; `session.remarks` reports what was not quantized, and why. Raises
     CompileError, located.
     """
     chosen = _settings(settings)
-    given = DataOptions(_data(data, module, chosen.batch_num))
+    given = DataOptions(_data(data, module, chosen.batch_num), preprocess=preprocess)
     if isinstance(record, str | os.PathLike):
         record = read_record(Path(record), joint_quant=settings is None or chosen.joint_quant)
     recovery = RecoveryOptions(equalize=equalize, round_weights=round_weights, correct_bias=correct_bias)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import CompileError
 from .amct_quantize import print_summary, refuse
 from .shared import (
+    IMAGE_OPTIONS,
     MODEL,
     add_data_and_reading,
     add_quantize_options,
@@ -50,7 +51,7 @@ _GIVEN = (
     "only_layers",
 )
 _LISTS = ("skip_layers", "only_layers")
-_DATA = ("data", "data_types", "mean", "std", "resize", "layout", "color", "batch_num")
+_DATA = ("data", "data_types", *IMAGE_OPTIONS, "batch_num")
 _DEST = {"inputs": "input_names"}
 _READING = ("inputs", "outputs", "input_shape", "signature", "weights")
 

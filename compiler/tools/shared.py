@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
 from ..files import refuse_overwriting
@@ -27,6 +27,8 @@ PROFILE = (
     "qdq (onnxruntime's integer kernels), ppq (values aligned as PPQ does), or a plugin's"
 )
 INTEGERS = "run a quantized nn module in integers, as onnxruntime runs its QDQ file (profiles qdq, ppq)"
+
+IMAGE_OPTIONS = ("preprocess", "resize", "crop", "pad", "scale", "mean", "std", "layout", "color")
 
 
 def add_import_options(add: Callable[..., object]) -> None:
@@ -108,8 +110,8 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 
 _DATA = """an .npz file with one array per input, samples on the first axis; a .npy file for the only input; a folder with
 one .npy file per input; FILE.py:FUNCTION, which gives batches (FILE.py is executed); with --data-types a folder of raw binaries
-per input, separated by ;, one run per file; with --mean, --std, --resize and --layout a folder of images. Synthetic when not
-given"""
+per input, separated by ;, one run per file; with --preprocess, or --scale, --mean and --std, a folder of images or of folders of
+them. Synthetic when not given"""
 
 
 def add_data_options(add: Callable[..., object]) -> None:
@@ -122,37 +124,45 @@ def add_data_options(add: Callable[..., object]) -> None:
         help="types of raw binaries, one per input, such as float32,int64",
     )
     add(
-        "--mean",
-        default="",
-        metavar="M,...",
-        help="mean of images, in pixels of 0 to 255: one value, or one per channel",
-    )
-    add("--std", default="", metavar="S,...", help="standard deviation of images; inputs are (pixel - mean) / std")
-    add("--resize", metavar="HxW", help="height and width that images are brought to, bilinearly")
-    add("--layout", choices=("NCHW", "NHWC"), help="of images")
-    add(
         "--batch-num",
         type=positive,
         metavar="N",
         help="calibrate on the first N batches, measure on the next N/10; required if the data function never ends",
     )
-    add("--color", choices=("rgb", "bgr", "gray"), help="channels of images (default rgb)")
+    add_image_options(add)
+
+
+def add_image_options(add: Callable[..., object]) -> None:
+    """Options for how images become inputs; `add` is the `add_argument` of their group."""
+    text = """how images become inputs: imagenet (torchvision's classifiers), caffe (also Keras's of mode caffe), tf (-1 to 1), or
+yolo (letterbox, 0 to 1); the options below override it"""
+    add("--preprocess", metavar="NAME", help=text)
+    add("--resize", metavar="N|HxW", help="shorter side of images, or both sides without keeping proportions; bilinear")
+    add("--crop", metavar="N|HxW", help="size of the centre of images that is used (default: the model's)")
+    add(
+        "--pad",
+        metavar="N|HxW|input",
+        help="size that images are fitted into, on gray, in place of --resize and --crop",
+    )
+    add("--scale", type=float, metavar="WHITE", help="value of white before mean and std: 255 (default) or 1")
+    text = "mean of images after --scale, one value or one per channel; inputs are (pixel - mean) / std"
+    add("--mean", default="", metavar="M,...", help=text)
+    add("--std", default="", metavar="S,...", help="standard deviation of images after --scale")
+    add("--layout", choices=("NCHW", "NHWC"), help="of images (default: what the shape of the input says)")
+    add("--color", choices=("rgb", "bgr", "gray"), help="channels of images (default: rgb, or gray for one channel)")
 
 
 def data_options(args: argparse.Namespace) -> DataOptions:
     """The values of these options. Raises CompileError for malformed ones."""
     from ..transforms.quantization.data_options import DataOptions
 
-    return DataOptions(
-        args.data,
-        batch_num=args.batch_num,
-        data_types=names(args.data_types),
-        mean=_numbers(args.mean, "--mean"),
-        std=_numbers(args.std, "--std"),
-        resize=args.resize,
-        layout=args.layout,
-        color=args.color,
-    )
+    return DataOptions(args.data, batch_num=args.batch_num, data_types=names(args.data_types), **image_options(args))
+
+
+def image_options(args: argparse.Namespace) -> dict[str, Any]:
+    """The values of the options for images, as fields of `DataOptions`. Raises CompileError for malformed ones."""
+    given = {name: getattr(args, name) for name in IMAGE_OPTIONS}
+    return {**given, "mean": _numbers(args.mean, "--mean"), "std": _numbers(args.std, "--std")}
 
 
 def add_quantize_options(add: Callable[..., object]) -> None:

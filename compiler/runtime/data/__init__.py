@@ -2,7 +2,7 @@
 
 from .arrays import load_arrays
 from .evaluator import FloatModel, calibration_runs, from_evaluator, load_evaluator
-from .images import ImageForm, image_size
+from .images import PRESETS, ImageRows, Preprocess, image_size
 from .load import Form, data_files, load_samples
 from .rows import ArrayRows, Rows
 from .samples import Samples, input_types, takes_whole_inputs
@@ -10,10 +10,12 @@ from .stream import Spool, from_batches
 from .synthetic import synthetic_samples
 
 __all__ = [
+    "PRESETS",
     "ArrayRows",
     "FloatModel",
     "Form",
-    "ImageForm",
+    "ImageRows",
+    "Preprocess",
     "Rows",
     "Samples",
     "Spool",

@@ -50,7 +50,9 @@ def load_arrays(path: Path, inputs: Iterable[str] = ()) -> dict[str, Array]:
 def _folder(path: Path) -> dict[str, Array]:
     files = sorted(path.glob("*.npy"))
     if not files:
-        hint = "raw binaries are read with data-types, images with mean, std, resize and layout"
+        hint = (
+            "raw binaries are read with data-types, images with preprocess=imagenet (caffe, tf, yolo), or mean and std"
+        )
         raise CompileError("holds no .npy file", where=str(path), hint=hint)
     arrays: dict[str, Array] = {}
     for file in files:

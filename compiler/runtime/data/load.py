@@ -12,7 +12,7 @@ from xdsl.dialects.func import FuncOp
 from ...diagnostics import CompileError
 from ...ir.dtypes import Tensor
 from .arrays import load_arrays
-from .images import ImageForm, image_rows
+from .images import Preprocess, image_rows
 from .raw import raw_rows
 from .rows import ArrayRows, Rows
 from .samples import Samples, input_types, samples_of
@@ -29,12 +29,12 @@ class Form:
     """Types of raw binaries, one per input."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     """Shapes of raw binaries, by input; default: the model's."""
-    image: ImageForm | None = None
+    image: Preprocess | None = None
 
     def __post_init__(self) -> None:
         if self.data_types and self.image is not None:
             raise CompileError(
-                "data-types applies to raw binaries; mean, std, resize and layout apply to images: pass one group only"
+                "data-types applies to raw binaries; preprocess, mean, std, resize and such apply to images: pass one group only"
             )
         if self.shapes and not self.data_types:
             raise CompileError("input-shape of data applies to raw binaries, which require data-types")

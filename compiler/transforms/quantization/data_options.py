@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -16,8 +16,9 @@ from ...diagnostics import CompileError
 from ...ir.functions import main_function
 from ...pipelines.options import shapes
 from ...runtime.data import (
+    PRESETS,
     Form,
-    ImageForm,
+    Preprocess,
     Samples,
     data_files,
     image_size,
@@ -27,6 +28,9 @@ from ...runtime.data import (
 )
 from ...session import Session
 
+_IMAGE_VALUES = ("scale", "mean", "std", "layout", "color")
+"""Options that are fields of `Preprocess` as they are."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
@@ -34,7 +38,8 @@ class DataOptions:
 
     data: str | Samples | None = field(default=None, kw_only=False)
     """An .npz file or a folder of .npy files, one array per input, samples on the first axis; `FILE.py:FUNCTION`, which gives
-    batches; with `data-types` a folder of raw binaries per input, `images;ids`; with `mean` and `std` a folder of images.
+    batches; with `data-types` a folder of raw binaries per input, `images;ids`; with `preprocess`, `scale` or `mean` and `std` a
+    folder of images, or of folders of them.
     """
     samples: int | None = None
     """The first so many samples, no more than there are; all when not given."""
@@ -46,16 +51,24 @@ class DataOptions:
     """Shapes of raw binaries, `images:1,3,224,224;ids:1,16`: the order of the folders, and sizes that the model leaves
     open.
     """
-    mean: tuple[float, ...] = ()
-    """Mean of images, in pixels of 0 to 255: one value, or one per channel. Inputs are `(pixel - mean) / std`."""
-    std: tuple[float, ...] = ()
-    """Standard deviation of images, in pixels of 0 to 255: one value, or one per channel."""
+    preprocess: str | Preprocess | None = None
+    """How images become inputs: imagenet, caffe, tf or yolo. The options below override it."""
     resize: str | None = None
-    """Size of images, HEIGHTxWIDTH, reached bilinearly."""
+    """Shorter side of images (256), or both sides (HEIGHTxWIDTH, without keeping proportions), reached bilinearly."""
+    crop: str | None = None
+    """Size of the centre of images that is used, 224 or HEIGHTxWIDTH; default: the model's."""
+    pad: str | None = None
+    """Size that images are fitted into on gray, 640, HEIGHTxWIDTH or `input` (the model's), in place of resize and crop."""
+    scale: float | None = None
+    """Value of white in images before mean and std: 255 (default) or 1."""
+    mean: tuple[float, ...] = ()
+    """Mean of images, after scale: one value, or one per channel. Inputs are `(pixel * scale / 255 - mean) / std`."""
+    std: tuple[float, ...] = ()
+    """Standard deviation of images, after scale: one value, or one per channel."""
     layout: Literal["NCHW", "NHWC"] | None = None
-    """Layout of the image input."""
+    """Layout of the image input; default: what its shape says."""
     color: Literal["rgb", "bgr", "gray"] | None = None
-    """Channels of images; default: rgb."""
+    """Channels of images; default: rgb, or gray for inputs of one channel."""
     batch_num: int | None = None
     """How many runs of the model to use; all when not given. `--quantize` takes its configuration's first."""
 
@@ -70,16 +83,29 @@ class DataOptions:
     def form(self) -> Form:
         """The form of the data. Raises CompileError for what contradicts itself, and for half of it."""
         shapes_given = shapes(self.input_shape or "", ",", "input-shape")
-        return Form(self.data_types, shapes_given, self._image_form())
+        return Form(self.data_types, shapes_given, self.image_form())
 
-    def _image_form(self) -> ImageForm | None:
-        needed = {"mean": self.mean, "std": self.std, "resize": self.resize, "layout": self.layout}
-        missing = [name for name, value in needed.items() if not value]
-        if len(missing) == len(needed) and self.color is None:
+    def image_form(self) -> Preprocess | None:
+        """The preset, with what other options override; None for data that is not images. Raises CompileError."""
+        sizes = {name: image_size(text, name) for name in ("resize", "crop") if (text := getattr(self, name))}
+        values = {name: value for name in _IMAGE_VALUES if (value := getattr(self, name)) not in (None, ())}
+        given: dict[str, Any] = {**sizes, **values}
+        if self.pad:
+            given["pad"] = self.pad if self.pad == "input" else image_size(self.pad, "pad")
+        if self.preprocess is None and not given:
             return None
-        if missing or self.resize is None or self.layout is None:
-            raise CompileError(f"images need {', '.join(needed)}", hint=f"add {', '.join(missing)}")
-        return ImageForm(self.mean, self.std, image_size(self.resize), self.layout, self.color or "rgb")
+        if self.preprocess is None and given.keys().isdisjoint(("scale", "mean", "std")):
+            hint = f"preprocess={'|'.join(PRESETS)}, or scale, mean and std"
+            raise CompileError("how the pixels of images become inputs must be specified", hint=hint)
+        cleared = {"resize": None, "crop": None} if self.pad else {"pad": None} if sizes else {}
+        return replace(self._preset(), **{**cleared, **given})
+
+    def _preset(self) -> Preprocess:
+        if not isinstance(self.preprocess, str):
+            return self.preprocess or Preprocess()
+        if self.preprocess not in PRESETS:
+            raise CompileError(f"preprocess: '{self.preprocess}' is not one of {', '.join(PRESETS)}")
+        return PRESETS[self.preprocess]
 
     def load(self, module: ModuleOp, session: Session) -> Samples:
         """The samples for a module's inputs. Raises CompileError, located in the data, for what does not fit them.

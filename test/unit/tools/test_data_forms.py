@@ -108,7 +108,12 @@ def test_mistakes(amct_tool, tmp_path: Path) -> None:
     given = ("quantize", DIGITS / "digits.onnx", "--data", tmp_path, "-o", tmp_path / "out")
     for options, message in (
         (("--mean", "x"), "--mean: 'x' is not a list of numbers"),
-        (("--mean", "1"), "images need mean, std, resize, layout\n  hint: add std, resize, layout"),
+        (
+            ("--color", "gray"),
+            "how the pixels of images become inputs must be specified\n  hint: --preprocess imagenet|",
+        ),
+        (("--preprocess", "vgg"), "preprocess: 'vgg' is not one of imagenet, caffe, tf, yolo"),
+        (("--mean", "1"), "holds no images"),
         (("--data-types", "float32"), "holds no files"),
     ):
         result = amct_tool(*given, *options)

@@ -5,7 +5,7 @@
 
 // RUN: not amct-opt %s --quantize='data=%t/raw' 2>&1 | filecheck %s --check-prefix=FOLDER
 // FOLDER: {{.*}}/raw: error: holds no .npy file
-// FOLDER-NEXT: hint: raw binaries are read with data-types, images with mean, std, resize and layout
+// FOLDER-NEXT: hint: raw binaries are read with data-types, images with preprocess=imagenet (caffe, tf, yolo), or mean and std
 
 // RUN: not amct-opt %s --quantize='data=%t/raw data-types=float32' 2>&1 | filecheck %s --check-prefix=SIZE
 // SIZE: {{.*}}/raw/a.bin: error: holds 11 bytes, [1, 2] of float32 needs 8
@@ -22,15 +22,15 @@
 // RUN: not amct-opt %s --quantize='data=%t/raw input-shape=x:1,2' 2>&1 | filecheck %s --check-prefix=SHAPE
 // SHAPE: error: input-shape of data applies to raw binaries, which require data-types
 
-// RUN: not amct-opt %s --calibrate='data=%t/raw mean=0 std=1' 2>&1 | filecheck %s --check-prefix=HALF
-// HALF: error: images need mean, std, resize, layout
-// HALF-NEXT: hint: add resize, layout
+// RUN: not amct-opt %s --calibrate='data=%t/raw color=gray' 2>&1 | filecheck %s --check-prefix=HALF
+// HALF: error: how the pixels of images become inputs must be specified
+// HALF-NEXT: hint: preprocess=imagenet|caffe|tf|yolo, or scale, mean and std
 
 // RUN: not amct-opt %s --quantize='data=%t/raw mean=0 std=1 resize=1x2 layout=NCHW data-types=int8' 2>&1 | filecheck %s --check-prefix=BOTH
-// BOTH: error: data-types applies to raw binaries; mean, std, resize and layout apply to images: pass one group only
+// BOTH: error: data-types applies to raw binaries; preprocess, mean, std, resize and such apply to images: pass one group only
 
 // RUN: not amct-opt %s --quantize='data=%t/raw mean=0 std=1 resize=1x2 layout=NCHW color=gray' 2>&1 | filecheck %s --check-prefix=IMAGE
-// IMAGE: {{.*}}/raw: error: input 'x' has shape [1, 1, 1, 2], but the model takes tensor<1x2xf32> per run
+// IMAGE: {{.*}}/raw: error: input 'x' is of tensor<1x2xf32>, not an image
 
 // RUN: not amct-opt %s --quantize='data=%t/calib.py' 2>&1 | filecheck %s --check-prefix=SCRIPT
 // SCRIPT: {{.*}}/calib.py: error: is a Python file
