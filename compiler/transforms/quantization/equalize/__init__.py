@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, log10
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....backends import Runner
-from ....dialects.nn import ConstantOp, array_of, constant_of
+from ....dialects.nn import array_of
 from ....rewriting import Remarks, erase_dead_constants, layer_of
 from ....runtime.data import Samples
 from ....session import Session, session_of
-from ..balance_channels.input_channels import Weighted, weight_channels
+from ..balance_channels.input_channels import Weighted
 from ..data_options import BackendOptions, DataOptions
 from ..recovery_options import RecoveryOptions
 from ..request import QuantizationOptions, Request
@@ -28,17 +26,27 @@ from .channels_seen import channels_seen
 from .costs import Grids, Weight
 from .grids import grids_of
 from .links import WEIGHT, Link, links_of
+from .products import products_of
+from .scaling import Change, scaled, undo
 from .search import Search
 from .trial import outputs_lost
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+_NO_GAIN = {
+    False: ("no-gain", "no factors make its readers' errors a fifth smaller"),
+    True: ("no-product", "no product with its input makes its error four times smaller"),
+}
+"""Remarks on a layer that is to be scaled, and on one whose input a product would scale."""
+
+
 @dataclass(frozen=True)
 class EqualizePass(QuantizationOptions, DataOptions, BackendOptions, ModulePass):
     """Divide output channels of layers and norms by powers of two, and multiply the weights of all layers that read them by the
-    same, where data shows that quantization then costs less: cross-layer equalization and SmoothQuant. What the module computes
-    in float does not change by a bit. Options are those of the quantization that follows. Batch norms are to be folded before.
+    same, where data shows that quantization then costs less: cross-layer equalization and SmoothQuant. Where no layer can be
+    divided, a product divides what layers read. What the module computes in float does not change by a bit. Options are those
+    of the quantization that follows. Batch norms are to be folded before.
     """
 
     name = "equalize"
@@ -51,15 +59,6 @@ class EqualizePass(QuantizationOptions, DataOptions, BackendOptions, ModulePass)
         request = self.request(session)
         samples = self.within(request.settings)
         equalize(op, request, lambda: samples.load(op, session), session, self.runner())
-
-
-class Change(NamedTuple):
-    """A constant operand of a layer, before and after."""
-
-    site: Site
-    operand: int
-    before: SSAValue
-    after: ConstantOp
 
 
 def equalize(
@@ -77,8 +76,10 @@ def equalize(
     links, refused = links_of(module)
     for layer, refusal in refused.items():
         remarks.missed(layer, *refusal)
+    request = request.within(module, session)
+    links += products_of(module, links, request, session, remarks)
     if links:
-        _equalize(module, links, request.within(module, session), samples(), session, runner, remarks)
+        _equalize(module, links, request, samples(), session, runner, remarks)
     erase_dead_constants(module)
     remarks.flush()
 
@@ -92,7 +93,10 @@ def _equalize(
     runner: Runner,
     remarks: Remarks,
 ) -> None:
-    layers = {each.site.compute: each.site for link in links for each in (link, *link.readers)}
+    every = [
+        site for link in links for site in (link.site, *(reader.site for reader in link.readers)) if site is not None
+    ]
+    layers = {site.compute: site for site in every}
     weighted = [site for site in layers.values() if isinstance(site.compute, Weighted)]
     grids = grids_of(module, weighted, request)
     weights = {site.compute: _weight(site, grid) for site, grid in zip(weighted, grids, strict=True)}
@@ -102,20 +106,19 @@ def _equalize(
     done: list[tuple[Link, str]] = []
     for link, exponents in search.exponents.items():
         if not exponents.any():
-            remarks.missed(link.compute, "no-gain", "no factors make its readers' errors a fifth smaller")
-        elif (changed := _scaled(link, exponents)) is None:
+            remarks.missed(link.compute, *_NO_GAIN[link.site is None])
+        elif (changed := scaled(link, exponents)) is None:
             remarks.missed(link.compute, "exact", "its numbers times powers of two leave the range of their type")
         else:
             changes += changed
             done.append((link, _outcome(link, exponents, search)))
     if changes and (lost := outputs_lost(before, module, request, samples, session, runner)) is not None:
-        for change in reversed(changes):
-            change.site.set_operand(change.operand, change.before)
+        undo(changes)
         for link, _ in done:
             remarks.missed(link.compute, "outputs", lost)
         return
     for link, outcome in done:
-        remarks.applied(link.compute, "equalized", outcome)
+        remarks.applied(link.compute, "equalized" if link.site is not None else "balanced", outcome)
 
 
 def _weight(site: Site, grids: Grids) -> Weight:
@@ -124,45 +127,13 @@ def _weight(site: Site, grids: Grids) -> Weight:
     return Weight.of(cast(Weighted, site.compute), array, grids)
 
 
-def _scaled(link: Link, exponents: Array) -> list[Change] | None:
-    """Divide a link's channels by 2^exponents and multiply what reads them; None, with nothing changed, if that rounds."""
-    shifts = [(link.site, index, -exponents[channels]) for index, channels in link.parameters]
-    for site, of in link.readers:
-        shifts.append((site, WEIGHT, exponents[of][weight_channels(cast(Weighted, site.compute))]))
-    scaled = [_times(site.operand(index), shift) for site, index, shift in shifts]
-    changes: list[Change] = []
-    for (site, index, _), constant in zip(shifts, scaled, strict=True):
-        before = site.operand(index)
-        if constant is None or before is None:
-            return None
-        changes.append(Change(site, index, before, constant))
-    for site, index, _, after in changes:
-        Rewriter.insert_op(after, InsertPoint.before(site.owner))
-        site.set_operand(index, after.result)
-    return changes
-
-
-def _times(value: SSAValue | None, shifts: Array) -> ConstantOp | None:
-    """A constant times 2^shifts; None where its type does not hold that."""
-    constant = constant_of(value)
-    assert constant is not None, "links have constant parameters"
-    numbers = constant.array
-    with np.errstate(all="ignore"):
-        scaled = np.ldexp(numbers.astype(np.float64), shifts).astype(numbers.dtype)
-        back = np.ldexp(scaled.astype(np.float64), -shifts)
-    if not np.array_equal(back, numbers.astype(np.float64)):
-        return None
-    return ConstantOp.of(scaled, f"{constant.key.removesuffix('.equalized')}.equalized", constant.location)
-
-
 def _outcome(link: Link, exponents: Array, search: Search) -> str:
     readers = ", ".join(layer_of(reader.site.compute) for reader in link.readers)
     without, left = (search.error(link, each) for each in (np.zeros_like(exponents), exponents))
     gain = 10 * log10(without / left) if left else inf
-    return (
-        f"{np.count_nonzero(exponents)} of {exponents.size} channels divided by 2^{exponents.min()} to 2^{exponents.max()}, "
-        f"the error of {readers} {gain:.1f} dB smaller"
-    )
+    count, by = f"{np.count_nonzero(exponents)} of {exponents.size}", f"by 2^{exponents.min()} to 2^{exponents.max()}"
+    done = f"{count} channels divided {by}" if link.site else f"a product divides {count} channels of its input {by}"
+    return f"{done}, the error of {readers} {gain:.1f} dB smaller"
 
 
 __all__ = ["EqualizePass", "equalize"]

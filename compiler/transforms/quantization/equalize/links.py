@@ -67,21 +67,30 @@ class Reader(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """A layer and all layers that read its result, directly or through what scales with its input."""
+    """A layer and all layers that read its result, directly or through what scales with its input; or a value that a product can
+    divide, and layers that read it.
+    """
 
-    site: Site
+    site: Site | None
+    """The layer whose channels are divided; None for a value that a product divides."""
     parameters: tuple[Parameter, ...]
     """The weight or factors, and the bias where there is one."""
     readers: tuple[Reader, ...]
 
     @property
+    def begins(self) -> NNOp | None:
+        """The operation of the layer whose channels are divided."""
+        return None if self.site is None else self.site.compute
+
+    @property
     def compute(self) -> NNOp:
-        return self.site.compute
+        """The operation that remarks are about."""
+        return self.begins or self.readers[0].compute
 
     @property
     def size(self) -> int:
         """The number of channels."""
-        return int(self.parameters[0].channels.max()) + 1
+        return int((self.parameters[0].channels if self.parameters else self.readers[0].of).max()) + 1
 
 
 class NotLinked(Exception):
@@ -131,7 +140,7 @@ def _link(site: Site, places: Places) -> Link:
 def _of_layer(site: Site) -> tuple[int, tuple[Parameter, ...]]:
     """The axis of a convolution's or matrix product's output channels, and what they scale with. Raises NotLinked."""
     op = cast(Computing, site.compute)
-    _ask_for_numbers(site)
+    ask_for_numbers(site)
     axis = channel_axis(op)
     if axis is None:
         raise NotLinked("channels", "its weight is a vector: it has no output channels")
@@ -179,7 +188,7 @@ def _entries(site: Site, index: int, axis: int, rank: int) -> Array:
     return np.arange(padded[axis]).reshape(shape)
 
 
-def _ask_for_numbers(site: Site) -> None:
+def ask_for_numbers(site: Site) -> None:
     """Raises NotLinked for a layer whose data or weight cannot be inspected."""
     if site.multiplies_inputs or _floats(site, WEIGHT) is None:
         raise NotLinked("constant-weight", f"the weight of {layer_of(site.compute)} is not a constant of floats")
@@ -226,7 +235,7 @@ def _readers(value: SSAValue, channels: Channels, places: Places) -> list[Reader
 
 
 def _reader(site: Site, channels: Channels) -> Reader:
-    _ask_for_numbers(site)
+    ask_for_numbers(site)
     if channels.axis != activation_axis(cast(Weighted, site.compute)):
         raise NotLinked("channels", f"{layer_of(site.compute)} reads it along another axis than its channels")
     return Reader(site, channels.of)

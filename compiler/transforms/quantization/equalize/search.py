@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....dialects.nn import NNOp
+from ..balance_channels.factors import balance_factors
 from .costs import Seen, Weight
 from .links import Link
 
@@ -21,6 +22,13 @@ LARGEST = 24
 """The largest exponent: what is scaled stays far within float32."""
 WORTH = 0.8
 """The share of its error that a link may keep to be worth equalizing."""
+PRODUCT_WORTH = 0.25
+"""The same where it takes a product at run time."""
+
+
+def worth(link: Link) -> float:
+    """The share of its error that a link may keep to be worth equalizing."""
+    return PRODUCT_WORTH if link.site is None else WORTH
 
 
 class Search:
@@ -30,10 +38,10 @@ class Search:
         self._weights = weights
         self._seen = seen
         self.exponents: dict[Link, Array] = {link: np.zeros(link.size, np.int32) for link in links}
-        self._begun: dict[NNOp, Link] = {link.compute: link for link in links}
+        self._begun: dict[NNOp, Link] = {link.begins: link for link in links if link.begins is not None}
         self._ended = {reader.compute: (link, reader.of) for link in links for reader in link.readers}
         self._matters: dict[NNOp, Array] = {op: np.ones(weight.outputs) for op, weight in weights.items()}
-        for link in reversed(links):
+        for link in reversed(self._begun.values()):
             gains = np.zeros(link.size)
             for reader in link.readers:
                 np.add.at(gains, reader.of, weights[reader.compute].gains(self._matters[reader.compute]))
@@ -51,7 +59,7 @@ class Search:
         before = self.exponents[link]
         candidates = [np.zeros_like(before), *self._candidates(link)]
         errors = [self.error(link, candidate) for candidate in candidates]
-        best = int(np.argmin(errors)) if min(errors) < WORTH * errors[0] else 0
+        best = int(np.argmin(errors)) if min(errors) < worth(link) * errors[0] else 0
         found = candidates[best]
         self.exponents[link] = found
         return not np.array_equal(before, found)
@@ -65,7 +73,7 @@ class Search:
         both = (first > 0) & (second > 0)
         found: list[Array] = []
         for strength in STRENGTHS if both.any() else ():
-            ideal = strength * np.log2(first[both]) - (1 - strength) * np.log2(second[both])
+            ideal = np.log2(balance_factors(first[both], second[both], strength))
             rounded = np.zeros(link.size, np.int32)
             rounded[both] = np.clip(np.rint(ideal - np.median(ideal)), -LARGEST, LARGEST)
             found.append(rounded)
@@ -78,7 +86,7 @@ class Search:
             op = reader.compute
             errors = self._weights[op].error(self._seen[op], exponents[reader.of], self._down(op))
             total += float(errors @ self._matters[op])
-        weight = self._weights.get(link.compute)
+        weight = None if link.begins is None else self._weights.get(link.begins)
         if weight is not None and not weight.grids.per_channel:
             errors = weight.output_errors(self._seen[link.compute], self._up(link.compute), exponents)
             total += float(errors @ self._matters[link.compute])

@@ -21,6 +21,7 @@ from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
+from amct_opt.rewriting import Remarks, erase_dead_constants
 from amct_opt.runtime.data import Form, load_samples
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
@@ -28,6 +29,8 @@ from amct_opt.session import Session
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.equalize.costs import FLOAT, Grids, Seen, Weight
 from amct_opt.transforms.quantization.equalize.grids import grids_of
+from amct_opt.transforms.quantization.equalize.products import products_of
+from amct_opt.transforms.quantization.equalize.scaling import scaled, undo
 from amct_opt.transforms.quantization.equalize.trial import outputs_lost
 from amct_opt.transforms.quantization.request import QuantizeOptions
 from amct_opt.transforms.quantization.sites import sites
@@ -124,8 +127,16 @@ def rms_norm(x: Any) -> Any:
     return nn.MulOp.make(const(np.array([1, 1, 60, 1, 1, 1])), scaled)
 
 
-IMAGE, ROWS = numbers(16, 3, 6, 6), numbers(64, 5, 6)
 RELU = nn.ReluOp.make
+
+
+def post_norm(x: Any) -> Any:
+    """A residual addition reads the norm as well: a product divides what the layers read."""
+    y = layer_norm(x)
+    return nn.AddOp.make(y, RELU(nn.MatMulOp.make(y, const(numbers(6, 6) / np.array([1, 1, 60, 1, 1, 1])[:, None]))))
+
+
+IMAGE, ROWS = numbers(16, 3, 6, 6), numbers(64, 5, 6)
 CASES: Mapping[str, tuple[Build, Array]] = {
     "nothing between": (pair(lambda y: y), IMAGE),
     "relu": (pair(RELU), IMAGE),
@@ -165,6 +176,10 @@ CASES: Mapping[str, tuple[Build, Array]] = {
     "products": (products, ROWS),
     "two readers": (two_readers, IMAGE),
     "layer norm": (normalized(layer_norm), ROWS),
+    "post norm": (
+        lambda x: nn.MatMulOp.make(post_norm(x), const(numbers(6, 4) / np.array([[1], [1], [60], [1], [1], [1]]))),
+        ROWS,
+    ),
     "rms norm": (normalized(rms_norm), ROWS),
     "gather and slice": (
         lambda x: nn.MatMulOp.make(
@@ -371,6 +386,19 @@ def test_a_record_is_for_channels_as_they_are(tmp_path: Path) -> None:
     for name, options in (("equalize", ""), ("quantize", "equalize=true")):
         with pytest.raises(CompileError, match="cannot be used with equalization"):
             make_pass(name, f"record={record} {options}").request(new_session())
+
+
+def test_undone_changes_leave_nothing() -> None:
+    module = module_of(post_norm, [ROWS], dynamic=False)
+    text, session = amct_opt.to_text(module), new_session()
+    request = QuantizeOptions(equalize=True).request(session)
+    (link,) = products_of(module, [], request, session, Remarks(session, "equalize"))
+    changes = scaled(link, np.array([0, 0, 5, 0, -1, 0]))
+    assert changes is not None
+    assert "equalized" in amct_opt.to_text(module)
+    undo(changes)
+    erase_dead_constants(module)
+    assert amct_opt.to_text(module) == text
 
 
 def test_what_lowers_the_quality_of_outputs_is_noticed(tmp_path: Path) -> None:
