@@ -90,9 +90,17 @@ def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
         return "calibrated", "its input has no parameters: --calibrate comes before --round-weights"
     if layer.weight.levels is not None:
         return "all-levels", "its weight has few levels, which are chosen by their values"
-    if layer.weight.axis not in (None, channel_axis(layer.compute)):
+    if layer.weight.axis not in (None, _scale_axis(layer)):
         return "channel-axis", "the scales of its weight are not those of output channels"
     return None
+
+
+def _scale_axis(layer: IntegerLayer) -> int | None:
+    """The axis of scales per output channel; of groups, that of input channels, which are the other axis of a matrix."""
+    axis = channel_axis(layer.compute)
+    if layer.weight.block is None:
+        return axis
+    return 1 - axis if axis is not None and layer.weight.array.ndim == 2 else None
 
 
 def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, remarks: Remarks) -> IntegerLayer:
@@ -102,8 +110,7 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     groups, channels, columns = weights.shape
     data, grid = networks.data(layer.compute, layer.product, groups, columns), layer.grid(groups, channels)
     target = matched(weights, data.sums) if method == "mismatch" else weights
-    shared = layer.shared
-    found = grid if layer.weight.fixed else with_least_error(target, data.sums.h, grid, shared)
+    found = grid if layer.weight.fixed else with_least_error(target, data.sums.h, grid, layer.shared)
     nearest, integers = grid.nearest(weights), find(target, data.sums.h, found)
     before, after = (data.sqnr(weights, each) for each in (nearest, integers * found.scale))
     if not after > before:
@@ -112,8 +119,7 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
         return layer
     reason = f"SQNR of its output {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding"
     remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}")
-    scales = np.asarray(found.scale[tuple(0 if i in shared else slice(None) for i in range(2))], np.float32)
-    return layer.with_integers(layer.product.weight(integers), scales.reshape(layer.weight.scales.shape))
+    return layer.with_integers(layer.product.weight(integers), layer.scales_of(found))
 
 
 def _method(layer: IntegerLayer, asked: Method | None) -> tuple[str, Callable[[Array, Array, Grid], Array]]:

@@ -67,13 +67,14 @@ def adaround(weights: Array, h: Array, grid: Grid, options: Ada = DEFAULT) -> Ar
 
 def _descended(weights: Array, h: Array, grid: Grid, low: Array, integers: Array) -> Array:
     """The integers after turns from `low` to the next number and back that each lower the error, column by column."""
-    scale, diagonal = grid.scale[..., 0], np.einsum("gkk->gk", h)
+    scales, lows, highs = (np.broadcast_to(each, weights.shape) for each in grid[:3])
+    diagonal = np.einsum("gkk->gk", h)
     integers, slope = integers.copy(), (integers * grid.scale - weights) @ h
     for _ in range(_SWEEPS):
         turned = False
         for j in range(weights.shape[2]):
-            now, down = integers[:, :, j], low[:, :, j]
-            other = np.clip(np.where(now > down, down, down + 1), grid.low[..., 0], grid.high[..., 0])
+            now, down, scale = integers[:, :, j], low[:, :, j], scales[:, :, j]
+            other = np.clip(np.where(now > down, down, down + 1), lows[:, :, j], highs[:, :, j])
             change = (other - now) * scale
             gain = -(2 * slope[:, :, j] + change * diagonal[:, None, j]) * change
             change = np.where(gain > _LEAST * diagonal[:, None, j] * scale * scale, change, 0)

@@ -22,6 +22,7 @@ from ....dialects.nn import (
     constant_of,
     plan_of,
     set_plan,
+    spread,
 )
 from ..convert_observers import ROUNDED_FROM, point_of
 from ..parameters import bias_fits, quantized, quantized_bias, widened_for_bias
@@ -82,13 +83,25 @@ class IntegerLayer:
 
     def grid(self, groups: int, channels: int) -> Grid:
         """The values that the weight may have, for this many groups and channels."""
+        block = self.weight.block
 
         def by_channel(values: Array) -> Array:
+            if block is not None:
+                return self.product.matrices(np.broadcast_to(self.along(values), self.weight.array.shape))
             rows = values.astype(np.float64).reshape(-1, 1 if values.size == 1 else channels)
             return np.broadcast_to(rows, (groups, channels))[..., None]
 
         half, points = 2 ** (self.weight.bits - 1), by_channel(self.weight.zero_points)
-        return Grid(by_channel(self.scales), -half - points, half - 1 - points, by_channel(self.smallest))
+        return Grid(by_channel(self.scales), -half - points, half - 1 - points, by_channel(self.smallest), block)
+
+    def scales_of(self, grid: Grid) -> Array:
+        """The scales of a grid in the form of the weight's own: float32, [], [channels] or [blocks]."""
+        axis, block = self.weight.axis, self.weight.block
+        if axis is not None and block is not None:
+            scales = self.product.weight(grid.scale)[(slice(None),) * axis + (slice(None, None, block),)]
+        else:
+            scales = grid.scale[tuple(0 if i in self.shared else slice(None) for i in range(2))]
+        return np.asarray(scales, np.float32).reshape(self.weight.scales.shape)
 
     @property
     def shared(self) -> tuple[int, ...]:
@@ -100,7 +113,7 @@ class IntegerLayer:
     def operands(self) -> Mapping[int, Array]:
         """The operands that it will read after conversion, as real numbers that the integers represent."""
         weight, scales = self.weight, self.scales
-        integers = quantized(weight.array, scales, weight.bits, weight.axis, weight.zero_points).astype(np.float32)
+        integers = self._quantized(weight.array, scales).astype(np.float32)
         values = (integers - self.along(weight.zero_points)) * self.along(scales)
         read = {WEIGHT: values.astype(weight.array.dtype)}
         if (bias := self.bias) is not None:
@@ -120,8 +133,11 @@ class IntegerLayer:
 
     def along(self, parameters: Array) -> Array:
         """Scales or zero points in a shape that broadcasts to the weight."""
-        shape = [-1 if i == self.weight.axis else 1 for i in range(self.weight.array.ndim)]
-        return parameters.reshape(shape) if parameters.ndim else parameters
+        return spread(parameters, self.weight.array.shape, self.weight.axis, self.weight.block)
+
+    def _quantized(self, values: Array, scales: Array) -> Array:
+        weight = self.weight
+        return quantized(values, scales, weight.bits, weight.axis, weight.zero_points, weight.block)
 
     def with_integers(self, integers: Array, scales: Array) -> IntegerLayer:
         """The layer with the weight that integers (minus zero points, in its shape) represent, and the scales in its plan."""
@@ -129,15 +145,15 @@ class IntegerLayer:
         assert old is not None, "a weight that is planned is constant"
         key = f"{old.key.removesuffix('.folded')}.rounded"
         values = (integers * self.along(scales) + 0.0).astype(weight.array.dtype)  # no -0
-        again = quantized(values, scales, weight.bits, weight.axis, weight.zero_points)
+        again = self._quantized(values, scales)
         assert np.array_equal(again, integers + self.along(weight.zero_points)), "values on a grid lie on it"
         constant = ConstantOp.of(values, key, old.location)
         Rewriter.insert_op(constant, InsertPoint.after(old))
         self.site.set_operand(WEIGHT, constant.result)
         self.compute.attributes.setdefault(ROUNDED_FROM, old.value)
         points = [int(z) for z in weight.zero_points.reshape(-1)]
-        params = QParamsAttr.of(IntegerType(weight.bits), scales, points, weight.axis, f"{key}.scale")
-        plan = replace(self.plan, weights=(WeightPlan(weight.bits, weight.axis, given=params),))
+        params = QParamsAttr.of(IntegerType(weight.bits), scales, points, weight.axis, f"{key}.scale", weight.block)
+        plan = replace(self.plan, weights=(WeightPlan(weight.bits, weight.axis, weight.block, given=params),))
         set_plan(self.compute, plan)
         weight = weight._replace(value=constant.result, array=values, scales=scales, fixed=True)
         return replace(self, plan=plan, weight=weight)

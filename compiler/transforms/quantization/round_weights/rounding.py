@@ -5,7 +5,7 @@ Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-tr
 adjusting the weights to the inputs of the quantized network: Zhang et al., "Qronos" (2025).
 
 Shapes: weights [G, M, K] for G groups of M output channels; sums of products of inputs [G, K, K]; steps, the lowest and the
-highest integer of a weight broadcast to [G, M, 1]. All float64.
+highest integer of a weight broadcast to [G, M, 1], or to [G, M, K] if blocks of columns have scales of their own. All float64.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Grid(NamedTuple):
     high: Array
     smallest: Array | float = 0.0
     """The smallest that a scale can be."""
+    block: int | None = None
+    """The number of columns in a row that share a scale; None if all do."""
 
     def integers(self, weights: Array) -> Array:
         """The nearest integers, rounding half to even."""
@@ -72,19 +74,26 @@ def gptq(weights: Array, h: Array, grid: Grid) -> Array:
     upper = _inverse_factor(h)
     left = np.take_along_axis(weights, order[:, None, :], 2)
     integers = np.empty_like(left)
-    scale, low, high = (np.broadcast_to(each, (*left.shape[:2], 1))[..., 0] for each in grid[:3])
+    scales, lows, highs = (_columns(each, order, left.shape) for each in grid[:3])
     count = left.shape[2]
     for begin in range(0, count, _BLOCK):
         end = min(begin + _BLOCK, count)
         errors = np.empty_like(left[:, :, begin:end])
         for j in range(begin, end):
-            column = left[:, :, j]
-            q = np.clip(np.rint(column / scale), low, high)
+            column, scale = left[:, :, j], scales[:, :, j]
+            q = np.clip(np.rint(column / scale), lows[:, :, j], highs[:, :, j])
             error = (column - q * scale) / upper[:, j, j, None]
             left[:, :, j:end] -= error[:, :, None] * upper[:, None, j, j:end]
             integers[:, :, j], errors[:, :, j - begin] = q, error
         left[:, :, end:] -= errors @ upper[:, begin:end, end:]
     return np.take_along_axis(integers, back, 2)
+
+
+def _columns(values: Array, order: Array, shape: tuple[int, ...]) -> Array:
+    """Parameters of a grid, as broadcast to [G, M, 1] or [G, M, K], for each column in this order: [G, M, K]."""
+    if values.shape[-1] > 1:
+        values = np.take_along_axis(values, order[:, None, :], 2)
+    return np.broadcast_to(values, shape)
 
 
 def _inverse_factor(h: Array) -> Array:
@@ -93,24 +102,30 @@ def _inverse_factor(h: Array) -> Array:
     return np.linalg.inv(turned)
 
 
-def output_error(change: Array, h: Array) -> Array:
-    """The squared error of the outputs caused by a change of the weights: [G, M]."""
-    return np.einsum("gmk,gmk->gm", change @ h, change)
+def output_error(change: Array, h: Array, block: int | None = None) -> Array:
+    """The squared error of the outputs caused by a change of the weights: [G, M, 1]. With `block` that of each block of columns
+    alone, as if the others did not change: [G, M, blocks].
+    """
+    count = change.shape[2]
+    size = count if block is None else block
+    parts = [slice(begin, begin + size) for begin in range(0, count, size)]
+    errors = [np.einsum("gmk,gmk->gm", change[:, :, p] @ h[:, p, p], change[:, :, p]) for p in parts]
+    return np.stack(errors, axis=-1)
 
 
 def with_least_error(weights: Array, h: Array, grid: Grid, shared: tuple[int, ...]) -> Grid:
     """The grid scaled by the factor (of `SHRUNK`) with which nearest rounding changes the outputs least, chosen for each output
-    channel of each group; weights share their scale along the `shared` axes.
+    channel of each group, and for each block of columns; weights share their scale along the `shared` axes.
     """
-    best = np.full(weights.shape[:2], np.inf)
-    scale = grid.scale
+    best, scale = np.inf, grid.scale
     for factor in SHRUNK:
         tried = grid._replace(
             scale=np.maximum(grid.scale * factor, grid.smallest).astype(np.float32).astype(np.float64)
         )
-        error = output_error(tried.nearest(weights) - weights, h)
+        error = output_error(tried.nearest(weights) - weights, h, grid.block)
         error = np.broadcast_to(error.sum(shared, keepdims=True), error.shape)
         better = error < best
         best = np.where(better, error, best)
-        scale = np.where(better[..., None], tried.scale, scale)
+        chosen = better if grid.block is None else np.repeat(better, grid.block, axis=2)[:, :, : weights.shape[2]]
+        scale = np.where(chosen, tried.scale, scale)
     return grid._replace(scale=scale)
