@@ -95,6 +95,7 @@ def _read_weight(weight: JsonObject) -> Weighting:
     if algorithm == "arq_quantize":
         values["bits"] = bits
         values["asymmetric"] = weight.take("asymmetric", bool)
+        values["group_size"] = weight.take("group_size", int)
     elif bits != 8:
         raise weight.error(f"num_bits must be 8 with {algorithm}, not {bits}")
     if algorithm == "ada_quantize":
@@ -191,7 +192,7 @@ def _activation(observer: str, bits: int, asymmetric: bool) -> Json:
 
 
 def _weight(weight: Weighting, alone: bool) -> Json:
-    """Writes a zero point only for a weight-only layer: other layers cannot have one."""
+    """Writes zero points and groups only for a weight-only layer: other layers cannot have them."""
     values: Json = {"num_bits": weight.bits}
     if isinstance(weight, Ada):
         values["num_iteration"] = weight.num_iteration
@@ -202,8 +203,9 @@ def _weight(weight: Weighting, alone: bool) -> Json:
         values["num_steps"] = weight.num_steps
         values["num_of_iteration"] = weight.num_of_iteration
     values["channel_wise"] = weight.channel_wise
-    if alone and isinstance(weight, Arq) and weight.asymmetric:
-        values["asymmetric"] = True
+    if alone and isinstance(weight, Arq):
+        values.update({"asymmetric": True} if weight.asymmetric else {})
+        values.update({} if weight.group_size is None else {"group_size": weight.group_size})
     values["wts_algo"] = next(name for name, kind in _WEIGHTS.items() if isinstance(weight, kind))
     return values
 

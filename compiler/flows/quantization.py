@@ -56,17 +56,19 @@ def quantize_file(
     session: Session,
     running: BackendOptions = AUTOMATIC,
     opset: int | None = None,
+    matmul_nbits: bool = False,
 ) -> Summary:
     """Import, canonicalize, fuse, quantize and lower `model`; write the results into `folder`, all or none of them.
 
     `opset` is that of the ONNX file; by default the source's, or the first later one that can represent the quantized model.
+    `matmul_nbits` writes products with weights in groups as MatMulNBits of onnxruntime.
     Without data, seeded synthetic inputs are used and every result is marked synthetic. `session.on_progress` is called with
     the phases `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
     """
     if folder.exists() and not folder.is_dir():
         raise CompileError("cannot be written: not a folder", where=str(folder))
     files = outputs_of(model, folder)
-    onnx = OnnxTarget(opset=opset)
+    onnx = OnnxTarget(opset=opset, matmul_nbits=matmul_nbits)
     written = [*files.values(), *map(side_file_of, files.values())]
     module = read_model(model, session, written, (*options.files(), *data.files()))
     sources = files_read(model, module, session)
@@ -76,7 +78,8 @@ def quantize_file(
     calibration, held, held_back = split(data, batch_num, module, session)
     simplify_and_fuse(request, module, session)
     onnx.check(module, session)
-    _check_bits(opset, request)
+    if not matmul_nbits:
+        _check_bits(opset, request)
     calibrating = DataOptions(calibration, batch_num=batch_num)
     run_on_verified(module, [Quantize(request, calibrating, running)], session)
     quantized = module

@@ -76,6 +76,11 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="opset of the ONNX file (default: the model's, or a newer one if needed)",
     )
+    add(
+        "--matmul-nbits",
+        action="store_true",
+        help="ONNX: write products with --group-size as onnxruntime's MatMulNBits, which keeps weights packed",
+    )
     add_data_and_reading(parser)
     parser.set_defaults(run=run)
 
@@ -94,6 +99,7 @@ def run(args: argparse.Namespace) -> None:
             session,
             backend_options(args),
             args.opset,
+            args.matmul_nbits,
         )
     print_summary(summary)
     refuse(summary.peer, summary.files["onnx"], args.model)

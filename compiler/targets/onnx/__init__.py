@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -20,6 +20,7 @@ from .graph import Form
 from .integer_activations import with_integer_activations, with_unsigned_activations
 from .layer import CONVERTERS
 from .model import check, model_of, skeleton, written_graph
+from .nbits import with_nbits
 
 FAMILIES = (blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape)
 """The modules that register the converters."""
@@ -47,6 +48,10 @@ class OnnxTarget(Target):
     every operation.
     """
     external: bool = False
+    matmul_nbits: bool = False
+    """Products with weights in groups become onnxruntime's MatMulNBits, which keeps them packed and computes in float32; else
+    DequantizeLinear and MatMul, which take opset 21.
+    """
 
     def __post_init__(self) -> None:
         if self.opset is not None:
@@ -57,14 +62,18 @@ class OnnxTarget(Target):
 
     def check(self, module: ModuleOp, session: Session) -> None:
         silent = session.silent()
-        written_graph(in_layout(module, "NCHW", silent), FORM, silent, self.opset)
+        written_graph(in_layout(module, "NCHW", silent), self._form, silent, self.opset)
+
+    @property
+    def _form(self) -> Form:
+        return replace(FORM, converters=with_nbits(CONVERTERS)) if self.matmul_nbits else FORM
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         written = _written_form(in_layout(module, "NCHW", session), session)
-        graph, proto, remarks = written_graph(written, FORM, session, self.opset)
+        graph, proto, remarks = written_graph(written, self._form, session, self.opset)
         if graph.opset >= UNSIGNED_OPSET and (unsigned := with_unsigned_activations(written)) is not written:
             written = unsigned
-            graph, proto, remarks = written_graph(written, FORM, session, self.opset)
+            graph, proto, remarks = written_graph(written, self._form, session, self.opset)
         model = model_of(graph, module)
         check(skeleton(model, proto, graph.initializers), main_function(written), remarks, path)
         remarks.flush()

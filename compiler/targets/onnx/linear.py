@@ -26,13 +26,14 @@ def matmul(op: nn.MatMulOp, layer: Layer) -> str:
             transA=None if op.transpose_a is None else 1,
             transB=None if op.transpose_b is None else 1,
         )
-    lhs = x if op.transpose_a is None else _transposed(x, len(shape_of(op.lhs)), layer)
-    rhs = weight if op.transpose_b is None else _transposed(weight, len(shape_of(op.rhs)), layer)
+    lhs = x if op.transpose_a is None else transposed(x, len(shape_of(op.lhs)), layer)
+    rhs = weight if op.transpose_b is None else transposed(weight, len(shape_of(op.rhs)), layer)
     product = layer.node("MatMul", lhs, rhs)
     return product if op.bias is None else layer.helper("Add", product, op.bias)
 
 
-def _transposed(value: Operand, rank: int, layer: Layer) -> str:
+def transposed(value: Operand, rank: int, layer: Layer) -> str:
+    """The matrices of a value, transposed."""
     return layer.helper("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
 
 

@@ -183,6 +183,7 @@ ALONE = """{
             "num_bits":4,
             "channel_wise":true,
             "asymmetric":true,
+            "group_size":32,
             "wts_algo":"arq_quantize"
         }
     }
@@ -191,10 +192,10 @@ ALONE = """{
 
 
 def test_weights_alone(read) -> None:
-    """The layer has no settings of its input; a key that AMCT's own files do not have says so."""
+    """The layer has no settings of its input; keys that AMCT's own files do not have say so."""
     settings = read(ALONE)
     fc = settings_for(settings, PRODUCT)
-    assert (fc.weight_compress_only, fc.weight) == (True, Arq(True, 4, True))
+    assert (fc.weight_compress_only, fc.weight) == (True, Arq(True, 4, True, 32))
     assert json_text(settings, [PRODUCT]) == ALONE
 
 

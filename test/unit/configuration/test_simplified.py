@@ -238,6 +238,7 @@ CANNOT_BE_WRITTEN = {
     "inputs of 4 bits": Settings(common=Calibration(Activation(bits=4))),
     "cannot list the only layers": Settings(enabled=frozenset({"a"})),
     "has no weight_offset": Settings(weight_offset=True),
+    "has no group_size": Settings(common=Calibration(weight=Arq(group_size=32), weight_compress_only=True)),
 }
 
 

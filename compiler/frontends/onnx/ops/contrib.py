@@ -6,9 +6,12 @@ Source: onnxruntime, docs/ContribOperators.md.
 from __future__ import annotations
 
 import numpy as np
+from xdsl.dialects.builtin import IntegerType, TensorType, f32
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
+from ....formats.onnx.packing import unpacked_rows
+from ....ir.dtypes import numpy_dtype
 from ..node import Constant, Converted, Node, Unmapped, converter
 from .convolution import conv
 
@@ -34,6 +37,39 @@ def fused_matmul(node: Node) -> Converted:
         transpose_b=bool(node.int("transB", 0)),
     ).result
     return product if alpha == 1.0 else _times(node, product, alpha)
+
+
+@converter("MatMulNBits", domains=DOMAIN)
+def matmul_nbits(node: Node) -> Converted:
+    """A product with a dequantized weight `[K, N]` in blocks. At higher accuracy levels it rounds its input, and is carried."""
+    if (level := node.int("accuracy_level", 0)) not in (0, 1):
+        raise Unmapped(f"it rounds its input (accuracy level {level})")
+    if node.has(4):
+        raise Unmapped("it has an order of groups (g_idx)")
+    if (bits := node.int("bits", 4)) not in (4, 8):
+        raise Unmapped(f"its weight is of {bits} bits")
+    k, n, block = (node.required_int(name) for name in ("K", "N", "block_size"))
+    packed, scales = node.known(1), node.known(2)
+    if scales.dtype.name != "float32":
+        raise Unmapped(f"its scales are {scales.dtype}")
+    if node.has(3) and node.dtype(3).name != "uint8":
+        raise Unmapped(f"its zero points are {node.dtype(3)}")
+    groups, half = -(-k // max(1, block)), 2 ** (bits - 1)
+    sizes = [packed.size, scales.size, *([node.known(3).size] if node.has(3) else [])]
+    if sizes != [n * groups * (block * bits // 8), n * groups, n * -(-groups * bits // 8)][: len(sizes)]:
+        raise node.error(f"has {sizes} bytes, scales and zero points, which do not fit its K, N and block_size")
+    storage = IntegerType(bits)
+    unpacked = unpacked_rows(packed.reshape(n, groups, -1), block, bits).reshape(n, -1)[:, :k]
+    integers = unpacked.T.astype(np.int16) - half
+    points = 0
+    if node.has(3):
+        found = unpacked_rows(node.known(3).reshape(n, -1), groups, bits)
+        points = [int(z) for z in (found.T.astype(np.int16) - half).reshape(-1)]
+    scale = np.ascontiguousarray(scales.reshape(n, groups).T)
+    weight = node.constant(np.ascontiguousarray(integers).astype(numpy_dtype(storage)), ".weight")
+    params = nn.QParamsAttr.of(storage, scale, points, 0, f"{node.layer.name}.scale", block)
+    real = node.emit(nn.DequantizeOp, weight, qparams=params, result_types=[TensorType(f32, (k, n))]).result
+    return node.emit(nn.MatMulOp, node.value(0), real, node.optional(5)).result
 
 
 @converter("Gelu", domains=DOMAIN)

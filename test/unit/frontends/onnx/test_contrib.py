@@ -88,10 +88,10 @@ def test_others_are_carried(build: Build, load: Load, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize("level", [0, 4])
+@pytest.mark.parametrize("level", [0, 1, 4])
 @pytest.mark.parametrize("asymmetric", [True, False])
 def test_weights_of_4_bits_in_blocks(build: Build, load: Load, tmp_path: Path, level: int, asymmetric: bool) -> None:
-    """MatMulNBits at accuracy level 4 rounds its input, but only before constant weights: here, too, they are constants."""
+    """MatMulNBits is a float product; at accuracy level 4 it rounds its input and is carried, its weights as constants."""
     weights = {
         "w": RNG.integers(0, 256, (48, 2, 16), np.uint8),
         "scales": RNG.uniform(0.01, 0.02, 96).astype(np.float32),
@@ -104,10 +104,21 @@ def test_weights_of_4_bits_in_blocks(build: Build, load: Load, tmp_path: Path, l
     x = RNG.normal(size=(16, 64)).astype(np.float32)
     (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
     module = load(model)
+    assert any(isinstance(op, nn.OpaqueOp) for op in module.walk()) == (level == 4)
     np.testing.assert_allclose(run(module, {"x": x})["y"], wanted, rtol=1e-5, atol=1e-5)
     api.save(module, tmp_path / "m.onnx", new_session(), "onnx")
     (found,) = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x})
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_allclose(found, wanted, rtol=0 if level == 4 else 1e-5, atol=0 if level == 4 else 1e-5)
+
+
+def test_weights_in_blocks_of_other_sizes(build: Build, load: Load) -> None:
+    weights = {"w": np.zeros((48, 2, 16), np.uint8), "scales": np.ones(95, np.float32)}
+    node = contrib("MatMulNBits", "x", *weights, outputs=("y",), K=64, N=48, bits=4, block_size=32)
+    model = build([node], [("x", ["n", 64])], [("y", ["n", 48])], weights, opset_imports=IMPORTS)
+    with pytest.raises(
+        CompileError, match=r"has \[1536, 95\] bytes, scales and zero points, which do not fit its K, N"
+    ):
+        load(model)
 
 
 def test_unknown_operators(build: Build, load: Load) -> None:

@@ -92,10 +92,58 @@ def test_numbers_and_files(
     (node,) = (n for n in model.graph.node if n.op_type == "DequantizeLinear")
     attributes = {a.name: a.i for a in node.attribute}
     assert (attributes["axis"], attributes["block_size"]) == (int(transposed), 16)
-    (y,) = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
-    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
-    read = frontends.read(path, new_session())
-    np.testing.assert_array_equal(run(read, {"x": x})["y"], found)
+    packed = tmp_path / "packed.onnx"
+    OnnxTarget(matmul_nbits=True).write(module, packed, session)
+    assert [n.op_type for n in onnx.load(packed).graph.node] == ["MatMulNBits"]
+    for each in (path, packed):
+        (y,) = onnxruntime.InferenceSession(each, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+        np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+        read = frontends.read(each, new_session())
+        np.testing.assert_allclose(run(read, {"x": x})["y"], found, rtol=1e-6, atol=1e-6)
+        (back,) = (op for op in read.walk() if isinstance(op, nn.DequantizeOp))
+        (own,) = (op for op in module.walk() if isinstance(op, nn.DequantizeOp))
+        np.testing.assert_array_equal(back.qparams.data.scales().size, own.qparams.data.scales().size)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("weight-only=true weight-bits=4 channel-wise=true", "its weight has no groups of input channels"),
+        ("weight-only=true weight-bits=4 group-size=16", None),
+    ],
+)
+def test_matmul_nbits_on_request(options: str, reason: str | None, tmp_path: Path) -> None:
+    """A product between a transpose and a bias, beside a graph output that needs the reals of the same weight."""
+    weight = RNG.normal(size=(32, 4)).astype(np.float32)
+    text = f"""
+func.func @main(%x: tensor<2x32x3xf32> {{nn.name = "x"}})
+    -> (tensor<2x3x4xf32> {{nn.name = "y"}}, tensor<3x4xf32> {{nn.name = "z"}}) {{
+  %w = nn.constant dense<"0x{weight.tobytes().hex()}"> : tensor<32x4xf32>
+  %b = nn.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
+  %i = nn.constant dense<0.5> : tensor<3x32xf32>
+  %y = nn.matmul %x, %w, %b transpose_a from <onnx, "MatMul", "fc"> :
+    (tensor<2x32x3xf32>, tensor<32x4xf32>, tensor<4xf32>) -> tensor<2x3x4xf32>
+  %s = nn.slice %x starts [0, 0, 0] ends [1, 32, 3] axes [0, 1, 2] steps [1, 1, 1] : (tensor<2x32x3xf32>) -> tensor<1x32x3xf32>
+  %r = nn.reshape %s to [32, 3] : (tensor<1x32x3xf32>) -> tensor<32x3xf32>
+  %z = nn.matmul %r, %w transpose_a from <onnx, "MatMul", "again"> : (tensor<32x3xf32>, tensor<32x4xf32>) -> tensor<3x4xf32>
+  func.return %y, %z : tensor<2x3x4xf32>, tensor<3x4xf32>
+}}
+"""
+    session = new_session()
+    session.profile = "qdq"
+    module = parse_module(session, text, "net.mlir")
+    make_pass("quantize", options).apply(session, module)
+    x = RNG.normal(size=(2, 32, 3)).astype(np.float32)
+    expected = run(module, {"x": x})
+    path = tmp_path / "net.onnx"
+    OnnxTarget(matmul_nbits=True).write(module, path, session)
+    operators = [n.op_type for n in onnx.load(path).graph.node]
+    assert ("MatMulNBits" in operators, "DequantizeLinear" in operators) == (reason is None, reason is not None)
+    said = {r.reason for r in session.remarks if r.rule == "matmul-nbits"}
+    assert said == (set() if reason is None else {f"is not written as MatMulNBits: {reason}"})
+    found = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    for y, name in zip(found, expected, strict=True):
+        np.testing.assert_allclose(y, expected[name], rtol=1e-5, atol=1e-5)
 
 
 def test_transposed_parameters() -> None:
