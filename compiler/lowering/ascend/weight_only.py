@@ -1,7 +1,8 @@
 """Weight-only products: the integers become reals before the product, or their scales are applied after it.
 
 float32 uses AscendAntiQuant, which has one scale: with scales per column, the product uses the integers and is scaled
-afterwards. float16 uses WeightQuantBatchMatmulV2, or AscendAntiQuantV2 for batches.
+afterwards; with scales per group, the integers are scaled group by group before it. float16 uses WeightQuantBatchMatmulV2, or
+AscendAntiQuantV2 for batches.
 """
 
 from __future__ import annotations
@@ -37,8 +38,12 @@ def weight_only_matmul(build: Builder, op: nn.MatMulOp) -> Sequence[SSAValue]:
     assert dequantize is not None
     params, element, rank = dequantize.qparams.data, element_of(op.lhs), len(shape_of(op.rhs))
     columns = rank - 2 if op.transpose_b is not None else rank - 1
-    per_column = params.axis in (None, columns)
-    require(per_column, "channel-scales", f"its weight has scales along axis {params.axis}, not per output column")
+    if params.block is None:
+        per_column = params.axis in (None, columns)
+        require(per_column, "channel-scales", f"its weight has scales along axis {params.axis}, not per output column")
+    else:
+        grouped = rank == 2 and params.axis == 1 - columns
+        require(grouped, "channel-scales", "the groups of its weight are not those of input channels of a matrix")
     if element not in _BY_ELEMENT:
         raise NotLowered("float-type", f"quantized weights go beside float32 or float16, not {element}")
     narrow = params.storage in (i8, i4)
@@ -57,6 +62,8 @@ def _single(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) 
         real = build.add(ascend.AscendAntiQuantOp, weight, scale=scale, offset=offset, name=f"{build.hint}_weight").y
         return multiply(build, op, op.lhs, real, op.bias)
     real = build.add(ascend.AscendAntiQuantOp, weight, scale=1.0, offset=0.0, name=f"{build.hint}_weight").y
+    if params.block is not None:
+        return multiply(build, op, op.lhs, _scaled_groups(build, real, params), op.bias)
     if (points := params.zero_points()).any():
         shape = (-1, 1) if op.transpose_b is not None and points.ndim else (-1,)
         constant = build.constant(points.astype(np.float32).reshape(shape), f"{build.hint}_zero_point")
@@ -64,6 +71,32 @@ def _single(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) 
     scales = build.constant(params.scales(), f"{build.hint}_scale")
     y = build.add(ascend.MulOp, multiply(build, op, op.lhs, real, None), scales, name=f"{build.hint}_scaled").y
     return y if op.bias is None else build.add(ascend.AddOp, y, op.bias).y
+
+
+def _scaled_groups(build: Builder, real: SSAValue, params: QParams) -> SSAValue:
+    """The real weight from its integers as reals: Sub of zero points and Mul by scales, between reshapes to groups and back."""
+    shape, axis, block = shape_of(real), params.axis, params.block
+    assert axis is not None
+    assert block is not None
+    size = min(block, shape[axis])
+    whole = shape[axis] % size == 0
+    require(whole, "group-size", f"groups of {block} do not divide its {shape[axis]} input channels")
+    blocks = list(nn.blocks_of(shape, axis, block))
+
+    def reshaped(value: SSAValue, to: Sequence[int]) -> SSAValue:
+        target = build.constant(np.array(to, np.int64), f"{build.hint}_shape")
+        return build.add(ascend.ReshapeOp, value, target, name=f"{build.hint}_weight").y
+
+    def by_group(values: Array, name: str) -> SSAValue:
+        values = values.astype(np.float32).reshape(*blocks[: axis + 1], 1, *blocks[axis + 1 :])
+        return build.constant(values, f"{build.hint}_{name}")
+
+    real = reshaped(real, [*blocks[: axis + 1], size, *blocks[axis + 1 :]])
+    if (points := params.zero_points()).any():
+        points = np.broadcast_to(points, params.scales().shape)
+        real = build.add(ascend.SubOp, real, by_group(points, "zero_point"), name=f"{build.hint}_weight").y
+    real = build.add(ascend.MulOp, real, by_group(params.scales(), "scale"), name=f"{build.hint}_weight").y
+    return reshaped(real, shape)
 
 
 def _half(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) -> SSAValue:
@@ -74,9 +107,19 @@ def _half(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) ->
     limits = np.finfo(np.float16)
     normal = bool(np.all((scales >= limits.tiny) & (scales <= limits.max)))
     require(normal, "scale-range", "a scale of its weight leaves the normal range of float16")
+    offsets, group = _offsets(params).astype(np.float16), 0
+    if params.axis is not None and params.block is not None:
+        blocks = nn.blocks_of(shape_of(op.rhs), params.axis, params.block)
+        turned = op.transpose_b is not None
+        scales, offsets = (p.reshape(blocks).T if turned else p.reshape(blocks) for p in (scales, offsets))
+        group = params.block
+        possible = group % 32 == 0 and group < shape_of(op.rhs)[params.axis]
+        require(
+            possible, "group-size", "WeightQuantBatchMatmulV2 has groups of 32, 64, ... fewer than all input channels"
+        )
     operands = (
-        build.constant(scales, f"{build.hint}_antiquant_scale"),
-        build.constant(_offsets(params).astype(np.float16), f"{build.hint}_antiquant_offset"),
+        build.constant(np.ascontiguousarray(scales), f"{build.hint}_antiquant_scale"),
+        build.constant(np.ascontiguousarray(offsets), f"{build.hint}_antiquant_offset"),
     )
     return build.add(
         ascend.WeightQuantBatchMatmulV2Op,
@@ -86,10 +129,12 @@ def _half(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) ->
         op.bias,
         transpose_x=op.transpose_a is not None,
         transpose_weight=op.transpose_b is not None,
+        antiquant_group_size=group,
     ).y
 
 
 def _half_batches(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) -> SSAValue:
+    require(params.block is None, "channel-scales", "AscendAntiQuantV2 has scales along the last axis, not per group")
     last = params.axis is None or op.transpose_b is None
     require(last, "channel-scales", "AscendAntiQuantV2 has scales along the last axis, its weight is stored transposed")
     operands = (

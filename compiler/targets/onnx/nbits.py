@@ -5,7 +5,7 @@ Source: onnxruntime, docs/ContribOperators.md. At accuracy level 1 it computes i
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import helper
@@ -27,7 +27,7 @@ DOMAIN = "com.microsoft"
 class Packed(NamedTuple):
     """The attributes and the weight of a MatMulNBits for a product `[..., K] x [K, N]`."""
 
-    sizes: dict[str, int]
+    sizes: dict[str, Any]
     weight: Array
     """uint8 [N, groups, bytes of a group]."""
     scales: Array

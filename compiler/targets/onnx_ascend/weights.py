@@ -27,14 +27,25 @@ def anti_quant(op: ascend.AscendAntiQuantV2Op, layer: Layer) -> str:
 @converter(ascend.WeightQuantBatchMatmulV2Op)
 def product(op: ascend.WeightQuantBatchMatmulV2Op, layer: Layer) -> str:
     """The weight in float16, in which no step but the last rounds, and Gemm."""
-    if op.group_size or element_of(op.x) != f16:
-        raise layer.error("has a form that files do not have: groups, or bfloat16")
+    if element_of(op.x) != f16:
+        raise layer.error(f"is of {element_of(op.x)}, files have float16")
     if op.bias is not None and element_of(op.bias) != f16:
         raise layer.error("has a bias of another type than float16, which Gemm does not take")
     transposed = bool(op.transpose_weight.value.data)
-    scale, offset = (_column(v, transposed, layer) for v in (op.antiquant_scale, op.antiquant_offset))
-    integers = layer.helper("Add", _integers(op.weight, f16, layer), offset)
-    weight = layer.helper("Mul", integers, scale)
+    integers = _integers(op.weight, f16, layer)
+    if op.group_size:
+        shape = shape_of(op.weight)
+        axis = 1 if transposed else 0
+        if shape[axis] % op.group_size:
+            raise layer.error(f"has groups of {op.group_size} that do not divide its {shape[axis]} input channels")
+        split = [*shape[:axis], shape[axis] // op.group_size, op.group_size, *shape[axis + 1 :]]
+        integers = layer.helper("Reshape", integers, layer.ints(split, "shape"))
+        scale, offset = (_grouped(v, transposed, layer) for v in (op.antiquant_scale, op.antiquant_offset))
+    else:
+        scale, offset = (_column(v, transposed, layer) for v in (op.antiquant_scale, op.antiquant_offset))
+    weight = layer.helper("Mul", layer.helper("Add", integers, offset), scale)
+    if op.group_size:
+        weight = layer.helper("Reshape", weight, layer.ints(shape_of(op.weight), "shape"))
     flags = {"transA": int(op.transpose_x.value.data) or None, "transB": int(transposed) or None}
     return layer.node("Gemm", op.x, weight, op.bias, **flags)
 
@@ -53,6 +64,13 @@ def _integers(x: SSAValue, element: Attribute, layer: Layer) -> str:
     node = helper.make_node("AscendAntiQuant", inputs, [made], scale=1.0, offset=0.0, dtype=number)
     layer.add(node, f"{layer.label}.antiquant")
     return made
+
+
+def _grouped(parameters: SSAValue, transposed: bool, layer: Layer) -> Operand:
+    """Parameters `[groups, N]` as `[groups, 1, N]`, or `[N, groups, 1]` for a transposed weight."""
+    if (array := nn.array_of(parameters)) is None:
+        raise layer.error("has scales that are computed at run time")
+    return layer.constant(array.T[:, :, None] if transposed else array[:, None], "scale")
 
 
 def _column(vector: SSAValue, transposed: bool, layer: Layer) -> Operand:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from amct_opt import frontends
+from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
 from amct_opt.tools import amct_opt
@@ -112,7 +113,72 @@ def test_a_weight_of_a_float_layer_is_the_same_numbers(equivalence, net):
         equivalence.assert_equivalent(before, equivalence.after(before, "lower-to-ascend", "legalize-ascend"))
 
 
-@pytest.mark.parametrize("options", ["channel-wise=true weight-asymmetric=true", "weight-bits=4 channel-wise=true"])
+def in_groups(channels: int, transposed: bool, element: str, points: str = "", rank: int = 2) -> str:
+    """A product with a weight of 4 bits in groups of 32 input channels."""
+    groups, stored = -(-channels // 32), f"3x{channels}" if transposed else f"{channels}x3"
+    rng = np.random.default_rng(2)
+    numbers = rng.integers(-8, 8, [int(d) for d in stored.split("x")]).tolist()
+    scales = rng.uniform(0.01, 0.3, 3 * groups).astype(np.float16).tolist()
+    x, y = (f"{'2x' * (rank - 2)}5x{n}x{element}" for n in (channels, 3))
+    zero = f", zero_point = {rng.integers(-8, 8, 3 * groups).tolist()}" if points else ""
+    return f"""
+    func.func @main(%x: tensor<{x}>, %b: tensor<3x{element}>) -> tensor<{y}> {{
+      %w = nn.constant dense<{numbers}> : tensor<{stored}xi4>
+      %d = nn.dequantize %w by <i4, scale = {scales}{zero}, axis = {int(transposed)}, block = 32> :
+        (tensor<{stored}xi4>) -> tensor<{stored}x{element}>
+      %y = nn.matmul %x, %d, %b{" transpose_b" if transposed else ""} :
+        (tensor<{x}>, tensor<{stored}x{element}>, tensor<3x{element}>) -> tensor<{y}>
+      func.return %y : tensor<{y}>
+    }}"""
+
+
+@pytest.mark.parametrize("points", ["", "points"])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("element", ["f32", "f16"])
+def test_groups(element, transposed, points, equivalence, tmp_path):
+    """The same numbers before lowering, after it, and read back from a deployable file."""
+    before = equivalence.parse(in_groups(64, transposed, element, points))
+    lowered = equivalence.after(before, "lower-to-ascend")
+    operator = {"f32": "AscendAntiQuant", "f16": "WeightQuantBatchMatmulV2"}[element]
+    assert f"ascend.{operator}" in [op.name for op in lowered.walk()]
+    OnnxAscendTarget().write(lowered, tmp_path / "y.onnx", new_session())
+    read = frontends.read(tmp_path / "y.onnx", new_session())
+    x = equivalence.random_inputs(before)
+    (wanted,), (actual,), (again,) = (run(m, x).values() for m in (before, lowered, read))
+    np.testing.assert_allclose(
+        actual, wanted, rtol=0, atol={"f32": 1e-5, "f16": 2.0**-9}[element] * np.abs(wanted).max()
+    )
+    assert again.tobytes() == actual.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("source", "rule", "reason"),
+    [
+        (in_groups(40, False, "f32"), "group-size", "groups of 32 do not divide its 40 input channels"),
+        (
+            in_groups(32, False, "f16"),
+            "group-size",
+            "WeightQuantBatchMatmulV2 has groups of 32, 64, ... fewer than all",
+        ),
+        (in_groups(64, False, "f16", rank=3), "channel-scales", "AscendAntiQuantV2 has scales along the last axis"),
+    ],
+    ids=["last-group", "one-group", "batch"],
+)
+def test_groups_that_have_no_form(source, rule, reason, equivalence):
+    """The product stays float, with a remark."""
+    before = equivalence.parse(source)
+    session = new_session()
+    after = before.clone()
+    make_pass("lower-to-ascend", "").apply(session, after)
+    said = [(r.rule, r.reason) for r in session.remarks if r.kind == "missed"]
+    assert any(r == rule and reason in text for r, text in said), said
+    equivalence.assert_equivalent(before, after, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["channel-wise=true weight-asymmetric=true", "weight-bits=4 channel-wise=true", "weight-bits=4 group-size=16"],
+)
 def test_a_transformer_on_the_command_line(options, equivalence, tmp_path):
     """All products keep integers, the file is less than half of the float one, and the numbers are those before lowering."""
     passes = ["--fuse-all", f"--quantize=weight-only=true {options}"]
