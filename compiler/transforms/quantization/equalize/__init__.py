@@ -17,12 +17,12 @@ from ....dialects.nn import array_of
 from ....rewriting import Remarks, erase_dead_constants, layer_of
 from ....runtime.data import Samples
 from ....session import Session, session_of
-from ..balance_channels.input_channels import Weighted
+from ..balance_channels.input_channels import Weighted, activation_axis
 from ..data_options import BackendOptions, DataOptions
 from ..recovery_options import RecoveryOptions
 from ..request import QuantizationOptions, Request
 from ..sites import Site
-from .channels_seen import channels_seen
+from .channels_seen import ChannelsOf, channels_seen
 from .costs import Grids, Weight
 from .grids import grids_of
 from .links import WEIGHT, Link, links_of
@@ -100,7 +100,10 @@ def _equalize(
     weighted = [site for site in layers.values() if isinstance(site.compute, Weighted)]
     grids = grids_of(module, weighted, request)
     weights = {site.compute: _weight(site, grid) for site, grid in zip(weighted, grids, strict=True)}
-    search = Search(links, weights, channels_seen(module, weighted, samples, session, runner))
+    inputs = {site.compute: _input_of(site) for site in weighted}
+    bounded = [ChannelsOf(each.value, each.axis) for link in links for each in link.bounded]
+    seen = channels_seen(module, [*inputs.values(), *bounded], samples, session, runner)
+    search = Search(links, weights, inputs, seen)
     search.run()
     before, changes = module.clone(), list[Change]()
     done: list[tuple[Link, str]] = []
@@ -119,6 +122,11 @@ def _equalize(
         return
     for link, outcome in done:
         remarks.applied(link.compute, "equalized" if link.site is not None else "balanced", outcome)
+
+
+def _input_of(site: Site) -> ChannelsOf:
+    assert site.activation is not None, "links are between layers that read from outside"
+    return ChannelsOf(site.activation, activation_axis(cast(Weighted, site.compute)))
 
 
 def _weight(site: Site, grids: Grids) -> Weight:

@@ -1,10 +1,11 @@
-"""Collects statistics of the channels that layers read, batch by batch, in bounded memory."""
+"""Collects statistics of channels, batch by batch, in bounded memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import count
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -12,60 +13,84 @@ from xdsl.ir import SSAValue
 
 from ....backends import Runner, Wanted, Work
 from ....diagnostics import op_error
-from ....dialects.nn import NNOp
 from ....runtime.data import Samples
 from ....session import Session
-from ..balance_channels.input_channels import Weighted, activation_axis
-from ..sites import Site
-from .costs import Seen
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 ROWS = 256
-"""Rows that are kept of each input, from all batches alike."""
+"""Rows that are kept of each value, from all batches alike."""
+
+
+class ChannelsOf(NamedTuple):
+    """The channels of a value, along an axis."""
+
+    value: SSAValue
+    axis: int
+
+
+@dataclass
+class Seen:
+    """Statistics of channels. Those of different batches merge."""
+
+    low: Array
+    """The smallest number, at most 0: float64 [channels]."""
+    high: Array
+    """The largest, at least 0."""
+    rows: Array
+    """Some of the numbers: float32 [rows, channels], at most `ROWS`."""
+
+    @staticmethod
+    def of(rows: Array, kept: int, seed: int) -> Seen:
+        """Those of a batch, [rows, channels]. Raises ValueError for NaN and Inf."""
+        low, high = (f(axis=0, initial=0).astype(np.float64) for f in (rows.min, rows.max))
+        if not np.isfinite(low + high).all():
+            raise ValueError("values hold NaN or Inf")
+        picked = np.random.default_rng(seed).choice(len(rows), min(kept, len(rows)), replace=False)
+        return Seen(low, high, rows[picked].astype(np.float32))
+
+    def merge(self, other: Seen) -> None:
+        """Add what another has seen."""
+        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        self.rows = np.concatenate([self.rows, other.rows])[:ROWS]
+
+    @property
+    def peaks(self) -> Array:
+        """The largest magnitudes: float64 [channels]."""
+        return np.maximum(-self.low, self.high)
 
 
 def channels_seen(
-    module: ModuleOp, layers: Sequence[Site], samples: Samples, session: Session, runner: Runner
-) -> dict[NNOp, Seen]:
-    """The range of each input channel of each layer, and rows of its input, while the samples run through the model.
+    module: ModuleOp, wanted: Iterable[ChannelsOf], samples: Samples, session: Session, runner: Runner
+) -> Mapping[ChannelsOf, Seen]:
+    """Statistics of channels, while the samples run through the model.
 
-    Raises CompileError, located at a layer, for NaN or Inf in its input.
+    Raises CompileError, located at the operation that reads a value, for NaN or Inf in it.
     """
-    watched: dict[SSAValue, dict[int, list[Site]]] = {}
-    for site in layers:
-        value = site.activation
-        assert value is not None, "links are between layers that read from outside"
-        watched.setdefault(value, {}).setdefault(activation_axis(cast(Weighted, site.compute)), []).append(site)
+    axes: dict[SSAValue, set[int]] = {}
+    for value, axis in wanted:
+        axes.setdefault(value, set()).add(axis)
+    found: dict[ChannelsOf, Seen] = {}
     kept = max(1, ROWS // samples.runs)
-    found: dict[tuple[SSAValue, int], Seen] = {}
 
     def watch(value: SSAValue, array: Array) -> None:
-        for axis, sites in watched[value].items():
-            before = found.get((value, axis))
-            seen = _seen(array, axis, kept if before is None else min(kept, max(0, ROWS - len(before.rows))))
-            if not np.isfinite(seen.low + seen.high).all():
+        for axis in axes[value]:
+            rows = np.moveaxis(array, axis, -1).reshape(-1, array.shape[axis])
+            before = found.get(ChannelsOf(value, axis))
+            try:
+                seen = Seen.of(rows, kept, 0 if before is None else len(before.rows))
+            except ValueError as e:
                 hint = "look for an overflow in the model or its data"
-                raise op_error(sites[0].compute, "has an input whose values hold NaN or Inf", hint)
-            found[value, axis] = seen if before is None else before.joined(seen)
+                raise op_error(next(iter(value.uses)).operation, f"has an input whose {e}", hint) from None
+            if before is None:
+                found[ChannelsOf(value, axis)] = seen
+            else:
+                before.merge(seen)
 
     done = count(1)
 
     def tell() -> None:
         session.progress("equalize", next(done), samples.runs)
 
-    runner.run(Work(module, dict.fromkeys(watched, Wanted()), samples, watch, tell, session))
-    return {
-        site.compute: found[value, axis]
-        for value, axes in watched.items()
-        for axis, sites in axes.items()
-        for site in sites
-    }
-
-
-def _seen(array: Array, axis: int, kept: int) -> Seen:
-    """The statistics of one batch; rows are picked from a seed."""
-    rows = np.moveaxis(array, axis, -1).reshape(-1, array.shape[axis])
-    picked = np.random.default_rng(0).choice(len(rows), min(kept, len(rows)), replace=False)
-    low, high = rows.min(axis=0, initial=0).astype(np.float64), rows.max(axis=0, initial=0).astype(np.float64)
-    return Seen(low, high, rows[picked].astype(np.float32))
+    runner.run(Work(module, dict.fromkeys(axes, Wanted()), samples, watch, tell, session))
+    return found

@@ -14,6 +14,7 @@ import numpy as np
 
 from ....dialects.nn import ConvTransposeOp, MatMulOp
 from ..balance_channels.input_channels import Weighted
+from .channels_seen import Seen
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,37 +38,16 @@ FLOAT = Grids(None, None, True, False)
 """Of a layer that is not quantized."""
 
 
-@dataclass(frozen=True)
-class Seen:
-    """Statistics of a layer's input channels."""
-
-    low: Array
-    """The smallest number, at most 0: float64 [channels]."""
-    high: Array
-    """The largest, at least 0."""
-    rows: Array
-    """Some of the numbers: float32 [rows, channels]."""
-
-    def joined(self, other: Seen) -> Seen:
-        """The statistics of both together."""
-        rows = np.concatenate([self.rows, other.rows])
-        return Seen(np.minimum(self.low, other.low), np.maximum(self.high, other.high), rows)
-
-    @property
-    def peaks(self) -> Array:
-        """The largest magnitudes: float64 [channels]."""
-        return np.maximum(-self.low, self.high)
-
-    def quantized(self, up: Array, grids: Grids) -> Array:
-        """The rows behind quantization by one scale, where the layer that gives them divides channels by 2^up."""
-        low, high = float(np.ldexp(self.low, -up).min()), float(np.ldexp(self.high, -up).max())
-        if grids.inputs is None or not high > low:
-            return self.rows
-        if grids.symmetric:
-            low, high = -max(-low, high), max(-low, high)
-        rows, steps = np.ldexp(self.rows, -up), 2**grids.inputs - 1
-        tried = (_on_grid(rows, low * share, high * share, steps) for share in _SHRUNK)
-        return np.ldexp(min(tried, key=lambda found: float(np.square(found - rows).sum())), up)
+def quantized_rows(seen: Seen, up: Array, grids: Grids) -> Array:
+    """The rows behind quantization by one scale, where the layer that gives them divides channels by 2^up."""
+    low, high = float(np.ldexp(seen.low, -up).min()), float(np.ldexp(seen.high, -up).max())
+    if grids.inputs is None or not high > low:
+        return seen.rows
+    if grids.symmetric:
+        low, high = -max(-low, high), max(-low, high)
+    rows, steps = np.ldexp(seen.rows, -up), 2**grids.inputs - 1
+    tried = (_on_grid(rows, low * share, high * share, steps) for share in _SHRUNK)
+    return np.ldexp(min(tried, key=lambda found: float(np.square(found - rows).sum())), up)
 
 
 def _on_grid(rows: Array, low: float, high: float, steps: int) -> Array:
@@ -140,7 +120,7 @@ class Weight:
     def error(self, seen: Seen, up: Array, down: Array) -> Array:
         """The mean square error of each output channel, summed over taps: float64 [outputs]."""
         exact = self.applied(seen.rows, self.numbers)
-        found = self.applied(seen.quantized(up, self.grids), self.quantized(up, down))
+        found = self.applied(quantized_rows(seen, up, self.grids), self.quantized(up, down))
         return np.square(found - exact).sum(axis=(1, 3), dtype=np.float64).reshape(-1) / len(seen.rows)
 
     def output_errors(self, seen: Seen, up: Array, down: Array) -> Array:

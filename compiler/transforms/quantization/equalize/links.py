@@ -14,6 +14,7 @@ from xdsl.ir import Operation, SSAValue, Use
 
 from ....dialects.nn import (
     BatchNormOp,
+    BoundOp,
     ConvolutionOp,
     ConvTransposeOp,
     FusedOp,
@@ -65,6 +66,17 @@ class Reader(NamedTuple):
         return self.site.compute
 
 
+class Bounded(NamedTuple):
+    """Where channels are kept within bounds on the way to the layers that read them."""
+
+    op: BoundOp
+    value: SSAValue
+    """Its result, or that of its region."""
+    axis: int
+    of: Array
+    """The channel that each of its entries is: int64 [entries]."""
+
+
 @dataclass(frozen=True, eq=False)
 class Link:
     """A layer and all layers that read its result, directly or through what scales with its input; or a value that a product can
@@ -76,6 +88,8 @@ class Link:
     parameters: tuple[Parameter, ...]
     """The weight or factors, and the bias where there is one."""
     readers: tuple[Reader, ...]
+    bounded: tuple[Bounded, ...] = ()
+    """Bounds that no channel may reach because of its factor."""
 
     @property
     def begins(self) -> NNOp | None:
@@ -134,7 +148,8 @@ def _link(site: Site, places: Places) -> Link:
     else:
         axis, parameters = _of_layer(site)
     count = int(parameters[0].channels.max()) + 1
-    return Link(site, parameters, tuple(_readers(op.results[0], Channels(axis, np.arange(count)), places)))
+    readers, bounded = _readers(op.results[0], Channels(axis, np.arange(count)), places)
+    return Link(site, parameters, tuple(readers), tuple(bounded))
 
 
 def _of_layer(site: Site) -> tuple[int, tuple[Parameter, ...]]:
@@ -215,9 +230,10 @@ def output_channels(op: Computing) -> Array:
     return (group[:, None] * per_group + np.arange(per_group)).reshape(inputs, per_group, *ones)
 
 
-def _readers(value: SSAValue, channels: Channels, places: Places) -> list[Reader]:
-    """All layers that read these channels. Raises NotLinked where something else does."""
+def _readers(value: SSAValue, channels: Channels, places: Places) -> tuple[list[Reader], list[Bounded]]:
+    """All layers that read these channels, and bounds on the way. Raises NotLinked where something else reads them."""
     found: list[Reader] = []
+    bounded: list[Bounded] = []
     waiting = [(use, channels) for use in value.uses]
     if not waiting:
         raise NotLinked("reader", "nothing reads its result")
@@ -229,9 +245,23 @@ def _readers(value: SSAValue, channels: Channels, places: Places) -> list[Reader
         if (site := places.get(op)) is not None and use.index == 0:
             found.append(_reader(site, channels))
             continue
+        if isinstance(op, BoundOp) and not op.is_homogeneous:
+            bounded.append(Bounded(op, _outside(op), *channels))
+            waiting += [(each, channels) for each in op.results[0].uses]
+            continue
         behind, channels = _behind(use, channels)
         waiting += [(each, channels) for each in behind.uses]
-    return found
+    return found, bounded
+
+
+def _outside(op: BoundOp) -> SSAValue:
+    """The result of an operation, which a region must yield. Raises NotLinked."""
+    (result,), region = op.results, op.parent_op()
+    if not isinstance(region, FusedOp):
+        return result
+    if any(not isinstance(use.operation, YieldOp) for use in result.uses):
+        raise NotLinked("region", f"'{op.name}' {layer_of(op)} bounds it inside a fused region")
+    return region.result
 
 
 def _reader(site: Site, channels: Channels) -> Reader:

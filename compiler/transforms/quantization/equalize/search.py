@@ -9,7 +9,9 @@ import numpy as np
 
 from ....dialects.nn import NNOp
 from ..balance_channels.factors import balance_factors
-from .costs import Seen, Weight
+from .channels_seen import ChannelsOf, Seen
+from .costs import Weight
+from .limits import Limits
 from .links import Link
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -18,8 +20,6 @@ STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 """How much of the spread of activations may go into the weights that read them; 0.5 makes both equal (Nagel et al. 2019)."""
 SWEEPS = 20
 """The most sweeps over all links; they end when nothing changes."""
-LARGEST = 24
-"""The largest exponent: what is scaled stays far within float32."""
 WORTH = 0.8
 """The share of its error that a link may keep to be worth equalizing."""
 PRODUCT_WORTH = 0.25
@@ -34,9 +34,16 @@ def worth(link: Link) -> float:
 class Search:
     """Exponents of all links, found one link after the other, as a layer may end one and begin another."""
 
-    def __init__(self, links: Sequence[Link], weights: Mapping[NNOp, Weight], seen: Mapping[NNOp, Seen]):
+    def __init__(
+        self,
+        links: Sequence[Link],
+        weights: Mapping[NNOp, Weight],
+        inputs: Mapping[NNOp, ChannelsOf],
+        seen: Mapping[ChannelsOf, Seen],
+    ):
         self._weights = weights
-        self._seen = seen
+        self._seen = {op: seen[channels] for op, channels in inputs.items()}
+        self._limits = {link: Limits.of(link, seen) for link in links}
         self.exponents: dict[Link, Array] = {link: np.zeros(link.size, np.int32) for link in links}
         self._begun: dict[NNOp, Link] = {link.begins: link for link in links if link.begins is not None}
         self._ended = {reader.compute: (link, reader.of) for link in links for reader in link.readers}
@@ -65,7 +72,9 @@ class Search:
         return not np.array_equal(before, found)
 
     def _candidates(self, link: Link) -> list[Array]:
-        """Exponents by strength. A channel that is 0 on either side is left alone, and so is the median of the others."""
+        """Exponents by strength. A channel that is 0 on either side is left alone, and so is the median of the others; below a
+        bound the largest of them.
+        """
         first, second = np.zeros(link.size), np.zeros(link.size)
         for reader in link.readers:
             np.maximum.at(first, reader.of, self._seen[reader.compute].peaks)
@@ -74,9 +83,9 @@ class Search:
         found: list[Array] = []
         for strength in STRENGTHS if both.any() else ():
             ideal = np.log2(balance_factors(first[both], second[both], strength))
-            rounded = np.zeros(link.size, np.int32)
-            rounded[both] = np.clip(np.rint(ideal - np.median(ideal)), -LARGEST, LARGEST)
-            found.append(rounded)
+            wanted = np.zeros(link.size)
+            wanted[both] = ideal - (ideal.max() if link.bounded else np.median(ideal))
+            found.append(self._limits[link].within(wanted))
         return found
 
     def error(self, link: Link, exponents: Array) -> float:

@@ -6,7 +6,7 @@
 // CHECK-DAG: [equalize missed float16] "half": its numbers are of float16, which scaling could take out of range
 // CHECK-DAG: [equalize missed channels] "vector": its weight is a vector: it has no output channels
 // CHECK-DAG: [equalize missed graph-output] "output": its result is an output of the model
-// CHECK-DAG: [equalize missed homogeneous] "bounded": 'nn.relu6' six reads its result, and does not scale with it
+// CHECK-DAG: [equalize missed region] "bounded": 'nn.relu6' six bounds it inside a fused region
 // CHECK-DAG: [equalize missed homogeneous] "summed": 'nn.add' sum reads its result, and does not scale with it
 // CHECK-DAG: [equalize missed homogeneous] "weights": 'nn.conv' reading reads its result, and does not scale with it
 // CHECK-DAG: [equalize missed homogeneous] "observed": 'nn.observe' {{.*}} reads its result, and does not scale with it
@@ -35,7 +35,11 @@ func.func @main(%x: tensor<1x2x2x2xf32>, %v: tensor<2x2x1x1xf32>, %c: tensor<2xf
   %output = nn.conv %x, %w from <onnx, "Conv", "output"> : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
 
   %bounded = nn.conv %x, %w from <onnx, "Conv", "bounded"> : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
-  %six = nn.relu6 %bounded from <onnx, "Clip", "six"> : tensor<1x2x2x2xf32>
+  %six = nn.fused "ReluRelu" (%p = %bounded) : (tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
+    %r6 = nn.relu6 %p from <onnx, "Clip", "six"> : tensor<1x2x2x2xf32>
+    %r = nn.relu %r6 from <onnx, "Relu", "after"> : tensor<1x2x2x2xf32>
+    nn.yield %r : tensor<1x2x2x2xf32>
+  }
   %six.out = nn.conv %six, %w from <onnx, "Conv", "six.out"> : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
   %summed = nn.conv %x, %w from <onnx, "Conv", "summed"> : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
   %sum.in = nn.conv %summed, %w from <onnx, "Conv", "sum.in"> : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>

@@ -16,7 +16,7 @@
 // CHECK:       nn.matmul [[P]], {{.*}} from <onnx, "MatMul", "second">
 // CHECK:       nn.add [[N]], {{.*}} from <onnx, "Add", "sum">
 // CHECK:       nn.conv {{.*}} from <onnx, "Conv", "even">
-func.func @main(%x: tensor<2x8x4xf32>, %i: tensor<1x2x4x4xf32>) -> (tensor<2x8x4xf32>, tensor<1x2x4x4xf32>) {
+func.func @main(%x: tensor<2x8x4xf32>, %i: tensor<1x2x4x4xf32>) -> (tensor<2x8x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
   %g = nn.constant dense<[1.0, 400.0, 0.8, 1.2]> : tensor<4xf32>
   %w = nn.constant dense<[[0.3, -0.8, 0.2, 0.7], [0.001, -0.002, 0.0015, 0.001], [-0.9, 0.4, 0.6, 0.1], [0.5, 0.3, -0.7, 0.2]]> : tensor<4x4xf32>
   %n = nn.layer_norm %x, %g axis -1 from <onnx, "LayerNormalization", "norm"> : (tensor<2x8x4xf32>, tensor<4xf32>) -> tensor<2x8x4xf32>
@@ -26,7 +26,7 @@ func.func @main(%x: tensor<2x8x4xf32>, %i: tensor<1x2x4x4xf32>) -> (tensor<2x8x4
   %s = nn.add %n, %c from <onnx, "Add", "sum"> : tensor<2x8x4xf32>
   %v = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %e = nn.conv %i, %v from <onnx, "Conv", "even"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
-  %r = nn.relu6 %e : tensor<1x2x4x4xf32>
+  %r = nn.relu %e : tensor<1x2x4x4xf32>
   %d = nn.conv %r, %v from <onnx, "Conv", "behind"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
-  func.return %s, %d : tensor<2x8x4xf32>, tensor<1x2x4x4xf32>
+  func.return %s, %d, %e : tensor<2x8x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
 }

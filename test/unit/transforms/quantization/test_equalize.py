@@ -70,6 +70,18 @@ def pair(between: Callable[[Any], Any], **options: Any) -> Build:
     return lambda x: conv(between(conv(x, (6, 3, 3, 3), rows=True, **options)), (4, 6, 3, 3), columns=True, **options)
 
 
+def bounded(bound: Callable[[Any], Any]) -> Build:
+    """The largest channel reaches the bound and keeps its scale, the others come closer to it."""
+    by = np.array([30, 0.25, 0.03, 0.002, 0.06, 0.01])
+
+    def build(x: Any) -> Any:
+        weight = const(spread(numbers(6, 3, 3, 3), 0, by))
+        y = bound(nn.ConvOp.make(x, weight, const(numbers(6) * by)))
+        return nn.ConvOp.make(y, const(spread(numbers(4, 6, 3, 3), 1, 1 / by)))
+
+    return build
+
+
 def triple(x: Any) -> Any:
     """The depthwise convolution takes the spread on: neither pair alone removes it."""
     expanded = nn.ReluOp.make(conv(x, (6, 3, 1, 1), rows=True))
@@ -141,6 +153,8 @@ CASES: Mapping[str, tuple[Build, Array]] = {
     "nothing between": (pair(lambda y: y), IMAGE),
     "relu": (pair(RELU), IMAGE),
     "clip without an upper bound": (pair(lambda y: nn.ClipOp.make(y, min=0.0)), IMAGE),
+    "a bound that small channels do not reach": (bounded(nn.Relu6Op.make), IMAGE),
+    "two bounds": (bounded(lambda y: nn.ClipOp.make(y, min=-60.0, max=60.0)), IMAGE),
     "channels last": (pair(RELU, layout="nhwc"), numbers(16, 6, 6, 3)),
     "pad and resize": (
         pair(lambda y: nn.PadOp.make(nn.ResizeOp.make(y, sizes=(0, 0, 8, 8)), pads=(0, 0, 1, 1) * 2)),
