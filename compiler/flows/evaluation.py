@@ -18,6 +18,7 @@ from ..runtime.data import FloatModel, Samples, Spool, takes_whole_inputs
 from ..runtime.data.script import load_script, running
 from ..runtime.executor import Array, Executable
 from ..session import Session
+from .significance import Share
 
 _BY_FUNCTION = "write a function that measures it: --evaluator FILE.py:FUNCTION"
 
@@ -41,6 +42,8 @@ class Labels:
     classes: Array
     """int [samples]"""
     source: str = "labels"
+    folders: int | None = None
+    """The number of class folders, if the labels are these."""
 
     def __post_init__(self) -> None:
         """Raises CompileError, located, for anything that is not a list of integers."""
@@ -50,19 +53,20 @@ class Labels:
 
     def of(self, samples: Samples) -> Labels:
         """The labels of a part of the samples. Raises CompileError if there are neither as many as these nor as all samples."""
-        rows = _rows_per_sample(samples)
-        count, every = rows * samples.count, rows * (samples.first + samples.count)
-        if not rows or len(self.classes) == count:
+        rows, given = _rows_per_sample(samples), len(self.classes)
+        first, last = rows * samples.first, rows * (samples.first + samples.count)
+        total = rows * next(iter(samples.rows.values())).shape[0]
+        if not rows or given == last - first:
             return self
-        if len(self.classes) != every:
-            some = f", or {count} for the samples that measure" if count != every else ""
-            message = f"labels must be {every} integers, one per sample{some}, not {len(self.classes)}"
+        if given not in (last, total):
+            some = f", or {last - first} for the samples that measure" if last - first != total else ""
+            message = f"labels must be {total} integers, one per sample{some}, not {given}"
             raise CompileError(message, where=self.source)
-        return replace(self, classes=self.classes[-count:])
+        return replace(self, classes=self.classes[first:last])
 
     def __call__(self, module: ModuleOp, samples: Samples, session: Session) -> float:
         """Top-1 in percent, a `Score`."""
-        return top(1, ranks(Executable(module), samples, self, session))
+        return ranks(Executable(module), samples, self, session).top(1).percent
 
 
 def _rows_per_sample(samples: Samples) -> int:
@@ -73,27 +77,40 @@ def _rows_per_sample(samples: Samples) -> int:
     return max(size, 0)
 
 
-def ranks(model: Runnable, samples: Samples, labels: Labels, session: Session) -> Array:
-    """int [labels]: the number of classes that the model's first output ranks before the label's.
+@dataclass(frozen=True)
+class Ranking:
+    """int [labels]: the number of classes that rank before the label's, of `classes`."""
+
+    ranks: Array
+    classes: int
+
+    def top(self, count: int) -> Share:
+        """The labels that are among the first `count` classes."""
+        return Share(int(np.count_nonzero(self.ranks < count)), len(self.ranks))
+
+
+def ranks(model: Runnable, samples: Samples, labels: Labels, session: Session) -> Ranking:
+    """The ranks of labels in the model's first output.
 
     Of equal values the first ranks first. A row with NaN ranks its label last. Raises CompileError, located, for an output
     that is not [samples, classes], and for labels that are not one of its classes.
     """
     found: list[Array] = []
-    seen = 0
+    seen = width = 0
 
     def judge(batch: Mapping[str, Array], turn: Turn) -> None:
-        nonlocal seen
+        nonlocal seen, width
         name, output = next(iter(model.run(batch).items()))
         with turn:
             seen += len(rows := _rows(name, output))
+            width = int(rows.shape[1])
             found.append(_ranks(name, rows, labels, sum(map(len, found))))
             session.progress("measure", len(found), samples.runs)
 
     OrderedBatches(samples.batches()).run(judge, min(threads_here(), samples.runs))
     if not 0 <= seen - len(labels.classes) < samples.batch_size:
         raise CompileError(f"{len(labels.classes)} labels for {seen} rows of the first output", where=labels.source)
-    return np.concatenate(found)
+    return Ranking(np.concatenate(found), width)
 
 
 def _rows(name: str, output: Array) -> Array:
@@ -111,6 +128,10 @@ def _ranks(name: str, rows: Array, labels: Labels, start: int) -> Array:
     A run may have more rows than labels: a last batch is filled up with earlier samples, which come first.
     """
     classes, width = labels.classes[start : start + len(rows)], int(rows.shape[1])
+    if labels.folders not in (None, width):
+        message = f"{labels.folders} class folders, but output '{name}' has {width} classes"
+        hint = "list the classes in a table of path,label: --labels FILE.csv"
+        raise CompileError(message, where=labels.source, hint=hint)
     if (wrong := np.flatnonzero((classes < 0) | (classes >= width))).size:
         message = f"sample {start + wrong[0]} has label {classes[wrong[0]]}, but output '{name}' has {width} classes"
         raise CompileError(message, where=labels.source, hint=f"labels are 0 to {width - 1}")
@@ -119,11 +140,6 @@ def _ranks(name: str, rows: Array, labels: Labels, start: int) -> Array:
     earlier: Array = np.arange(width) < classes[:, None]
     before: Array = np.count_nonzero((rows > own) | ((rows == own) & earlier), axis=1)
     return np.where(np.isnan(rows).any(1), width, before)
-
-
-def top(count: int, ranked: Array) -> float:
-    """Percent of labels among the first `count` classes."""
-    return 100 * float(np.count_nonzero(ranked < count)) / len(ranked)
 
 
 def measured_by(function: Callable[[FloatModel], Any], module: ModuleOp, path: Path, **given: Any) -> Any:

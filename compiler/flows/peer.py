@@ -80,7 +80,7 @@ def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None 
     totals: dict[str, Differences] = {}
     runs, apart = 0, None
     try:
-        session = _session(onnxruntime, path)
+        session = open_session(onnxruntime, path)
         if ours is not None and samples is not None:
             for inputs in islice(samples.batches(), RUNS):
                 theirs = _run(session, inputs)
@@ -94,7 +94,8 @@ def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None 
     return Peer(version, "", runs, {name: d.result() for name, d in totals.items()}, apart)
 
 
-def _session(onnxruntime: Any, path: Path) -> Any:
+def open_session(onnxruntime: Any, path: Path) -> Any:
+    """A file in onnxruntime with its default options. Raises what onnxruntime raises."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _FATAL
     # spinning does not affect results, and here it costs more than computing
@@ -118,7 +119,7 @@ def _first_apart(onnxruntime: Any, path: Path, ours: Simulation, inputs: Mapping
     shown = path.with_name(f"integers_{path.name}")
     shown.write_bytes(model.SerializeToString())
     try:
-        theirs = _run(_session(onnxruntime, shown), inputs)
+        theirs = _run(open_session(onnxruntime, shown), inputs)
     finally:
         shown.unlink()
     values: list[SSAValue] = [op.result for op in ours.module.walk() if isinstance(op, QuantizeOp)]

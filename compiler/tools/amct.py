@@ -13,6 +13,7 @@ from . import (
     amct_compare,
     amct_convert,
     amct_create_config,
+    amct_evaluate,
     amct_quantize,
     amct_run,
     amct_sensitivity,
@@ -34,6 +35,7 @@ COMMANDS = (
     amct_tune,
     amct_run,
     amct_compare,
+    amct_evaluate,
 )
 """Each module adds its parser, which names the function that runs it."""
 

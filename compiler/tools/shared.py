@@ -111,23 +111,28 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 _DATA = """an .npz file with one array per input, samples on the first axis; a .npy file for the only input; a folder with
 one .npy file per input; FILE.py:FUNCTION, which gives batches (FILE.py is executed); with --data-types a folder of raw binaries
 per input, separated by ;, one run per file; with --preprocess, or --scale, --mean and --std, a folder of images or of folders of
-them. Synthetic when not given"""
+them"""
 
 
 def add_data_options(add: Callable[..., object]) -> None:
     """Options for calibration data; `add` is the `add_argument` of their group."""
-    add("--data", metavar="DATA", help=_DATA)
-    add(
-        "--data-types",
-        default="",
-        metavar="TYPE,...",
-        help="types of raw binaries, one per input, such as float32,int64",
-    )
+    add_samples_options(add, f"{_DATA}. Synthetic when not given")
     add(
         "--batch-num",
         type=positive,
         metavar="N",
         help="calibrate on the first N batches, measure on the next N/10; required if the data function never ends",
+    )
+
+
+def add_samples_options(add: Callable[..., object], help: str = _DATA) -> None:
+    """Options for data in any form."""
+    add("--data", metavar="DATA", help=help)
+    add(
+        "--data-types",
+        default="",
+        metavar="TYPE,...",
+        help="types of raw binaries, one per input, such as float32,int64",
     )
     add_image_options(add)
 
@@ -156,7 +161,8 @@ def data_options(args: argparse.Namespace) -> DataOptions:
     """The values of these options. Raises CompileError for malformed ones."""
     from ..transforms.quantization.data_options import DataOptions
 
-    return DataOptions(args.data, batch_num=args.batch_num, data_types=names(args.data_types), **image_options(args))
+    batch_num = getattr(args, "batch_num", None)
+    return DataOptions(args.data, batch_num=batch_num, data_types=names(args.data_types), **image_options(args))
 
 
 def image_options(args: argparse.Namespace) -> dict[str, Any]:

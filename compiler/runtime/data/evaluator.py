@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,22 @@ from .stream import Spool
 
 _NAME = "evaluator"
 
+Run = Callable[[Mapping[str, Array]], dict[str, Array]]
+"""Runs a model: arrays by input in, arrays by output out."""
+
 
 class FloatModel:
     """The argument of an evaluator's methods and of metrics: a model that takes and returns floats.
 
-    The first `runs` runs are kept in `spool`. `samples` is the data that was given beside the evaluator.
+    The first `runs` runs are kept in `spool`. `samples` is the data that was given beside the evaluator. `run` takes the place of
+    the interpreter.
     """
 
-    def __init__(self, module: ModuleOp, spool: Spool, runs: int = 0, samples: Samples | None = None):
+    def __init__(
+        self, module: ModuleOp, spool: Spool, runs: int = 0, samples: Samples | None = None, run: Run | None = None
+    ):
         self.module = module
-        self._executable = Executable(module)
+        self._run: Run = run or Executable(module).run
         self._spool = spool
         self._runs = runs
         self._samples = samples
@@ -50,7 +56,7 @@ class FloatModel:
 
         Raises CompileError for arrays that do not fit.
         """
-        return self._executable.run(self.keep(inputs))
+        return self._run(self.keep(inputs))
 
     def keep(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Converts the inputs of a run for the model, and keeps them if the run calibrates. Raises CompileError like `run`."""

@@ -49,14 +49,22 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(digits / "calib.npz", folder)
     with np.load(digits / "heldout.npz") as arrays:
         images = arrays["image"][:32]
+    labels = np.load(digits / "heldout_labels.npy")
     for name, part in {"x": images, "a": images[:16], "b": images[16:]}.items():
         np.savez(folder / f"{name}.npz", image=part)
     for name in ("bins", "images"):
         (folder / name).mkdir()
     images[:16].tofile(folder / "bins" / "0.bin")
     for i, image in enumerate(images):
-        Image.fromarray(((image[0] + 1) * 127.5).astype(np.uint8)).save(folder / "images" / f"{i}.png")
+        photo = Image.fromarray(((image[0] + 1) * 127.5).astype(np.uint8))
+        photo.save(folder / "images" / f"{i}.png")
+        photo.save(made(folder / "photos" / f"digit-{labels[i]}") / f"{i:02}.png")
     execute(["bash", "-euo", "pipefail"], folder, MADE)
+    return folder
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 

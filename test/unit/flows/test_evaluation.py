@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import amct_opt
-from amct_opt.flows.evaluation import Labels, Metric, ranks, top
+from amct_opt.flows.evaluation import Labels, Metric, Ranking, ranks
 from amct_opt.runtime.data.given import samples_from
 from amct_opt.runtime.executor import Executable
 
@@ -26,9 +26,13 @@ RANKS = [0, 3, 1, 2, 1]
 
 
 def judged(batch: int | str, scores: object = SCORES, classes: np.ndarray = CLASSES) -> list[int]:
+    return ranking(batch, scores, classes).ranks.tolist()
+
+
+def ranking(batch: int | str, scores: object, classes: np.ndarray) -> Ranking:
     module, session = amct_opt.parse(IDENTITY.format(batch=batch))
     samples = samples_from(scores, module)
-    return ranks(Executable(module), samples, Labels(classes).of(samples), session).tolist()
+    return ranks(Executable(module), samples, Labels(classes).of(samples), session)
 
 
 @pytest.mark.parametrize("batch", ["?", 1, 2, 3])
@@ -48,10 +52,11 @@ def test_ranks_are_those_of_a_stable_sort() -> None:
     rng = np.random.default_rng(0)
     scores, classes = rng.integers(0, 4, (200, 5)).astype(np.float32), rng.integers(0, 5, 200)
     order = np.argsort(-scores, axis=1, kind="stable").tolist()
-    found = judged("?", scores, classes)
-    assert found == [row.index(label) for row, label in zip(order, classes, strict=True)]
-    assert top(1, np.array(found)) == 100 * np.mean(scores.argmax(1) == classes)
-    assert top(5, np.array(found)) == 100
+    found = ranking("?", scores, classes)
+    assert found.ranks.tolist() == [row.index(label) for row, label in zip(order, classes, strict=True)]
+    assert found.classes == 5
+    assert found.top(1).percent == 100 * np.mean(scores.argmax(1) == classes)
+    assert found.top(5).percent == 100
 
 
 def test_nan_is_never_right() -> None:
@@ -63,7 +68,7 @@ def test_nan_is_never_right() -> None:
 
     module, session = amct_opt.parse(IDENTITY.format(batch="?"))
     samples = samples_from(np.abs(SCORES[[0, 4]]), module)
-    assert ranks(Broken(), samples, Labels(np.array([1, 1])), session).tolist() == [5, 0]
+    assert ranks(Broken(), samples, Labels(np.array([1, 1])), session).ranks.tolist() == [5, 0]
 
 
 def test_what_does_not_classify() -> None:

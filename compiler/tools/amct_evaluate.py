@@ -1,0 +1,145 @@
+"""`amct evaluate`: the accuracy of models, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .shared import MODEL, add_import_options, add_input_names, add_samples_options, data_options, import_options
+from .tables import print_table, progress_bar
+
+if TYPE_CHECKING:
+    from ..flows.scoring import Scored, Scores
+    from ..flows.significance import Share
+    from ..session import Session
+
+LABELS = """the class of each sample: `folders` (the class of an image is its folder, numbered by the order of names), a table
+FILE.csv of path,label or of label, or integers in FILE.npy, FILE.npz or FILE.npz:KEY"""
+
+_DESCRIPTION = """\
+Runs every MODEL on the same samples and prints how often the label is the first output's largest value (top-1), or among its five
+largest (top-5). A MODEL is a model, a written file, or an .mlir module of any stage; the others are compared with the first.
+
+Shares have 95 % confidence intervals (Wilson's). Two models on the same samples differ only where one of them is right and the
+other is not: `only first` and `only this` count these samples, and p is McNemar's exact test. If p is above 0.05, the difference
+may well be chance, and more samples are needed to tell. --json has the test of every pair.
+
+--evaluator measures anything else: FUNCTION(model) returns a number. model.run({"input": array}) gives arrays by output, and
+model.batches() the inputs of --data."""
+
+
+def add_parser(commands: Any) -> None:
+    """The command `amct evaluate` and its options."""
+    parser = commands.add_parser(
+        "evaluate",
+        help="measure the accuracy of models, side by side",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("models", metavar="MODEL", type=Path, nargs="+", help=MODEL)
+    add("--labels", metavar="LABELS", help=LABELS)
+    add("--evaluator", metavar="FILE.py:FUNCTION", help="a function that measures a model; FILE.py is executed")
+    text = "what runs ONNX files: interpreter (default), which runs everything else, or onnxruntime"
+    add("--engine", choices=("interpreter", "onnxruntime"), default="interpreter", help=text)
+    add("--json", action="store_true", help="print JSON in place of tables")
+    add_samples_options(parser.add_argument_group("data").add_argument)
+    reading = parser.add_argument_group("how the first MODEL is read").add_argument
+    add_input_names(reading)
+    add_import_options(reading)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Raises CompileError for anything that cannot be done."""
+    from ..diagnostics import CompileError
+    from ..flows.evaluation import Metric
+    from ..flows.scoring import evaluate_files
+    from ..universe import new_session
+
+    if (args.labels is None) == (args.evaluator is None):
+        raise CompileError("either labels or a function must judge", hint="give --labels or --evaluator")
+    if args.labels is not None and args.data is None:
+        raise CompileError("labels need samples", hint="give --data")
+    data = data_options(args)
+    metric = None if args.evaluator is None else Metric.of(args.evaluator)
+    with progress_bar() as on_progress:
+
+        def session_of(index: int) -> Session:
+            session = new_session()
+            session.on_progress = on_progress
+            if not index:
+                session.imports = import_options(args, args.input_names)
+            return session
+
+        scores = evaluate_files(args.models, data, session_of, args.labels, metric, args.engine)
+    if args.json:
+        print(json.dumps(scores_data(scores), indent=2, ensure_ascii=False))
+        return
+    _print(scores)
+
+
+def _print(scores: Scores) -> None:
+    if scores.models[0].ranking is None:
+        rows = [(str(each.model), each.engine, f"{each.metric:.6g}", f"{each.seconds:.1f}") for each in scores.models]
+        print_table(f"by {scores.source}", ("model", "engine", "result", "seconds"), rows)
+        return
+    pairs = scores.pairs()
+    headers = (
+        "model",
+        "engine",
+        "top-1 %",
+        "95 % interval",
+        "top-5 %",
+        "95 % interval",
+        "only first",
+        "only this",
+        "p",
+    )
+    rows: list[tuple[str, ...]] = []
+    for i, each in enumerate(scores.models):
+        pair = pairs.get((0, i))
+        against = ("", "", "") if pair is None else (str(pair.first_only), str(pair.second_only), f"{pair.p:.3g}")
+        rows.append((str(each.model), each.engine, *_shown(each.top1), *_shown(each.top5), *against))
+    if scores.models[0].top5 is None:
+        headers, rows = headers[:4] + headers[6:], [row[:4] + row[6:] for row in rows]
+    print_table(f"{scores.samples} samples, labels from {scores.source}", headers, rows)
+
+
+def _shown(share: Share | None) -> tuple[str, str]:
+    if share is None:
+        return "", ""
+    low, high = share.interval
+    return f"{share.percent:.2f}", f"{low:.2f} to {high:.2f}"
+
+
+def scores_data(scores: Scores) -> dict[str, Any]:
+    """The scores as plain data for JSON."""
+    return {
+        "samples": scores.samples,
+        "source": scores.source,
+        "models": [_model_data(each) for each in scores.models],
+        "pairs": [
+            {
+                "first": str(scores.models[i].model),
+                "second": str(scores.models[j].model),
+                "first_only": pair.first_only,
+                "second_only": pair.second_only,
+                "p": pair.p,
+            }
+            for (i, j), pair in scores.pairs().items()
+        ],
+    }
+
+
+def _model_data(each: Scored) -> dict[str, Any]:
+    return {
+        "model": str(each.model),
+        "engine": each.engine,
+        "top1": each.top1 and each.top1.data(),
+        "top5": each.top5 and each.top5.data(),
+        "metric": each.metric,
+        "seconds": round(each.seconds, 3),
+    }
