@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import IO
 
 from .diagnostics import CompileError
+
+_FILLING = ".amct-"
+"""How the temporary folders of `filling` begin."""
+_RANDOM = "?" * 8
+"""The rest of a temporary name, as `tempfile` makes it."""
 
 
 @contextmanager
@@ -44,14 +51,28 @@ def replacing_all(*paths: Path) -> Generator[tuple[IO[bytes], ...]]:
             raise CompileError(f"cannot be written: {e.strerror}", where=str(e.filename2 or paths[0])) from e
 
 
+def _prefix(path: Path) -> str:
+    """How the names of temporary files for a path begin."""
+    return f".{path.name[:64]}."
+
+
 def _open_beside(path: Path, pending: list[tuple[Path, Path]], cleanup: ExitStack) -> IO[bytes]:
     """A stream to the future `path`; `cleanup` closes it, and removes its file unless it was renamed to `path`."""
     if path.exists() and not path.is_file():
         return cleanup.enter_context(path.open("wb"))  # a device or a pipe; a folder raises
-    handle, name = tempfile.mkstemp(prefix=f".{path.name[:64]}.", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=_prefix(path), dir=path.parent)
     cleanup.callback(Path(name).unlink, missing_ok=True)
     pending.append((Path(name), path))
     return cleanup.enter_context(os.fdopen(handle, "wb"))
+
+
+def remove_unfinished(folder: Path, files: Iterable[Path]) -> None:
+    """Remove what `replacing` of these files and `filling` leave in a folder if the process is killed."""
+    for path in files:
+        for temporary in folder.glob(escape(_prefix(path)) + _RANDOM):
+            temporary.unlink(missing_ok=True)
+    for temporary in folder.glob(_FILLING + _RANDOM):
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
@@ -84,7 +105,7 @@ def filling(folder: Path) -> Generator[Path]:
     Raises CompileError if that fails.
     """
     try:
-        with made(folder), tempfile.TemporaryDirectory(prefix=".amct-", dir=folder) as temporary:
+        with made(folder), tempfile.TemporaryDirectory(prefix=_FILLING, dir=folder) as temporary:
             yield Path(temporary)
             for path in sorted(Path(temporary).iterdir()):
                 path.replace(folder / path.name)

@@ -16,7 +16,6 @@ from ..diagnostics import CompileError
 from ..files import made, replacing_all
 from ..pipelines.passes import run_passes
 from ..runtime.data import Samples, calibration_runs, load_evaluator
-from ..runtime.data.script import running
 from ..session import Session
 from ..transforms.quantization.data_options import DataOptions
 from ..transforms.quantization.layers import checked, quantizable_layers
@@ -26,9 +25,13 @@ from ..transforms.quantization.sensitivity import sensitivities
 from ..transforms.quantization.weights.non_uniform_layers import with_named_levels
 from ..transforms.simplification import SIMPLIFY
 from .calibration import BATCH_NUM, calibration_options, check_wanted
-from .evaluation import measured_by
+from .evaluation import Evaluator
 from .model_file import fuse, read_model
 from .saving import files_of
+from .summary import finite
+
+Rank = Callable[[ModuleOp, ModuleOp, Samples, Session], dict[str, float]]
+"""Gives each quantized layer of two modules, float and quantized, a number: the smaller, the more it costs; sorted by it."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +89,14 @@ def auto_calibrate_file(
     batch_num: int | None = None,
     load: Callable[[Path], Any] = load_evaluator,
     strategy: Strategy | None = None,
+    rank: Rank = sensitivities,
 ) -> AutoCalibrated:
     """Quantize `model`, leaving the fewest of the most sensitive layers in float that the evaluator's `metric_eval` accepts.
 
     Writes AMCT's files for the model, and beside them the configuration, the ranking and the record of the search; all or none.
     `strategy` replaces the way to search (`auto_nuq.FEW_LEVELS`); `load` gives the evaluator of the file `evaluator`,
-    in which errors of its methods are located. Raises CompileError, located, for anything that cannot be done, also
-    where no layer can be quantized as wanted.
+    in which errors of its methods are located; `rank` gives the order in which layers are tried. Raises CompileError, located,
+    for anything that cannot be done, also where no layer can be quantized as wanted.
     """
     files = files_of(model, save_path)
     strategy = strategy or LEAST_IN_FLOAT
@@ -100,7 +104,7 @@ def auto_calibrate_file(
     about = {part: files.folder / f"{strategy.name}_{part}.json" for part in parts}
     module = read_model(model, session, [*files.paths(), *about.values()], [evaluator, config])
     run_passes(module, SIMPLIFY, session)
-    search = Search.of(module, evaluator, load(evaluator), session, config, batch_num)
+    search = Search.of(module, Evaluator(evaluator, load(evaluator)), session, config, batch_num, rank)
     check_wanted(search.request(()), module, session, files, model)
     chosen, request, final = search.run(strategy)
     profile = request.profile
@@ -108,7 +112,7 @@ def auto_calibrate_file(
     trials = [{strategy.layers if key == "layers" else key: v for key, v in asdict(t).items()} for t in search.trials]
     texts = {
         "final_config": json_text(settings, quantizable_layers(module, profile, settings)),
-        "ranking_information": _json(search.ranking),
+        "ranking_information": _json(finite(search.ranking)),
         "record": _json({"original": search.original, "trials": trials}),
     }
     with made(files.folder), replacing_all(*about.values()) as streams:
@@ -132,12 +136,12 @@ class Search:
     """One model, one evaluator, and what is known so far."""
 
     module: ModuleOp
-    evaluator: Any
-    path: Path
+    evaluator: Evaluator
     session: Session
     options: QuantizationOptions
     samples: Samples
     runs: int
+    rank: Rank
     original: Any = None
     ranking: dict[str, float] = field(default_factory=dict[str, float])
     trials: list[Trial] = field(default_factory=list[Trial])
@@ -146,24 +150,21 @@ class Search:
 
     @staticmethod
     def of(
-        module: ModuleOp, path: Path, evaluator: Any, session: Session, config: str | None, batch_num: int | None
+        module: ModuleOp, evaluator: Evaluator, session: Session, config: str | None, batch_num: int | None, rank: Rank
     ) -> Search:
-        for method in ("evaluate", "metric_eval"):
-            if not callable(getattr(evaluator, method, None)):
-                raise CompileError(f"its evaluator has no method {method}", where=str(path))
         options = calibration_options(None if config is None else read_settings(Path(config)))
         runs = batch_num or options.settings().batch_num or BATCH_NUM
-        samples = calibration_runs(evaluator, path, module, runs)
-        return Search(module, evaluator, path, session, options, samples, runs)
+        samples = calibration_runs(evaluator.evaluator, evaluator.path, module, runs)
+        return Search(module, evaluator, session, options, samples, runs, rank)
 
     def run(self, strategy: Strategy) -> Accepted:
         """Search, and return the chosen layers. Raises CompileError if the float model, or every quantization, is refused."""
-        self.original = self._metric(self.module)
-        if not self._judged(self.original)[0]:
-            raise CompileError("metric_eval refuses the original model's own metric", where=str(self.path))
+        self.original, where = self.evaluator.measure(self.module), str(self.evaluator.path)
+        if not self.evaluator.judge(self.original, self.original)[0]:
+            raise CompileError("metric_eval refuses the original model's own metric", where=where)
         strategy.run(self)
         if self.accepted is None:
-            raise CompileError("metric_eval refuses every quantization: nothing is written", where=str(self.path))
+            raise CompileError("metric_eval refuses every quantization: nothing is written", where=where)
         return self.accepted
 
     def fused(self, request: Request) -> ModuleOp:
@@ -187,24 +188,12 @@ class Search:
     def accepts(self, layers: tuple[str, ...], request: Request, module: ModuleOp | None = None) -> bool:
         """Whether the evaluator accepts a quantization; its module may be passed if it exists already. The trial is kept."""
         module = self.quantized(request) if module is None else module
-        metric = self._metric(module)
-        trial = Trial(layers, metric, *self._judged(metric))
+        metric = self.evaluator.measure(module)
+        trial = Trial(layers, metric, *self.evaluator.judge(self.original, metric))
         self.trials.append(trial)
         if trial.ok:
             self.accepted = Accepted(trial, request, module)
         return trial.ok
-
-    def _metric(self, module: ModuleOp) -> Any:
-        return measured_by(self.evaluator.evaluate, module, self.path)
-
-    def _judged(self, metric: Any) -> tuple[bool, Any]:
-        with running(self.path):
-            found: Any = self.evaluator.metric_eval(self.original, metric)
-        match found:
-            case (ok, loss):
-                return bool(ok), loss
-            case _:
-                raise CompileError("metric_eval must return a pair of a truth value and a loss", where=str(self.path))
 
 
 def _least_in_float(search: Search) -> None:
@@ -213,7 +202,7 @@ def _least_in_float(search: Search) -> None:
     whole = search.quantized(everything)
     if search.accepts((), everything, whole):
         return
-    search.ranking = sensitivities(search.fused(everything), whole, search.samples, search.session)
+    search.ranking = search.rank(search.fused(everything), whole, search.samples, search.session)
     worst_first = tuple(search.ranking)
     fewest(len(worst_first), lambda n: search.accepts(worst_first[:n], search.request(worst_first[:n])))
 

@@ -28,7 +28,9 @@ def _most_of_few_levels(search: Search) -> None:
     sizes = weights_by_layer(plain, module, profile)
     heaviest_first = tuple(name for name in sizes if name in (wanted or sizes))
     if not heaviest_first:
-        raise CompileError("holds no layer whose weights may have few levels", where=settings.where or str(search.path))
+        raise CompileError(
+            "holds no layer whose weights may have few levels", where=settings.where or str(search.evaluator.path)
+        )
     search.ranking = {name: sizes[name] for name in heaviest_first}
     layers = quantizable_layers(module, profile, plain)
 
@@ -38,7 +40,9 @@ def _most_of_few_levels(search: Search) -> None:
 
     if not accepts(()):
         hint = "accuracy_based_auto_calibration leaves layers in float"
-        raise CompileError("metric_eval refuses the uniformly quantized model", where=str(search.path), hint=hint)
+        raise CompileError(
+            "metric_eval refuses the uniformly quantized model", where=str(search.evaluator.path), hint=hint
+        )
     if not accepts(heaviest_first):
         count = len(heaviest_first)
         fewest(count, lambda lightest: accepts(heaviest_first[: count - lightest]))

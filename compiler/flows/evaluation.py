@@ -152,6 +152,38 @@ def measured_by(function: Callable[[FloatModel], Any], module: ModuleOp, path: P
 
 
 @dataclass(frozen=True)
+class Evaluator:
+    """AMCT's evaluator of a Python file: `evaluate(model)` measures, `metric_eval(original, metric)` judges."""
+
+    path: Path
+    evaluator: Any
+
+    def __post_init__(self) -> None:
+        """Raises CompileError, located in the file, if it lacks one of the two."""
+        for method in ("evaluate", "metric_eval"):
+            if not callable(getattr(self.evaluator, method, None)):
+                raise CompileError(f"its evaluator has no method {method}", where=str(self.path))
+
+    def measure(self, module: ModuleOp, samples: Samples | None = None) -> Any:
+        """The metric of a module. Raises CompileError, located in the file, if it raises."""
+        return measured_by(self.evaluator.evaluate, module, self.path, samples=samples)
+
+    def judge(self, original: Any, metric: Any) -> tuple[bool, Any]:
+        """Whether a metric is good enough compared with the original model's, and the loss. Raises CompileError, located."""
+        with running(self.path):
+            found: Any = self.evaluator.metric_eval(original, metric)
+        match found:
+            case (ok, loss):
+                return bool(ok), loss
+            case _:
+                raise CompileError("metric_eval must return a pair of a truth value and a loss", where=str(self.path))
+
+    def number(self, loss: Any) -> float:
+        """A loss as a number. Raises CompileError, located, for anything else."""
+        return _number(loss, "metric_eval", self.path)
+
+
+@dataclass(frozen=True)
 class Metric:
     """A `Score`: a function of a Python file that takes a model and returns a number."""
 
@@ -174,8 +206,12 @@ class Metric:
 
     def number(self, found: Any) -> float:
         """The function's result as a number. Raises CompileError, located, for anything else."""
-        try:
-            return float(found)
-        except (TypeError, ValueError):
-            message = f"'{self.name}' returns {type(found).__name__}, not a number"
-            raise CompileError(message, where=str(self.path)) from None
+        return _number(found, self.name, self.path)
+
+
+def _number(found: Any, function: str, path: Path) -> float:
+    try:
+        return float(found)
+    except (TypeError, ValueError):
+        message = f"'{function}' returns {type(found).__name__}, not a number"
+        raise CompileError(message, where=str(path)) from None

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..backends.threads import OrderedBatches, Turn, threads_here
 from ..diagnostics import CompileError
 from ..lowering.ascend.fused import inline_fused
 from ..pipelines.passes import run_on_verified
 from ..rewriting import layer_of
 from ..runtime.data import Samples
-from ..runtime.executor import Executable
-from ..runtime.metrics import Differences
+from ..runtime.executor import Array, Executable
+from ..runtime.metrics import Differences, Divergences, Measure
 from ..session import Session
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
@@ -22,39 +25,48 @@ from ..transforms.quantization.equalize import equalize
 from ..transforms.quantization.output_sensitivity import exchanged
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizeOptions
-from ..transforms.quantization.sensitivity import sensitivities
+from ..transforms.quantization.sensitivity import quantized_layers, sensitivities
 from ..transforms.quantization.sites import sites
 from .model_file import read_model, simplify_and_fuse
 from .quantization import split
 
+M = TypeVar("M", bound=Measure)
 SAMPLES = 32
 """The default number of samples to measure with."""
 
 
+MEASURES: Mapping[str, type[Differences | Divergences]] = {"sqnr": Differences, "kl": Divergences}
+"""How outputs are compared: SQNR in dB, or for classifiers the divergence of their probabilities in nats."""
+
+
 @dataclass(frozen=True)
 class LayerSensitivity:
-    """A quantized layer. `alone` and `spared` are the SQNR in dB of all outputs together against the float network's."""
+    """A quantized layer. `alone` and `spared` compare all outputs together with the float network's, by `MEASURES`."""
 
     name: str
     op: str
     alone: float
-    """SQNR when only this layer is quantized: the lower, the more it costs."""
+    """When only this layer is quantized."""
     spared: float
-    """SQNR when only this layer stays in float; compare it with `Sensitivity.quantized`."""
+    """When only this layer stays in float."""
+    gain: float
+    """How much better `spared` is than `Sensitivity.quantized`."""
     own: float
     """`0.5 + 0.5 * cosine` of the layer's own results in float and quantized, from equal inputs (AMCT's ranking)."""
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """All quantized layers, the most costly one first."""
+    """All quantized layers, the one that alone costs most first."""
 
     layers: Sequence[LayerSensitivity]
     quantized: float
-    """SQNR in dB of the quantized network."""
+    """The quantized network, by the same measure."""
     samples: int
     held_back: bool
     """The samples were not used in calibration."""
+    measure: str
+    """`sqnr` or `kl`."""
 
 
 def sensitivity_of(
@@ -64,10 +76,12 @@ def sensitivity_of(
     session: Session,
     samples: int = SAMPLES,
     running: BackendOptions = AUTOMATIC,
+    measure: str = "sqnr",
 ) -> Sensitivity:
     """Quantize `model` as `amct quantize` does, and measure each quantized layer, alone and spared, on at most `samples` samples.
 
-    Raises CompileError, located, for anything that cannot be done, and if no layer of the model is quantized.
+    `measure` is one of `MEASURES`. Raises CompileError, located, for anything that cannot be done, and if no layer of the model
+    is quantized.
     """
     whole = read_model(model, session, ())
     request = options.request(session)
@@ -85,25 +99,53 @@ def sensitivity_of(
     own = sensitivities(whole, quantized, measuring, session)
     if not own:
         raise CompileError("quantizes no layer", where=str(model), hint="amct support says why")
-    measuring = in_batches(whole, [], measuring)
-    alone = exchanged(whole, quantized, tuple(own), whole, measuring, session, "each layer alone")
-    spared = exchanged(quantized, whole, tuple(own), whole, measuring, session, "each layer spared")
+    measuring, compared, names = in_batches(whole, [], measuring), MEASURES[measure], tuple(own)
+    alone = exchanged(whole, quantized, names, whole, measuring, session, "each layer alone", compared)
+    spared = exchanged(quantized, whole, names, whole, measuring, session, "each layer spared", compared)
+    total = difference_of(Executable(whole), Executable(quantized), measuring, session, compared)
     kinds = {layer_of(site.compute): site.compute.name for site in sites(whole, request.profile.rows)}
+    better = 1 if measure == "sqnr" else -1
     layers = [
-        LayerSensitivity(name, kinds[name], alone[name].sqnr, spared[name].sqnr, own[name])
-        for name in own
-        if name in alone
+        LayerSensitivity(
+            name,
+            kinds[name],
+            _shown(alone[name]),
+            _shown(spared[name]),
+            better * (_shown(spared[name]) - _shown(total)),
+            own[name],
+        )
+        for name in sorted(alone, key=lambda name: -alone[name].noise)
     ]
-    layers.sort(key=lambda each: each.alone)
-    total = _difference(whole, quantized, measuring)
-    return Sensitivity(layers, total.sqnr, measuring.count, held_back)
+    return Sensitivity(layers, _shown(total), measuring.count, held_back, measure)
 
 
-def _difference(whole: ModuleOp, quantized: ModuleOp, samples: Samples) -> Differences:
-    """The difference of all outputs of two modules."""
-    first, second, total = Executable(whole), Executable(quantized), Differences()
-    for batch in samples.batches():
-        found = second.run(batch)
-        for name, array in first.run(batch).items():
-            total.add(array, found[name])
+def _shown(measured: Differences | Divergences) -> float:
+    return measured.sqnr if isinstance(measured, Differences) else measured.noise
+
+
+def difference_of(
+    expected: Executable, other: Executable, samples: Samples, session: Session, measure: Callable[[], M] = Differences
+) -> M:
+    """How far all outputs of two modules are apart; one thread per core runs them."""
+    total = measure()
+    done = count(1)
+
+    def compare(inputs: Mapping[str, Array], turn: Turn) -> None:
+        outputs, found = expected.run(inputs), other.run(inputs)
+        with turn:
+            for name, array in outputs.items():
+                total.add(array, found[name])
+            session.progress("measure", next(done), samples.runs)
+
+    OrderedBatches(samples.batches()).run(compare, min(threads_here(), samples.runs))
     return total
+
+
+def ranked_at_outputs(whole: ModuleOp, quantized: ModuleOp, samples: Samples, session: Session) -> dict[str, float]:
+    """By quantized layer the SQNR in dB of the network's outputs when it alone is quantized, the lowest first."""
+    whole, quantized = whole.clone(), quantized.clone()
+    for module in (whole, quantized):
+        inline_fused(module)
+    layers = quantized_layers(quantized, session)
+    alone = exchanged(whole, quantized, layers, whole, in_batches(whole, [], samples), session, "rank", Differences)
+    return dict(sorted(((name, each.sqnr) for name, each in alone.items()), key=lambda entry: entry[1]))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+
+from ..diagnostics import CompileError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -19,6 +21,19 @@ class Difference:
     largest: float
     differing: int
     count: int
+
+
+class Measure(Protocol):
+    """How far a stream of arrays is from another, added pair by pair."""
+
+    @property
+    def noise(self) -> float:
+        """The distance. Those of several small changes add up, about."""
+        ...
+
+    def add(self, reference: Array, value: Array) -> None:
+        """Adds one pair."""
+        ...
 
 
 @dataclass
@@ -86,3 +101,52 @@ def sqnr(reference: Array, value: Array) -> float:
 def cosine(reference: Array, value: Array) -> float:
     """Cosine similarity; 1 when both are all zero, 0 when one is."""
     return difference(reference, value).cosine
+
+
+_LEAST_PROBABILITY = 1e-9
+"""Smaller probabilities count as this one: integers make them 0."""
+
+
+@dataclass
+class Divergences:
+    """The Kullback-Leibler divergence of two streams of outputs of a classifier, added pair by pair, in nats.
+
+    An output is [samples, classes] or [samples, positions, classes], with any number of axes of size 1 behind. Its rows are
+    logits, whose softmax is compared; rows that add up to 1 are probabilities already.
+    """
+
+    total: float = 0.0
+    """The sum of all rows."""
+    rows: int = 0
+
+    @property
+    def noise(self) -> float:
+        """The mean of all rows: `sum p log(p / q)`, where p are the reference's probabilities; at least 0."""
+        return max(self.total / self.rows, 0.0) if self.rows else 0.0
+
+    def add(self, reference: Array, value: Array) -> None:
+        """Adds one pair. Raises ValueError if shapes differ, and CompileError for what is not an output of a classifier."""
+        if reference.shape != value.shape:
+            raise ValueError(f"shapes {list(reference.shape)} and {list(value.shape)} differ")
+        shape = reference.shape
+        while len(shape) > 2 and shape[-1] == 1:
+            shape = shape[:-1]
+        if len(shape) not in (2, 3) or shape[-1] < 2 or not np.issubdtype(reference.dtype, np.floating):
+            message = f"an output is {reference.dtype} {list(reference.shape)}, not floats [samples, classes]"
+            raise CompileError(message, hint="measure the SQNR, which any output has")
+        a, b = (x.reshape(-1, shape[-1]).astype(np.float64) for x in (reference, value))
+        to_logs = _logs if bool((a >= 0).all()) and bool(np.allclose(a.sum(1), 1, atol=1e-3)) else _log_softmax
+        p, q = to_logs(a), to_logs(b)
+        self.total += float((np.exp(p) * (p - q)).sum())
+        self.rows += len(a)
+
+
+def _logs(rows: Array) -> Array:
+    """The logarithms of probabilities, brought to a sum of 1."""
+    kept = np.maximum(rows, _LEAST_PROBABILITY)
+    return np.log(kept / kept.sum(1, keepdims=True))
+
+
+def _log_softmax(rows: Array) -> Array:
+    rows = rows - rows.max(1, keepdims=True)
+    return rows - np.log(np.exp(rows).sum(1, keepdims=True))

@@ -15,8 +15,9 @@ AMCT's accuracy_based_auto_calibration. The evaluator is a Python file with an o
   evaluate(model)                 the metric of a model, float or quantized
   metric_eval(original, metric)   (ok, loss): whether the metric is good enough compared with the original's
 
-First everything is quantized. If that is not good enough, layers are ranked by the cosine between their float and quantized
-results, and as few of the worst ones as possible stay in float. The command writes the files of `amct calibration`, and
+First everything is quantized. If that is not good enough, layers are ranked by the cosine between their own float and
+quantized results (or, with --sensitivity OutputSQNR, by the SQNR of the network's outputs when one layer alone is quantized), and
+as few of the worst ones as possible stay in float. The command writes the files of `amct calibration`, and
   accuracy_based_auto_calibration_final_config.json, _ranking_information.json and _record.json
 
 --auto_nuq is AMCT's auto_nuq instead: no layer stays in floats, and as many of the heaviest layers as the metric allows get
@@ -24,6 +25,7 @@ weights of few levels (NUQ). Candidates are the layers to which the configuratio
 them. The files beside are auto_nuq_final_config.json, _ranking_information.json (numbers in weights) and _record.json"""
 
 _IN_FLOAT = ("layers in float", "float", "sensitivity, the worst first", "0.5 + 0.5 cosine")
+_AT_OUTPUTS = (*_IN_FLOAT[:3], "SQNR dB of the outputs")
 _FEW_LEVELS = ("layers with few levels", "few levels", "weights, the heaviest first", "numbers")
 """Labels in the report: what trials count, the chosen layers, the title of the ranking, and its measure."""
 
@@ -42,7 +44,8 @@ def add_parser(commands: Any) -> None:
     add_configuration(add)
     add("--batch_num", type=positive, help="number of calibration runs (default: the configuration's, or 1)")
     add("--strategy", choices=["BinarySearch"], default="BinarySearch", help="how layers are searched")
-    add("--sensitivity", choices=["CosineSimilarity"], default="CosineSimilarity", help="how layers are ranked")
+    text = "how layers are ranked: by their own results (AMCT, default), or by what each costs at the network's outputs"
+    add("--sensitivity", choices=["CosineSimilarity", "OutputSQNR"], default="CosineSimilarity", help=text)
     add("--auto_nuq", action="store_true", help="search for layers whose weights have few levels")
     parser.set_defaults(run=run)
 
@@ -51,8 +54,11 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
     from ..flows.auto_calibration import LEAST_IN_FLOAT, auto_calibrate_file
     from ..flows.auto_nuq import FEW_LEVELS
+    from ..flows.sensitivity import ranked_at_outputs
+    from ..transforms.quantization.sensitivity import sensitivities
     from ..universe import new_session
 
+    at_outputs = args.sensitivity == "OutputSQNR"
     session = new_session()
     session.profile = args.profile
     session.imports = amct_imports(args)
@@ -65,8 +71,9 @@ def run(args: argparse.Namespace) -> None:
             args.calibration_config,
             args.batch_num,
             strategy=FEW_LEVELS if args.auto_nuq else LEAST_IN_FLOAT,
+            rank=ranked_at_outputs if at_outputs else sensitivities,
         )
-    counted, chosen, ranking, measure = _FEW_LEVELS if args.auto_nuq else _IN_FLOAT
+    counted, chosen, ranking, measure = _FEW_LEVELS if args.auto_nuq else _AT_OUTPUTS if at_outputs else _IN_FLOAT
     rows = [(str(len(t.layers)), str(t.metric), "yes" if t.ok else "no", str(t.loss)) for t in found.trials]
     print_table(f"trials (original: {found.original})", (counted, "metric", "ok", "loss"), rows)
     ranked = [

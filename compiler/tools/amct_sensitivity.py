@@ -29,6 +29,9 @@ Quantizes MODEL as amct quantize does, writes nothing, and lists the quantized l
   spared   SQNR in dB of the outputs when this layer alone stays in float; gain is the difference from the quantized network
   own      similarity of the layer's own results, float and quantized, from equal inputs (as amct auto-calibration ranks)
 
+With --measure kl, alone and spared are the divergence of the outputs' probabilities in nats, for classifiers: the larger, the
+more it costs. Outputs that are not probabilities are logits, whose softmax counts.
+
 Samples are held back from calibration as amct quantize does it; all outputs of the network count together. Values that do not
 depend on the layer are computed once for all layers."""
 
@@ -45,6 +48,8 @@ def add_parser(commands: Any) -> None:
     add("model", metavar="MODEL", type=Path, help=MODEL)
     add_quantize_options(add)
     add("--samples", type=positive, metavar="N", default=32, help="measure on at most N samples (default 32)")
+    text = "how outputs are compared with the float network's: SQNR in dB (default), or divergence of probabilities in nats"
+    add("--measure", choices=("sqnr", "kl"), default="sqnr", help=text)
     add("--json", action="store_true", help="print JSON in place of tables; numbers that are not finite are null")
     add_data_and_reading(parser)
     parser.set_defaults(run=run)
@@ -56,24 +61,27 @@ def run(args: argparse.Namespace) -> None:
 
     session, options = quantizing_session(args), quantize_options(args)
     with progress_bar() as session.on_progress:
-        found = sensitivity_of(args.model, options, data_options(args), session, args.samples, backend_options(args))
+        found = sensitivity_of(
+            args.model, options, data_options(args), session, args.samples, backend_options(args), args.measure
+        )
     (_print_json if args.json else _print_tables)(found)
 
 
 def _print_json(found: Sensitivity) -> None:
     from ..flows.summary import finite
 
-    layers = [finite({**asdict(each), "gain": each.spared - found.quantized}) for each in found.layers]
-    data = finite({"quantized": found.quantized, "samples": found.samples, "held_back": found.held_back})
-    print(json.dumps({**data, "layers": layers}, indent=2, ensure_ascii=False))
+    layers = [finite(asdict(each)) for each in found.layers]
+    print(json.dumps({**finite(asdict(found)), "layers": layers}, indent=2, ensure_ascii=False))
 
 
 def _print_tables(found: Sensitivity) -> None:
+    unit, digits = ("dB", 2) if found.measure == "sqnr" else ("nats", 6)
     rows = [
-        (x.name, x.op, f"{x.alone:.2f}", f"{x.spared:.2f}", f"{x.spared - found.quantized:+.2f}", f"{x.own:.6f}")
+        (x.name, x.op, f"{x.alone:.{digits}f}", f"{x.spared:.{digits}f}", f"{x.gain:+.{digits}f}", f"{x.own:.6f}")
         for x in found.layers
     ]
-    print_table("layers", ("layer", "operation", "alone dB", "spared dB", "gain dB", "own"), rows)
+    columns = "layer", "operation", f"alone {unit}", f"spared {unit}", f"gain {unit}", "own"
+    print_table("layers", columns, rows)
     apart = "held back from calibration" if found.held_back else "the calibration samples: too few to hold some back"
-    summary = [("quantized network", f"{found.quantized:.2f} dB"), ("measured on", f"{found.samples} samples, {apart}")]
-    print_table("summary", (), summary)
+    measured = ("measured on", f"{found.samples} samples, {apart}")
+    print_table("summary", (), [("quantized network", f"{found.quantized:.{digits}f} {unit}"), measured])

@@ -23,19 +23,31 @@ from .shared import (
 from .tables import print_table, progress_bar, some
 
 if TYPE_CHECKING:
-    from ..flows.tune import Goal, Trial, Tuned
+    from ..flows.evaluation import Labels
+    from ..flows.tune import Tuned
+    from ..flows.tune.goal import Goal
+    from ..flows.tune.search import Trial
 
 _DESCRIPTION = """\
 Searches for options of amct quantize that reach a goal: how weights are rounded, whether channels are evened out and biases
 corrected, which observer finds the ranges, and last which layers stay in float, the costliest first and as few as possible. It
 stops at the first options that reach the goal. Options that are given hold for all trials.
 
-The goal is an SQNR of the outputs, or with --labels the largest drop of the first output's top-1, in points. Both are measured
-on samples that are held back from calibration as amct quantize does it, or on those of --test.
+The goal is an SQNR of the outputs (--sqnr), the largest drop of the first output's top-1 in points (--labels, --drop) or of a
+metric of yours (--evaluator FILE.py:FUNCTION, --drop), or the verdict of an evaluator as amct auto-calibration takes it
+(--evaluator FILE.py). It is measured on samples that are held back from calibration as amct quantize does it, or on those of
+--test; a function gets them by model.batches().
+
+A budget limits the quantized model. Layers then get the widths that cost least within it: weights of 8 or 4 bits, or float.
+  bytes=150k        the ONNX file's arrays (weights, biases, scales, zero points) take at most 150,000 bytes; without its nodes
+  MACs=2M           at most so many multiply-accumulates of convolutions and matrix products stay in float, for one sample
+  int8-layers=20    at least so many layers compute on integers; weights of 4 bits count as well
+k, M and G are thousands, millions and billions. What each layer costs alone is measured at the network's outputs, an integer
+program (scipy) chooses the widths, and the result is measured again.
 
 OUTDIR/tune.json has every trial, and OUTDIR/<stem>_qdq.onnx is the best model so far, at any time: the same command goes on where
 a run was stopped. At the end the files of amct quantize are written, with the command line that writes them again. If no trial
-reaches the goal, the best one is written and the exit status is 1."""
+reaches the goal within the budget, the best one is written and the exit status is 1."""
 
 _GIVEN = (
     "config",
@@ -44,13 +56,15 @@ _GIVEN = (
     "weight_bits",
     "weight_only",
     "group_size",
+    "layer_weight_bits",
+    "equalize",
     "round_weights",
     "correct_bias",
     "skip_fusion",
     "skip_layers",
     "only_layers",
 )
-_LISTS = ("skip_layers", "only_layers")
+_LISTS = ("layer_weight_bits", "skip_layers", "only_layers")
 _DATA = ("data", "data_types", *IMAGE_OPTIONS, "batch_num")
 _DEST = {"inputs": "input_names"}
 _READING = ("inputs", "outputs", "input_shape", "signature", "weights")
@@ -78,8 +92,18 @@ def add_parser(commands: Any) -> None:
     add = goal.add_argument
     add("--sqnr", type=float, metavar="DB", help="SQNR of the outputs against the float model, in dB")
     add("--labels", type=Path, metavar="FILE.npy", help="integers, the class of each sample: top-1 is measured")
+    text = "a Python file with an evaluator of amct auto-calibration, or a function of it that takes a model and returns a number"
+    add("--evaluator", metavar="FILE.py[:FUNCTION]", help=text)
+    text = "with --labels or a function: points of top-1, or how much of its number, may be lost"
+    add("--drop", type=float, metavar="POINTS", help=text)
     add("--test", metavar="DATA", help="samples that measure, in the form of --data (default: held back from it)")
-    add("--drop", type=float, metavar="POINTS", help="with --labels: points of top-1 that may be lost")
+    add(
+        "--budget",
+        metavar="BUDGET",
+        help="bytes=N, MACs=N, int8-layers=N, or several of them with commas: what the model may cost",
+    )
+    text = "what layers cost at the outputs: noise (default), or for classifiers the divergence of probabilities"
+    add("--rank-by", choices=("sqnr", "kl"), default="sqnr", help=text)
     add_quantize_options(parser.add_argument_group("options of all trials").add_argument)
     add_data_and_reading(parser)
     parser.set_defaults(run=run)
@@ -91,66 +115,89 @@ def run(args: argparse.Namespace) -> None:
 
     from ..flows.quantization import quantize_file
     from ..flows.tune import tune_file
+    from ..flows.tune.budget import UNLIMITED, Budget
+    from ..flows.tune.search import merged
 
     goal, options, data = _goal(args), quantize_options(args), data_options(args)
+    budget = UNLIMITED if args.budget is None else Budget.of(args.budget)
     running = backend_options(args)
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
         test = None if args.test is None else replace(data, data=args.test, batch_num=None)
-        found = tune_file(args.model, options, data, args.output, session, goal, running, test)
+        found = tune_file(args.model, options, data, args.output, session, goal, running, test, budget, args.rank_by)
     _print_trials(found)
-    changes = found.best.changes
-    skipped = (*options.skip_layers, *changes.get("skip_layers", ()))
+    best = merged(options, found.best.changes)
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
-        best = replace(options, **{**changes, "skip_layers": skipped})
         summary = quantize_file(args.model, best, data, args.output, session, running)
     print_summary(summary)
-    print(f"to write these files again:\n  {_command(args, {**changes, 'skip_layers': skipped})}")
+    changes = {name: getattr(best, name) for name in found.best.changes}
+    print(f"to write these files again:\n  {_command(args, changes)}")
     refuse(summary.peer, summary.files["onnx"], args.model)
     if not found.best.reached:
-        message = f"no trial reaches the goal: the best has {found.measure} {found.best.quality:.2f}"
+        goal_missed = "reaches the goal" if found.best.kept else "keeps the budget"
+        message = f"no trial {goal_missed}: the best has {found.measure} {found.best.quality:.2f}"
         raise CompileError(message, where=str(args.model), hint="the best model was written")
 
 
 def _goal(args: argparse.Namespace) -> Goal:
-    """Raises CompileError for an incomplete goal and for labels that cannot be read."""
+    """Raises CompileError for an incomplete goal, and for labels and evaluators that cannot be read."""
+    from ..flows.evaluation import Evaluator, Metric
+    from ..flows.tune.goal import Goal
+    from ..runtime.data import load_evaluator
+
+    evaluator: str = args.evaluator or ""
+    verdict = evaluator.endswith(".py")
+    scored = args.labels is not None or (evaluator and not verdict)
+    if scored and args.drop is None:
+        raise CompileError("--drop is missing: how much may be lost")
+    if args.drop is not None and not scored:
+        hint = "give --labels FILE.npy or --evaluator FILE.py:FUNCTION beside --drop"
+        raise CompileError("--drop is of labels or a function", hint=hint)
+    if sum(each is not None for each in (args.sqnr, args.labels, args.evaluator)) != 1:
+        hint = "give --sqnr DB, or --labels FILE.npy and --drop POINTS, or --evaluator FILE.py"
+        raise CompileError("one goal is needed", hint=hint)
+    if args.sqnr is not None:
+        return Goal(sqnr=args.sqnr)
+    if verdict:
+        path = Path(evaluator)
+        return Goal(evaluator=Evaluator(path, load_evaluator(path)))
+    return Goal(drop=args.drop, score=Metric.of(evaluator) if args.labels is None else _labels(args.labels))
+
+
+def _labels(path: Path) -> Labels:
     import numpy as np
 
     from ..flows.evaluation import Labels
-    from ..flows.tune import Goal
 
-    if (args.labels is None) != (args.drop is None):
-        raise CompileError("--labels and --drop belong together")
-    if (args.sqnr is None) == (args.labels is None):
-        hint = "give either --sqnr DB, or --labels FILE.npy and --drop POINTS"
-        raise CompileError("one goal is needed", hint=hint)
-    if args.labels is None:
-        return Goal(sqnr=args.sqnr)
     try:
-        labels = np.load(args.labels, allow_pickle=False)
+        return Labels(np.load(path, allow_pickle=False), str(path))
     except (OSError, ValueError, EOFError) as e:
-        raise CompileError(f"cannot be read as an array of numpy: {e}", where=str(args.labels)) from None
-    return Goal(drop=args.drop, labels=Labels(labels, str(args.labels)))
+        raise CompileError(f"cannot be read as an array of numpy: {e}", where=str(path)) from None
 
 
 def _print_trials(found: Tuned) -> None:
     rows = [_row(trial, trial is found.best) for trial in found.trials]
-    print_table("trials", ("options", "layers in float", found.measure, "goal", "weights kB", "seconds", ""), rows)
+    titles = "options", "in float", "4 bits", found.measure, "result", "kB", "float MACs", "int8 layers", "seconds", ""
+    print_table("trials", titles, rows)
     apart = "held back from calibration" if found.held_back else "the calibration samples: too few to hold some back"
-    original = [("float model", f"{found.original:.2f} {found.measure}")] if found.original < float("inf") else []
+    original = [] if found.original is None else [("float model", f"{found.original:.2f} {found.measure}")]
     resumed = [("trials of an earlier run", str(found.resumed))] if found.resumed else []
     print_table("search", (), [*original, ("measured on", f"{found.samples} samples, {apart}"), *resumed])
 
 
 def _row(trial: Trial, best: bool) -> tuple[str, ...]:
-    options = " ".join(_flags({k: v for k, v in trial.changes.items() if k != "skip_layers"}))
-    layers = list(trial.changes.get("skip_layers", ()))
-    measured = f"{trial.quality:.2f}", "reached" if trial.reached else "missed", f"{trial.weight_bytes / 1000:,.1f}"
+    low, costs = trial.changes.get("layer_weight_bits", ()), trial.costs
+    result = "reached" if trial.reached else "missed" if trial.kept else "over budget"
     return (
-        options or "as given",
-        some(layers) if layers else "-",
-        *measured,
+        " ".join(_flags(trial.recipe)) or "as given",
+        some(trial.floats) if trial.floats else "-",
+        str(len(low)) if low else "-",
+        f"{trial.quality:.2f}",
+        result,
+        f"{costs.bytes / 1000:,.1f}",
+        f"{costs.macs:,}",
+        str(costs.int8_layers),
         f"{trial.seconds:.1f}",
         "best" if best else "",
     )
@@ -159,7 +206,7 @@ def _row(trial: Trial, best: bool) -> tuple[str, ...]:
 def _command(args: argparse.Namespace, changes: Mapping[str, Any]) -> str:
     """The command line of `amct quantize` that writes the same files."""
     given = {flag: value for flag in (*_GIVEN, *_DATA, *_READING) if (value := getattr(args, _DEST.get(flag, flag)))}
-    flags = _flags({**given, **{name: value for name, value in changes.items() if value}})
+    flags = _flags({**given, **changes})
     return shlex.join(["amct", "quantize", str(args.model), *flags, "-o", str(args.output)])
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from onnx import GraphProto
 from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError
 from ...formats.onnx.file import external_file, write_model
 from ...formats.onnx.schema import NEWEST_OPSET
+from ...formats.onnx.tensors import stored_size
 from ...ir.functions import main_function
 from ...ir.metadata import metadata
+from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
 from ..graph import in_layout
 from . import blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
-from .graph import Form
+from .graph import Form, Graph
 from .integer_activations import with_integer_activations, with_unsigned_activations
 from .layer import CONVERTERS
 from .model import check, model_of, skeleton, written_graph
@@ -69,15 +72,24 @@ class OnnxTarget(Target):
         return replace(FORM, converters=with_nbits(CONVERTERS)) if self.matmul_nbits else FORM
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
-        written = _written_form(in_layout(module, "NCHW", session), session)
-        graph, proto, remarks = written_graph(written, self._form, session, self.opset)
-        if graph.opset >= UNSIGNED_OPSET and (unsigned := with_unsigned_activations(written)) is not written:
-            written = unsigned
-            graph, proto, remarks = written_graph(written, self._form, session, self.opset)
+        written, graph, proto, remarks = self._graph(module, session)
         model = model_of(graph, module)
         check(skeleton(model, proto, graph.initializers), main_function(written), remarks, path)
         remarks.flush()
         return write_model(model, proto, graph.initializers, path, external=self.external)
+
+    def stored_bytes(self, module: ModuleOp, session: Session) -> int:
+        """Bytes of all arrays in the file that `write` makes of a module. Raises CompileError as it does."""
+        _, graph, _, _ = self._graph(module, session)
+        return sum(stored_size(each.array) for each in graph.initializers)
+
+    def _graph(self, module: ModuleOp, session: Session) -> tuple[ModuleOp, Graph, GraphProto, Remarks]:
+        """The module in its written form, and what `written_graph` gives for it."""
+        written = _written_form(in_layout(module, "NCHW", session), session)
+        graph, proto, remarks = written_graph(written, self._form, session, self.opset)
+        if graph.opset < UNSIGNED_OPSET or (unsigned := with_unsigned_activations(written)) is written:
+            return written, graph, proto, remarks
+        return unsigned, *written_graph(unsigned, self._form, session, self.opset)
 
 
 def check_opset(opset: int, form: Form) -> None:

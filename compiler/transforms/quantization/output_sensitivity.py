@@ -5,9 +5,9 @@ Values that do not depend on the layer are computed once for all layers; the net
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -18,7 +18,7 @@ from ...ir.functions import main_function, output_names, return_op
 from ...rewriting import layer_of
 from ...runtime.data import Samples
 from ...runtime.executor import Executable
-from ...runtime.metrics import Differences
+from ...runtime.metrics import Measure
 from ...session import Session
 from .profiles import profile_of
 from .sensitivity import by_itself, copied, inputs_of, is_constant
@@ -26,6 +26,7 @@ from .shift_accumulators import shift_of
 from .sites import Site, sites
 
 Array = np.ndarray[Any, np.dtype[Any]]
+M = TypeVar("M", bound=Measure)
 
 
 def exchanged(
@@ -36,8 +37,9 @@ def exchanged(
     samples: Samples,
     session: Session,
     phase: str,
-) -> dict[str, Differences]:
-    """The difference by layer of `base`'s outputs from those of `reference` if `other` computes this one layer.
+    measure: Callable[[], M],
+) -> dict[str, M]:
+    """By layer how far `base`'s outputs are from those of `reference` if `other` computes this one layer.
 
     The three modules are float or quantized forms of one network without fused regions, with the same layer names. All
     outputs count together. `session.on_progress` is called with `phase`. Raises CompileError if a module cannot be run.
@@ -45,7 +47,7 @@ def exchanged(
     rows = profile_of(session).rows
     forms = {layer_of(site.compute): site for site in sites(other, rows)}
     found = [
-        _Exchanged(site, Executable(by_itself(forms[name])), _rest(base, _result(site)))
+        _Exchanged(site, Executable(by_itself(forms[name])), _rest(base, _result(site)), measure())
         for site in sites(base, rows)
         if (name := layer_of(site.compute)) in layers and name in forms
     ]
@@ -58,9 +60,9 @@ def exchanged(
         for each in found:
             changed = {**outputs, **each.run(seen)}
             for name, array in expected.items():
-                each.difference.add(array, changed[name])
+                each.measured.add(array, changed[name])
         session.progress(phase, i + 1, samples.runs)
-    return {layer_of(each.site.compute): each.difference for each in found}
+    return {layer_of(each.site.compute): each.measured for each in found}
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,13 @@ class _Rest:
 
 
 @dataclass(frozen=True)
-class _Exchanged:
+class _Exchanged(Generic[M]):
     """A layer of the running module, its other form as a separate module, and the network after it."""
 
     site: Site
     alone: Executable
     rest: _Rest
-    difference: Differences = field(default_factory=Differences)
+    measured: M
 
     def run(self, seen: Mapping[SSAValue, Array]) -> dict[str, Array]:
         """The changed outputs by name, computed from the values of the running module."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 import amct_opt
-from amct_opt.flows import tune
+from amct_opt.flows.tune import search
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
@@ -17,7 +20,7 @@ MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
 
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "STEPS", ({}, {"observer": "minmax"}))
+    monkeypatch.setattr(search, "STEPS", ({"observer": "minmax"},))
 
 
 def test_the_fewest_layers_stay_in_float(amct_tool, tmp_path: Path) -> None:
@@ -40,7 +43,7 @@ def test_the_fewest_layers_stay_in_float(amct_tool, tmp_path: Path) -> None:
 
 def test_it_goes_on_where_it_was_stopped(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is killed in its second trial leaves the first one's model; the next run does not repeat that trial."""
-    attempt = tune._Search.quantized
+    attempt = search.Search.quantized
 
     def killed(self, changes):
         if changes:
@@ -49,7 +52,7 @@ def test_it_goes_on_where_it_was_stopped(amct_tool, tmp_path: Path, monkeypatch:
 
     arguments = "tune", MODEL, "--data", DATA, "--sqnr", "36", "--weight-bits", "4", "-o", tmp_path
     with monkeypatch.context() as patch:
-        patch.setattr(tune._Search, "quantized", killed)
+        patch.setattr(search.Search, "quantized", killed)
         with pytest.raises(KeyboardInterrupt):
             amct_tool(*arguments)
     assert {p.name for p in tmp_path.iterdir()} == {"tune.json", "digits_qdq.onnx"}
@@ -102,7 +105,13 @@ def test_a_step_that_cannot_be_is_said(amct_tool, tmp_path: Path) -> None:
     [
         ((), "one goal is needed"),
         (("--sqnr", "30", "--labels", "three.npy", "--drop", "1"), "one goal is needed"),
-        (("--drop", "1"), "--labels and --drop belong together"),
+        (("--drop", "1"), "--drop is of labels or a function"),
+        (("--labels", "three.npy"), "--drop is missing"),
+        (("--evaluator", "none.py:top"), "--drop is missing"),
+        (("--evaluator", "none.py"), "none.py: error: there is no such file"),
+        (("--sqnr", "30", "--budget", "150k"), "'150k' is not a budget"),
+        (("--sqnr", "30", "--budget", "bytes=5k"), "no widths keep the budget of 5,000 bytes: the least is "),
+        (("--sqnr", "30", "--budget", "int8-layers=8"), "the budget wants 8 layers in int8: only 7 can be"),
         (("--labels", "none.npy", "--drop", "1"), "none.npy: error: cannot be read as an array of numpy"),
         (
             ("--labels", "three.npy", "--drop", "1"),
@@ -124,3 +133,69 @@ def test_a_goal_that_nothing_reaches(amct_tool, tmp_path: Path) -> None:
     assert result.status == 1
     assert "error: no trial reaches the goal: the best has SQNR dB 45." in result.err
     assert (tmp_path / "digits_qdq.onnx").exists()
+
+
+def stored(model: Path) -> int:
+    """Bytes of all arrays of an ONNX file."""
+    initializers = onnx.load(model).graph.initializer
+    return sum(len(each.raw_data) or numpy_helper.to_array(each).nbytes for each in initializers)
+
+
+def test_a_budget_of_bytes(amct_tool, tmp_path: Path) -> None:
+    """Half of the weights get 4 bits, and the command that is printed writes the same bytes again."""
+    result = amct_tool("tune", MODEL, "--data", DATA, "--sqnr", "17", "--budget", "bytes=18k", "-o", tmp_path)
+    assert result.status == 0, result.err
+    trials = json.loads((tmp_path / "tune.json").read_text())["trials"]
+    assert all(t["kept"] and t["costs"]["bytes"] <= 18_000 for t in trials)
+    written = (tmp_path / "digits_qdq.onnx").read_bytes()
+    assert stored(tmp_path / "digits_qdq.onnx") == trials[-1]["costs"]["bytes"]
+    command = shlex.split(result.out.splitlines()[-1])
+    assert ":4" in command[command.index("--layer-weight-bits") + 1]
+    assert amct_tool(*command[1:-1], tmp_path / "again").status == 0
+    assert (tmp_path / "again" / "digits_qdq.onnx").read_bytes() == written
+
+
+def test_a_budget_of_work_in_float(amct_tool, tmp_path: Path) -> None:
+    """Layers may stay in float as long as they multiply little: not those that cost the most."""
+    budget = "MACs=20k,int8-layers=4"
+    result = amct_tool("tune", MODEL, "--data", DATA, "--sqnr", "37.5", "--budget", budget, "-o", tmp_path)
+    trials = json.loads((tmp_path / "tune.json").read_text())["trials"]
+    assert all(t["costs"]["macs"] <= 20_000 and t["costs"]["int8_layers"] >= 4 for t in trials)
+    assert any(t["changes"].get("skip_layers") for t in trials)
+    assert result.status == (0 if trials[-1]["reached"] else 1)
+
+
+EVALUATOR = """
+import numpy as np
+
+LABELS = np.load({labels!r})
+
+def top(model):
+    outputs = [next(iter(model.run(batch).values())) for batch in model.batches()]
+    return float(np.mean(np.concatenate(outputs).argmax(1) == LABELS))
+
+class Evaluator:
+    def calibration(self, model):
+        pass
+
+    def evaluate(self, model):
+        return top(model)
+
+    def metric_eval(self, original, metric):
+        return original - metric <= 0.01, original - metric
+"""
+
+
+@pytest.mark.parametrize(("function", "drop"), [(":top", ("--drop", "0.01")), ("", ())])
+def test_a_python_function_is_a_goal(amct_tool, tmp_path: Path, function: str, drop: tuple[str, ...]) -> None:
+    np.savez(tmp_path / "test.npz", image=np.load(DIGITS / "heldout.npz")["image"][:100])
+    np.save(tmp_path / "labels.npy", np.load(DIGITS / "heldout_labels.npy")[:100])
+    (tmp_path / "evaluator.py").write_text(EVALUATOR.format(labels=str(tmp_path / "labels.npy")))
+    result = amct_tool(
+        *("tune", MODEL, "--data", DATA, "--test", tmp_path / "test.npz"),
+        *("--evaluator", f"{tmp_path / 'evaluator.py'}{function}", *drop, "-o", tmp_path / "out"),
+    )
+    assert result.status == 0, result.err
+    (trial,) = json.loads((tmp_path / "out" / "tune.json").read_text())["trials"]
+    assert trial["reached"]
+    assert trial["quality"] >= 0.98 if function else abs(trial["quality"]) <= 0.01

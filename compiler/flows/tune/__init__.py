@@ -1,0 +1,103 @@
+"""`amct tune`: searches for options of `amct quantize` that reach a goal; the best model so far is always on disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...files import made, remove_unfinished
+from ...ir.metadata import tool_version
+from ...session import Session
+from ...transforms.quantization.calibrate.observing import in_batches
+from ...transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
+from ...transforms.quantization.request import QuantizeOptions
+from ..model_file import files_read, read_model, simplify_and_fuse
+from ..quantization import outputs_of, split
+from ..sensitivity import MEASURES
+from .budget import UNLIMITED, Budget, multiply_accumulates
+from .goal import Goal
+from .search import Search, Trial
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """All trials in order, the best of them, and how they were measured."""
+
+    trials: Sequence[Trial]
+    best: Trial
+    measure: str
+    original: float | None
+    """The quality of the float network, if that says anything."""
+    samples: int
+    held_back: bool
+    resumed: int
+    """The number of trials taken from an earlier run."""
+
+
+def tune_file(
+    model: Path,
+    options: QuantizeOptions,
+    data: DataOptions,
+    folder: Path,
+    session: Session,
+    goal: Goal,
+    running: BackendOptions = AUTOMATIC,
+    test: DataOptions | None = None,
+    budget: Budget = UNLIMITED,
+    rank_by: str = "sqnr",
+) -> Tuned:
+    """Search for the smallest change of options that reaches the goal, then for the fewest float layers that reach it.
+
+    `options` apply to all trials; with a `budget`, layers get the widths that cost least within it. `test` is for measuring; by
+    default the samples of `data` that `amct quantize` holds back. `rank_by` is one of `MEASURES`. `tune.json` in `folder` lists
+    all trials, and an interrupted run resumes from it; the model of the best one is `<stem>_qdq.onnx`. Raises CompileError,
+    located, for anything that cannot be done.
+    """
+    outputs = outputs_of(model, folder)
+    onnx, log = outputs["onnx"], folder / "tune.json"
+    given = [*options.files(), *data.files(), *goal.files(), *(test.files() if test else ())]
+    whole = read_model(model, session, [*outputs.values(), log], given)
+    read = {*files_read(model, whole, session), *given}
+    request = options.request(session)
+    batch_num = data.batch_num or request.settings.batch_num
+    calibration, held, held_back = split(data, batch_num, whole, session)
+    if test is not None:
+        held, held_back = test.available(whole, session), True
+    goal = goal.of(held)
+    simplify_and_fuse(request, whole, session)
+    known = data, test, options, goal.key(), budget, rank_by, _session_key(session)
+    with made(folder):
+        remove_unfinished(folder, [*outputs.values(), log])
+        measuring = in_batches(whole, [], held)
+        search = Search(
+            whole,
+            options,
+            DataOptions(calibration, batch_num=batch_num),
+            measuring,
+            goal.judge(whole, measuring, session),
+            budget,
+            MEASURES[rank_by],
+            multiply_accumulates(whole, measuring),
+            session,
+            running,
+            onnx,
+            log,
+            _digest(read, repr(known)),
+        )
+        search.resume()
+        resumed = len(search.trials)
+        search.run()
+    judge = search.judge
+    return Tuned(tuple(search.trials), search.best, judge.measure, judge.original, held.count, held_back, resumed)
+
+
+def _session_key(session: Session) -> object:
+    return session.profile, sorted(session.skip_fusion), repr(session.imports), tool_version()
+
+
+def _digest(files: set[Path], known: str) -> str:
+    """A hash of everything that a search depends on; files count by path, size and modification time."""
+    states = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(files) if f.exists()]
+    return hashlib.sha256(repr((states, known)).encode()).hexdigest()

@@ -1,0 +1,143 @@
+"""What a quantized network may cost: bytes, multiply-accumulates in float, layers in int8."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Self
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import OpResult, SSAValue
+
+from ...diagnostics import CompileError
+from ...dialects.nn import ConvOp, ConvTransposeOp, MatMulOp, NNOp
+from ...dialects.nn.shapes import shape_of
+from ...lowering.ascend.fused import inline_fused
+from ...rewriting import layer_of
+from ...runtime.data import Samples
+from ...runtime.executor import Executable
+from ...session import Session
+from ...targets.onnx import OnnxTarget
+from ...transforms.quantization.layers import is_dequantized
+from ...transforms.quantization.profiles import profile_of
+from ...transforms.quantization.sites import Site, sites
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Multiplying = ConvOp | ConvTransposeOp | MatMulOp
+MULTIPLYING = ConvOp, ConvTransposeOp, MatMulOp
+"""The operations whose multiply-accumulates count."""
+
+_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kMG]?)")
+_EXAMPLE = "write --budget bytes=150k, MACs=2M or int8-layers=20, or several of them with commas"
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a quantized network costs."""
+
+    bytes: int
+    """Of all arrays in the ONNX file: weights, biases, scales, zero points."""
+    macs: int
+    """Multiply-accumulates of convolutions and matrix products in float, for one sample."""
+    int8_layers: int
+    """Layers that compute on integers."""
+
+    def __add__(self, other: Costs) -> Costs:
+        return Costs(self.bytes + other.bytes, self.macs + other.macs, self.int8_layers + other.int8_layers)
+
+    def __sub__(self, other: Costs) -> Costs:
+        return Costs(self.bytes - other.bytes, self.macs - other.macs, self.int8_layers - other.int8_layers)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bounds of costs: at most so many bytes and float multiply-accumulates, at least so many int8 layers."""
+
+    bytes: int | None = None
+    macs: int | None = None
+    int8_layers: int | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """The budget of a text such as `bytes=150k,MACs=2M`: k is 1000, M 1000 k, G 1000 M. Raises CompileError."""
+        bounds: dict[str, int] = {}
+        for part in text.split(","):
+            name, _, number = part.partition("=")
+            field = {"bytes": "bytes", "MACs": "macs", "int8-layers": "int8_layers"}.get(name.strip())
+            found = _NUMBER.fullmatch(number.strip())
+            if field is None or found is None or field in bounds:
+                raise CompileError(f"'{part}' is not a budget", hint=_EXAMPLE)
+            bounds[field] = round(float(found[1]) * _UNITS[found[2]])
+        return cls(**bounds)
+
+    def holds(self, costs: Costs) -> bool:
+        """Whether a network keeps the budget."""
+        return (
+            (self.bytes is None or costs.bytes <= self.bytes)
+            and (self.macs is None or costs.macs <= self.macs)
+            and (self.int8_layers is None or costs.int8_layers >= self.int8_layers)
+        )
+
+    def check(self, best: Costs) -> None:
+        """Raises CompileError if not even the least costs keep the budget."""
+        if self.bytes is not None and best.bytes > self.bytes:
+            raise CompileError(f"no widths keep the budget of {self.bytes:,} bytes: the least is {best.bytes:,}")
+        if self.macs is not None and best.macs > self.macs:
+            message = f"no widths keep the budget of {self.macs:,} MACs in float: {best.macs:,} cannot be in integers"
+            raise CompileError(message, hint="amct support says which layers, and why")
+        if self.int8_layers is not None and best.int8_layers < self.int8_layers:
+            message = f"the budget wants {self.int8_layers} layers in int8: only {best.int8_layers} can be"
+            raise CompileError(message, hint="amct support says which layers, and why")
+
+
+UNLIMITED = Budget()
+
+
+def costs_of(module: ModuleOp, macs: Mapping[str, int], session: Session) -> Costs:
+    """What a quantized module costs; `macs` by layer, as `multiply_accumulates` counts them."""
+    found = [site for site in sites(module, profile_of(session).rows) if computes_on_integers(site)]
+    names = {layer_of(site.compute) for site in found}
+    in_float = sum(count for name, count in macs.items() if name not in names)
+    return Costs(OnnxTarget().stored_bytes(module, session.silent()), in_float, len(found))
+
+
+def computes_on_integers(site: Site) -> bool:
+    """Whether a layer's inputs come from integers, and its weight if it has one: not if its weight alone is quantized."""
+    operands = (*site.inputs, 1) if isinstance(site.compute, Multiplying) else site.inputs
+    return all(_comes_from_integers(site.operand(i)) for i in operands)
+
+
+def _comes_from_integers(value: SSAValue | None) -> bool:
+    """Whether a value is dequantized, maybe before operations that change no number."""
+    while isinstance(value, OpResult) and isinstance(value.op, NNOp) and value.op.is_passive:
+        value = value.op.operands[0]
+    return is_dequantized(value)
+
+
+def multiply_accumulates(module: ModuleOp, samples: Samples) -> dict[str, int]:
+    """By layer the multiply-accumulates for one sample, counted in a run: sizes may be unknown before."""
+    module = module.clone()
+    inline_fused(module)
+    layers = [op for op in module.walk() if isinstance(op, MULTIPLYING)]
+    shapes: dict[SSAValue, tuple[int, ...]] = {}
+
+    def watch(value: SSAValue, array: Array) -> None:
+        shapes[value] = array.shape
+
+    executable = Executable(module, [value for op in layers for value in (op.operands[0], op.results[0])])
+    executable.run(next(iter(samples.batches())), watch)
+    return {layer_of(op): _products(op, shapes) // samples.batch_size for op in layers}
+
+
+def _products(op: Multiplying, shapes: Mapping[SSAValue, tuple[int, ...]]) -> int:
+    if isinstance(op, ConvTransposeOp):  # each element of the input is multiplied with a slice of the weight
+        return prod(shapes[op.operands[0]]) * prod(shape_of(op.operands[1])[1:])
+    result = prod(shapes[op.results[0]])
+    if isinstance(op, ConvOp):
+        return result * prod(shape_of(op.operands[1])[1:])
+    given = shapes[op.operands[0]]
+    return result * given[-2 if op.transpose_a is not None and len(given) > 1 else -1]

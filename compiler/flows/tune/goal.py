@@ -1,0 +1,112 @@
+"""Goals of a search, and what judges a network by them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ...runtime.data import Samples
+from ...runtime.executor import Executable
+from ...session import Session
+from ..evaluation import Evaluator, Labels, Metric
+from ..sensitivity import difference_of
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The goal on the measuring samples: one of a smallest SQNR in dB, a largest drop of a score, an evaluator's verdict."""
+
+    sqnr: float | None = None
+    drop: float | None = None
+    """The largest loss of `score`: points of top-1, or what the metric counts."""
+    score: Labels | Metric | None = None
+    evaluator: Evaluator | None = None
+
+    def of(self, samples: Samples) -> Goal:
+        """The goal with the labels of the measuring samples. Raises CompileError if their numbers do not fit."""
+        return replace(self, score=self.score.of(samples)) if isinstance(self.score, Labels) else self
+
+    def files(self) -> list[Path]:
+        """The Python file that measures."""
+        return [each.path for each in (self.score, self.evaluator) if isinstance(each, Metric | Evaluator)]
+
+    def key(self) -> object:
+        """What the goal depends on, besides files."""
+        score = self.score.classes.tolist() if isinstance(self.score, Labels) else self.score and self.score.name
+        return self.sqnr, self.drop, score
+
+    def judge(self, whole: ModuleOp, samples: Samples, session: Session) -> Judge:
+        """Measures the float network, where that is needed. Raises CompileError, located, if it cannot be measured."""
+        if self.score is not None:
+            assert self.drop is not None
+            measure = "top-1 %" if isinstance(self.score, Labels) else self.score.name
+            return _ByScore(self.score, self.drop, samples, session, measure, self.score(whole, samples, session))
+        if self.evaluator is not None:
+            return _ByEvaluator(self.evaluator, samples, self.evaluator.measure(whole, samples))
+        assert self.sqnr is not None
+        return _BySqnr(Executable(whole), self.sqnr, samples, session)
+
+
+class Judge(Protocol):
+    """Measures networks."""
+
+    @property
+    def measure(self) -> str:
+        """What is measured."""
+        ...
+
+    @property
+    def original(self) -> float | None:
+        """The quality of the float network, if that says anything."""
+        ...
+
+    def judge(self, module: ModuleOp) -> tuple[float, bool]:
+        """The quality, the larger the better, and whether it reaches the goal. Raises CompileError, located."""
+        ...
+
+
+@dataclass(frozen=True)
+class _BySqnr:
+    reference: Executable
+    least: float
+    samples: Samples
+    session: Session
+    measure: str = "SQNR dB"
+    original: float | None = None
+
+    def judge(self, module: ModuleOp) -> tuple[float, bool]:
+        sqnr = difference_of(self.reference, Executable(module), self.samples, self.session).sqnr
+        return (-float("inf"), False) if np.isnan(sqnr) else (sqnr, sqnr >= self.least)
+
+
+@dataclass(frozen=True)
+class _ByScore:
+    score: Labels | Metric
+    drop: float
+    samples: Samples
+    session: Session
+    measure: str
+    original: float | None
+
+    def judge(self, module: ModuleOp) -> tuple[float, bool]:
+        quality = self.score(module, self.samples, self.session)
+        assert self.original is not None
+        return quality, self.original - quality <= self.drop
+
+
+@dataclass(frozen=True)
+class _ByEvaluator:
+    evaluator: Evaluator
+    samples: Samples
+    metric: object
+    """The float network's."""
+    measure: str = "- loss"
+    original: float | None = None
+
+    def judge(self, module: ModuleOp) -> tuple[float, bool]:
+        reached, loss = self.evaluator.judge(self.metric, self.evaluator.measure(module, self.samples))
+        return -self.evaluator.number(loss), reached

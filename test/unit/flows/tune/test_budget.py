@@ -1,0 +1,100 @@
+"""Budgets: their text, and what a network costs."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import amct_opt
+from amct_opt.diagnostics import CompileError
+from amct_opt.flows.tune.budget import Budget, Costs, costs_of, multiply_accumulates
+from amct_opt.ir.functions import main_function
+from amct_opt.pipelines.passes import make_pass
+from amct_opt.runtime.data import synthetic_samples
+
+DIGITS = Path(__file__).parents[4] / "examples" / "digits"
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("bytes=150k", Budget(bytes=150_000)),
+        ("MACs=1.5M,int8-layers=20", Budget(macs=1_500_000, int8_layers=20)),
+        (" bytes=2G , MACs=0", Budget(bytes=2_000_000_000, macs=0)),
+    ],
+)
+def test_text(text: str, budget: Budget) -> None:
+    assert Budget.of(text) == budget
+
+
+@pytest.mark.parametrize(
+    "text", ["", "150k", "bytes", "bytes=150K", "macs=1M", "bytes=1,bytes=2", "bytes=-1", "MACs=1k5"]
+)
+def test_text_that_is_not_a_budget(text: str) -> None:
+    with pytest.raises(CompileError, match="is not a budget\n  hint: write --budget bytes=150k"):
+        Budget.of(text)
+
+
+def test_which_costs_keep_a_budget() -> None:
+    budget = Budget(bytes=10, macs=20, int8_layers=3)
+    assert budget.holds(Costs(10, 20, 3))
+    assert not any(budget.holds(costs) for costs in (Costs(11, 20, 3), Costs(10, 21, 3), Costs(10, 20, 2)))
+    for costs, message in (
+        (Costs(1234, 0, 9), "budget of 10 bytes: the least is 1,234"),
+        (Costs(0, 2100, 9), "budget of 20 MACs in float: 2,100 cannot be in integers"),
+        (Costs(0, 0, 2), "the budget wants 3 layers in int8: only 2 can be"),
+    ):
+        with pytest.raises(CompileError, match=message):
+            budget.check(costs)
+
+
+NETWORK = """
+func.func @main(%x: tensor<?x4x6x6xf32> {nn.name = "x"}, %m: tensor<?x3x5xf32> {nn.name = "m"}) {
+  %w = nn.constant dense<1.0> : tensor<8x2x3x3xf32>
+  %a = nn.conv %x, %w groups 2 strides [2, 2] from <onnx, "Conv", "grouped">
+    : (tensor<?x4x6x6xf32>, tensor<8x2x3x3xf32>) -> tensor<?x8x2x2xf32>
+  %v = nn.constant dense<1.0> : tensor<4x7x2x2xf32>
+  %b = nn.conv_transpose %x, %v from <onnx, "ConvTranspose", "transposed">
+    : (tensor<?x4x6x6xf32>, tensor<4x7x2x2xf32>) -> tensor<?x7x7x7xf32>
+  %k = nn.constant dense<1.0> : tensor<5x2xf32>
+  %c = nn.matmul %m, %k from <onnx, "MatMul", "product"> : (tensor<?x3x5xf32>, tensor<5x2xf32>) -> tensor<?x3x2xf32>
+  %d = nn.matmul %m, %m transpose_a from <onnx, "MatMul", "scores"> : (tensor<?x3x5xf32>, tensor<?x3x5xf32>)
+    -> tensor<?x5x5xf32>
+  func.return
+}
+"""
+
+
+def test_multiply_accumulates() -> None:
+    """Results times the products that each sums; of a transposed convolution inputs times the sums that each adds to."""
+    module, _ = amct_opt.parse(NETWORK)
+    samples = synthetic_samples(main_function(module))
+    expected = {
+        "grouped": prod((8, 2, 2)) * prod((2, 3, 3)),
+        "transposed": prod((4, 6, 6)) * prod((7, 2, 2)),
+        "product": prod((3, 2)) * 5,
+        "scores": prod((5, 5)) * 3,
+    }
+    assert multiply_accumulates(module, samples) == expected
+
+
+@pytest.mark.parametrize("profile", ["ascend", "qdq"])
+def test_costs_are_those_of_the_file(profile: str, tmp_path: Path) -> None:
+    """Bytes are those of all initializers, packed; float multiply-accumulates those of the layer that is left in float."""
+    module, session = amct_opt.load(DIGITS / "digits.onnx")
+    session.profile = profile
+    options = f"data={DIGITS / 'calib.npz'} layer-weight-bits=conv2:4,conv3:4 skip-layers=conv1"
+    macs = multiply_accumulates(module, synthetic_samples(main_function(module)))
+    amct_opt.run_pipeline(module, ["fuse", make_pass("quantize", options)], session)
+    costs = costs_of(module, macs, session)
+    amct_opt.save(module, tmp_path / "m.onnx", session, "onnx")
+    model = onnx.load(tmp_path / "m.onnx")
+    stored = [len(each.raw_data) or numpy_helper.to_array(each).nbytes for each in model.graph.initializer]
+    assert costs.bytes == sum(stored)
+    assert any(each.data_type == onnx.TensorProto.INT4 for each in model.graph.initializer)
+    assert costs.macs == macs["conv1"] == 8 * 8 * 32 * 9
+    assert costs.int8_layers == {"ascend": 6, "qdq": 7}[profile]  # the addition as well
