@@ -20,7 +20,7 @@ from ..parameters import bias_fits
 from ..profiles import profile_of
 from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
 from ..round_weights.layer_by_layer import layer_by_layer
-from ..round_weights.layer_data import Array, LayerData, Networks, decibels
+from ..round_weights.layer_data import Array, Means, Networks
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,9 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
     assert bias is not None, "a condition"
     given = product.matrices(layer.float_weight)
     weight = product.matrices(layer.operands()[WEIGHT])
-    data = networks.data(layer.compute, product, given.shape[0], given.shape[2])
-    shift = ((given @ data.sums.f[..., None] - weight @ data.sums.q[..., None]) / data.sums.count)[..., 0]
+    means = Means.of_none(given.shape[0], given.shape[2])
+    held = networks.add_to(means, layer.compute, product, given.shape[2])
+    shift = ((given @ means.f[..., None] - weight @ means.q[..., None]) / means.count)[..., 0]
     shift = shift.reshape(-1, bias.size).mean(axis=0)  # the matrices of a batch share their bias
     corrected = (bias + shift).astype(bias.dtype)
     if not (np.isfinite(corrected).all() and (layer.sums is None or bias_fits(corrected, layer.sums))):
@@ -81,7 +82,7 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
         return layer
     changed = layer.rounded_bias(corrected)
     before, after = (
-        _sqnr(data, given, weight, (each - bias).reshape(-1, 1, given.shape[1]))
+        held.sqnr(given, weight, (each - bias).reshape(-1, 1, given.shape[1]))
         for each in (layer.rounded_bias(bias), changed)
     )
     if not after > before:
@@ -92,17 +93,6 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
     remarks.applied(layer.compute, "corrected", f"{reason}{networks.measured}")
     _write(layer, corrected)
     return layer
-
-
-def _sqnr(data: LayerData, given: Array, weight: Array, shift: Array) -> float:
-    """SQNR in dB of the quantized output against the float output, with `shift` [G or 1, 1, M] added to the quantized bias."""
-    signal = noise = 0.0
-    for q, f in zip(data.held.q, data.held.f, strict=True):
-        wanted = f @ given.astype(np.float32).swapaxes(1, 2)
-        difference = wanted - q @ weight.astype(np.float32).swapaxes(1, 2) - shift
-        signal += float(np.square(wanted, dtype=np.float64).sum())
-        noise += float(np.square(difference, dtype=np.float64).sum())
-    return decibels(signal, noise)
 
 
 def _write(layer: IntegerLayer, bias: Array) -> None:

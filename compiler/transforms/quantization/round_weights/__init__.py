@@ -27,7 +27,7 @@ from ..recurrent import recurrent_layers
 from .adaround import adaround
 from .integer_layers import IntegerLayer, integer_layers
 from .layer_by_layer import layer_by_layer
-from .layer_data import Networks
+from .layer_data import Networks, Sums
 from .rounding import Grid, gptq, matched, with_least_error
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -108,11 +108,13 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     method, find = _method(layer, asked)
     weights = layer.product.matrices(layer.float_weight)
     groups, channels, columns = weights.shape
-    data, grid = networks.data(layer.compute, layer.product, groups, columns), layer.grid(groups, channels)
-    target = matched(weights, data.sums) if method == "mismatch" else weights
-    found = grid if layer.weight.fixed else with_least_error(target, data.sums.h, grid, layer.shared)
-    nearest, integers = grid.nearest(weights), find(target, data.sums.h, found)
-    before, after = (data.sqnr(weights, each) for each in (nearest, integers * found.scale))
+    grid = layer.grid(groups, channels)
+    sums = Sums.of_none(groups, columns, weights if method == "mismatch" else None)
+    held = networks.add_to(sums, layer.compute, layer.product, columns)
+    target = weights if sums.c is None else matched(weights, sums.h, sums.c)
+    found = grid if layer.weight.fixed else with_least_error(target, sums.h, grid, layer.shared)
+    nearest, integers = grid.nearest(weights), find(target, sums.h, found)
+    before, after = (held.sqnr(weights, each) for each in (nearest, integers * found.scale))
     if not after > before:
         reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"
         remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}")

@@ -1,5 +1,5 @@
-"""The data that a layer's weights are fitted to: sums over rows of its inputs in the quantized and in the float network, and
-some rows of held-back samples.
+"""The data that a layer's parameters are fitted to: sums over rows of its inputs in the quantized and in the float network,
+and some rows of held-back samples.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -28,48 +28,76 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 HELD_BACK = 8
 """One run in this many is held back, so none if there are fewer."""
-_ROWS = 1 << 15
+_ROWS = 1 << 14
 """About how many rows of a layer are summed, but at least `_ROWS_PER_COLUMN` for each column of its weight."""
-_ROWS_PER_COLUMN = 16
+_ROWS_PER_COLUMN = 8
 _ROWS_HELD = 1 << 11
 """About how many rows of the held-back samples are kept."""
 
 
+class Summed(Protocol):
+    """What is added up over the rows of a layer's inputs."""
+
+    def add(self, q: Array, f: Array) -> None:
+        """Add rows [G, R, K] of the quantized network, and the same rows of the float network."""
+        ...
+
+
 @dataclass
 class Sums:
-    """Sums over rows [G, R, K] of the quantized network (q) and the float one (f): float64; they merge."""
+    """Sums over rows of inputs in the quantized network (xq) and, for `matched`, of outputs in the float one (yf): float64. Sums
+    over parts of the rows merge.
+    """
 
     h: Array
     """Sums of `xq xqᵀ`: [G, K, K]."""
-    c: Array
-    """Sums of `xq xfᵀ`: [G, K, K]; the same array as `h` where the float network is not needed."""
-    q: Array
-    """Sums of `xq`: [G, K]."""
-    f: Array
-    """Sums of `xf`: [G, K]."""
-    count: int = 0
+    c: Array | None = None
+    """Sums of `xq yfᵀ`: [G, K, M]."""
+    weights: Array | None = None
+    """The float layer's matrices, [G, M, K]: `yf = W xf`."""
 
     @staticmethod
-    def of_none(groups: int, columns: int, *, beside: bool) -> Sums:
-        """Sums of no rows; `beside` is false if both networks are the same."""
+    def of_none(groups: int, columns: int, weights: Array | None = None) -> Sums:
+        """Sums of no rows; without `weights` those of the quantized network only."""
         h = np.zeros((groups, columns, columns))
-        return Sums(h, np.zeros_like(h) if beside else h, np.zeros((groups, columns)), np.zeros((groups, columns)))
+        if weights is None:
+            return Sums(h)
+        return Sums(h, np.zeros((groups, columns, weights.shape[1])), weights.astype(np.float32))
 
     def add(self, q: Array, f: Array) -> None:
-        """Add rows. Their products are computed in float32, because a batch has few of them."""
+        """Products are computed in float32, because a batch has few rows."""
         turned = q.swapaxes(1, 2)
         self.h += turned @ q
-        if self.c is not self.h:
-            self.c += turned @ f
-        self.q += q.sum(axis=1, dtype=np.float64)
-        self.f += f.sum(axis=1, dtype=np.float64)
-        self.count += q.shape[1]
+        if self.weights is not None:
+            self.c += turned @ (f @ self.weights.swapaxes(1, 2))
 
     def merge(self, other: Sums) -> None:
         """Add the sums of other rows."""
         self.h += other.h
-        if self.c is not self.h:
+        if other.c is not None:
             self.c += other.c
+
+
+@dataclass
+class Means:
+    """Sums of rows in both networks, whose difference quantization makes. Sums over parts of the rows merge."""
+
+    q: Array
+    """Sums of `xq`: float64 [G, K]."""
+    f: Array
+    """Sums of `xf`: float64 [G, K]."""
+    count: int = 0
+
+    @staticmethod
+    def of_none(groups: int, columns: int) -> Means:
+        """Sums of no rows."""
+        return Means(np.zeros((groups, columns)), np.zeros((groups, columns)))
+
+    def add(self, q: Array, f: Array) -> None:
+        self.merge(Means(q.sum(axis=1, dtype=np.float64), f.sum(axis=1, dtype=np.float64), q.shape[1]))
+
+    def merge(self, other: Means) -> None:
+        """Add the sums of other rows."""
         self.q += other.q
         self.f += other.f
         self.count += other.count
@@ -82,23 +110,14 @@ class Rows:
     q: list[Array] = field(default_factory=list[Array])
     f: list[Array] = field(default_factory=list[Array])
 
-
-@dataclass(frozen=True)
-class LayerData:
-    """The inputs of one layer."""
-
-    sums: Sums
-    held: Rows
-    """Rows of samples that are not in the sums or, if there are too few samples to hold some back, of those that are."""
-
-    def sqnr(self, weights: Array, others: Array) -> float:
-        """SQNR in dB of the output of `others` in the quantized network against that of `weights` in the float network; inf if
-        they are equal. Weights are [G, M, K].
+    def sqnr(self, weights: Array, others: Array, shift: Array | float = 0.0) -> float:
+        """SQNR in dB of the output of `others` plus `shift` in the quantized network against that of `weights` in the float
+        network; inf if they are equal. Weights are [G, M, K], shifts [G, 1, M].
         """
         signal = noise = 0.0
-        for q, f in zip(self.held.q, self.held.f, strict=True):
+        for q, f in zip(self.q, self.f, strict=True):
             wanted = f @ weights.astype(np.float32).swapaxes(1, 2)
-            difference = wanted - q @ others.astype(np.float32).swapaxes(1, 2)
+            difference = wanted - q @ others.astype(np.float32).swapaxes(1, 2) - np.asarray(shift, np.float32)
             signal += float(np.einsum("grm,grm->", wanted, wanted, dtype=np.float64))
             noise += float(np.einsum("grm,grm->", difference, difference, dtype=np.float64))
         return decibels(signal, noise)
@@ -150,12 +169,12 @@ class Networks:
         """The operands that the quantized network reads in place of the module's, by layer and index."""
         return self._quantized.operands
 
-    def data(self, layer: NNOp, product: Product, groups: int, columns: int) -> LayerData:
-        """The inputs of a layer whose weight has this many groups and columns. Layers must be requested in order.
+    def add_to(self, sums: Summed, layer: NNOp, product: Product, columns: int) -> Rows:
+        """Add the inputs of a layer, whose matrices have this many columns. Layers must be requested in order.
 
+        Returns rows of samples that are not in the sums or, if there are too few samples to hold some back, of those that are.
         Raises CompileError, located at the layer, for NaN and Inf.
         """
-        sums = Sums.of_none(groups, columns, beside=self._float is not None)
         held = Rows()
         fit, rest = max(_ROWS, _ROWS_PER_COLUMN * columns), self._runs - self._fit
         for i, (q, f) in enumerate(self._inputs(layer)):
@@ -172,7 +191,7 @@ class Networks:
             if not (fits and rest):
                 held.q.append(rows)
                 held.f.append(beside)
-        return LayerData(sums, held)
+        return held
 
     @property
     def measured(self) -> str:

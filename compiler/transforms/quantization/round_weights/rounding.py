@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .layer_data import Sums
-
 Array = np.ndarray[Any, np.dtype[Any]]
 
 DAMPING = 0.01
@@ -24,8 +22,11 @@ _BLOCK = 128
 """The number of columns after which their errors are propagated to all remaining columns at once."""
 
 
-SHRUNK = np.linspace(1.0, 0.4, 31)
+SHRUNK = tuple(1 - i / 50 for i in range(31))
 """Factors on the scales that weights have by their largest number."""
+_WIDE = 1024
+"""From this many columns on, only every fourth factor is tried, and then the best one's neighbours: `_FINER` away."""
+_FINER = (0.04, 0.02)
 
 
 class Grid(NamedTuple):
@@ -50,43 +51,46 @@ class Grid(NamedTuple):
 
 def damped(h: Array) -> Array:
     """H with damping; the diagonal is 1 for inputs that are always zero, so that these have no effect."""
+    h = h.copy()
     diagonal = np.einsum("gkk->gk", h)
-    extra = DAMPING * diagonal.mean(axis=1, keepdims=True) + np.where(diagonal == 0, 1.0, 0.0)
-    return h + extra[..., None] * np.eye(h.shape[-1])
+    diagonal += DAMPING * diagonal.mean(axis=1, keepdims=True) + np.where(diagonal == 0, 1.0, 0.0)
+    return h
 
 
-def matched(weights: Array, sums: Sums) -> Array:
-    """The weights that give, on inputs of the quantized network, what `weights` give on those of the float network.
+def matched(weights: Array, h: Array, c: Array) -> Array:
+    """The weights that give, on inputs of the quantized network, the outputs of the float network, which has `weights`.
 
-    Least squares: H is the sum of `xq xqᵀ`, C of `xq xfᵀ`; damped towards `weights`.
+    Least squares: `h` is the sum of `xq xqᵀ`, `c` of `xq yfᵀ`; damped towards `weights`.
     """
-    h = damped(sums.h)
-    c = sums.c + (h - sums.h)
-    return np.linalg.solve(h, c @ weights.swapaxes(1, 2)).swapaxes(1, 2)
+    more = damped(h)
+    extra: Array = np.einsum("gkk->gk", more) - np.einsum("gkk->gk", h)
+    wanted: Array = c + extra[..., None] * weights.swapaxes(1, 2)
+    return np.linalg.solve(more, wanted).swapaxes(1, 2)
 
 
 def gptq(weights: Array, h: Array, grid: Grid) -> Array:
-    """Integers [G, M, K] for which the outputs' squared error is small: columns by the size of their inputs, largest first."""
-    h = damped(h)
+    """Integers [G, M, K] for which the outputs' squared error is small: columns by the size of their inputs, largest first.
+
+    With `H = U Uᵀ`, U upper triangular, the columns that are rounded, by d, move column j by `(d U)_j / U_jj`. That is GPTQ
+    without the inverse of H.
+    """
     order = np.argsort(-np.einsum("gkk->gk", h), axis=1, kind="stable")
-    back = np.argsort(order, axis=1)[:, None, :]
-    h = np.take_along_axis(np.take_along_axis(h, order[:, :, None], 1), order[:, None, :], 2)
-    upper = _inverse_factor(h)
     left = np.take_along_axis(weights, order[:, None, :], 2)
-    integers = np.empty_like(left)
+    upper = _factor(damped(h), order)
+    upper /= np.einsum("gkk->gk", upper)[:, None, :].copy()
+    integers, moved = np.empty_like(left), np.empty_like(left)
     scales, lows, highs = (_columns(each, order, left.shape) for each in grid[:3])
     count = left.shape[2]
     for begin in range(0, count, _BLOCK):
         end = min(begin + _BLOCK, count)
-        errors = np.empty_like(left[:, :, begin:end])
+        block = left[:, :, begin:end] + moved[:, :, :begin] @ upper[:, :begin, begin:end]
         for j in range(begin, end):
-            column, scale = left[:, :, j], scales[:, :, j]
-            q = np.clip(np.rint(column / scale), lows[:, :, j], highs[:, :, j])
-            error = (column - q * scale) / upper[:, j, j, None]
-            left[:, :, j:end] -= error[:, :, None] * upper[:, None, j, j:end]
-            integers[:, :, j], errors[:, :, j - begin] = q, error
-        left[:, :, end:] -= errors @ upper[:, begin:end, end:]
-    return np.take_along_axis(integers, back, 2)
+            scale = scales[:, :, j]
+            q = np.clip(np.rint(block[:, :, j - begin] / scale), lows[:, :, j], highs[:, :, j])
+            integers[:, :, j], moved[:, :, j] = q, left[:, :, j] - q * scale
+            block[:, :, j - begin :] += moved[:, :, j, None] * upper[:, None, j, j:end]
+    np.put_along_axis(left, order[:, None, :], integers, 2)
+    return left
 
 
 def _columns(values: Array, order: Array, shape: tuple[int, ...]) -> Array:
@@ -96,10 +100,11 @@ def _columns(values: Array, order: Array, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(values, shape)
 
 
-def _inverse_factor(h: Array) -> Array:
-    """The upper triangular U with `UᵀU = H⁻¹`: from the Cholesky factor of H turned round, without forming the inverse."""
-    turned = np.linalg.cholesky(h[:, ::-1, ::-1])[:, ::-1, ::-1]
-    return np.linalg.inv(turned)
+def _factor(h: Array, order: Array) -> Array:
+    """The upper triangular U with `H = U Uᵀ`, for rows and columns in this order: a Cholesky factor, turned round."""
+    turned = order[:, ::-1]
+    h = np.stack([each[np.ix_(back, back)] for each, back in zip(h, turned, strict=True)])
+    return np.linalg.cholesky(h)[:, ::-1, ::-1]
 
 
 def output_error(change: Array, h: Array, block: int | None = None) -> Array:
@@ -114,18 +119,21 @@ def output_error(change: Array, h: Array, block: int | None = None) -> Array:
 
 
 def with_least_error(weights: Array, h: Array, grid: Grid, shared: tuple[int, ...]) -> Grid:
-    """The grid scaled by the factor (of `SHRUNK`) with which nearest rounding changes the outputs least, chosen for each output
-    channel of each group, and for each block of columns; weights share their scale along the `shared` axes.
+    """The grid scaled by the factor with which nearest rounding changes the outputs least, chosen for each output channel of
+    each group, and for each block of columns; weights share their scale along the `shared` axes.
     """
-    best, scale = np.inf, grid.scale
-    for factor in SHRUNK:
-        tried = grid._replace(
-            scale=np.maximum(grid.scale * factor, grid.smallest).astype(np.float32).astype(np.float64)
-        )
-        error = output_error(tried.nearest(weights) - weights, h, grid.block)
-        error = np.broadcast_to(error.sum(shared, keepdims=True), error.shape)
-        better = error < best
-        best = np.where(better, error, best)
-        chosen = better if grid.block is None else np.repeat(better, grid.block, axis=2)[:, :, : weights.shape[2]]
-        scale = np.where(chosen, tried.scale, scale)
+    h, columns = h.astype(np.float32), weights.shape[2]
+    best, factor, scale = np.inf, np.ones(1), grid.scale
+    wide = grid.block is None and columns >= _WIDE
+    for turn, steps in enumerate((SHRUNK[::4], *([-step, step] for step in _FINER)) if wide else (SHRUNK,)):
+        begin = factor if turn else 0.0
+        for step in steps:
+            tried = np.maximum(grid.scale * (begin + step), grid.smallest).astype(np.float32).astype(np.float64)
+            change = (grid._replace(scale=tried).nearest(weights) - weights).astype(np.float32)
+            error = output_error(change, h, grid.block).astype(np.float64)
+            error = np.broadcast_to(error.sum(shared, keepdims=True), error.shape)
+            better = error < best
+            best = np.where(better, error, best)
+            chosen = better if grid.block is None else np.repeat(better, grid.block, axis=2)[:, :, :columns]
+            factor, scale = np.where(chosen, begin + step, factor), np.where(chosen, tried, scale)
     return grid._replace(scale=scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product as combinations
 from pathlib import Path
@@ -29,9 +30,16 @@ from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.transforms.quantization.round_weights import rounding
 from amct_opt.transforms.quantization.round_weights.adaround import adaround
 from amct_opt.transforms.quantization.round_weights.integer_layers import integer_layers
-from amct_opt.transforms.quantization.round_weights.layer_data import Sums, points_of
+from amct_opt.transforms.quantization.round_weights.layer_data import Means, Sums, points_of
 from amct_opt.transforms.quantization.round_weights.products import product_of
-from amct_opt.transforms.quantization.round_weights.rounding import Grid, damped, gptq, matched, output_error
+from amct_opt.transforms.quantization.round_weights.rounding import (
+    Grid,
+    damped,
+    gptq,
+    matched,
+    output_error,
+    with_least_error,
+)
 from amct_opt.transforms.quantization.sites import sites
 from amct_opt.universe import new_session
 
@@ -43,8 +51,8 @@ def rows(groups: int, count: int, columns: int, seed: int = 0) -> np.ndarray:
     return np.maximum(mixed + 0.5, 0).astype(np.float32)
 
 
-def sums_of(q: np.ndarray, f: np.ndarray) -> Sums:
-    sums = Sums.of_none(q.shape[0], q.shape[2], beside=f is not q)
+def sums_of(q: np.ndarray, f: np.ndarray, weights: np.ndarray | None = None) -> Sums:
+    sums = Sums.of_none(q.shape[0], q.shape[2], weights)
     sums.add(q, f)
     return sums
 
@@ -141,18 +149,48 @@ def test_matched_weights_give_the_float_outputs_on_other_inputs() -> None:
     f = rows(1, 400, 6)
     q = f * np.linspace(0.8, 1.2, 6, dtype=np.float32)  # each input too small or too large: weights can make up for it
     weights = np.random.default_rng(4).normal(size=(1, 3, 6))
-    found = matched(weights, sums_of(q, f))
+    sums = sums_of(q, f, weights)
+    assert sums.c is not None
+    found = matched(weights, sums.h, sums.c)
     wanted = f @ weights.swapaxes(1, 2)
     assert sqnr(wanted, q @ found.swapaxes(1, 2)) > sqnr(wanted, q @ weights.swapaxes(1, 2)) + 15
 
 
 def test_merged_sums_are_the_sums_of_all() -> None:
     q, f = rows(2, 90, 7, 1), rows(2, 90, 7, 2)
-    whole, merged = sums_of(q, f), Sums.of_none(2, 7, beside=True)
-    for part in np.split(np.arange(90), [10, 50]):
-        merged.merge(sums_of(q[:, part], f[:, part]))
+    weights = np.random.default_rng(0).normal(size=(2, 3, 7))
+    for make in (lambda: Sums.of_none(2, 7, weights), lambda: Sums.of_none(2, 7), lambda: Means.of_none(2, 7)):
+        whole, merged = make(), make()
+        whole.add(q, f)
+        for places in np.split(np.arange(90), [10, 50]):
+            part = make()
+            part.add(q[:, places], f[:, places])
+            merged.merge(part)
+        assert_same_sums(merged, whole)
+    assert_same_sums(sums_of(q, f, weights), Sums(q.swapaxes(1, 2) @ q, q.swapaxes(1, 2) @ f @ weights.swapaxes(1, 2)))
+
+
+def assert_same_sums(one: Sums | Means, other: Sums | Means) -> None:
     for name in ("h", "c", "q", "f", "count"):
-        np.testing.assert_allclose(getattr(merged, name), getattr(whole, name), rtol=1e-6)
+        if (wanted := getattr(other, name, None)) is not None:
+            np.testing.assert_allclose(getattr(one, name), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("wide", [0, 1024])
+def test_scales_are_near_the_best_of_a_fine_grid(wide: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounding, "_WIDE", wide)
+    weights = np.random.default_rng(7).standard_t(3, size=(2, 6, 90))
+    h, on = sums_of(x := rows(2, 200, 90, 7), x).h, grid(weights, 4)
+
+    def least(grids: Iterable[Grid], shared: tuple[int, ...]) -> np.ndarray:
+        errors = [output_error(each.nearest(weights) - weights, h).sum(shared) for each in grids]
+        return np.min(errors, axis=0)
+
+    fine = [on._replace(scale=on.scale * factor) for factor in np.linspace(1.0, 0.4, 241)]
+    for shared in ((), (0, 1)):
+        found = with_least_error(weights, h, on, shared)
+        assert np.sum(least([found], shared)) <= 1.2 * np.sum(least(fine, shared))
+        assert least([found], ()).sum() < 0.9 * least([on], ()).sum()
 
 
 @pytest.mark.parametrize(
