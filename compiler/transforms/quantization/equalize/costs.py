@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....dialects.nn import ConvTransposeOp, MatMulOp
+from ....runtime.affine import in_blocks
 from ..balance_channels.input_channels import Weighted
 from .channels_seen import Seen
 
@@ -32,6 +33,8 @@ class Grids(NamedTuple):
     """Whether each output channel has a scale of its own."""
     symmetric: bool
     """Whether the input has no zero point."""
+    block: int | None = None
+    """The size of the groups of input channels that have a scale each, beside one per output channel."""
 
 
 FLOAT = Grids(None, None, True, False)
@@ -107,9 +110,16 @@ class Weight:
             return self.numbers
         shifts = self._of_inputs(up) - self._of_outputs(down)
         scaled = np.ldexp(self.numbers, shifts)
-        peaks = np.abs(scaled).max(axis=(1, 3) if self.grids.per_channel else None, keepdims=True)
+        peaks = self._peaks(np.abs(scaled))
         scale = np.where(peaks > 0, peaks, 1) / np.float32(2 ** (self.grids.weight - 1) - 1)
         return np.ldexp(np.rint(scaled / scale) * scale, -shifts)
+
+    def _peaks(self, magnitudes: Array) -> Array:
+        """The largest magnitudes that share a scale, in a shape that broadcasts to the numbers."""
+        if self.grids.block is None:
+            return magnitudes.max(axis=(1, 3) if self.grids.per_channel else None, keepdims=True)
+        peaks = in_blocks(magnitudes, 1, self.grids.block).max(axis=2)
+        return np.repeat(peaks, self.grids.block, axis=1)[:, : magnitudes.shape[1]]
 
     def applied(self, rows: Array, numbers: Array) -> Array:
         """The products of rows of inputs and numbers of the weight's form: [groups, rows, outputs of a group, taps]."""

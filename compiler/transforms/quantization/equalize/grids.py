@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import ModuleOp
 
 from ....configuration.layer_settings import settings_for
+from ....configuration.settings import Arq
+from ....dialects.nn.shapes import shape_of
 from ..layers import layer_at, quantizable_layers
 from ..request import Request
 from ..sites import Site
@@ -28,4 +30,6 @@ def _grids(site: Site, able: set[str], request: Request) -> Grids:
     if not held.quantize or held.weight is None:
         return FLOAT
     inputs = None if held.weight_compress_only else held.bits
-    return Grids(inputs, held.weight.bits, bool(held.weight.channel_wise), held.symmetric)
+    is_matrix = len(shape_of(site.compute.operands[1])) == 2
+    block = held.weight.group_size if isinstance(held.weight, Arq) and is_matrix else None
+    return Grids(inputs, held.weight.bits, bool(held.weight.channel_wise), held.symmetric, block)

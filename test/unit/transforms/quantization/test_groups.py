@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product as combinations
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,12 @@ from amct_opt.runtime.affine import affine
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.transforms.quantization.equalize.costs import Grids, Weight
+from amct_opt.transforms.quantization.equalize.grids import grids_of
+from amct_opt.transforms.quantization.options import SettingsOptions
+from amct_opt.transforms.quantization.profiles import profile_of
+from amct_opt.transforms.quantization.request import Request
+from amct_opt.transforms.quantization.sites import sites
 from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(11)
@@ -214,3 +221,22 @@ def test_refused_elsewhere(tmp_path: Path) -> None:
     said = {(r.pass_name, r.rule): r.reason for r in session.remarks if r.kind == "missed"}
     assert said["record", "recorded"] == "its weight has scales per group, which no record has"
     assert "only scales per tensor or channel" in said["nn-to-quant", "blocks"]
+
+
+def test_equalization_rounds_weights_by_groups() -> None:
+    """Its costs are those of weight-only layers: inputs are not rounded, and each group has a scale."""
+    weight = RNG.normal(size=(40, 3)).astype(np.float32)
+    session = new_session()
+    session.profile = "qdq"
+    module = parse_module(session, net(weight, False), "net.mlir")
+    options = SettingsOptions(weight_only=True, weight_bits=4, group_size=16).settings()
+    found = sites(module, (nn.MatMulOp,))
+    (grids,) = grids_of(module, found, Request(options, profile_of(session)))
+    assert grids == Grids(None, 4, True, False, 16)
+    op = found[0].compute
+    assert isinstance(op, nn.MatMulOp)
+    rounded = Weight.of(op, weight, grids).quantized(np.zeros(40, np.int32), np.zeros(3, np.int32))
+    for n, begin in combinations(range(3), range(0, 40, 16)):
+        part = weight[begin : begin + 16, n]
+        scale = np.abs(part).max() / np.float32(7)
+        np.testing.assert_allclose(rounded[0, begin : begin + 16, n, 0], np.rint(part / scale) * scale, rtol=1e-6)
