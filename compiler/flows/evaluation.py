@@ -84,9 +84,14 @@ class Ranking:
     ranks: Array
     classes: int
 
+    @property
+    def right(self) -> Array:
+        """bool [labels]: whether the label ranks first."""
+        return self.ranks == 0
+
     def top(self, count: int) -> Share:
         """The labels that are among the first `count` classes."""
-        return Share(int(np.count_nonzero(self.ranks < count)), len(self.ranks))
+        return Share.of(self.ranks < count)
 
 
 def ranks(model: Runnable, samples: Samples, labels: Labels, session: Session) -> Ranking:

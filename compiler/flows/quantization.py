@@ -33,9 +33,12 @@ from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, Da
 from ..transforms.quantization.profiles import profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizeOptions, Request
+from .evaluation import Labels, ranks
+from .labels import load_labels
 from .model_file import files_read, read_model, simplify_and_fuse
 from .peer import Simulation, peer_of
-from .summary import Accuracy, Sizes, Summary, describe_layers, summary_data, weight_bytes
+from .significance import Pair, Share
+from .summary import Accuracy, Answers, Sizes, Summary, describe_layers, summary_data, weight_bytes
 
 SMALLEST_SPLIT = 8
 """From this many samples on, every tenth (at least one) is held back from calibration for measuring, unless a number of
@@ -57,9 +60,11 @@ def quantize_file(
     running: BackendOptions = AUTOMATIC,
     opset: int | None = None,
     matmul_nbits: bool = False,
+    labels: str | None = None,
 ) -> Summary:
     """Import, canonicalize, fuse, quantize and lower `model`; write the results into `folder`, all or none of them.
 
+    `labels` are those of the data (`load_labels`): the right answers of every stage are counted on the measuring samples.
     `opset` is that of the ONNX file; by default the source's, or the first later one that can represent the quantized model.
     `matmul_nbits` writes products with weights in groups as MatMulNBits of onnxruntime.
     Without data, seeded synthetic inputs are used and every result is marked synthetic. `session.on_progress` is called with
@@ -76,6 +81,7 @@ def quantize_file(
     request = options.request(session)
     batch_num = data.batch_num or request.settings.batch_num
     calibration, held, held_back = split(data, batch_num, module, session)
+    judged = None if labels is None else load_labels(labels, held)
     simplify_and_fuse(request, module, session)
     onnx.check(module, session)
     if not matmul_nbits:
@@ -88,11 +94,12 @@ def quantize_file(
     kernels = _integer_kernels(quantized, session)
     stages = [Executable(quantized), Executable(module), *kernels]
     fake, integer, *by_kernels = measure(Executable(original), stages, held, session)
+    answers = {} if judged is None else _answers(Executable(original), stages, judged, held, session)
     summary = Summary(
         model=model,
         metadata=metadata(module),
         layers=describe_layers(quantized, session.remarks),
-        accuracy=Accuracy(held.count, held_back, held.synthetic, fake, integer, *by_kernels),
+        accuracy=Accuracy(held.count, held_back, held.synthetic, fake, integer, *(by_kernels or [{}]), answers=answers),
         sizes=Sizes(sum(f.stat().st_size for f in sources), weight_bytes(original), weight_bytes(quantized), {}),
         files=files,
     )
@@ -190,6 +197,16 @@ def measure(
 
     OrderedBatches(samples.batches()).run(compare, min(threads_here(), samples.runs))
     return [{name: d.result() for name, d in total.items()} for total in totals]
+
+
+def _answers(
+    expected: Executable, stages: Sequence[Executable], labels: Labels, samples: Samples, session: Session
+) -> dict[str, Answers]:
+    """The right answers of the float model and of each stage, by the names in the summary."""
+    silent = session.silent()
+    right = [ranks(each, samples, labels, silent).right for each in (expected, *stages)]
+    names = ("float", "fake_quantized", "integer", "kernels")
+    return {name: Answers(Share.of(each), Pair.of(right[0], each)) for name, each in zip(names, right, strict=False)}
 
 
 def _write(

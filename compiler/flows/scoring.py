@@ -64,7 +64,7 @@ class Scores:
 
     def pairs(self) -> dict[tuple[int, int], Pair]:
         """By the positions of the two models."""
-        right = [each.ranking.ranks == 0 for each in self.models if each.ranking is not None]
+        right = [each.ranking.right for each in self.models if each.ranking is not None]
         return {(i, j): Pair.of(right[i], right[j]) for i, j in combinations(range(len(right)), 2)}
 
 

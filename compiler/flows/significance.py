@@ -21,6 +21,11 @@ class Share:
     right: int
     count: int
 
+    @staticmethod
+    def of(right: Array) -> Share:
+        """From bool [samples]."""
+        return Share(int(np.count_nonzero(right)), len(right))
+
     @property
     def percent(self) -> float:
         return 100 * self.right / self.count

@@ -20,6 +20,7 @@ from ..ir.functions import main_function
 from ..rewriting import layer_of
 from ..runtime.metrics import Difference
 from .peer import Peer
+from .significance import Pair, Share
 
 _QUANTIZING = ("insert-observers", "convert-observers", "adapt-qat")
 _LOWERING = "lower-to-ascend"
@@ -52,6 +53,14 @@ class Layers:
 
 
 @dataclass(frozen=True)
+class Answers:
+    """The right answers of a stage, and which ones only the float model or only the stage gets right."""
+
+    top1: Share
+    pair: Pair
+
+
+@dataclass(frozen=True)
 class Accuracy:
     """Each output of the quantized module in `nn`, of the `ascend` module, and of the former in integer kernels (profiles that
     quantize values), against the float model.
@@ -65,6 +74,8 @@ class Accuracy:
     fake_quantized: Mapping[str, Difference]
     integer: Mapping[str, Difference]
     kernels: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
+    answers: Mapping[str, Answers] = field(default_factory=dict[str, Answers])
+    """By stage (`float` and the names above), if there are labels."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +173,10 @@ def summary_data(summary: Summary) -> dict[str, Any]:
             "fake_quantized": {name: difference_data(d) for name, d in summary.accuracy.fake_quantized.items()},
             "integer": {name: difference_data(d) for name, d in summary.accuracy.integer.items()},
             "kernels": {name: difference_data(d) for name, d in summary.accuracy.kernels.items()},
+            "top1": {
+                name: {**each.top1.data(), **asdict(each.pair), "p": each.pair.p}
+                for name, each in summary.accuracy.answers.items()
+            },
         },
         "onnxruntime": None if summary.peer is None else _peer_data(summary.peer),
         "bytes": asdict(summary.sizes),

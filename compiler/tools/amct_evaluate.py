@@ -12,7 +12,7 @@ from .tables import print_table, progress_bar
 
 if TYPE_CHECKING:
     from ..flows.scoring import Scored, Scores
-    from ..flows.significance import Share
+    from ..flows.significance import Pair, Share
     from ..session import Session
 
 LABELS = """the class of each sample: `folders` (the class of an image is its folder, numbered by the order of names), a table
@@ -101,14 +101,20 @@ def _print(scores: Scores) -> None:
     rows: list[tuple[str, ...]] = []
     for i, each in enumerate(scores.models):
         pair = pairs.get((0, i))
-        against = ("", "", "") if pair is None else (str(pair.first_only), str(pair.second_only), f"{pair.p:.3g}")
-        rows.append((str(each.model), each.engine, *_shown(each.top1), *_shown(each.top5), *against))
+        against = ("", "", "") if pair is None else compared(pair)
+        rows.append((str(each.model), each.engine, *shown(each.top1), *shown(each.top5), *against))
     if scores.models[0].top5 is None:
         headers, rows = headers[:4] + headers[6:], [row[:4] + row[6:] for row in rows]
     print_table(f"{scores.samples} samples, labels from {scores.source}", headers, rows)
 
 
-def _shown(share: Share | None) -> tuple[str, str]:
+def compared(pair: Pair) -> tuple[str, str, str]:
+    """How many samples only one of two models gets right, and how likely that is."""
+    return str(pair.first_only), str(pair.second_only), f"{pair.p:.3g}"
+
+
+def shown(share: Share | None) -> tuple[str, str]:
+    """A share and its interval, in percent."""
     if share is None:
         return "", ""
     low, high = share.interval

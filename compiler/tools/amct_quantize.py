@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
+from .amct_evaluate import LABELS, compared, shown
 from .shared import (
     MODEL,
     add_data_and_reading,
@@ -81,6 +82,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="ONNX: write products with --group-size as onnxruntime's MatMulNBits, which keeps weights packed",
     )
+    add("--labels", metavar="LABELS", help=f"{LABELS}; right answers are counted on the samples that measure")
     add_data_and_reading(parser)
     parser.set_defaults(run=run)
 
@@ -100,6 +102,7 @@ def run(args: argparse.Namespace) -> None:
             backend_options(args),
             args.opset,
             args.matmul_nbits,
+            args.labels,
         )
     print_summary(summary)
     refuse(summary.peer, summary.files["onnx"], args.model)
@@ -113,6 +116,9 @@ def print_summary(summary: Summary) -> None:
         ("output", "of", "SQNR dB", "cosine", "largest difference"),
         _accuracy(summary),
     )
+    if summary.accuracy.answers:
+        headers = ("model", "top-1 %", "95 % interval", "right", "only float", "only this", "p")
+        print_table("right answers", headers, _answers(summary.accuracy))
     print_table("summary", (), _overview(summary))
 
 
@@ -169,6 +175,18 @@ def _accuracy(summary: Summary) -> Iterator[tuple[str, ...]]:
     for stage, differences in stages:
         for name, d in differences.items():
             yield name, stage, f"{d.sqnr:.2f}", f"{d.cosine:.6f}", f"{d.largest:.6g}"
+
+
+def _answers(accuracy: Accuracy) -> Iterator[tuple[str, ...]]:
+    names = {"float": "float", "fake_quantized": "fake-quantized (nn)", "kernels": "integer kernels (nn)"}
+    for stage, each in accuracy.answers.items():
+        against = ("", "", "") if stage == "float" else compared(each.pair)
+        yield (
+            names.get(stage, "integer (ascend)"),
+            *shown(each.top1),
+            f"{each.top1.right} of {each.top1.count}",
+            *against,
+        )
 
 
 def _overview(summary: Summary) -> Iterator[tuple[str, str]]:

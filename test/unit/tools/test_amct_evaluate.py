@@ -110,3 +110,20 @@ def test_usage(amct_tool, data: Path) -> None:
         result = amct_tool("evaluate", MODEL, *options)
         assert (result.status, result.out) == (1, "")
         assert message in result.err
+
+
+def test_quantize_counts_right_answers(amct_tool, data: Path, tmp_path: Path) -> None:
+    """On the samples that are held back, in every stage, as `amct evaluate` counts them on these."""
+    given = ("--data", data / "photos", "--preprocess", "tf", "--labels", "folders", "--profile", "qdq", "-o", tmp_path)
+    result = amct_tool("quantize", MODEL, *given)
+    assert (result.status, result.err) == (0, "")
+    assert "right answers" in result.out
+    accuracy = json.loads((tmp_path / "summary.json").read_text())["accuracy"]
+    assert [*accuracy["top1"]] == ["float", "fake_quantized", "integer", "kernels"]
+    assert {each["count"] for each in accuracy["top1"].values()} == {accuracy["samples"]} == {6}
+    np.save(tmp_path / "short.npy", np.zeros(3, int))
+    arrays = ("--data", data / "x.npz", "--labels", tmp_path / "short.npy", "-o", tmp_path / "none")
+    result = amct_tool("quantize", MODEL, *arrays)
+    assert result.status == 1
+    assert "labels must be 60 integers, one per sample, or 6 for the samples that measure, not 3" in result.err
+    assert not (tmp_path / "none").exists()
