@@ -244,9 +244,9 @@ def test_quantized_layers_are_not_left_in_float(amct_tool, tmp_path: Path) -> No
         helper.make_node("MatMul", ["flat", "m"], ["y"], "product"),
     ]
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 3, 8, 8]), ("y", None)))
-    onnx.save(
-        helper.make_model(helper.make_graph(nodes, "net", [x], [y], weights), ir_version=8), tmp_path / "net.onnx"
-    )
+    graph = helper.make_graph(nodes, "net", [x], [y], weights)
+    opset = helper.make_opsetid("", 17)
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[opset]), tmp_path / "net.onnx")
     (tmp_path / "nuq.cfg").write_text(MODES["nuq"][0])
     given = (tmp_path / "net.onnx", "--config", tmp_path / "nuq.cfg", "-o", tmp_path / "out")
     assert amct_tool("quantize", *given).status == 0
