@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
-from amct_opt.files import filling, replacing, replacing_all, same_file
+from amct_opt.files import filling, remove_unfinished, replacing, replacing_all, same_file
 from amct_opt.ir.text import write_module
 
 
@@ -42,6 +42,21 @@ def test_the_old_file_is_readable_until_the_new_one_is_complete(tmp_path: Path) 
         stream.flush()
         assert path.read_text() == "old"
     assert path.read_text() == "new"
+
+
+def test_what_a_killed_process_leaves_is_removed(tmp_path: Path) -> None:
+    """Temporary files for these paths, and temporary folders; nothing else that is hidden."""
+    path = tmp_path / "a[1].onnx"
+    for kept in (".a[1].onnx.backup", ".other.12345678", ".amct-notes", "a[1].onnx"):
+        (tmp_path / kept).write_text("mine")
+    with replacing(path):
+        (unfinished,) = (p for p in tmp_path.iterdir() if p.name.startswith(".a[1].onnx.") and "backup" not in p.name)
+        os.link(unfinished, tmp_path / f"{unfinished.name[:-8]}left_123")
+    (tmp_path / ".amct-left_123").mkdir()
+    (tmp_path / ".amct-left_123" / "b").write_text("half")
+    assert len(names(tmp_path)) == 6
+    remove_unfinished(tmp_path, [path])
+    assert names(tmp_path) == sorted([".a[1].onnx.backup", ".other.12345678", ".amct-notes", "a[1].onnx"])
 
 
 def test_permissions_are_those_of_any_new_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -11,16 +12,17 @@ from amct_opt.flows.sensitivity import sensitivity_of
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.data import load_samples
-from amct_opt.runtime.metrics import Differences
+from amct_opt.runtime.metrics import Differences, Divergences, Measure
 from amct_opt.transforms.quantization.data_options import DataOptions
 from amct_opt.transforms.quantization.request import QuantizeOptions
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+M = TypeVar("M", bound=Measure)
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
 
 
-def quantized(profile: str, options: str) -> Differences:
-    """The digits network quantized by `--quantize`, on the samples that `amct sensitivity` holds back."""
+def quantized(profile: str, options: str, total: M) -> M:
+    """The digits network quantized by `--quantize`, on the samples that `amct sensitivity` holds back, added to a measure."""
     float_module, session = amct_opt.load(MODEL)
     session.profile = profile
     samples = load_samples(DATA, main_function(float_module))
@@ -28,7 +30,6 @@ def quantized(profile: str, options: str) -> Differences:
     module = float_module.clone()
     passes = ["fuse", make_pass("quantize", f"data={DATA} samples={samples.count - held} {options}")]
     amct_opt.run_pipeline(module, passes, session)
-    total = Differences()
     for batch in samples.tail(held).batches():
         found = amct_opt.execute(module, batch)
         for name, array in amct_opt.execute(float_module, batch).items():
@@ -44,9 +45,26 @@ def test_each_layer_is_measured_as_if_it_were_alone(profile: str) -> None:
     assert found.held_back
     layers = {layer.name: layer for layer in found.layers}
     assert [layer.alone for layer in found.layers] == sorted(layer.alone for layer in found.layers)
-    assert found.quantized == pytest.approx(quantized(profile, "").sqnr, abs=1e-3)
+    assert found.quantized == pytest.approx(quantized(profile, "", Differences()).sqnr, abs=1e-3)
     if profile == "qdq":  # there a layer's result has a point of its own, which is its reader's here
         return
     for name in ("conv2", "pool1", "fc1"):
-        assert layers[name].alone == pytest.approx(quantized(profile, f"only-layers={name}").sqnr, abs=1e-3)
-        assert layers[name].spared == pytest.approx(quantized(profile, f"skip-layers={name}").sqnr, abs=1e-3)
+        assert layers[name].alone == pytest.approx(
+            quantized(profile, f"only-layers={name}", Differences()).sqnr, abs=1e-3
+        )
+        assert layers[name].spared == pytest.approx(
+            quantized(profile, f"skip-layers={name}", Differences()).sqnr, abs=1e-3
+        )
+
+
+def test_each_layer_is_measured_by_divergence() -> None:
+    """Smaller is better; the layer whose quantization costs most comes first, and sparing a layer may gain."""
+    found = sensitivity_of(MODEL, QuantizeOptions(), DataOptions(str(DATA)), amct_opt.new_session(), measure="kl")
+    costs = [layer.alone for layer in found.layers]
+    assert costs == sorted(costs, reverse=True)
+    assert found.quantized == pytest.approx(quantized("ascend", "", Divergences()).noise, rel=1e-3)
+    worst = found.layers[0]
+    alone = quantized("ascend", f"only-layers={worst.name}", Divergences()).noise
+    spared = quantized("ascend", f"skip-layers={worst.name}", Divergences()).noise
+    assert (worst.alone, worst.spared) == (pytest.approx(alone, rel=1e-3), pytest.approx(spared, rel=1e-3))
+    assert worst.gain == pytest.approx(found.quantized - worst.spared)

@@ -126,6 +126,17 @@ def test_the_worst_layer_stays_in_floats(search, folder: Path) -> None:
     assert "fc2" not in (folder / "out" / "P_record.txt").read_text()
 
 
+def test_layers_are_ranked_at_the_outputs(search, folder: Path) -> None:
+    """The second layer loses most of its own results; what that makes of the network's outputs is measured, in dB."""
+    result = search("metric < 0.01", "--sensitivity", "OutputSQNR")
+    assert (result.status, result.err) == (0, "")
+    assert "SQNR dB of the outputs" in result.out
+    ranking = about(folder, "ranking_information")
+    assert next(iter(ranking)) == "fc2"
+    assert ranking["fc2"] < 10 < 20 < ranking["fc4"]
+    assert list(ranking.values()) == sorted(ranking.values())
+
+
 def test_metrics_of_any_type_are_recorded(search, folder: Path) -> None:
     text = EVALUATOR.replace("return float(np.mean(", "return np.full(2, np.mean(")
     assert search("(metric < 0.01).all()", text=text).status == 0

@@ -19,6 +19,9 @@ def test_command(amct_tool, tmp_path: Path) -> None:
     assert (found["samples"], found["held_back"], len(found["layers"])) == (4, True, 7)
     worst = found["layers"][0]
     assert worst["gain"] == pytest.approx(worst["spared"] - found["quantized"])
+    assert found["measure"] == "sqnr"
+    result = amct_tool("sensitivity", MODEL, "--data", DATA, "--samples", "4", "--measure", "kl")
+    assert "alone nats" in result.out
     result = amct_tool("sensitivity", MODEL, "--data", DATA, "--config", tmp_path / "none.cfg")
     assert result.status == 1
     assert "none.cfg" in result.err
