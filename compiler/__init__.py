@@ -4,7 +4,7 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # type checkers take it for typing's, which would be the first import
 if TYPE_CHECKING:
-    from .api import Loaded, execute, load, parse, quantize, run_pipeline, save, to_text
+    from .api import Loaded, execute, load, parse, quantize, report, run_pipeline, save, to_text
     from .configuration.settings import Activation, Arq, Calibration, Settings
     from .diagnostics import CompileError, Remark
     from .rewriting import FusionPattern
@@ -44,13 +44,14 @@ __all__ = [
     "new_session",
     "parse",
     "quantize",
+    "report",
     "run_pipeline",
     "save",
     "to_text",
 ]
 
 _PLACES = {
-    ".api": ("Loaded", "execute", "load", "parse", "quantize", "run_pipeline", "save", "to_text"),
+    ".api": ("Loaded", "execute", "load", "parse", "quantize", "report", "run_pipeline", "save", "to_text"),
     ".configuration.settings": ("Activation", "Arq", "Calibration", "Settings"),
     ".diagnostics": ("CompileError", "Remark"),
     ".rewriting": ("FusionPattern",),

@@ -192,6 +192,17 @@ def save(
     return made.write(module, Path(path), session)
 
 
+def report(folder: PathLike) -> Path:
+    """Write `report.html` into the folder of a finished run (`amct quantize -o`), from its files alone. Returns its path.
+
+    What the folder lacks is left out of the page, with a sentence. Raises CompileError, located, for a folder without a summary,
+    for damaged files, and without the extra `report`.
+    """
+    from .flows.report import report_of
+
+    return report_of(Path(folder))
+
+
 def _target(target_class: Callable[..., Target], name: str, options: Mapping[str, Any]) -> Target:
     known = [f.name for f in fields(cast(Any, target_class)) if f.init]
     if unknown := [option for option in options if option not in known]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -20,6 +21,8 @@ from ..ir.weights import side_file_of
 from ..lowering.ascend import LowerToAscendPass
 from ..lowering.ascend.fuse_requant import without_relu6
 from ..pipelines.passes import run_on_verified, run_passes
+from ..reports.measures import MEASURING, Measuring, measure_layers
+from ..reports.reading import LAYERS
 from ..runtime.data import Samples, synthetic_samples
 from ..runtime.executor import Array, Executable
 from ..runtime.integer_plan import in_integers
@@ -29,7 +32,9 @@ from ..targets import Target
 from ..targets.mlir import MlirTarget
 from ..targets.onnx import OnnxTarget
 from ..targets.record import RecordTarget
+from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions, runs_of, warn_of_unused
+from ..transforms.quantization.equalize import equalize
 from ..transforms.quantization.profiles import profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizeOptions, Request
@@ -61,18 +66,22 @@ def quantize_file(
     opset: int | None = None,
     matmul_nbits: bool = False,
     labels: str | None = None,
+    measuring: Measuring | None = MEASURING,
 ) -> Summary:
     """Import, canonicalize, fuse, quantize and lower `model`; write the results into `folder`, all or none of them.
 
     `labels` are those of the data (`load_labels`): the right answers of every stage are counted on the measuring samples.
     `opset` is that of the ONNX file; by default the source's, or the first later one that can represent the quantized model.
     `matmul_nbits` writes products with weights in groups as MatMulNBits of onnxruntime.
+    `measuring` says what is measured for the report (`report_of`); None measures nothing for it.
     Without data, seeded synthetic inputs are used and every result is marked synthetic. `session.on_progress` is called with
     the phases `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
     """
     if folder.exists() and not folder.is_dir():
         raise CompileError("cannot be written: not a folder", where=str(folder))
     files = outputs_of(model, folder)
+    if measuring is not None:
+        files["layers"] = folder / LAYERS
     onnx = OnnxTarget(opset=opset, matmul_nbits=matmul_nbits)
     written = [*files.values(), *map(side_file_of, files.values())]
     module = read_model(model, session, written, (*options.files(), *data.files()))
@@ -87,6 +96,11 @@ def quantize_file(
     if not matmul_nbits:
         _check_bits(opset, request)
     calibrating = DataOptions(calibration, batch_num=batch_num)
+    reference = original
+    if request.recovery.equalize:  # the values between its layers are other ones than the original's
+        equalize(module, request, lambda: calibrating.load(module, session), session, running.runner())
+        request = replace(request, recovery=replace(request.recovery, equalize=False))
+        reference = module.clone()
     run_on_verified(module, [Quantize(request, calibrating, running)], session)
     quantized = module
     module = without_relu6(module, session)
@@ -110,7 +124,17 @@ def quantize_file(
         "record": (RecordTarget(), quantized),
     }
     simulation = Simulation(quantized, *((kernels[0], in_integers) if kernels else (stages[0], None)))
-    return _write(summary, formats, simulation, held, session)
+    layers: dict[str, Any] | None = None
+    if measuring is not None:
+        with session.phase("measure layers"):
+            few = in_batches(reference, [], held.head(_whole(min(measuring.samples, held.count), held)))
+            layers = {"commands": measuring.commands, **measure_layers(reference, quantized, few, session)}
+    return _write(summary, formats, layers, simulation, held, session)
+
+
+def _whole(count: int, samples: Samples) -> int:
+    """A number of samples in whole batches, at least one."""
+    return max(1, count // samples.batch_size) * samples.batch_size
 
 
 def _check_bits(opset: int | None, request: Request) -> None:
@@ -212,6 +236,7 @@ def _answers(
 def _write(
     summary: Summary,
     formats: Mapping[str, tuple[Target, ModuleOp]],
+    layers: Mapping[str, Any] | None,
     simulation: Simulation,
     samples: Samples,
     session: Session,
@@ -229,6 +254,8 @@ def _write(
             peer = peer_of(pending["onnx"], simulation, samples)
         complete = replace(summary, sizes=replace(summary.sizes, written=written), peer=peer)
         pending["remarks"].write_text(remarks_yaml(session.remarks), "utf-8")
+        if layers is not None:
+            pending["layers"].write_text(json.dumps(layers, ensure_ascii=False), "utf-8")
         text = json.dumps(summary_data(complete), indent=2, ensure_ascii=False)
         pending["summary"].write_text(f"{text}\n", "utf-8")
     return complete

@@ -15,6 +15,7 @@ from . import (
     amct_create_config,
     amct_evaluate,
     amct_quantize,
+    amct_report,
     amct_run,
     amct_sensitivity,
     amct_support,
@@ -27,6 +28,7 @@ from .parser import Parser
 COMMANDS = (
     amct_support,
     amct_quantize,
+    amct_report,
     amct_calibration,
     amct_auto_calibration,
     amct_convert,

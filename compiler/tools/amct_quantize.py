@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
 from .amct_evaluate import LABELS, compared, shown
+from .amct_report import command_lines, draw
 from .shared import (
     MODEL,
     add_data_and_reading,
@@ -34,6 +35,8 @@ Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, an
   remarks.yaml          what every pass did to every layer, or why not
   <stem>_record.txt     the parameters of every quantized layer, as AMCT records them
   summary.json          the tables that are printed, as data
+  layers.json           the error of each layer and the histogram of each quantized value, on up to 16 samples
+  report.html           all of this on one page, if the extra "report" is installed (see amct report)
 
 If there are 8 samples or more, the last tenth is held back from calibration to measure accuracy; with --batch-num, the
 batches after the first N are. Accuracy is measured for both modules. With --profile qdq or ppq it is also measured for the
@@ -83,6 +86,7 @@ def add_parser(commands: Any) -> None:
         help="ONNX: write products with --group-size as onnxruntime's MatMulNBits, which keeps weights packed",
     )
     add("--labels", metavar="LABELS", help=f"{LABELS}; right answers are counted on the samples that measure")
+    add("--no-report", action="store_true", help="write neither layers.json nor report.html")
     add_data_and_reading(parser)
     parser.set_defaults(run=run)
 
@@ -90,6 +94,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
     from ..flows.quantization import quantize_file
+    from ..reports.measures import Measuring
 
     session, options = quantizing_session(args), quantize_options(args)
     with progress_bar() as session.on_progress:
@@ -103,8 +108,11 @@ def run(args: argparse.Namespace) -> None:
             args.opset,
             args.matmul_nbits,
             args.labels,
+            None if args.no_report else Measuring(commands=command_lines(args)),
         )
     print_summary(summary)
+    if not args.no_report:
+        draw(args.output)
     refuse(summary.peer, summary.files["onnx"], args.model)
 
 

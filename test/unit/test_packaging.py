@@ -14,6 +14,7 @@ import amct_opt
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "compiler").rglob("*.py"))
+DATA = [ROOT / "compiler/py.typed", *sorted((ROOT / "compiler/reports/page").iterdir())]
 
 
 def call(*argv: str | Path, cwd: Path, **variables: str) -> str:
@@ -29,7 +30,7 @@ def call(*argv: str | Path, cwd: Path, **variables: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy of what git would give, by the build backend itself: no network, nothing left in the checkout."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for path in [*SOURCES, ROOT / "compiler/py.typed", *(ROOT / n for n in ("pyproject.toml", "README.md", "LICENSE"))]:
+    for path in [*SOURCES, *DATA, *(ROOT / n for n in ("pyproject.toml", "README.md", "LICENSE"))]:
         copy = source / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
@@ -44,7 +45,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     inside = {n for n in names if not n.partition("/")[0].endswith(".dist-info")}
-    assert inside == {f"amct_opt/{p.relative_to(ROOT / 'compiler')}" for p in SOURCES} | {"amct_opt/py.typed"}
+    assert inside == {f"amct_opt/{p.relative_to(ROOT / 'compiler')}" for p in (*SOURCES, *DATA)}
 
 
 MODULE = """\

@@ -23,6 +23,8 @@ WRITTEN = {
     "digits_record.txt",
     "remarks.yaml",
     "summary.json",
+    "layers.json",
+    "report.html",
 }
 
 QUANTIZED = ["conv1", "conv2", "conv3", "pool1", "depthwise1", "conv4", "fc1"]

@@ -1,0 +1,192 @@
+"""Draws the report: the data of the page, and the page around it, which opens without a network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from ..diagnostics import CompileError, Remark
+from ..ir.metadata import tool_version
+from .advice import GOOD, POOR, advice
+from .network import QUANTIZING, Layer, layers_of
+from .reading import STAGES, Run
+
+_MOST_LAYERS = 3000
+"""Rows of the table; a larger network shows its worst layers."""
+_MOST_DETAILS = 400
+"""Layers with drawings of their own."""
+_MOST_REMARKS = 1000
+_RECOVERY = ("balance-channels", "equalize", "round-weights", "correct-bias")
+_BEFORE_AND_AFTER = re.compile(r"(-?\d+(?:\.\d+)?) dB .*?(-?\d+(?:\.\d+)?) dB")
+"""Two numbers in the reason of a recovery: with it, then without it."""
+
+
+def page_of(run: Run) -> str:
+    """The HTML of a run. Raises CompileError if plotly or jinja2 is missing."""
+    jinja2, offline = imported("jinja2"), imported("plotly.offline")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(__package__, "page"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    layers = layers_of(run)
+    # the bundle is ours to trust: it is the one text of the page that is not escaped
+    context = {**_contents(run, layers), "plotly": offline.get_plotlyjs(), "drawn": _drawn(run, layers)}
+    return environment.get_template("report.html").render(context)
+
+
+def imported(name: str) -> Any:
+    """A module of the extra. Raises CompileError, with the command that installs it."""
+    try:
+        return import_module(name)
+    except ImportError:
+        hint = "pip install 'amct-opt[report]'"
+        raise CompileError(f"the report requires {name.partition('.')[0]}, which is not installed", hint=hint) from None
+
+
+def _contents(run: Run, layers: Sequence[Layer]) -> dict[str, Any]:
+    """What the template writes."""
+    numbered = list(enumerate(layers))
+    notes = list(run.absent)
+    if len(layers) > _MOST_LAYERS:
+        worst = sorted(numbered, key=lambda each: _badness(each[1]))[:_MOST_LAYERS]
+        numbered = sorted(worst, key=lambda each: each[0])
+        notes.append(
+            f"The table shows the {_MOST_LAYERS} worst of {len(layers)} layers; summary.json lists all of them."
+        )
+    recovery = [_recovered(r) for r in run.remarks if r.pass_name in _RECOVERY]
+    return {
+        "run": run,
+        "stages": STAGES,
+        "verdict": _verdict(run),
+        "advice": advice(run, layers),
+        "layers": numbered,
+        "total": len(layers),
+        "counts": _counts(layers),
+        "recovery": recovery[:_MOST_REMARKS],
+        "others": [(title, rows[:_MOST_REMARKS], len(rows)) for title, rows in _other_remarks(run.remarks) if rows],
+        "clipped": partial(_clipped, run),
+        "notes": notes,
+        "size": _size,
+        "counted": _counted,
+        "version": tool_version(),
+    }
+
+
+def _verdict(run: Run) -> tuple[str, str]:
+    """A word for the color, and a sentence."""
+    if run.synthetic:
+        return "unknown", "Measured on synthetic inputs: the figures say little about real data."
+    worst = run.worst
+    if worst is None or worst.sqnr is None:
+        return (
+            ("good", "All outputs equal those of the float model.")
+            if run.outputs
+            else ("unknown", "Nothing was measured.")
+        )
+    words = ((GOOD, "good", "follow the float model closely"), (POOR, "fair", "follow the float model"))
+    word, verb = next(
+        ((w, v) for limit, w, v in words if worst.sqnr >= limit), ("poor", "do not follow the float model")
+    )
+    apart = "held back from calibration" if run.held_back else "that also calibrated"
+    return (
+        word,
+        f"The quantized outputs {verb}: {worst.sqnr:.1f} dB at the worst output, on {_counted(run.samples)} {apart}.",
+    )
+
+
+def _badness(layer: Layer) -> float:
+    return float("inf") if layer.error is None or layer.error.sqnr is None else layer.error.sqnr
+
+
+def _counts(layers: Sequence[Layer]) -> dict[str, int]:
+    return {decision: sum(x.decision == decision for x in layers) for decision in ("quantized", "inside", "float")}
+
+
+def _clipped(run: Run, layer: Layer) -> float | None:
+    """The largest part of an input of a layer that is clipped."""
+    if run.measured is None:
+        return None
+    seen = [run.measured.activations[p.index] for p in layer.points if p.index < len(run.measured.activations)]
+    return max((each.clipped for each in seen if each is not None), default=None)
+
+
+def _recovered(remark: Remark) -> dict[str, Any]:
+    """A row of the table of recovery, with the dB before and after if its reason has them."""
+    numbers = _BEFORE_AND_AFTER.search(remark.reason) if remark.pass_name != "equalize" else None
+    after, before = (float(n) for n in numbers.groups()) if numbers else (None, None)
+    return {**asdict(remark), "before": before, "after": after}
+
+
+def _other_remarks(remarks: Iterable[Remark]) -> list[tuple[str, list[Remark]]]:
+    """The remarks that are not about single layers of the quantized module, by title."""
+    rows = list(remarks)
+    quantized = {r.layer for r in rows if r.pass_name in QUANTIZING and r.kind == "applied" and r.rule == "quantized"}
+    return [
+        (
+            "Quantized differently than requested",
+            [r for r in rows if r.layer in quantized and r.pass_name in QUANTIZING and r.kind == "missed"],
+        ),
+        (
+            "Not lowered to Ascend integers",
+            [r for r in rows if r.pass_name == "lower-to-ascend" and r.kind == "missed"],
+        ),
+        ("Not fused", [r for r in rows if r.pass_name.startswith("fuse-") and r.kind == "missed"]),
+        ("Merged into other layers", [r for r in rows if r.pass_name.startswith("fuse-") and r.kind == "applied"]),
+    ]
+
+
+def _drawn(run: Run, layers: Sequence[Layer]) -> dict[str, Any]:
+    """What the script draws."""
+    detailed = [x for x in layers if x.points or x.weights]
+    kept = sorted(detailed, key=_badness)[:_MOST_DETAILS]
+    chosen = {id(x) for x in kept}
+    curve = [(i, x) for i, x in enumerate(layers) if x.error is not None]
+    seen = () if run.measured is None else run.measured.activations
+    shown = {p.index for x in kept for p in x.points}
+    return {
+        "curve": {
+            "place": [i for i, _ in curve],
+            "layer": [x.name for _, x in curve],
+            "op": [x.op for _, x in curve],
+            "decision": [x.decision for _, x in curve],
+            "sqnr": [None if x.error is None else x.error.sqnr for _, x in curve],
+            "drop": [x.drop for _, x in curve],
+        },
+        "poor": POOR,
+        "layers": [
+            {
+                "place": i,
+                "name": x.name,
+                "op": x.op,
+                "drop": x.drop,
+                "points": [asdict(p) for p in x.points],
+                "weights": asdict(x.weights) if x.weights else None,
+            }
+            for i, x in enumerate(layers)
+            if id(x) in chosen
+        ],
+        "left_out": len(detailed) - len(kept),
+        "activations": {i: asdict(a) for i, a in enumerate(seen) if a is not None and i in shown},
+        "recovery": [
+            {
+                "layer": row["layer"],
+                "pass": row["pass_name"],
+                "before": row["before"],
+                "after": row["after"],
+                "kind": row["kind"],
+            }
+            for row in map(_recovered, (r for r in run.remarks if r.pass_name in _RECOVERY))
+            if row["before"] is not None
+        ][:_MOST_REMARKS],
+    }
+
+
+def _counted(samples: int) -> str:
+    return "1 sample" if samples == 1 else f"{samples} samples"
+
+
+def _size(count: Any) -> str:
+    return f"{count / 1000:,.1f} kB" if isinstance(count, int | float) else ""

@@ -1,0 +1,221 @@
+"""Reads the folder that `amct quantize` wrote, with located errors for damaged files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, cast
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..configuration.json_object import Json, JsonObject, read_object
+from ..diagnostics import CompileError, Remark, first_line
+from ..frontends import read
+from ..ir.text import read_text
+from ..session import Session
+
+SUMMARY, REMARKS, LAYERS = "summary.json", "remarks.yaml", "layers.json"
+
+STAGES: Mapping[str, str] = {
+    "fake_quantized": "quantized model, simulated in float (nn)",
+    "kernels": "quantized model in integer kernels (nn)",
+    "integer": "Ascend module in integers (ascend)",
+}
+"""The measured stages of a run, by their key in the summary."""
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """The error of one output at one stage; None where it is not finite."""
+
+    output: str
+    stage: str
+    sqnr: float | None
+    cosine: float | None
+    largest: float | None
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """SQNR in dB (None: equal, or not a number) and cosine of a layer's result."""
+
+    sqnr: float | None
+    cosine: float | None
+
+
+@dataclass(frozen=True)
+class Activation:
+    """The distribution of a quantized value: `counts` of bins from `start` on, and the part of it that is clipped."""
+
+    low: float
+    high: float
+    clipped: float
+    start: float
+    width: float
+    counts: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The contents of `layers.json`. `activations` are in the order of `quantize_ops`."""
+
+    samples: int
+    commands: Mapping[str, str]
+    layers: Mapping[str, LayerError]
+    activations: Sequence[Activation | None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The files of a folder. What is absent is None or empty, and `absent` says what the report lacks without it."""
+
+    folder: Path
+    model: str
+    metadata: Mapping[str, str]
+    imported: str
+    samples: int
+    held_back: bool
+    synthetic: bool
+    outputs: Sequence[OutputError]
+    onnxruntime: Mapping[str, Any] | None
+    sizes: Mapping[str, Any]
+    files: Mapping[str, str]
+    remarks: Sequence[Remark] = ()
+    module: ModuleOp | None = None
+    measured: Measured | None = None
+    absent: Sequence[str] = field(default_factory=list[str])
+
+    def of(self, stage: str) -> list[OutputError]:
+        return [each for each in self.outputs if each.stage == stage]
+
+    @property
+    def worst(self) -> OutputError | None:
+        """The simulated output with the lowest SQNR; None if all are equal to the float model's."""
+        known = [each for each in self.of("fake_quantized") if each.sqnr is not None]
+        return min(known, key=lambda each: cast(float, each.sqnr), default=None)
+
+
+def read_run(folder: Path, session: Session) -> Run:
+    """Read a folder. Raises CompileError, located, if it has no summary and for files that are damaged."""
+    if not (folder / SUMMARY).is_file():
+        hint = "amct quantize MODEL --data DATA -o OUT writes such a folder"
+        raise CompileError(f"is not a folder of results: it has no {SUMMARY}", where=str(folder), hint=hint)
+    summary = read_object(folder / SUMMARY)
+    files = {role: _text(summary, name) for role, name in summary.take_object("files", "files").values.items()}
+    absent: list[str] = []
+
+    def here(name: str, lacking: str) -> Path | None:
+        path = folder / Path(name).name
+        if path.is_file():
+            return path
+        absent.append(f"{path.name} is not in the folder: {lacking}.")
+        return None
+
+    remarks = here(files.get("remarks", REMARKS), "the reasons of decisions are missing")
+    module = here(files.get("nn", "nn.mlir"), "the layers, their order and their weights are missing")
+    layers = here(
+        files.get("layers", LAYERS),
+        "errors of layers and histograms are missing. amct quantize measures them, unless --no-report is given",
+    )
+    accuracy = summary.take_object("accuracy", "accuracy")
+    return Run(
+        folder=folder,
+        model=summary.take("model", str, "model"),
+        metadata={
+            key: _text(summary, value) for key, value in summary.take_object("metadata", "metadata").values.items()
+        },
+        imported=summary.take("imported", str, ""),
+        samples=accuracy.take("samples", int, 0),
+        held_back=accuracy.take("held_back", bool, False),
+        synthetic=accuracy.take("synthetic", bool, False),
+        outputs=[
+            error for stage in STAGES for error in _outputs(accuracy.take_object(stage, f"accuracy.{stage}"), stage)
+        ],
+        onnxruntime=_optional(summary, "onnxruntime"),
+        sizes=summary.take_object("bytes", "bytes").values,
+        files=files,
+        remarks=() if remarks is None else read_remarks(remarks),
+        module=None if module is None else read(module, session),
+        measured=None if layers is None else _measured(read_object(layers)),
+        absent=absent,
+    )
+
+
+def read_remarks(path: Path) -> list[Remark]:
+    """The remarks of a file. Raises CompileError, located, for other content."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        rows: list[Any] = list(yaml.load_all(read_text(path), Loader=loader))
+    except yaml.YAMLError as e:
+        mark: Any = getattr(e, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        problem = str(getattr(e, "problem", "") or first_line(str(e)))
+        raise CompileError(f"is not YAML: {problem}", where=place) from None
+    return [_remark(row, f"{path}: document {i + 1}") for i, row in enumerate(rows)]
+
+
+def _remark(row: Any, where: str) -> Remark:
+    names = {f.name: "pass" if f.name == "pass_name" else f.name for f in fields(Remark)}
+    values = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+    if wrong := [key for key in names.values() if not isinstance(values.get(key, ""), str) or not values]:
+        raise CompileError(f"is not a remark: {wrong[0]} must be a text", where=where)
+    return Remark(**{name: values.get(key, "") for name, key in names.items()})
+
+
+def _text(owner: JsonObject, value: Any) -> str:
+    if not isinstance(value, str):
+        raise owner.error("names of files and metadata must be texts")
+    return value
+
+
+def _optional(owner: JsonObject, key: str) -> Mapping[str, Any] | None:
+    return None if owner.values.get(key) is None else owner.take_object(key, key).values
+
+
+def _number(owner: JsonObject, key: str) -> float | None:
+    """A number, or None for null."""
+    return None if owner.values.get(key) is None else float(owner.take(key, float))
+
+
+def _parts(owner: JsonObject, path: str) -> list[tuple[str, JsonObject]]:
+    return [(key, owner.take_object(key, f"{path}.{key}")) for key in list(owner.values)]
+
+
+def _outputs(stage: JsonObject, name: str) -> list[OutputError]:
+    return [
+        OutputError(output, name, *(_number(each, key) for key in ("sqnr", "cosine", "largest")))
+        for output, each in _parts(stage, f"accuracy.{name}")
+    ]
+
+
+def _measured(file: JsonObject) -> Measured:
+    commands = file.take_object("commands", "commands").values
+    layers = _parts(file.take_object("layers", "layers"), "layers")
+    return Measured(
+        samples=file.take("samples", int, 0),
+        commands={name: _text(file, line) for name, line in commands.items()},
+        layers={name: LayerError(_number(each, "sqnr"), _number(each, "cosine")) for name, each in layers},
+        activations=[_activation(each, file, i) for i, each in enumerate(_list(file, "activations"))],
+    )
+
+
+def _list(file: JsonObject, key: str) -> list[Any]:
+    values = file.values.get(key, [])
+    if not isinstance(values, list):
+        raise file.error(f"{key} must be a list")
+    return cast("list[Any]", values)
+
+
+def _activation(value: Any, file: JsonObject, index: int) -> Activation | None:
+    if value is None:
+        return None
+    each = JsonObject(cast(Json, value) if isinstance(value, dict) else {}, file.where, f"activations[{index}]")
+    start, width, clipped = (_number(each, key) for key in ("start", "width", "clipped"))
+    span: list[float] = each.take_list("range", float)
+    counts: list[int] = each.take_list("counts", int)
+    if start is None or width is None or clipped is None or len(span) != 2 or not counts:
+        raise each.error("must have range, start, width, clipped and counts")
+    return Activation(span[0], span[1], clipped, start, width, counts)

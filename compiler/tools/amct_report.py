@@ -1,0 +1,73 @@
+"""`amct report`: one page about a finished run, and its errors for Model Explorer."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+_DESCRIPTION = """\
+Writes OUT/report.html about the folder that amct quantize wrote: summary, what to try next, the error of each layer along the
+network, histograms of activations with clip lines, ranges of weights, every layer with decision, rule and reason, and what
+recovery changed. The page contains everything that it needs and opens without a network.
+
+Requires the extra "report": pip install 'amct-opt[report]'. amct quantize writes the page itself where it is installed."""
+
+
+_OWN = ("output", "record", "run")
+"""Arguments of one run only."""
+
+
+def add_parser(commands: Any) -> None:
+    """The command `amct report` and its options."""
+    parser = commands.add_parser(
+        "report",
+        help="write one page about a finished run",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", metavar="OUT", type=Path, help="the folder that amct quantize wrote")
+    text = "write OUT/model_explorer.json instead: the error of each layer, as node data for OUT's ONNX file in Model Explorer"
+    parser.add_argument("--model-explorer", action="store_true", help=text)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Raises CompileError for a folder that is not the result of a run, and for damaged files."""
+    from ..flows.report import node_data_of, report_of
+
+    print(node_data_of(args.folder) if args.model_explorer else report_of(args.folder))
+
+
+def command_lines(args: argparse.Namespace) -> dict[str, str]:
+    """The command lines that read the same model and data in the same way, for the advice of a report."""
+    from .amct import parser
+
+    commands = parser().commands()
+    return {name: _command_line(commands[name], args) for name in ("quantize", "sensitivity", "tune")}
+
+
+def _command_line(parser: argparse.ArgumentParser, args: argparse.Namespace) -> str:
+    """The line with the options that differ from what they are by default, without those that a run has of its own."""
+    words: list[str] = []
+    for action in parser._actions:
+        value = getattr(args, action.dest, action.default)
+        if action.dest in _OWN or value == action.default or not value:
+            continue
+        option = [action.option_strings[0]] if action.option_strings else []
+        text = str(value)
+        # a value such as -1,1 would be taken for an option
+        words += option if value is True else [f"{option[0]}={text}"] if text[:1] == "-" and option else [*option, text]
+    return shlex.join([*parser.prog.split(), *words])
+
+
+def draw(folder: Path) -> None:
+    """Write the page at the end of a run; a note says how to get it if the extra is not installed."""
+    from ..flows.report import can_draw, report_of
+
+    if can_draw():
+        print(f"report: {report_of(folder)}")
+    else:
+        print(f"note: no report.html: pip install 'amct-opt[report]', then amct report {folder}", file=sys.stderr)
