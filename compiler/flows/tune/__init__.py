@@ -65,7 +65,7 @@ def tune_file(
     calibration, held, held_back = split(data, batch_num, whole, session)
     if test is not None:
         held, held_back = test.available(whole, session), True
-    goal = goal.of(held)
+    goal = goal.of(held, session)
     simplify_and_fuse(request, whole, session)
     known = data, test, options, goal.key(), budget, rank_by, _session_key(session)
     with made(folder):

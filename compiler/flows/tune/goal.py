@@ -26,9 +26,18 @@ class Goal:
     score: Labels | Metric | None = None
     evaluator: Evaluator | None = None
 
-    def of(self, samples: Samples) -> Goal:
-        """The goal with the labels of the measuring samples. Raises CompileError if their numbers do not fit."""
-        return replace(self, score=self.score.of(samples)) if isinstance(self.score, Labels) else self
+    def of(self, samples: Samples, session: Session) -> Goal:
+        """The goal with the labels of the measuring samples. Raises CompileError if their numbers do not fit.
+
+        Warns if they are too few to tell whether the goal is reached.
+        """
+        if not isinstance(self.score, Labels):
+            return self
+        labels = self.score.of(samples)
+        if self.drop and (one := 100 / len(labels.classes)) > self.drop:
+            few = f"one of the {len(labels.classes)} samples that measure is {one:.3g} points of top-1"
+            session.warn(f"{few}: they cannot tell a drop of {self.drop:g} (give more with --test)")
+        return replace(self, score=labels)
 
     def files(self) -> list[Path]:
         """The Python file that measures."""

@@ -83,9 +83,13 @@ def test_labels_belong_to_their_samples(amct_tool, tmp_path: Path) -> None:
     np.save(tmp_path / "labels.npy", np.load(DIGITS / "heldout_labels.npy")[:10])
     result = amct_tool(
         *("tune", MODEL, "--input-shape", "image:4,1,8,8", "--data", DATA, "--test", tmp_path / "test.npz"),
-        *("--labels", tmp_path / "labels.npy", "--drop", "0", "-o", tmp_path / "out"),
+        *("--labels", tmp_path / "labels.npy", "--drop", "0.5", "-o", tmp_path / "out"),
     )
     assert result.status == 0, result.err
+    assert (
+        "warning: one of the 10 samples that measure is 10 points of top-1: they cannot tell a drop of 0.5"
+        in result.err
+    )
     (trial,) = json.loads((tmp_path / "out" / "tune.json").read_text())["trials"]
     assert trial["quality"] == 100
 
