@@ -12,6 +12,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
 from amct_opt.dialects import nn
+from amct_opt.dialects.ascend.base import i8
+from amct_opt.dialects.nn import QParamsAttr
 from amct_opt.ir.text import parse_module
 from amct_opt.ir.weights import is_finite, open_side_file, release, write_side_file
 from amct_opt.lowering.ascend.trial import integer_refusal
@@ -137,7 +139,7 @@ def test_asking_the_lowering_takes_no_memory(form: str) -> None:
     (op,) = [op for op in parse_module(new_session(), text).walk() if isinstance(op, nn.ConvOp | nn.MatMulOp)]
     assert integer_refusal(op) is None
     tracemalloc.start()
-    integer_refusal(op)
+    integer_refusal(op, QParamsAttr.of(i8, 0.5))  # asked anew: the answer for unknown parameters is kept
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < MEGABYTE

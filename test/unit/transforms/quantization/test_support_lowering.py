@@ -12,7 +12,10 @@ from xdsl.dialects.builtin import i8, i32
 from xdsl.ir import Operation
 
 from amct_opt.dialects.ascend.base import AscendOp
+from amct_opt.dialects.nn import ConvOp
 from amct_opt.dialects.nn.shapes import element_of
+from amct_opt.ir.text import parse_module
+from amct_opt.lowering.ascend.trial import integer_refusal
 from amct_opt.rewriting import layer_of
 from amct_opt.transforms.quantization.legality import row_of
 from amct_opt.transforms.quantization.profiles import ASCEND
@@ -46,3 +49,21 @@ def test_integers_on_ascend(equivalence, path):
     (framework,) = {row.framework for row in UNIFORM if path.stem.endswith(row.framework)}
     wanted = {id(row) for row in UNIFORM if row.framework == framework and not row.tensor_only}
     assert wanted <= tried
+
+
+def test_answers_follow_the_operation() -> None:
+    """The lowering is tried once for equal facts; an operation that changes is tried again."""
+    types = "(tensor<1x2x8x8xf32>, tensor<4x2x3x3xf32>) -> tensor<1x4x6x6xf32>"
+    text = f"""
+    func.func @main(%x: tensor<1x2x8x8xf32>, %w: tensor<4x2x3x3xf32>, %open: tensor<4x2x?x?xf32>) -> tensor<1x4x6x6xf32> {{
+      %y = nn.conv %x, %w from <onnx, "Conv", "c"> : {types}
+      func.return %y : tensor<1x4x6x6xf32>
+    }}"""
+    (op,) = [op for op in parse_module(new_session(), text).walk() if isinstance(op, ConvOp)]
+    weight, unknown = op.weight, op.parent_block().args[2]  # pyright: ignore[reportOptionalMemberAccess]
+    answers: list[str | None] = []
+    for each in (weight, unknown, weight):
+        op.operands[1] = each
+        refusal = integer_refusal(op)
+        answers.append(refusal and refusal.rule)
+    assert answers == [None, "known-sizes", None]
