@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
+from .amct_evaluate import LABELS
 from .amct_quantize import print_summary, refuse
 from .shared import (
     IMAGE_OPTIONS,
@@ -23,7 +24,6 @@ from .shared import (
 from .tables import print_table, progress_bar, some
 
 if TYPE_CHECKING:
-    from ..flows.evaluation import Labels
     from ..flows.tune import Tuned
     from ..flows.tune.goal import Goal
     from ..flows.tune.search import Trial
@@ -91,7 +91,7 @@ def add_parser(commands: Any) -> None:
     goal = parser.add_argument_group("the goal")
     add = goal.add_argument
     add("--sqnr", type=float, metavar="DB", help="SQNR of the outputs against the float model, in dB")
-    add("--labels", type=Path, metavar="FILE.npy", help="integers, the class of each sample: top-1 is measured")
+    add("--labels", metavar="LABELS", help=f"{LABELS}; top-1 is measured")
     text = "a Python file with an evaluator of amct auto-calibration, or a function of it that takes a model and returns a number"
     add("--evaluator", metavar="FILE.py[:FUNCTION]", help=text)
     text = "with --labels or a function: points of top-1, or how much of its number, may be lost"
@@ -141,7 +141,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _goal(args: argparse.Namespace) -> Goal:
-    """Raises CompileError for an incomplete goal, and for labels and evaluators that cannot be read."""
+    """Raises CompileError for an incomplete goal, and for an evaluator that cannot be read."""
     from ..flows.evaluation import Evaluator, Metric
     from ..flows.tune.goal import Goal
     from ..runtime.data import load_evaluator
@@ -152,28 +152,17 @@ def _goal(args: argparse.Namespace) -> Goal:
     if scored and args.drop is None:
         raise CompileError("--drop is missing: how much may be lost")
     if args.drop is not None and not scored:
-        hint = "give --labels FILE.npy or --evaluator FILE.py:FUNCTION beside --drop"
+        hint = "give --labels LABELS or --evaluator FILE.py:FUNCTION beside --drop"
         raise CompileError("--drop is of labels or a function", hint=hint)
     if sum(each is not None for each in (args.sqnr, args.labels, args.evaluator)) != 1:
-        hint = "give --sqnr DB, or --labels FILE.npy and --drop POINTS, or --evaluator FILE.py"
+        hint = "give --sqnr DB, or --labels LABELS and --drop POINTS, or --evaluator FILE.py"
         raise CompileError("one goal is needed", hint=hint)
     if args.sqnr is not None:
         return Goal(sqnr=args.sqnr)
     if verdict:
         path = Path(evaluator)
         return Goal(evaluator=Evaluator(path, load_evaluator(path)))
-    return Goal(drop=args.drop, score=Metric.of(evaluator) if args.labels is None else _labels(args.labels))
-
-
-def _labels(path: Path) -> Labels:
-    import numpy as np
-
-    from ..flows.evaluation import Labels
-
-    try:
-        return Labels(np.load(path, allow_pickle=False), str(path))
-    except (OSError, ValueError, EOFError) as e:
-        raise CompileError(f"cannot be read as an array of numpy: {e}", where=str(path)) from None
+    return Goal(drop=args.drop, score=Metric.of(evaluator) if args.labels is None else args.labels)
 
 
 def _print_trials(found: Tuned) -> None:

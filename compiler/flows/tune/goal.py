@@ -13,6 +13,7 @@ from ...runtime.data import Samples
 from ...runtime.executor import Executable
 from ...session import Session
 from ..evaluation import Evaluator, Labels, Metric
+from ..labels import load_labels
 from ..sensitivity import difference_of
 
 
@@ -23,17 +24,18 @@ class Goal:
     sqnr: float | None = None
     drop: float | None = None
     """The largest loss of `score`: points of top-1, or what the metric counts."""
-    score: Labels | Metric | None = None
+    score: str | Labels | Metric | None = None
+    """Labels may be given as text, as `load_labels` reads it."""
     evaluator: Evaluator | None = None
 
     def of(self, samples: Samples, session: Session) -> Goal:
-        """The goal with the labels of the measuring samples. Raises CompileError if their numbers do not fit.
+        """The goal with the labels of the measuring samples. Raises CompileError, located, if they cannot be read or do not fit.
 
         Warns if they are too few to tell whether the goal is reached.
         """
-        if not isinstance(self.score, Labels):
+        if self.score is None or isinstance(self.score, Metric):
             return self
-        labels = self.score.of(samples)
+        labels = load_labels(self.score, samples) if isinstance(self.score, str) else self.score.of(samples)
         if self.drop and (one := 100 / len(labels.classes)) > self.drop:
             few = f"one of the {len(labels.classes)} samples that measure is {one:.3g} points of top-1"
             session.warn(f"{few}: they cannot tell a drop of {self.drop:g} (give more with --test)")
@@ -45,13 +47,19 @@ class Goal:
 
     def key(self) -> object:
         """What the goal depends on, besides files."""
-        score = self.score.classes.tolist() if isinstance(self.score, Labels) else self.score and self.score.name
-        return self.sqnr, self.drop, score
+        match self.score:
+            case Labels() as labels:
+                return self.drop, labels.classes.tolist()
+            case Metric() as metric:
+                return self.drop, metric.name
+            case _:
+                return self.sqnr
 
     def judge(self, whole: ModuleOp, samples: Samples, session: Session) -> Judge:
         """Measures the float network, where that is needed. Raises CompileError, located, if it cannot be measured."""
         if self.score is not None:
             assert self.drop is not None
+            assert not isinstance(self.score, str), "`of` reads labels"
             measure = "top-1 %" if isinstance(self.score, Labels) else self.score.name
             return _ByScore(self.score, self.drop, samples, session, measure, self.score(whole, samples, session))
         if self.evaluator is not None:

@@ -129,6 +129,8 @@ class Search:
             won = max(won, trial, key=lambda each: (each.reached, each.kept, each.quality))
         if won.reached:
             return
+        if self.fitted(won.recipe, 0).reached:  # layers may cost something else with these options
+            return
         count = self.program(won.recipe).most_in_float(self.budget)
         fewest(count + 1, lambda number: self.fitted(won.recipe, number).reached)
 
@@ -200,7 +202,8 @@ class Search:
         rest = costs_of(given, self.macs, self.session)
         forms = {WHOLE: given.clone()}
         if (low := self._low_layers()) and self.budget.bytes is not None:
-            forms[LOW] = self.quantized({**recipe, "layer_weight_bits": tuple(f"{name}:{LOW}" for name in low)})
+            bits = tuple(f"{name}:{LOW}" for name in low)
+            forms[LOW] = self.quantized({**recipe, "layer_weight_bits": bits}).clone()
         for module in (whole, *forms.values()):
             inline_fused(module)
         layers = quantized_layers(forms[WHOLE], self.session)
