@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, log10
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from xdsl.context import Context
@@ -29,16 +29,25 @@ from .links import WEIGHT, Link, links_of
 from .products import products_of
 from .scaling import Change, scaled, undo
 from .search import Search
-from .trial import outputs_lost
+from .trial import Trial
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-_NO_GAIN = {
-    False: ("no-gain", "no factors make its readers' errors a fifth smaller"),
-    True: ("no-product", "no product with its input makes its error four times smaller"),
-}
-"""Remarks on a layer that is to be scaled, and on one whose input a product would scale."""
+class _Method(NamedTuple):
+    product: bool
+    rule: str
+    """The remark where it is applied."""
+    worth: float
+    """dB that outputs must win on average: less is as likely to be lost on other samples. Products cost time as well."""
+    no_gain: tuple[str, str]
+    """The remark on a layer that gains too little."""
+
+
+_METHODS = (
+    _Method(False, "equalized", 0.5, ("no-gain", "no factors make its readers' errors a fifth smaller")),
+    _Method(True, "balanced", 3, ("no-product", "no product with its input makes its error four times smaller")),
+)
 
 
 @dataclass(frozen=True)
@@ -105,23 +114,30 @@ def _equalize(
     seen = channels_seen(module, [*inputs.values(), *bounded], samples, session, runner)
     search = Search(links, weights, inputs, seen)
     search.run()
-    before, changes = module.clone(), list[Change]()
-    done: list[tuple[Link, str]] = []
-    for link, exponents in search.exponents.items():
-        if not exponents.any():
-            remarks.missed(link.compute, *_NO_GAIN[link.site is None])
-        elif (changed := scaled(link, exponents)) is None:
-            remarks.missed(link.compute, "exact", "its numbers times powers of two leave the range of their type")
-        else:
+    trial = Trial(module, request, samples, session, runner)
+    for method in _METHODS:
+        changes: list[Change] = []
+        done: list[tuple[Link, str]] = []
+        for link, exponents in search.exponents.items():
+            if (link.site is None) != method.product:
+                continue
+            if not exponents.any():
+                remarks.missed(link.compute, *method.no_gain)
+                continue
+            trial.begin()
+            if (changed := scaled(link, exponents)) is None:
+                remarks.missed(link.compute, "exact", "its numbers times powers of two leave the range of their type")
+                continue
             changes += changed
             done.append((link, _outcome(link, exponents, search)))
-    if changes and (lost := outputs_lost(before, module, request, samples, session, runner)) is not None:
-        undo(changes)
-        for link, _ in done:
-            remarks.missed(link.compute, "outputs", lost)
-        return
-    for link, outcome in done:
-        remarks.applied(link.compute, "equalized" if link.site is not None else "balanced", outcome)
+        lost = trial.lost(method.worth) if changes else None
+        if lost is not None:
+            undo(changes)
+        for link, outcome in done:
+            if lost is None:
+                remarks.applied(link.compute, method.rule, outcome)
+            else:
+                remarks.missed(link.compute, "outputs", lost)
 
 
 def _input_of(site: Site) -> ChannelsOf:

@@ -20,38 +20,48 @@ SAMPLES = 32
 """So many samples decide, or one run of the model where it takes more."""
 TOLERATED = 0.1
 """dB that an output may lose where others win."""
-WORTH = 0.5
-"""dB that outputs must win on average: less is as likely to be lost on other samples."""
 
 
-def outputs_lost(
-    before: ModuleOp, after: ModuleOp, request: Request, samples: Samples, session: Session, runner: Runner
-) -> str | None:
-    """The reason why a module is not to be changed so: its outputs win too little when it is quantized as requested, without
-    recovery; None where they win.
+class Trial:
+    """A module quantized as requested, without recovery, and what its outputs have gained so far."""
 
-    Both modules compute the same in float. Neither is changed.
-    """
-    few = samples.head(min(samples.count, max(1, SAMPLES // samples.batch_size) * samples.batch_size))
-    old, new = (_sqnr(module, before, request, few, session, runner) for module in (before, after))
-    gains = {name: new[name] - old[name] for name in old if not isnan(new[name] - old[name])}
-    worst = min(gains, key=lambda name: gains[name], default=None)
-    if worst is None or (gains[worst] >= -TOLERATED and sum(gains.values()) >= WORTH * len(gains)):
+    def __init__(self, module: ModuleOp, request: Request, samples: Samples, session: Session, runner: Runner):
+        """The module may change after that, as long as it computes the same in float."""
+        self._module = module
+        self._original = module.clone()
+        self._request = replace(request, recovery=NO_RECOVERY)
+        self._samples = samples.head(min(samples.count, max(1, SAMPLES // samples.batch_size) * samples.batch_size))
+        self._session, self._runner = session.silent(), runner
+        self._best: dict[str, float] | None = None
+
+    def begin(self) -> None:
+        """Measure the module before it is changed."""
+        self._best = self._best or self._sqnr()
+
+    def lost(self, worth: float) -> str | None:
+        """The reason why the module is not to be changed so: its outputs win less than `worth` dB on average; None where they do.
+
+        What they have then is what the next change is compared with.
+        """
+        old, new = self._best or {}, self._sqnr()
+        gains = {name: new[name] - old[name] for name in old if not isnan(new[name] - old[name])}
+        worst = min(gains, key=lambda name: gains[name], default=None)
+        if worst is not None and (gains[worst] < -TOLERATED or sum(gains.values()) < worth * len(gains)):
+            return (
+                f"with it output {worst} of the quantized model has {new[worst]:.2f} dB, without it {old[worst]:.2f} dB"
+            )
+        self._best = new
         return None
-    return f"with it output {worst} of the quantized model has {new[worst]:.2f} dB, without it {old[worst]:.2f} dB"
 
-
-def _sqnr(
-    module: ModuleOp, original: ModuleOp, request: Request, samples: Samples, session: Session, runner: Runner
-) -> dict[str, float]:
-    """The SQNR of each output of reals of a module's quantized copy."""
-    copy = module.clone()
-    quantize_channels(copy, replace(request, recovery=NO_RECOVERY), lambda: samples, session.silent(), runner)
-    exact, found = Executable(original), Executable(copy)
-    differences = {name: Differences() for name in exact.outputs}
-    for batch in samples.batches():
-        outputs = found.run(batch)
-        for name, array in exact.run(batch).items():
-            if array.dtype.kind not in "iub":
-                differences[name].add(array, outputs[name])
-    return {name: each.sqnr for name, each in differences.items() if each.count}
+    def _sqnr(self) -> dict[str, float]:
+        """The SQNR of each output of reals of the module's quantized copy."""
+        copy = self._module.clone()
+        quantize_channels(copy, self._request, lambda: self._samples, self._session, self._runner)
+        exact, found = Executable(self._original), Executable(copy)
+        differences = {name: Differences() for name in exact.outputs}
+        for batch in self._samples.batches():
+            outputs = found.run(batch)
+            for name, array in exact.run(batch).items():
+                if array.dtype.kind not in "iub":
+                    differences[name].add(array, outputs[name])
+        return {name: each.sqnr for name, each in differences.items() if each.count}
