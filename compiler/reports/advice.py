@@ -22,6 +22,8 @@ _OUTLIERS = 8.0
 """The largest weight of a tensor relative to the median of its channels: three of eight bits are lost."""
 _TAIL = 0.999
 """The part of the values that a range should be made for."""
+_POINTS, _CHANCE = 1.0, 0.05
+"""Percent of right answers that are worth a search, and the probability above which a difference may be chance."""
 _FEW = 8
 """Names in a sentence or a command."""
 
@@ -87,14 +89,26 @@ def _runs_in_onnxruntime(found: Findings) -> Iterator[Advice]:
         yield Advice(f"onnxruntime {peer.get('version', '')} does not run the ONNX file: {peer['failure']}")
 
 
+def _wrong_answers(found: Findings) -> Iterator[Advice]:
+    answers = {each.stage: each for each in found.run.answers}
+    if not {"float", "fake_quantized"} <= answers.keys():
+        return
+    whole, quantized = answers["float"], answers["fake_quantized"]
+    if whole.percent - quantized.percent >= _POINTS:
+        chance = f"; with so few samples this may be chance (p = {quantized.p:.2g})" if quantized.p > _CHANCE else ""
+        text = f"Top-1 falls from {whole.percent:.2f} % to {quantized.percent:.2f} %{chance}. Search for options that keep it:"
+        yield Advice(text, found.command("tune", tag="tuned"))
+
+
 def _poor(found: Findings) -> Iterator[Advice]:
     if found.worst < POOR and not found.run.synthetic:
         text = (
             f"The worst output has {found.worst:.1f} dB, which is below {POOR:g} dB: such a network usually computes "
-            "something else. First check that the data is normalized as in training. Then list the layers that cost most,"
+            "something else. First check that the data is normalized as in training. Then list the layers that cost most:"
         )
         yield Advice(text, found.command("sensitivity"))
-        yield Advice("or search for options that reach a goal.", found.command("tune", tag="tuned"))
+        if not found.run.answers:
+            yield Advice("Or search for options that reach a goal:", found.command("tune", tag="tuned"))
 
 
 def _dominating(found: Findings) -> Iterator[Advice]:
@@ -152,6 +166,7 @@ _RULES: Sequence[Callable[[Findings], Iterator[Advice]]] = (
     _synthetic,
     _not_held_back,
     _runs_in_onnxruntime,
+    _wrong_answers,
     _poor,
     _dominating,
     _tails,

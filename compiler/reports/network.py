@@ -105,11 +105,9 @@ def layers_of(run: Run) -> list[Layer]:
 
 
 def _operations(module: ModuleOp) -> Iterator[Operation]:
-    """In program order; a region comes before the operation that it belongs to."""
+    """In program order, those of a region in place of the operation that it belongs to."""
     for op in main_function(module).body.block.ops:
-        if isinstance(op, FusedOp):
-            yield from op.body.block.ops
-        yield op
+        yield from op.body.block.ops if isinstance(op, FusedOp) else (op,)
 
 
 def _decisions(remarks: Sequence[Remark]) -> dict[str, Remark]:

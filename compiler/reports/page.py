@@ -61,6 +61,7 @@ def _contents(run: Run, layers: Sequence[Layer]) -> dict[str, Any]:
         "run": run,
         "stages": STAGES,
         "verdict": _verdict(run),
+        "answered": _answered(run),
         "advice": advice(run, layers),
         "layers": numbered,
         "total": len(layers),
@@ -94,6 +95,17 @@ def _verdict(run: Run) -> tuple[str, str]:
     return (
         word,
         f"The quantized outputs {verb}: {worst.sqnr:.1f} dB at the worst output, on {_counted(run.samples)} {apart}.",
+    )
+
+
+def _answered(run: Run) -> str:
+    """The right answers in float and quantized, if there are labels."""
+    found = {each.stage: each for each in run.answers}
+    if not {"float", "fake_quantized"} <= found.keys():
+        return ""
+    whole, quantized = found["float"], found["fake_quantized"]
+    return (
+        f"Top-1 is {quantized.percent:.2f} % quantized and {whole.percent:.2f} % in float, on {_counted(whole.count)}."
     )
 
 

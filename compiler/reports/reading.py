@@ -18,11 +18,12 @@ from ..session import Session
 SUMMARY, REMARKS, LAYERS = "summary.json", "remarks.yaml", "layers.json"
 
 STAGES: Mapping[str, str] = {
+    "float": "float model",
     "fake_quantized": "quantized model, simulated in float (nn)",
     "kernels": "quantized model in integer kernels (nn)",
     "integer": "Ascend module in integers (ascend)",
 }
-"""The measured stages of a run, by their key in the summary."""
+"""What is measured of a run, by its key in the summary."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,19 @@ class OutputError:
     sqnr: float | None
     cosine: float | None
     largest: float | None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Right answers of a stage in percent, with their interval of 95 %; `p` that they differ as much from float by chance."""
+
+    stage: str
+    percent: float
+    low: float
+    high: float
+    right: int
+    count: int
+    p: float
 
 
 @dataclass(frozen=True)
@@ -78,6 +92,8 @@ class Run:
     held_back: bool
     synthetic: bool
     outputs: Sequence[OutputError]
+    answers: Sequence[Answers]
+    """Empty without labels; the first are those of the float model."""
     onnxruntime: Mapping[str, Any] | None
     sizes: Mapping[str, Any]
     files: Mapping[str, str]
@@ -132,6 +148,7 @@ def read_run(folder: Path, session: Session) -> Run:
         outputs=[
             error for stage in STAGES for error in _outputs(accuracy.take_object(stage, f"accuracy.{stage}"), stage)
         ],
+        answers=[_answers(each, stage) for stage, each in _parts(accuracy.take_object("top1", "top1"), "top1")],
         onnxruntime=_optional(summary, "onnxruntime"),
         sizes=summary.take_object("bytes", "bytes").values,
         files=files,
@@ -189,6 +206,11 @@ def _outputs(stage: JsonObject, name: str) -> list[OutputError]:
         OutputError(output, name, *(_number(each, key) for key in ("sqnr", "cosine", "largest")))
         for output, each in _parts(stage, f"accuracy.{name}")
     ]
+
+
+def _answers(each: JsonObject, stage: str) -> Answers:
+    percent, low, high, p = (each.take(key, float, 0.0) for key in ("percent", "low", "high", "p"))
+    return Answers(stage, percent, low, high, each.take("right", int, 0), each.take("count", int, 0), p)
 
 
 def _measured(file: JsonObject) -> Measured:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import CompileError
 from .amct_evaluate import LABELS
 from .amct_quantize import print_summary, refuse
+from .amct_report import command_lines, draw
 from .shared import (
-    IMAGE_OPTIONS,
     MODEL,
     add_data_and_reading,
     add_quantize_options,
@@ -49,25 +49,7 @@ OUTDIR/tune.json has every trial, and OUTDIR/<stem>_qdq.onnx is the best model s
 a run was stopped. At the end the files of amct quantize are written, with the command line that writes them again. If no trial
 reaches the goal within the budget, the best one is written and the exit status is 1."""
 
-_GIVEN = (
-    "config",
-    "profile",
-    "observer",
-    "weight_bits",
-    "weight_only",
-    "group_size",
-    "layer_weight_bits",
-    "equalize",
-    "round_weights",
-    "correct_bias",
-    "skip_fusion",
-    "skip_layers",
-    "only_layers",
-)
 _LISTS = ("layer_weight_bits", "skip_layers", "only_layers")
-_DATA = ("data", "data_types", *IMAGE_OPTIONS, "batch_num")
-_DEST = {"inputs": "input_names"}
-_READING = ("inputs", "outputs", "input_shape", "signature", "weights")
 
 
 def add_parser(commands: Any) -> None:
@@ -117,6 +99,7 @@ def run(args: argparse.Namespace) -> None:
     from ..flows.tune import tune_file
     from ..flows.tune.budget import UNLIMITED, Budget
     from ..flows.tune.search import merged
+    from ..reports.measures import Measuring
 
     goal, options, data = _goal(args), quantize_options(args), data_options(args)
     budget = UNLIMITED if args.budget is None else Budget.of(args.budget)
@@ -129,10 +112,12 @@ def run(args: argparse.Namespace) -> None:
     best = merged(options, found.best.changes)
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
-        summary = quantize_file(args.model, best, data, args.output, session, running)
+        lines = command_lines(_with(args, {name: getattr(best, name) for name in found.best.changes}))
+        measuring = Measuring(commands=lines)
+        summary = quantize_file(args.model, best, data, args.output, session, running, measuring=measuring)
     print_summary(summary)
-    changes = {name: getattr(best, name) for name in found.best.changes}
-    print(f"to write these files again:\n  {_command(args, changes)}")
+    draw(args.output)
+    print(f"to write these files again:\n  {lines['quantize']} {shlex.join(['-o', str(args.output)])}")
     refuse(summary.peer, summary.files["onnx"], args.model)
     if not found.best.reached:
         goal_missed = "reaches the goal" if found.best.kept else "keeps the budget"
@@ -192,11 +177,10 @@ def _row(trial: Trial, best: bool) -> tuple[str, ...]:
     )
 
 
-def _command(args: argparse.Namespace, changes: Mapping[str, Any]) -> str:
-    """The command line of `amct quantize` that writes the same files."""
-    given = {flag: value for flag in (*_GIVEN, *_DATA, *_READING) if (value := getattr(args, _DEST.get(flag, flag)))}
-    flags = _flags({**given, **changes})
-    return shlex.join(["amct", "quantize", str(args.model), *flags, "-o", str(args.output)])
+def _with(args: argparse.Namespace, changes: Mapping[str, Any]) -> argparse.Namespace:
+    """The arguments with the options that were found. The labels are those of the search, not of all data."""
+    words = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in changes.items()}
+    return argparse.Namespace(**{**vars(args), **words, "labels": None})
 
 
 def _flags(options: Mapping[str, Any]) -> list[str]:

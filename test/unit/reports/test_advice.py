@@ -11,7 +11,7 @@ import pytest
 from amct_opt.diagnostics import Remark
 from amct_opt.reports.advice import advice
 from amct_opt.reports.network import Layer, Point, Weights
-from amct_opt.reports.reading import Activation, LayerError, Measured, OutputError, Run
+from amct_opt.reports.reading import Activation, Answers, LayerError, Measured, OutputError, Run
 from amct_opt.tools.amct import parser
 
 COMMANDS = {name: f"amct {name} m.onnx --observer minmax --data d.npz" for name in ("quantize", "sensitivity", "tune")}
@@ -21,7 +21,7 @@ WIDE = Activation(-50.0, 50.0, 0.0, -50.0, 1.0, [20] * 100)
 
 def run_with(sqnr: float | None = 40.0, **changes: object) -> Run:
     measured = Measured(8, COMMANDS, {}, [WIDE])
-    run = Run(Path("out"), "m.onnx", {"observer": "mse"}, "", 10, True, False, [], None, {}, {}, measured=measured)
+    run = Run(Path("out"), "m.onnx", {"observer": "mse"}, "", 10, True, False, [], [], None, {}, {}, measured=measured)
     return replace(run, outputs=[OutputError("y", "fake_quantized", sqnr, 1.0, 0.0)], **changes)
 
 
@@ -36,6 +36,8 @@ def layer(
 ROUNDED = Remark("applied", "round-weights", "gptq", "fc", "nn.matmul", "", "")
 MINMAX = {"observer": "minmax"}
 
+ANSWERS = [Answers("float", 88.0, 76.0, 94.0, 44, 50, 1.0), Answers("fake_quantized", 82.0, 69.0, 90.0, 41, 50, 0.25)]
+
 CASES: dict[str, tuple[Run, Layer, tuple[str, ...]]] = {
     "all is well": (run_with(), layer(), ()),
     "equal outputs": (run_with(None), layer(drop=20.0), ()),
@@ -43,6 +45,12 @@ CASES: dict[str, tuple[Run, Layer, tuple[str, ...]]] = {
     "few samples": (run_with(held_back=False), layer(), ("",)),
     "does not run": (run_with(onnxruntime={"version": "1", "failure": "bad"}), layer(), ("",)),
     "poor": (run_with(9.0), layer(), (COMMANDS["sensitivity"], f"{COMMANDS['tune']} -o out-tuned")),
+    "wrong answers": (
+        run_with(9.0, answers=ANSWERS),
+        layer(),
+        (f"{COMMANDS['tune']} -o out-tuned", COMMANDS["sensitivity"]),
+    ),
+    "right answers": (run_with(answers=[ANSWERS[0], replace(ANSWERS[0], stage="fake_quantized")]), layer(), ()),
     "a layer dominates": (
         run_with(20.0),
         layer("a/b c", drop=9.0),
