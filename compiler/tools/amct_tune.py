@@ -6,7 +6,7 @@ import argparse
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..diagnostics import CompileError
 from .amct_evaluate import LABELS
@@ -179,7 +179,10 @@ def _row(trial: Trial, best: bool) -> tuple[str, ...]:
 
 def _with(args: argparse.Namespace, changes: Mapping[str, Any]) -> argparse.Namespace:
     """The arguments with the options that were found. The labels are those of the search, not of all data."""
-    words = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in changes.items()}
+    words = {
+        name: ",".join(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+        for name, value in changes.items()
+    }
     return argparse.Namespace(**{**vars(args), **words, "labels": None})
 
 
