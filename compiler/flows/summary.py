@@ -144,8 +144,10 @@ def _kind(op: Any) -> str:
 
 
 def weight_bytes(module: ModuleOp) -> int:
-    """Bytes of all constants of a module, as files store them: two numbers of 4 bits in a byte."""
-    return sum(stored_size(op.array) for op in module.walk() if isinstance(op, ConstantOp))
+    """Bytes of all constants of a module and of scales per group, as files store them: two numbers of 4 bits in a byte."""
+    constants = sum(stored_size(op.array) for op in module.walk() if isinstance(op, ConstantOp))
+    parameters = (op.qparams.data for op in module.walk() if isinstance(op, DequantizeOp))
+    return constants + sum(p.scales().nbytes for p in parameters if p.block is not None)
 
 
 def summary_data(summary: Summary) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from ...ir.dtypes import Tensor, integer_range
+from ...ir.dtypes import Tensor, from_stored, integer_range, numpy_dtype
 from ...ir.text import parse_optional_text
 from ...ir.weights import Weight, WeightError
 from .arrays import hex_text, parse_bytes, print_reference, referenced_weight
@@ -132,6 +132,7 @@ class QParamsAttr(Data[QParams]):
     #nn.qparams<i8, scale = [0.1, 0.2], axis = 0>
     #nn.qparams<i8, scale = "conv1.weight.scale", axis = 0>
     #nn.qparams<i4, scale = "fc.weight.scale", axis = 0, block = 32>
+    #nn.qparams<i4, scale = "fc.weight.scale", zero_point = "0x03FD...", axis = 0, block = 32>
     ```
     """
 
@@ -172,7 +173,7 @@ class QParamsAttr(Data[QParams]):
                 word = parser.parse_keyword_in(("zero_point", "axis", "block"))
                 parser.parse_punctuation("=")
                 if word == "zero_point":
-                    points = _parse_list(parser, lambda: parser.parse_integer(allow_boolean=False))
+                    points = _parse_points(parser, storage)
                 else:
                     sizes[word] = parser.parse_integer(allow_boolean=False, allow_negative=False)
         return QParams(storage, scale, points, **sizes)
@@ -188,7 +189,10 @@ class QParamsAttr(Data[QParams]):
                 printer.print_string(f" : {hex_text(p.scales())}")
             if any(p.zero_point):
                 printer.print_string(", zero_point = ")
-                _print_list(printer, [str(z) for z in p.zero_point], len(p.zero_point) > 1)
+                if p.block is not None and len(p.zero_point) > INLINE_CHANNELS:
+                    printer.print_string(hex_text(p.zero_points().astype(numpy_dtype(p.storage))))
+                else:
+                    _print_list(printer, [str(z) for z in p.zero_point], len(p.zero_point) > 1)
             if p.axis is not None:
                 printer.print_string(f", axis = {p.axis}")
             if p.block is not None:
@@ -221,6 +225,18 @@ def _parse_scale(parser: AttrParser) -> tuple[float, ...] | Weight:
     if parser.parse_optional_punctuation(":") is not None:
         return Weight(reference, array=parse_bytes(parser, _SCALES))
     return referenced_weight(parser, reference)
+
+
+def _parse_points(parser: AttrParser, storage: IntegerType) -> tuple[int, ...]:
+    """Numbers, or the bytes of many: one number of the storage type after the other."""
+    start = parser.pos
+    if (text := parse_optional_text(parser)) is None:
+        return _parse_list(parser, lambda: parser.parse_integer(allow_boolean=False))
+    try:
+        points = from_stored(bytes.fromhex(text.removeprefix("0x")), numpy_dtype(storage))
+    except ValueError as e:
+        parser.raise_error(f"malformed bytes: {e}", start, parser.pos)
+    return tuple(points.astype("int64").tolist())
 
 
 def _parse_list(parser: AttrParser, parse: Callable[[], _T]) -> tuple[_T, ...]:

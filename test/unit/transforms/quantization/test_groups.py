@@ -240,3 +240,16 @@ def test_equalization_rounds_weights_by_groups() -> None:
         part = weight[begin : begin + 16, n]
         scale = np.abs(part).max() / np.float32(7)
         np.testing.assert_allclose(rounded[0, begin : begin + 16, n, 0], np.rint(part / scale) * scale, rtol=1e-6)
+
+
+def test_many_zero_points_are_bytes() -> None:
+    """As numbers they would be most of the text; malformed bytes are errors with a place."""
+    weight = RNG.normal(size=(48, 6)).astype(np.float32)
+    module, _ = quantized(weight, "weight-bits=4 weight-asymmetric=true")
+    text = module_text(module)
+    assert 'zero_point = "0x' in text
+    (op,) = (op for op in parse_module(new_session(), text, "net.mlir").walk() if isinstance(op, nn.DequantizeOp))
+    (own,) = (op for op in module.walk() if isinstance(op, nn.DequantizeOp))
+    np.testing.assert_array_equal(op.qparams.data.zero_points(), own.qparams.data.zero_points())
+    with pytest.raises(Exception, match="malformed bytes"):
+        parse_module(new_session(), text.replace('zero_point = "0x', 'zero_point = "0xG'), "net.mlir")
