@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xdsl.context import Context
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from . import universe
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from .runtime.observers import Observer
     from .targets import Target
     from .transforms.quantization.profiles import Profile
+
+
+FRAMEWORKS = ("onnx", "tensorflow")
+"""The frameworks whose operators can have converters of their own. Caffe's parameters have numbers, which forks disagree on."""
+
+WRITERS = ("onnx", "tf-fakequant")
+"""The targets whose operations can have converters of their own."""
 
 
 def _print_remark(remark: Remark) -> None:
@@ -70,6 +78,14 @@ class Session(Context):
     targets: Registry[type[Target]] = field(default_factory=universe.targets)
     profiles: Registry[Profile] = field(default_factory=universe.profiles)
     observers: Registry[type[Observer]] = field(default_factory=universe.observers)
+    readers: dict[tuple[str, str], Callable[[Any], Any]] = field(
+        default_factory=dict[tuple[str, str], "Callable[[Any], Any]"]
+    )
+    """Converters of operators, by framework and name; they come before the compiler's."""
+    writers: dict[str, dict[type[Operation], Callable[[Any, Any], Any]]] = field(
+        default_factory=dict[str, "dict[type[Operation], Callable[[Any, Any], Any]]"]
+    )
+    """Converters to formats, by target and operation; they come before the compiler's."""
 
     def register_pass(self, pass_class: type[ModulePass]) -> None:
         """Register a pass by its `name`: for pipelines and, from a plugin, as a flag of `amct-opt`.
@@ -99,6 +115,33 @@ class Session(Context):
         """Register an algorithm for settings and the text of `nn.observe`. Raises CompileError for a name that is taken."""
         self.observers.add(name, observer_class)
 
+    def register_reader(self, framework: str, operator: str, convert: Callable[[Any], Any]) -> None:
+        """Convert nodes of an operator by `convert`, a function from a node to the values of its outputs.
+
+        It comes before a converter that the compiler has, and may raise `Unmapped` to leave a node to it.
+        `framework` is `onnx` or `tensorflow`. An ONNX operator of another domain than the standard one has its domain
+        before it: `acme::HardClip`. Raises CompileError for another framework, and for an operator that is registered already.
+        """
+        if framework not in FRAMEWORKS:
+            raise CompileError(f"no framework is called '{framework}'", hint=f"frameworks are {', '.join(FRAMEWORKS)}")
+        if (framework, operator) in self.readers:
+            raise CompileError(f"{framework} operator '{operator}' is registered already")
+        self.readers[framework, operator] = convert
+
+    def register_writer(self, target: str, operation: type[Operation], convert: Callable[[Any, Any], Any]) -> None:
+        """Write operations of a class by `convert`, a function from operation and layer to the names of its results.
+
+        `target` is `onnx` or `tf-fakequant`. Raises CompileError for another target, and for an operation that is
+        registered already.
+        """
+        if target not in WRITERS:
+            raise CompileError(
+                f"target '{target}' takes no converters", hint=f"targets that do are {', '.join(WRITERS)}"
+            )
+        if operation in self.writers.setdefault(target, {}):
+            raise CompileError(f"'{operation.name}' is registered already for target '{target}'")
+        self.writers[target][operation] = convert
+
     def clone(self) -> Session:
         """A session with the same dialects and options, and its own remarks."""
         session = copy(self)
@@ -109,6 +152,8 @@ class Session(Context):
         session.targets = self.targets.copy()
         session.profiles = self.profiles.copy()
         session.observers = self.observers.copy()
+        session.readers = dict(self.readers)
+        session.writers = {target: dict(converters) for target, converters in self.writers.items()}
         return session
 
     def silent(self) -> Session:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects import get_all_dialects
@@ -297,7 +297,24 @@ def _plugins() -> tuple[EntryPoint, ...]:
 # xDSL registers its own `canonicalize`, which runs our operations' patterns; a name must not be registered twice.
 _SHARED_WITH_XDSL = frozenset(PASSES) & frozenset(get_all_passes())
 
-UNIVERSE = Universe(
-    all_dialects={name: _lazy(reference) for name, reference in DIALECTS.items()},
-    all_passes={name: _lazy(row.reference) for name, row in PASSES.items() if name not in _SHARED_WITH_XDSL},
-)
+
+def __getattr__(name: str) -> Universe:
+    """`UNIVERSE`, made when it is asked for, since installed plugins are loaded for it: their passes and dialects belong to it.
+
+    Raises CompileError if a plugin fails.
+    """
+    if name != "UNIVERSE":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    session = new_session()
+    known = {*DIALECTS, *get_all_dialects()}
+    others = [name for name in session.registered_dialect_names if name not in known]
+    dialects = {name: _lazy(reference) for name, reference in DIALECTS.items()}
+    passes = {name: _lazy(row.reference) for name, row in PASSES.items() if name not in _SHARED_WITH_XDSL}
+    return Universe(
+        all_dialects={**dialects, **{name: partial(session.get_dialect, name) for name in others}},
+        all_passes={**passes, **{name: partial(_itself, each) for name, each in session.passes.added.items()}},
+    )
+
+
+def _itself(each: type[ModulePass]) -> type[ModulePass]:
+    return each

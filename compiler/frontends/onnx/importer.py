@@ -236,7 +236,8 @@ class _Importer:
     def _convert(self, node: Node) -> list[Binding]:
         """Converts or carries a node. Results that depend only on constants or known sizes become constants."""
         reasons: list[str] = []
-        for convert in filter(None, (converter_of(node), self._through_function)):
+        own = self.session.readers.get(("onnx", f"{node.domain}::{node.op_type}" if node.domain else node.op_type))
+        for convert in filter(None, (own, converter_of(node), self._through_function)):
             try:
                 results, emitted = node.sink.attempt(partial(convert, node))
             except VerifyException as e:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -114,6 +115,7 @@ class _Importer:
         self.noted: set[str] = set()
         self.namer = Namer(self.where, self.graph.nodes)
         self.sink = Sink()
+        self.session = session
         self.report = ImportReport(session, self.where)
         self.constants: dict[tuple[str, str], Constant] = {}
         self.nodes = 0
@@ -205,17 +207,21 @@ class _Importer:
 
     def _convert(self, node: Node) -> list[Binding]:
         """Converts or carries a node. Results that depend only on constants or known sizes become constants."""
-        if (convert := converter_of(node)) is None:
+        own, unmapped = self.session.readers.get(("tensorflow", node.op_type)), None
+        for convert in filter(None, (own, converter_of(node))):
+            try:
+                results, emitted = self.sink.attempt(partial(convert, node))
+            except VerifyException as e:
+                raise node.misfit(e) from None
+            except Unmapped as e:
+                unmapped = e
+                continue
+            found = self.sink.bindings(results, emitted, ())
+            self.report.converted(node.inputs, found, emitted)
+            return found
+        if unmapped is None:
             return self._carry(node, f"nn has no equivalent of {node.op_type}")
-        try:
-            results, emitted = self.sink.attempt(lambda: convert(node))
-        except VerifyException as e:
-            raise node.misfit(e) from None
-        except Unmapped as e:
-            return self._carry(node, str(e), e.types)
-        found = self.sink.bindings(results, emitted, ())
-        self.report.converted(node.inputs, found, emitted)
-        return found
+        return self._carry(node, str(unmapped), unmapped.types)
 
     def _carry(self, node: Node, reason: str, types: Sequence[Tensor] | None = None) -> list[Binding]:
         op = carry(node, types)

@@ -65,11 +65,12 @@ class OnnxTarget(Target):
 
     def check(self, module: ModuleOp, session: Session) -> None:
         silent = session.silent()
-        written_graph(in_layout(module, "NCHW", silent), self._form, silent, self.opset)
+        written_graph(in_layout(module, "NCHW", silent), self._form(session), silent, self.opset)
 
-    @property
-    def _form(self) -> Form:
-        return replace(FORM, converters=with_nbits(CONVERTERS)) if self.matmul_nbits else FORM
+    def _form(self, session: Session) -> Form:
+        """The converters, those of the session first."""
+        converters = with_nbits(CONVERTERS) if self.matmul_nbits else CONVERTERS
+        return replace(FORM, converters={**converters, **session.writers.get(self.name, {})})
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         written, graph, proto, remarks = self._graph(module, session)
@@ -86,10 +87,10 @@ class OnnxTarget(Target):
     def _graph(self, module: ModuleOp, session: Session) -> tuple[ModuleOp, Graph, GraphProto, Remarks]:
         """The module in its written form, and what `written_graph` gives for it."""
         written = _written_form(in_layout(module, "NCHW", session), session)
-        graph, proto, remarks = written_graph(written, self._form, session, self.opset)
+        graph, proto, remarks = written_graph(written, self._form(session), session, self.opset)
         if graph.opset < UNSIGNED_OPSET or (unsigned := with_unsigned_activations(written)) is written:
             return written, graph, proto, remarks
-        return unsigned, *written_graph(unsigned, self._form, session, self.opset)
+        return unsigned, *written_graph(unsigned, self._form(session), session, self.opset)
 
 
 def check_opset(opset: int, form: Form) -> None:

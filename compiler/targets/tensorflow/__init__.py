@@ -51,7 +51,9 @@ class TfFakequantTarget(Target):
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         remarks = Remarks(session, self.name)
-        graph = Graph(remarks, Form(CONVERTERS, fake_quant=self.nodes == _FAKE_QUANT))
+        graph = Graph(
+            remarks, Form({**CONVERTERS, **session.writers.get(self.name, {})}, fake_quant=self.nodes == _FAKE_QUANT)
+        )
         fill(graph, main_function(in_layout(module, "NHWC", session)))
         write_graph(graph.nodes, path)
         remarks.flush()

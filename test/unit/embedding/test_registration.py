@@ -3,17 +3,23 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Dialect
+from xdsl.irdl import irdl_op_definition
 from xdsl.passes import ModulePass
 
 import amct_opt
 from amct_opt import CompileError, Observer, Profile, Session
+from amct_opt.dialects import nn
 from amct_opt.rewriting import Remarks
 from amct_opt.runtime.observers.minmax import MinMaxObserver
 from amct_opt.targets import Target
@@ -180,6 +186,62 @@ def test_observers_must_be_complete(session: Session) -> None:
     session.register_observer("abstract", Observer)
     with pytest.raises(TypeError, match="abstract"):
         observed("abstract", session)
+
+
+@irdl_op_definition
+class SquaredOp(nn.UnaryOp):
+    """`x * x`."""
+
+    name = "acme.squared"
+
+
+@amct_opt.kernel(SquaredOp)
+def squared(_: SquaredOp) -> Any:
+    return lambda x: np.square(x)
+
+
+def test_operators_of_other_packages(session: Session, tmp_path: Path) -> None:
+    """Read from ONNX and from TensorFlow, and written to both, by this session and its clones alone."""
+    net = helper.make_graph([helper.make_node("Squared", ["x"], ["y"], "s", domain="acme")], "net", *ends("x", "y"))
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("acme", 1)]
+    onnx.save(helper.make_model(net, opset_imports=opsets, ir_version=8), tmp_path / "net.onnx")
+    session.register_dialect("acme", lambda: Dialect("acme", [SquaredOp]))
+    session.register_reader("onnx", "acme::Squared", lambda node: node.emit(SquaredOp, node.value(0)).result)
+    session.register_reader("tensorflow", "Square", lambda node: node.emit(SquaredOp, node.value(0)).result)
+    session.register_writer("onnx", SquaredOp, lambda op, layer: layer.node("Mul", op.input, op.input))
+    session.register_writer("tf-fakequant", SquaredOp, lambda op, layer: layer.node("Square", op.input))
+    module, _ = amct_opt.load(tmp_path / "net.onnx", session.clone())
+    for file, target in (("again.onnx", "onnx"), ("again.pb", "tf-fakequant")):
+        amct_opt.save(module, tmp_path / file, session, target)
+    frozen, _ = amct_opt.load(tmp_path / "again.pb", session)
+    written, _ = amct_opt.load(tmp_path / "again.onnx", session)
+    assert [amct_opt.to_text(m).count("acme.squared") for m in (module, frozen, written)] == [1, 1, 0]
+    for each in (module, frozen, written):
+        np.testing.assert_array_equal(amct_opt.execute(each, {"x": X})["y"], X * X)
+    other, unaware = amct_opt.load(tmp_path / "net.onnx")
+    assert "acme.squared" not in amct_opt.to_text(other)
+    with pytest.raises(CompileError, match="has no form in ONNX"):
+        amct_opt.save(module, tmp_path / "n.onnx", unaware, "onnx")
+
+
+def ends(*names: str) -> Iterator[list[onnx.ValueInfoProto]]:
+    return ([helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3])] for name in names)
+
+
+def test_operators_registered_twice(session: Session) -> None:
+    session.register_reader("onnx", "acme::Squared", len)
+    session.register_writer("onnx", SquaredOp, max)
+    for call, message in (
+        (
+            lambda: session.register_reader("onnx", "acme::Squared", len),
+            "operator 'acme::Squared' is registered already",
+        ),
+        (lambda: session.register_writer("onnx", SquaredOp, max), "'acme.squared' is registered already"),
+        (lambda: session.register_reader("caffe", "Squared", len), "no framework is called 'caffe'"),
+        (lambda: session.register_writer("mlir", SquaredOp, max), "target 'mlir' takes no converters"),
+    ):
+        with pytest.raises(CompileError, match=message):
+            call()
 
 
 PLUGIN = """
