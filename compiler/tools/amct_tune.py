@@ -41,7 +41,7 @@ metric of yours (--evaluator FILE.py:FUNCTION, --drop), or the verdict of an eva
 A budget limits the quantized model. Layers then get the widths that cost least within it: weights of 8 or 4 bits, or float.
   bytes=150k        the ONNX file's arrays (weights, biases, scales, zero points) take at most 150,000 bytes; without its nodes
   MACs=2M           at most so many multiply-accumulates of convolutions and matrix products stay in float, for one sample
-  int8-layers=20    at least so many layers compute on integers; weights of 4 bits count as well
+  int8-layers=20    at least so many convolutions and matrix products compute on integers; weights of 4 bits count as well
 k, M and G are thousands, millions and billions. What each layer costs alone is measured at the network's outputs, an integer
 program (scipy) chooses the widths, and the result is measured again.
 

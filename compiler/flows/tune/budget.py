@@ -22,7 +22,6 @@ from ...runtime.executor import Executable
 from ...session import Session
 from ...targets.onnx import OnnxTarget
 from ...transforms.quantization.layers import is_dequantized
-from ...transforms.quantization.profiles import profile_of
 from ...transforms.quantization.sites import Site, sites
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -44,7 +43,7 @@ class Costs:
     macs: int
     """Multiply-accumulates of convolutions and matrix products in float, for one sample."""
     int8_layers: int
-    """Layers that compute on integers."""
+    """Convolutions and matrix products that compute on integers."""
 
     def __add__(self, other: Costs) -> Costs:
         return Costs(self.bytes + other.bytes, self.macs + other.macs, self.int8_layers + other.int8_layers)
@@ -90,7 +89,7 @@ class Budget:
             message = f"no widths keep the budget of {self.macs:,} MACs in float: {best.macs:,} cannot be in integers"
             raise CompileError(message, hint="amct support says which layers, and why")
         if self.int8_layers is not None and best.int8_layers < self.int8_layers:
-            message = f"the budget wants {self.int8_layers} layers in int8: only {best.int8_layers} can be"
+            message = f"the budget wants {self.int8_layers} layers in int8: only {best.int8_layers} can be in integers"
             raise CompileError(message, hint="amct support says which layers, and why")
 
 
@@ -99,16 +98,15 @@ UNLIMITED = Budget()
 
 def costs_of(module: ModuleOp, macs: Mapping[str, int], session: Session) -> Costs:
     """What a quantized module costs; `macs` by layer, as `multiply_accumulates` counts them."""
-    found = [site for site in sites(module, profile_of(session).rows) if computes_on_integers(site)]
+    found = [site for site in sites(module, MULTIPLYING) if computes_on_integers(site)]
     names = {layer_of(site.compute) for site in found}
     in_float = sum(count for name, count in macs.items() if name not in names)
     return Costs(OnnxTarget().stored_bytes(module, session.silent()), in_float, len(found))
 
 
 def computes_on_integers(site: Site) -> bool:
-    """Whether a layer's inputs come from integers, and its weight if it has one: not if its weight alone is quantized."""
-    operands = (*site.inputs, 1) if isinstance(site.compute, Multiplying) else site.inputs
-    return all(_comes_from_integers(site.operand(i)) for i in operands)
+    """Whether a convolution or matrix product multiplies integers: not if its weight alone is quantized."""
+    return isinstance(site.compute, MULTIPLYING) and all(_comes_from_integers(site.operand(i)) for i in (0, 1))
 
 
 def _comes_from_integers(value: SSAValue | None) -> bool:

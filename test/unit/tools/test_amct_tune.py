@@ -115,7 +115,7 @@ def test_a_step_that_cannot_be_is_said(amct_tool, tmp_path: Path) -> None:
         (("--evaluator", "none.py"), "none.py: error: there is no such file"),
         (("--sqnr", "30", "--budget", "150k"), "'150k' is not a budget"),
         (("--sqnr", "30", "--budget", "bytes=5k"), "no widths keep the budget of 5,000 bytes: the least is "),
-        (("--sqnr", "30", "--budget", "int8-layers=8"), "the budget wants 8 layers in int8: only 7 can be"),
+        (("--sqnr", "30", "--budget", "int8-layers=7"), "the budget wants 7 layers in int8: only 6 can be"),
         (("--labels", "none.npy", "--drop", "1"), "none.npy: error: there is no such file"),
         (
             ("--labels", "three.npy", "--drop", "1"),

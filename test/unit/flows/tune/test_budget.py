@@ -97,4 +97,4 @@ def test_costs_are_those_of_the_file(profile: str, tmp_path: Path) -> None:
     assert costs.bytes == sum(stored)
     assert any(each.data_type == onnx.TensorProto.INT4 for each in model.graph.initializer)
     assert costs.macs == macs["conv1"] == 8 * 8 * 32 * 9
-    assert costs.int8_layers == {"ascend": 6, "qdq": 7}[profile]  # the addition as well
+    assert costs.int8_layers == len(macs) - 1 == 5
