@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 
+from ..dialects.nn import OpaqueOp
 from .executor import Executable, kernel_of, usual
 from .kernels import Array, Kernel
 from .program import Program, Row
@@ -84,9 +85,18 @@ class Layerwise:
             kernel = self._kernels.get(row.op, row.kernel)
             if row.op in self.operands:
                 self._at[row.op], self._reads[row.op] = i, row.operands[0]
-                kernel = _replacing(kernel_of(row._replace(kernel=kernel)), self.operands[row.op])
+                kernel = _replacing(kernel_of(row._replace(op=_open(row.op), kernel=kernel)), self.operands[row.op])
             rows.append(row._replace(kernel=kernel))
         return replace(program, rows=rows)
+
+
+def _open(op: Operation) -> Operation:
+    """A copy of a carried operator whose operands are not constants: its kernel would keep those. Others as they are."""
+    if not isinstance(op, OpaqueOp):
+        return op
+    copy = op.clone()
+    copy.operands = Block(arg_types=op.operand_types).args
+    return copy
 
 
 def _replacing(kernel: Kernel, operands: Mapping[int, Array]) -> Callable[..., Any]:

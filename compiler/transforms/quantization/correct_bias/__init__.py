@@ -43,7 +43,7 @@ def correct_bias(module: ModuleOp, samples: Callable[[], Samples], session: Sess
     a layer or in the data.
     """
     remarks = Remarks(session, CorrectBiasPass.name)
-    layers = list(integer_layers(module, profile_of(session)))
+    layers = integer_layers(module, profile_of(session))
     broken = {layer.compute: found for layer in layers if (found := _broken(layer)) is not None}
     for compute, reason in broken.items():
         remarks.missed(compute, *reason)
@@ -61,6 +61,8 @@ def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
     """The condition that is not met, and the reason."""
     if layer.plan.input and layer.input_scale is None:
         return "calibrated", "its input has no parameters: --calibrate comes before --correct-bias"
+    if layer.second is not None:
+        return "recurrent", "the biases of a recurrent layer act on its state, inside of the operator"
     if layer.bias is None:
         return "bias", "it has no bias"
     return None

@@ -23,7 +23,7 @@ from ..data_options import DataOptions
 from ..layers import channel_axis
 from ..profiles import profile_of
 from ..recovery_options import Method
-from ..recurrent import recurrent_layers
+from ..recurrent import ROWS
 from .adaround import adaround
 from .integer_layers import IntegerLayer, integer_layers
 from .layer_by_layer import layer_by_layer
@@ -31,6 +31,9 @@ from .layer_data import Networks, Sums
 from .rounding import Grid, gptq, matched, with_least_error
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+_STATE = "its weight R is rounded to the nearest numbers: the state that it multiplies is inside of the operator"
 
 
 @dataclass(frozen=True)
@@ -56,17 +59,12 @@ class RoundWeightsPass(DataOptions, ModulePass):
 def round_weights(module: ModuleOp, method: Method | None, samples: Callable[[], Samples], session: Session) -> None:
     """Round the weights of the layers whose plans have integer ones. Raises CompileError, located at a layer or in the data."""
     remarks = Remarks(session, RoundWeightsPass.name)
-    layers = list(integer_layers(module, profile_of(session)))
+    layers = integer_layers(module, profile_of(session))
     wanted = [layer for layer in layers if (method or layer.plan.weights[0].rounding) is not None]
-    broken = {layer.compute: found for layer in wanted if (found := _broken(layer)) is not None}
+    broken = {layer.compute: found for layer in wanted if (found := _broken(layer, method)) is not None}
     rounded = {layer.compute for layer in wanted} - set(broken)
     for compute, reason in broken.items():
         remarks.missed(compute, *reason)
-    for each in recurrent_layers(module):
-        plan = plan_of(each.op)
-        if plan is not None and plan.weights and (method or plan.weights[0].rounding) is not None:
-            set_plan(each.op, _without_rounding(plan))
-            remarks.missed(each.op, "recurrent", "the weights of recurrent layers are rounded to the nearest numbers")
 
     def step(layer: IntegerLayer, networks: Networks) -> IntegerLayer:
         return _rounded(layer, method, networks, remarks) if layer.compute in rounded else layer
@@ -75,6 +73,8 @@ def round_weights(module: ModuleOp, method: Method | None, samples: Callable[[],
         layer_by_layer(module, layers, step, samples(), session, beside=method == "mismatch")
     for layer in wanted:
         set_plan(layer.compute, _without_rounding(plan_of(layer.compute) or layer.plan))
+        if layer.second is not None:
+            remarks.note(layer.compute, "recurrent", _STATE)
     erase_dead_constants(module)
     remarks.flush()
 
@@ -84,12 +84,12 @@ def _without_rounding(plan: Plan) -> Plan:
     return replace(plan, weights=tuple(replace(weight, rounding=None) for weight in plan.weights))
 
 
-def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
+def _broken(layer: IntegerLayer, method: Method | None) -> tuple[str, str] | None:
     """The condition that does not hold, and the reason."""
     if layer.plan.input and layer.input_scale is None:
         return "calibrated", "its input has no parameters: --calibrate comes before --round-weights"
-    if layer.weight.levels is not None:
-        return "all-levels", "its weight has few levels, which are chosen by their values"
+    if layer.weight.levels is not None and (layer.plan.weights[0].rounding or method or "").startswith("adaround"):
+        return "all-levels", "adaround rounds up or down by one, but its weight has few levels: use gptq or mismatch"
     if layer.weight.axis not in (None, _scale_axis(layer)):
         return "channel-axis", "the scales of its weight are not those of output channels"
     return None
@@ -97,7 +97,7 @@ def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
 
 def _scale_axis(layer: IntegerLayer) -> int | None:
     """The axis of scales per output channel; of groups, that of input channels, which are the other axis of a matrix."""
-    axis = channel_axis(layer.compute)
+    axis = channel_axis(layer.compute) if layer.second is None else ROWS
     if layer.weight.block is None:
         return axis
     return 1 - axis if axis is not None and layer.weight.array.ndim == 2 else None
@@ -112,7 +112,8 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     sums = Sums.of_none(groups, columns, weights if method == "mismatch" else None)
     held = networks.add_to(sums, layer.compute, layer.product, columns)
     target = weights if sums.c is None else matched(weights, sums.h, sums.c)
-    found = grid if layer.weight.fixed else with_least_error(target, sums.h, grid, layer.shared)
+    fixed = layer.weight.fixed or grid.levels is not None  # levels are those of a scale
+    found = grid if fixed else with_least_error(target, sums.h, grid, layer.shared)
     nearest, integers = grid.nearest(weights), find(target, sums.h, found)
     before, after = (held.sqnr(weights, each) for each in (nearest, integers * found.scale))
     if not after > before:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from ....dialects.nn import (
     ConstantOp,
     MatMulOp,
     NNOp,
+    OpaqueOp,
     Plan,
     QParamsAttr,
     WeightPlan,
@@ -25,10 +27,11 @@ from ....dialects.nn import (
     spread,
 )
 from ..convert_observers import ROUNDED_FROM, point_of
-from ..parameters import bias_fits, quantized, quantized_bias, widened_for_bias
+from ..parameters import bias_fits, quantized_bias, widened_for_bias
 from ..profiles import Profile
+from ..recurrent import recurrent_layers
 from ..sites import Site, sites
-from ..weights.layer_weights import Weight, weight_as
+from ..weights.layer_weights import Weight, integers_of, levels_among, weight_as
 from .products import Product, product_of
 from .rounding import Grid
 
@@ -36,6 +39,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 WEIGHT, BIAS = 1, 2
 """The operands of convolutions and matrix products."""
+SECOND = 2
+"""The operand of a recurrent layer that is its weight R; W is its `WEIGHT`."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class IntegerLayer:
     weight: Weight
     input_scale: float | None
     """The activation's scale; None if it stays float or is not calibrated."""
+    second: Weight | None = None
+    """The weight R of a recurrent layer, beside W."""
 
     @property
     def compute(self) -> NNOp:
@@ -59,8 +66,8 @@ class IntegerLayer:
 
     @property
     def bias(self) -> Array | None:
-        """The values of a constant bias."""
-        return array_of(self.site.operand(BIAS))
+        """The values of a constant bias; None for a recurrent layer, whose bias acts inside of it."""
+        return None if self.second is not None else array_of(self.site.operand(BIAS))
 
     @property
     def float_weight(self) -> Array:
@@ -92,7 +99,15 @@ class IntegerLayer:
             return np.broadcast_to(rows, (groups, channels))[..., None]
 
         half, points = 2 ** (self.weight.bits - 1), by_channel(self.weight.zero_points)
-        return Grid(by_channel(self.scales), -half - points, half - 1 - points, by_channel(self.smallest), block)
+        low, high = -half - points, half - 1 - points
+        return Grid(by_channel(self.scales), low, high, by_channel(self.smallest), block, self.levels)
+
+    @property
+    def levels(self) -> Array | None:
+        """The levels of a weight that has few: float64, ascending."""
+        weight = self.weight._replace(scales=self.scales, levels=None)
+        found = levels_among(self.weight, integers_of(weight)) if self.weight.levels is not None else None
+        return None if found is None else found.astype(np.float64)
 
     def scales_of(self, grid: Grid) -> Array:
         """The scales of a grid in the form of the weight's own: float32, [], [channels] or [blocks]."""
@@ -105,17 +120,18 @@ class IntegerLayer:
 
     @property
     def shared(self) -> tuple[int, ...]:
-        """The axes of matrices `[G, M, K]` along which weights share their scale: none, G for a batch of matrices, or G and M."""
+        """The axes of matrices `[G, M, K]` along which weights share their scale: none, G for a batch of matrices
+        and for the directions of a recurrent layer, or G and M.
+        """
         if self.weight.axis is None:
             return 0, 1
-        return (0,) if isinstance(self.compute, MatMulOp) else ()
+        return (0,) if isinstance(self.compute, MatMulOp | OpaqueOp) else ()
 
     def operands(self) -> Mapping[int, Array]:
         """The operands that it will read after conversion, as real numbers that the integers represent."""
-        weight, scales = self.weight, self.scales
-        integers = self._quantized(weight.array, scales).astype(np.float32)
-        values = (integers - self.along(weight.zero_points)) * self.along(scales)
-        read = {WEIGHT: values.astype(weight.array.dtype)}
+        read = {WEIGHT: _read(self.weight._replace(scales=self.scales))}
+        if self.second is not None:
+            read[SECOND] = _read(self.second)
         if (bias := self.bias) is not None:
             read[BIAS] = self.rounded_bias(bias)
         return read
@@ -135,32 +151,44 @@ class IntegerLayer:
         """Scales or zero points in a shape that broadcasts to the weight."""
         return spread(parameters, self.weight.array.shape, self.weight.axis, self.weight.block)
 
-    def _quantized(self, values: Array, scales: Array) -> Array:
-        weight = self.weight
-        return quantized(values, scales, weight.bits, weight.axis, weight.zero_points, weight.block)
-
     def with_integers(self, integers: Array, scales: Array) -> IntegerLayer:
         """The layer with the weight that integers (minus zero points, in its shape) represent, and the scales in its plan."""
         weight, old = self.weight, constant_of(self.weight.value)
         assert old is not None, "a weight that is planned is constant"
         key = f"{old.key.removesuffix('.folded')}.rounded"
         values = (integers * self.along(scales) + 0.0).astype(weight.array.dtype)  # no -0
-        again = self._quantized(values, scales)
-        assert np.array_equal(again, integers + self.along(weight.zero_points)), "values on a grid lie on it"
+        levels = None if self.levels is None else tuple(map(int, self.levels))
+        found = weight._replace(array=values, scales=scales, levels=levels, fixed=True)
+        again = integers + self.along(weight.zero_points)
+        assert np.array_equal(integers_of(found), again), "values on a grid lie on it"
         constant = ConstantOp.of(values, key, old.location)
         Rewriter.insert_op(constant, InsertPoint.after(old))
         self.site.set_operand(WEIGHT, constant.result)
         self.compute.attributes.setdefault(ROUNDED_FROM, old.value)
         points = [int(z) for z in weight.zero_points.reshape(-1)]
         params = QParamsAttr.of(IntegerType(weight.bits), scales, points, weight.axis, f"{key}.scale", weight.block)
-        plan = replace(self.plan, weights=(WeightPlan(weight.bits, weight.axis, weight.block, given=params),))
+        given = WeightPlan(weight.bits, weight.axis, weight.block, levels=levels, given=params)
+        plan = replace(self.plan, weights=(given, *self.plan.weights[1:]))
         set_plan(self.compute, plan)
-        weight = weight._replace(value=constant.result, array=values, scales=scales, fixed=True)
-        return replace(self, plan=plan, weight=weight)
+        return replace(self, plan=plan, weight=found._replace(value=constant.result))
 
 
-def integer_layers(module: ModuleOp, profile: Profile) -> Iterator[IntegerLayer]:
+def _read(weight: Weight) -> Array:
+    """The real numbers that the integers of a weight represent, in its type."""
+    scales, points = (
+        spread(each, weight.array.shape, weight.axis, weight.block) for each in (weight.scales, weight.zero_points)
+    )
+    return ((integers_of(weight).astype(np.float32) - points) * scales).astype(weight.array.dtype)
+
+
+def integer_layers(module: ModuleOp, profile: Profile) -> list[IntegerLayer]:
     """These layers, in program order. Raises CompileError, located at a layer, for a plan that does not fit it."""
+    order = {op: i for i, op in enumerate(module.walk())}
+    found = chain(_layers(module, profile), _recurrent_layers(module))
+    return sorted(found, key=lambda layer: order[layer.compute])
+
+
+def _layers(module: ModuleOp, profile: Profile) -> Iterator[IntegerLayer]:
     for site in sites(module, profile.rows):
         plan, row = plan_of(site.compute), profile.rows[type(site.compute)]
         if plan is None or not plan.weights or row.weight is None:
@@ -171,3 +199,12 @@ def integer_layers(module: ModuleOp, profile: Profile) -> Iterator[IntegerLayer]
         point = point_of(site, profile) if plan.input else None
         scale = None if point is None else float(point.scales())
         yield IntegerLayer(site, plan, weight_as(value, plan.weights[0], site.compute), scale)
+
+
+def _recurrent_layers(module: ModuleOp) -> Iterator[IntegerLayer]:
+    for each in recurrent_layers(module):
+        plan = plan_of(each.op)
+        if plan is not None and len(plan.weights) == len(each.weights) and not each.is_quantized:
+            pairs = zip(each.weights, plan.weights, strict=True)
+            w, r = (weight_as(value, how, each.op) for value, how in pairs)
+            yield IntegerLayer(each.site, plan, w, None, r)

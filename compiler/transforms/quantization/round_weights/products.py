@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ....dialects.nn import ConvOp, ConvTransposeOp, MatMulOp, NNOp
+from ....dialects.nn import ConvOp, ConvTransposeOp, MatMulOp, NNOp, OpaqueOp
 from ....dialects.nn.shapes import Shape, shape_of
 from ....runtime.windows import Window
 
@@ -46,6 +46,8 @@ def product_of(op: NNOp) -> Product:
             return _TransposedConvolution(op)
         case MatMulOp():
             return _MatrixProduct(op)
+        case OpaqueOp():
+            return _RecurrentInput()
         case _:
             raise AssertionError(f"{op.name} has no weight")
 
@@ -207,3 +209,20 @@ class _MatrixProduct:
         """Convert the stored form, `[..., K, N]` or `[..., N, K]`, to `[..., N, K]`, or back; a vector is one row."""
         matrix = matrix.reshape(-1, 1) if matrix.ndim == 1 else matrix
         return matrix if self.op.transpose_b is not None else matrix.swapaxes(-1, -2)
+
+
+@dataclass(frozen=True)
+class _RecurrentInput:
+    """The weight W of a recurrent layer, `[directions, gates * hidden, input]`: each direction multiplies all of the input."""
+
+    def matrices(self, weight: Array) -> Array:
+        return weight.astype(np.float64)
+
+    def weight(self, matrices: Array) -> Array:
+        return matrices
+
+    def places(self, x: Array) -> tuple[int, int]:
+        return prod(x.shape[:-1]), 1
+
+    def rows(self, x: Array, chosen: Array) -> Array:
+        return x.reshape(-1, x.shape[-1])[chosen].astype(np.float32)[None]

@@ -39,14 +39,21 @@ class Grid(NamedTuple):
     """The smallest that a scale can be."""
     block: int | None = None
     """The number of columns in a row that share a scale; None if all do."""
+    levels: Array | None = None
+    """The integers that are allowed, ascending; None for all between `low` and `high`."""
 
     def integers(self, weights: Array) -> Array:
-        """The nearest integers, rounding half to even."""
-        return np.clip(np.rint(weights / self.scale), self.low, self.high)
+        """The nearest integers, rounding half to even; then the nearest level, the lower one on ties."""
+        return _nearest(weights / self.scale, self.low, self.high, self.levels)
 
     def nearest(self, weights: Array) -> Array:
         """The nearest numbers of the grid."""
         return self.integers(weights) * self.scale
+
+
+def _nearest(steps: Array, low: Array, high: Array, levels: Array | None) -> Array:
+    integers = np.clip(np.rint(steps), low, high)
+    return integers if levels is None else levels[np.searchsorted((levels[:-1] + levels[1:]) / 2, integers)]
 
 
 def damped(h: Array) -> Array:
@@ -86,7 +93,7 @@ def gptq(weights: Array, h: Array, grid: Grid) -> Array:
         block = left[:, :, begin:end] + moved[:, :, :begin] @ upper[:, :begin, begin:end]
         for j in range(begin, end):
             scale = scales[:, :, j]
-            q = np.clip(np.rint(block[:, :, j - begin] / scale), lows[:, :, j], highs[:, :, j])
+            q = _nearest(block[:, :, j - begin] / scale, lows[:, :, j], highs[:, :, j], grid.levels)
             integers[:, :, j], moved[:, :, j] = q, left[:, :, j] - q * scale
             block[:, :, j - begin :] += moved[:, :, j, None] * upper[:, None, j, j:end]
     np.put_along_axis(left, order[:, None, :], integers, 2)

@@ -72,6 +72,20 @@ def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
     return Weight(value, array, scales, plan.axis, plan.bits, levels=plan.levels, block=plan.block)
 
 
+def integers_of(weight: Weight) -> Array:
+    """The integers of a weight by nearest rounding: int8, or int32 for more than 8 bits."""
+    integers = quantized(weight.array, weight.scales, weight.bits, weight.axis, weight.zero_points, weight.block)
+    levels = levels_among(weight, integers)
+    return integers if levels is None else nearest(integers, levels)
+
+
+def levels_among(weight: Weight, integers: Array) -> Array | None:
+    """The levels of a weight that has few, ascending: int8; its own, or chosen for its integers."""
+    if isinstance(weight.levels, int):
+        return levels_of(integers, weight.levels)
+    return None if weight.levels is None else np.array(sorted(weight.levels), np.int8)
+
+
 def _check_scales(given: QParams, array: Array, layer: NNOp) -> None:
     count = given.scales().size
     if given.axis is not None and given.block is not None:
@@ -116,12 +130,7 @@ def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
     assert constant is not None
     key = constant.key.removesuffix(".folded")
     location = layer.location if isinstance(constant.location, UnknownLoc) else constant.location
-    integers = quantized(weight.array, weight.scales, weight.bits, weight.axis, weight.zero_points, weight.block)
-    if weight.levels is not None:
-        levels = (
-            levels_of(integers, weight.levels) if isinstance(weight.levels, int) else np.array(weight.levels, np.int8)
-        )
-        integers = nearest(integers, levels)
+    integers = integers_of(weight)
     storage = IntegerType(4 if weight.bits <= 4 else 8)
     stored = ConstantOp.of(integers.astype(numpy_dtype(storage)), f"{key}.i{storage.width.data}", location)
     points = [int(z) for z in weight.zero_points.reshape(-1)]

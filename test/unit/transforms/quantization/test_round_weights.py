@@ -105,6 +105,21 @@ def test_no_rounding_of_eight_weights_has_less_error_than_the_best_and_nearest_h
         assert found >= best or found <= nearest  # weights that make up for others may go further than one step
 
 
+def test_few_levels_are_between_the_best_choice_of_all_and_the_nearest() -> None:
+    levels = np.array([-7.0, -2.0, 1.0, 6.0])
+    gains: list[float] = []
+    for seed in range(8):
+        weights = np.random.default_rng(seed).normal(size=(1, 1, 5))
+        h, on = sums_of(x := rows(1, 50, 5, seed), x).h, grid(weights, 4)._replace(levels=levels)
+        every = np.array(list(combinations(levels, repeat=5)))[None] * on.scale
+        integers = gptq(weights, h, on)
+        assert set(integers.flat) <= set(levels)
+        found, nearest = (output_error(each - weights, h).item() for each in (integers * on.scale, on.nearest(weights)))
+        assert output_error(every - weights, h).min() <= found * (1 + 1e-9)
+        gains.append(nearest / found)
+    assert np.mean(np.log(gains)) > 0.1
+
+
 def test_adaround_is_between_the_best_of_all_ups_and_downs_and_nearest() -> None:
     for seed in range(6):
         weights = np.random.default_rng(seed).normal(size=(1, 1, 8))
@@ -351,6 +366,75 @@ def test_transposed_convolutions_and_batches_of_matrices_come_closer() -> None:
     assert {r.layer for r in session.remarks if r.rule == "rounded"} == {"up1", "up2", "heads"}
     results = [Executable(each).run({"x": data})["y"] for each in (nearest, rounded)]
     assert sqnr(reference, results[1]) > sqnr(reference, results[0]) + 2
+
+
+def test_weights_of_few_levels_keep_their_levels() -> None:
+    data = np.cumsum(DATA, axis=3)  # neighbours are alike
+    _, module = steps(network(), "ascend", data[:32], "insert-observers", "calibrate")
+    text = to_text(module).replace("weight i8 axis 0", "weight i8 axis 0 levels 6")
+    _, nearest = steps(text, "ascend", data[:32], "convert-observers")
+    session, rounded = steps(text, "ascend", data[:32], "round-weights{method=gptq}", "convert-observers")
+    assert {"conv1", "conv2"} <= {r.layer for r in session.remarks if r.rule == "rounded"}
+    for before, after in zip(*(sites(each, (nn.ConvOp,)) for each in (nearest, rounded)), strict=True):
+        held = [nn.array_of(site.owner.operands[1].owner.operands[0]) for site in (before, after)]  # pyright: ignore[reportAttributeAccessIssue]
+        assert set(held[1].flat) <= set(held[0].flat)
+    reference = Executable(parse_module(new_session(), network())).run({"x": data})["y"]
+    results = [Executable(each).run({"x": data})["y"] for each in (nearest, rounded)]
+    assert sqnr(reference, results[1]) > sqnr(reference, results[0]) + 1
+    session, _ = steps(text, "ascend", data[:32], "round-weights{method=adaround}")
+    assert {r.rule for r in session.remarks if r.layer == "conv1" and r.pass_name == "round-weights"} == {"all-levels"}
+
+
+def recurrent() -> str:
+    """A GRU of two directions whose states a second one reads; their inputs are correlated."""
+    rng = np.random.default_rng(5)
+
+    def some(*shape: int) -> str:
+        return dense(rng.normal(size=shape).astype(np.float32))
+
+    def gru(x: str, w: str, r: str, name: str, inputs: int, directions: int) -> str:
+        attributes = (
+            'direction = "bidirectional", hidden_size = 4 : i64' if directions == 2 else "hidden_size = 4 : i64"
+        )
+        return f"""nn.opaque {x}, {w}, {r} framework "onnx" op_type "GRU" version 14 attrs {{{attributes}}}
+    from <onnx, "GRU", "{name}"> : (tensor<6x?x{inputs}xf32>, tensor<{directions}x12x{inputs}xf32>,
+    tensor<{directions}x12x4xf32>) -> tensor<6x{directions}x?x4xf32>"""
+
+    return f"""
+func.func @main(%x: tensor<6x?x10xf32> {{nn.name = "x"}}) -> (tensor<6x1x?x4xf32> {{nn.name = "y"}}) {{
+  %w1 = nn.constant {some(2, 12, 10)}
+  %r1 = nn.constant {some(2, 12, 4)}
+  %1 = {gru("%x", "%w1", "%r1", "first", 10, 2)}
+  %t = nn.transpose %1 perm [0, 2, 1, 3] : (tensor<6x2x?x4xf32>) -> tensor<6x?x2x4xf32>
+  %f = nn.flatten %t axis 2 : (tensor<6x?x2x4xf32>) -> tensor<?x8xf32>
+  %s = nn.reshape %f to [6, -1, 8] : (tensor<?x8xf32>) -> tensor<6x?x8xf32>
+  %w2 = nn.constant {some(1, 12, 8)}
+  %r2 = nn.constant {some(1, 12, 4)}
+  %2 = {gru("%s", "%w2", "%r2", "second", 8, 1)}
+  func.return %2 : tensor<6x1x?x4xf32>
+}}
+"""
+
+
+def test_the_input_weights_of_recurrent_layers_are_rounded() -> None:
+    x = rows(1, 6 * 40, 10, 9).reshape(6, 40, 10) * np.float32(0.2)
+    data = samples_from(x, parse_module(new_session(), recurrent()))
+    passes = "insert-observers{weight-only=true},round-weights{method=mismatch}"
+    session = new_session()
+    module = parse_module(session, recurrent())
+    found = parse_pipeline(passes, session.passes)
+    run_passes(module, found[:1], session)
+    module = parse_module(session, to_text(module).replace("weight i8", "weight i3"))
+    nearest = module.clone()
+    run_passes(module, [replace(found[1], data=data)], session)
+    rules = {(r.layer, r.rule) for r in session.remarks if r.pass_name == "round-weights"}
+    assert rules == {(layer, rule) for layer in ("first", "second") for rule in ("rounded", "recurrent")}
+    for each in (nearest, module):
+        run_passes(each, parse_pipeline("convert-observers", session.passes), session)
+    reference, *others = (
+        Executable(each).run({"x": x})["y"] for each in (parse_module(new_session(), recurrent()), nearest, module)
+    )
+    assert sqnr(reference, others[1]) > sqnr(reference, others[0]) + 1
 
 
 @pytest.mark.parametrize("seed", range(4))
