@@ -42,12 +42,16 @@ from .evaluation import Labels, ranks
 from .labels import load_labels
 from .model_file import files_read, read_model, simplify_and_fuse
 from .peer import Simulation, peer_of
+from .plausibility import doubts_of_data, doubts_of_result, doubts_of_split
 from .significance import Pair, Share
 from .summary import Accuracy, Answers, Sizes, Summary, describe_layers, summary_data, weight_bytes
 
 SMALLEST_SPLIT = 8
 """From this many samples on, every tenth (at least one) is held back from calibration for measuring, unless a number of
 runs is specified."""
+
+STAGES: Sequence[str] = ("fake-quantized (nn)", "integer (ascend)", "integer kernels (nn)")
+"""What is measured, in messages."""
 
 _NEWER_BITS, _INTEGERS_SINCE = {3, 4, 16}, 21
 """Bit widths that QuantizeLinear supports only from this opset on."""
@@ -108,6 +112,13 @@ def quantize_file(
     kernels = _integer_kernels(quantized, session)
     stages = [Executable(quantized), Executable(module), *kernels]
     fake, integer, *by_kernels = measure(Executable(original), stages, held, session)
+    doubts: list[str] = []
+    if calibration is not None:
+        by_stage = dict(zip(STAGES, (fake, integer, *by_kernels), strict=False))
+        doubts += [*doubts_of_data(original, calibration), *doubts_of_result(original, by_stage)]
+        doubts += doubts_of_split(calibration, held) if held_back else ()
+    for doubt in doubts:
+        session.warn(doubt)
     answers = {} if judged is None else _answers(Executable(original), stages, judged, held, session)
     summary = Summary(
         model=model,
@@ -116,6 +127,7 @@ def quantize_file(
         accuracy=Accuracy(held.count, held_back, held.synthetic, fake, integer, *(by_kernels or [{}]), answers=answers),
         sizes=Sizes(sum(f.stat().st_size for f in sources), weight_bytes(original), weight_bytes(quantized), {}),
         files=files,
+        warnings=tuple(doubts),
     )
     formats: dict[str, tuple[Target, ModuleOp]] = {
         "onnx": (onnx, quantized),

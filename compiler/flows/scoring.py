@@ -26,6 +26,7 @@ from ..transforms.quantization.data_options import DataOptions
 from .evaluation import Labels, Metric, Ranking, Runnable, measured_by, ranks
 from .labels import load_labels
 from .peer import open_session
+from .plausibility import doubts_of_data
 from .significance import Pair, Share
 
 Engine = Literal["interpreter", "onnxruntime"]
@@ -90,7 +91,10 @@ def evaluate_files(
         verify(module)
         with _about(path):
             samples = None if data.data is None else in_batches(module, [], _samples(data, first, module, session))
-            first = first or samples
+            if first is None and samples is not None:
+                first = samples
+                for doubt in doubts_of_data(module, samples):
+                    session.warn(doubt)
             if labels is not None and samples is not None:
                 judged = judged or load_labels(labels, samples)
             start = time.monotonic()

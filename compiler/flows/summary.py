@@ -100,6 +100,8 @@ class Summary:
     files: Mapping[str, Path]
     peer: Peer | None = None
     """The result of running the ONNX file in onnxruntime; None if it is not installed."""
+    warnings: tuple[str, ...] = ()
+    """Reasons to doubt the data or the result."""
 
 
 def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
@@ -156,6 +158,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
     return {
         "model": summary.model.name,
         "metadata": dict(summary.metadata),
+        "warnings": list(summary.warnings),
         "imported": layers.imported,
         "layers": {
             "fused": [_row(r) for r in layers.fused],

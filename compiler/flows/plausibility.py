@@ -1,0 +1,182 @@
+"""Warns of what makes every figure of a run doubtful: data in another scale than the model's, results that are mostly noise.
+
+The limits are far from what trained networks show on their own data. There, the input of the first batch norm is 0.5 to 1.5
+times as large as its statistics say, and the first convolution of images gives results around 1; pixels of 0 to 255 in place of
+normalized ones are 40 to 300 times as large.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from ..dialects.nn import BatchNormOp, ConvolutionOp, constant_of
+from ..ir.dtypes import is_float
+from ..ir.functions import main_function, output_names
+from ..rewriting import layer_of
+from ..runtime.data import Samples
+from ..runtime.executor import Array, Executable
+from ..runtime.metrics import Difference
+
+LEAST_DB = 15.0
+"""SQNR below which outputs are mostly noise."""
+_FAR = 20.0
+"""How many times larger or smaller than expected the input of the first layers must be."""
+_LARGEST, _SMALLEST = 2550.0, 0.1
+"""Ten times beyond pixels of 0 to 255, and beyond pixels of 0 to 1."""
+_SEEN, _MOST = 16, 1 << 23
+"""Samples that are looked at, and numbers."""
+_APART = 3.0
+"""How many times wider the samples that measure must spread, or how many deviations apart their mean must be."""
+_ENOUGH = 4, 1000
+"""The least samples, and numbers, of which a spread says anything."""
+
+_NORMALIZATION = (
+    "check how inputs are normalized (for images --preprocess, --scale, --mean, --std); "
+    "amct evaluate MODEL --data DATA --labels LABELS shows what is right"
+)
+
+
+class _Enough(Exception):
+    """All watched values were seen."""
+
+
+def doubts_of_data(module: ModuleOp, samples: Samples) -> Iterator[str]:
+    """What is odd about data for a float model, as it was read: one line each."""
+    if samples.synthetic:
+        return
+    for name, array in _spread(samples).items():
+        largest = float(np.abs(array).max())
+        photos = array.ndim == 4 and 3 in (array.shape[1], array.shape[3])
+        if photos and largest and not _SMALLEST <= largest <= _LARGEST:
+            usual = "images usually are 0 to 1, -2.6 to 2.6, or 0 to 255"
+            yield f"the largest value of input '{name}' is {largest:.4g}, and {usual}: {_NORMALIZATION}"
+            return
+    norm = next((op for op in _operations(module) if isinstance(op, BatchNormOp)), None)
+    first = next((op for op in _operations(module) if isinstance(op, ConvolutionOp)), None)
+    values = [op.operands[0] if op is norm else op.results[0] for op in (norm, first) if op is not None]
+    seen = _values(module, values, samples.head(max(_few(samples), min(samples.batch_size, samples.count))))
+    if norm is not None and norm.input in seen and (times := _against_statistics(norm, seen[norm.input])) is not None:
+        size = f"{times:.3g} times as large as" if times > 1 else f"1/{1 / times:.3g} of"
+        layer = f"the statistics of the first batch norm ('{layer_of(norm)}')"
+        yield f"the data is {size} {layer} say: {_NORMALIZATION}"
+    elif first is not None and first.results[0] in seen and _swamps_bias(first, seen[first.results[0]], samples):
+        yield f"the data is pixels of 0 to 255, beside which the bias of '{layer_of(first)}' vanishes: {_NORMALIZATION}"
+
+
+def _operations(module: ModuleOp) -> Iterator[Operation]:
+    return main_function(module).body.walk()
+
+
+def _values(module: ModuleOp, values: Iterable[SSAValue], samples: Samples) -> dict[SSAValue, Array]:
+    """Values of a few samples, joined along the first axis. The rest of the model does not run."""
+    wanted = list(values)
+    if not wanted:
+        return {}
+    executable, found = Executable(module, wanted), {value: list[Array]() for value in wanted}
+    for inputs in samples.batches():
+        left = set(wanted)
+
+        def see(value: SSAValue, array: Array, left: set[SSAValue] = left) -> None:
+            found[value].append(array.astype(np.float32))
+            left.discard(value)
+            if not left:
+                raise _Enough
+
+        try:
+            executable.run(inputs, see)
+        except _Enough:
+            continue
+    return {value: np.concatenate(parts) for value, parts in found.items() if parts and _joins(parts)}
+
+
+def _joins(parts: list[Array]) -> bool:
+    return len({part.shape[1:] for part in parts}) == 1 and parts[0].ndim > 0
+
+
+def _against_statistics(norm: BatchNormOp, array: Array) -> float | None:
+    """How many times larger the input of a batch norm is than its mean and variance say; None if that is plausible."""
+    mean, variance = (constant_of(each) for each in (norm.mean, norm.variance))
+    if mean is None or variance is None:
+        return None
+    axis = norm.channel_axis(array.ndim)
+    channels = np.moveaxis(array, axis, -1).reshape(-1, array.shape[axis]).astype(np.float64)
+    deviation = np.sqrt(variance.array.astype(np.float64) + norm.epsilon.value.data)
+    with np.errstate(all="ignore"):
+        off = float(np.median(np.sqrt(((channels - mean.array) ** 2).mean(0)) / deviation))
+        spread = float(np.median(channels.std(0) / deviation))
+    if off > _FAR:
+        return off
+    return spread if 0 < spread < 1 / _FAR and len(array) >= _ENOUGH[0] else None
+
+
+def _swamps_bias(conv: ConvolutionOp, array: Array, samples: Samples) -> bool:
+    """Whether unnormalized pixels give a first convolution results beside which its bias does not count."""
+    biases = [each for operand in conv.operands[2:] if (each := constant_of(operand)) is not None]
+    inputs = list(_spread(samples).values())
+    if not biases or not inputs or min(a.min() for a in inputs) < 0 or max(a.max() for a in inputs) < _FAR:
+        return False
+    size, bias = (float(np.sqrt(np.mean(np.square(a, dtype=np.float64)))) for a in (array, biases[0].array))
+    return bias > 0 and size > _FAR and size > _FAR * bias
+
+
+def doubts_of_split(calibration: Samples, held: Samples) -> Iterator[str]:
+    """How the samples that measure differ from those that calibrate: one line for an input."""
+    if calibration.synthetic or held.count < _ENOUGH[0]:
+        return
+    measured = _spread(held)
+    for name, array in _spread(calibration).items():
+        other = measured.get(name)
+        if other is None or min(array.size, other.size) < _ENOUGH[1]:
+            continue
+        spread, beside = float(array.std()), float(other.std())
+        if not spread:
+            continue
+        apart = abs(float(other.mean()) - float(array.mean())) / spread
+        if apart > _APART or not 1 / _APART <= beside / spread <= _APART:
+            yield (
+                f"the samples that measure differ from those that calibrate: values of input '{name}' spread by {beside:.3g} "
+                f"instead of {spread:.3g} around {other.mean():.3g} instead of {array.mean():.3g}; shuffle the data of --data"
+            )
+
+
+def _few(samples: Samples) -> int:
+    """How many samples are looked at."""
+    largest = max(math.prod(abs(n) for n in rows.shape[1:]) for rows in samples.rows.values())
+    return max(1, min(_SEEN, samples.count, _MOST // max(largest, 1)))
+
+
+def _spread(samples: Samples) -> dict[str, Array]:
+    """A few samples of each input of floats, evenly from all."""
+    indices = sorted({int(i) for i in np.linspace(0, samples.count - 1, _few(samples))})
+    found: dict[str, Array] = {}
+    for name, type_ in samples.types.items():
+        if is_float(type_.element_type) and type_.get_shape() and -1 not in samples.rows[name].shape:
+            found[name] = np.concatenate([samples.take(name, i, 1) for i in indices]).astype(np.float32)
+    return found
+
+
+def doubts_of_result(module: ModuleOp, stages: Mapping[str, Mapping[str, Difference]]) -> Iterator[str]:
+    """Outputs of floats that are mostly noise in one of the stages: one line for all of them."""
+    low = [
+        (difference.sqnr, name, stage)
+        for stage, differences in stages.items()
+        for name, difference in differences.items()
+        if difference.sqnr < LEAST_DB and name in _float_outputs(module)
+    ]
+    if low:
+        sqnr, name, stage = min(low)
+        yield (
+            f"output '{name}' ({stage}) has an SQNR of {sqnr:.2f} dB: it is mostly noise; amct sensitivity MODEL --data DATA "
+            "lists the layers that cost most, and amct tune MODEL --data DATA --sqnr 30 searches for better options"
+        )
+
+
+def _float_outputs(module: ModuleOp) -> set[str]:
+    function = main_function(module)
+    results = zip(output_names(function), function.function_type.outputs.data, strict=True)
+    return {name for name, type_ in results if is_float(getattr(type_, "element_type", type_))}

@@ -1,0 +1,115 @@
+"""Warnings about data and results: what they must say, and what they must not take for a mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import amct_opt
+from amct_opt.flows.plausibility import doubts_of_data, doubts_of_result, doubts_of_split
+from amct_opt.runtime.data.given import samples_from
+from amct_opt.runtime.metrics import Difference
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+MODEL = DIGITS / "digits.onnx"
+
+CONV = """
+func.func @main(%x: tensor<?x3x8x8xf32> {nn.name = "x"}) -> (tensor<?x2x8x8xf32> {nn.name = "y"}) {
+  %w = nn.constant dense<0.5> : tensor<2x3x1x1xf32>
+  %b = nn.constant dense<BIAS> : tensor<2xf32>
+  %0 = nn.conv %x, %w, %b from <onnx, "Conv", "conv1">
+    : (tensor<?x3x8x8xf32>, tensor<2x3x1x1xf32>, tensor<2xf32>) -> tensor<?x2x8x8xf32>
+  func.return %0 : tensor<?x2x8x8xf32>
+}
+"""
+PIXELS = np.random.default_rng(0).integers(0, 256, (20, 3, 8, 8)).astype(np.float32)
+
+
+def images() -> np.ndarray:
+    return np.load(DIGITS / "calib.npz")["image"]
+
+
+def of_data(module, array) -> str:
+    return "\n".join(doubts_of_data(module, samples_from(array, module)))
+
+
+def test_the_statistics_of_a_batch_norm() -> None:
+    module, _ = amct_opt.load(MODEL)
+    x = images()
+    for usual in (x, x[:1], (x + 1) / 2, -x, 3 * x, np.zeros_like(x), list(np.split(x, 4))):
+        assert of_data(module, usual) == ""
+    assert "the data is 138 times as large as the statistics of the first batch norm ('bn1') say" in of_data(
+        module, (x + 1) * 127.5
+    )
+    assert "the data is 1/256 of the statistics of the first batch norm ('bn1') say" in of_data(module, x / 255)
+    assert "--preprocess" in of_data(module, x * 100)
+
+
+@pytest.mark.parametrize(
+    ("bias", "array", "message"),
+    [
+        ("0.5", PIXELS, "pixels of 0 to 255, beside which the bias of 'conv1' vanishes"),
+        ("0.5", PIXELS / 255, ""),
+        ("0.5", PIXELS / 127.5 - 1, ""),
+        ("0.5", PIXELS - 128, ""),  # whoever subtracts means did not forget to normalize
+        ("30.0", PIXELS, ""),
+        ("0.0", PIXELS, ""),  # it says nothing
+        ("9.0", PIXELS / 255 / 255, "the largest value of input 'x' is 0.003922"),
+        ("9.0", PIXELS * 255, "the largest value of input 'x' is 6.502e+04"),
+    ],
+)
+def test_the_first_layer_and_usual_ranges(bias: str, array: np.ndarray, message: str) -> None:
+    module, _ = amct_opt.parse(CONV.replace("BIAS", bias))
+    found = of_data(module, array)
+    assert message in found
+    assert bool(found) == bool(message)
+
+
+def test_samples_that_measure() -> None:
+    module, _ = amct_opt.parse(CONV.replace("BIAS", "9.0"))
+    x = PIXELS / 255
+
+    def split(calibration, held) -> list[str]:
+        return [*doubts_of_split(samples_from(calibration, module), samples_from(held, module))]
+
+    for usual in (x[10:], 2 * x[10:], x[10:] / 2, 9 * x[:3]):  # three samples say nothing
+        assert split(x[:10], usual) == []
+    (line,) = split(x[:10], 9 * x[10:])
+    assert line.startswith(
+        "the samples that measure differ from those that calibrate: values of input 'x' spread by 2.6"
+    )
+    assert split(x[:10], x[10:] + 5)
+
+
+def test_outputs_that_are_noise() -> None:
+    module, _ = amct_opt.parse(CONV.replace("BIAS", "9.0"))
+    good, bad = Difference(15.0, 1.0, 0, 0, 1), Difference(-1.2, 0.1, 0, 0, 1)
+    assert [*doubts_of_result(module, {"nn": {"y": good}})] == []
+    (line,) = doubts_of_result(module, {"nn": {"y": good}, "integer (ascend)": {"y": bad}})
+    assert line.startswith("output 'y' (integer (ascend)) has an SQNR of -1.20 dB")
+    assert "amct sensitivity" in line
+
+
+def test_wrong_pixels_and_broken_networks_are_warned_of(amct_tool, tmp_path: Path) -> None:
+    """On stderr and in the summary, by the commands; right pixels are not."""
+    for i, image in enumerate(images()[:40]):
+        Image.fromarray(np.rint((image[0] + 1) * 127.5).astype(np.uint8)).save(tmp_path / f"{i:02}.png")
+    out = tmp_path.parent / f"{tmp_path.name}-out"
+    for options, messages in (
+        (("--preprocess", "tf"), ()),
+        (("--scale", "255"), ("times as large as the statistics of the first batch norm ('bn1')",)),
+        (
+            ("--preprocess", "tf", "--weight-bits", "3", "--observer", "percentile{percentile=0.51}"),
+            ("it is mostly noise",),
+        ),
+    ):
+        result = amct_tool("quantize", MODEL, "--data", tmp_path, *options, "-o", out)
+        warnings = json.loads((out / "summary.json").read_text())["warnings"]
+        assert result.status == 0
+        assert result.err.splitlines() == [f"warning: {each}" for each in warnings]
+        assert len(warnings) == len(messages)
+        assert all(m in w for m, w in zip(messages, warnings, strict=True))
