@@ -52,4 +52,6 @@ def quantize(module: ModuleOp, request: Request, data: DataOptions, running: Bac
     samples = cache(lambda: data.within(request.settings).load(module, session))
     with session.phase("equalize"):
         equalize(module, request, samples, session, runner)
+    if runner.backend == "onnxruntime" and (request.recovery.round_weights or request.recovery.correct_bias):
+        session.note("onnxruntime runs calibration; weights are rounded and biases corrected in numpy, layer by layer")
     quantize_channels(module, request, samples, session, runner)

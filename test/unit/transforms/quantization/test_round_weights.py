@@ -376,7 +376,7 @@ def test_weights_of_few_levels_keep_their_levels() -> None:
     session, rounded = steps(text, "ascend", data[:32], "round-weights{method=gptq}", "convert-observers")
     assert {"conv1", "conv2"} <= {r.layer for r in session.remarks if r.rule == "rounded"}
     for before, after in zip(*(sites(each, (nn.ConvOp,)) for each in (nearest, rounded)), strict=True):
-        held = [nn.array_of(site.owner.operands[1].owner.operands[0]) for site in (before, after)]  # pyright: ignore[reportAttributeAccessIssue]
+        held = [nn.array_of(site.owner.operands[1].owner.operands[0]) for site in (before, after)]
         assert set(held[1].flat) <= set(held[0].flat)
     reference = Executable(parse_module(new_session(), network())).run({"x": data})["y"]
     results = [Executable(each).run({"x": data})["y"] for each in (nearest, rounded)]
@@ -497,3 +497,14 @@ def mean_error(reference: Executable, module: ModuleOp) -> np.ndarray:
     for executable in (reference, Executable(module, conv_result(module))):
         executable.run({"x": DATA[:7]}, lambda _, array: found.append(array.mean(axis=(0, 2, 3))))
     return found[1] - found[0]
+
+
+@pytest.mark.parametrize(("options", "notes"), [("round-weights=gptq", 1), ("correct-bias=true", 1), ("", 0)])
+def test_a_backend_that_does_not_round_is_not_used_in_silence(
+    options: str, notes: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = new_session()
+    module = parse_module(session, network())
+    (each,) = parse_pipeline(f"quantize{{backend=onnxruntime {options}}}", session.passes)
+    run_passes(module, [replace(each, data=samples_from(DATA[:8], module))], session)
+    assert capsys.readouterr().err.count("biases corrected in numpy, layer by layer") == notes
