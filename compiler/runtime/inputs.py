@@ -14,7 +14,7 @@ from xdsl.dialects.func import FuncOp
 from ..diagnostics import CompileError
 from ..ir.dtypes import Tensor, numpy_dtype
 from ..ir.functions import input_names
-from .data import Samples, load_arrays, load_samples, takes_whole_inputs
+from .data import Form, Preprocess, Samples, load_arrays, load_samples, takes_whole_inputs
 from .executor import Executable
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -31,13 +31,15 @@ class Runs:
     stacked: bool = False
 
 
-def load_runs(path: Path, function: FuncOp, batch: int | None = None) -> Runs:
-    """The runs of a model for the arrays in a file (.npz, .npy, or a folder of .npy).
+def load_runs(path: Path, function: FuncOp, batch: int | None = None, preprocess: Preprocess | None = None) -> Runs:
+    """The runs of a model for the arrays in a file (.npz, .npy, or a folder of .npy), or for images in a folder.
 
     Arrays that have the inputs' shapes are one run. Otherwise their first axis counts samples, and a run takes as many as
     the size of the model's first axis. `batch` cuts the first axis into runs of that size if the model accepts any.
     Raises CompileError, located in the file: unknown and missing names, other shapes and types, NaN.
     """
+    if preprocess is not None:
+        return _cut(load_samples(path, function, Form(image=preprocess)), batch)
     types = dict(zip(input_names(function), (cast(Tensor, a.type) for a in function.body.block.args), strict=True))
     arrays = load_arrays(path, types)
     for name, array in arrays.items():

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .shared import INTEGERS, MODEL, add_batch, add_import_options, add_inputs, import_options, load_module
+from .shared import INTEGERS, MODEL, add_batch, add_import_options, add_inputs, image_form, import_options, load_module
 from .tables import print_table, some
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
 
     a, _ = load_module(args.a, import_options(args))
     b, _ = load_module(args.b)
-    runs = load_runs(args.inputs, main_function(a), args.batch)
+    runs = load_runs(args.inputs, main_function(a), args.batch, image_form(args))
     result = compare(a, b, runs.inputs, layers=args.layers, rewrite=in_integers if args.integers else None)
     if args.json:
         print(json.dumps(_as_json(result), indent=2, ensure_ascii=False))

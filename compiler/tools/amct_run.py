@@ -6,7 +6,17 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .shared import INTEGERS, MODEL, add_batch, add_import_options, add_inputs, import_options, load_module, protect
+from .shared import (
+    INTEGERS,
+    MODEL,
+    add_batch,
+    add_import_options,
+    add_inputs,
+    image_form,
+    import_options,
+    load_module,
+    protect,
+)
 
 _DESCRIPTION = """\
 Runs a model or an .mlir module (nn, quantized, or ascend) and writes its outputs by name.
@@ -51,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
     imports = import_options(args)
     protect([args.output], reads=[*files_of(args.model, imports), args.inputs])
     module, _ = load_module(args.model, imports)
-    runs = load_runs(args.inputs, main_function(module), args.batch)
+    runs = load_runs(args.inputs, main_function(module), args.batch, image_form(args))
     if args.fp16:
         require_ascend(module)
     rewrite = in_half if args.fp16 else in_integers if args.integers else None

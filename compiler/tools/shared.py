@@ -16,6 +16,7 @@ from ..universe import FRONTENDS
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from ..runtime.data import Preprocess
     from ..transforms.quantization.data_options import BackendOptions, DataOptions
     from ..transforms.quantization.request import QuantizeOptions
 
@@ -98,14 +99,23 @@ def add_configuration(add: Callable[..., object]) -> None:
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """`--inputs`, the data of a run."""
+    """`--inputs`, the data of a run, and how images become inputs."""
     parser.add_argument(
         "--inputs",
         metavar="X.npz",
         type=Path,
         required=True,
-        help="data: an .npz file with one array per model input, by name, a .npy file, or a folder with one .npy file per input",
+        help="data: an .npz file with one array per model input, by name, a .npy file, a folder with one .npy file "
+        "per input or, with --preprocess, or --scale, --mean and --std, a folder of images",
     )
+    add_image_options(parser.add_argument_group("images").add_argument)
+
+
+def image_form(args: argparse.Namespace) -> Preprocess | None:
+    """How images become inputs; None for other data. Raises CompileError for malformed options."""
+    from ..transforms.quantization.data_options import DataOptions
+
+    return DataOptions(**image_options(args)).image_form()
 
 
 _DATA = """an .npz file with one array per input, samples on the first axis; a .npy file for the only input; a folder with

@@ -160,3 +160,19 @@ def test_run_takes_a_single_array(amct_tool, tmp_path: Path, images: np.ndarray)
     result = amct_tool("run", DIGITS / "digits.onnx", "--inputs", tmp_path / "x.npy", "-o", tmp_path / "y.npz")
     assert result.status == 0
     assert "float32 [32, 10]" in result.out
+
+
+def test_run_and_compare_take_images(amct_tool, tmp_path: Path, pixels: np.ndarray, images: np.ndarray) -> None:
+    (tmp_path / "images").mkdir()
+    for i, image in enumerate(pixels):
+        Image.fromarray(image).save(tmp_path / "images" / f"{i:02}.png")
+    np.save(tmp_path / "x.npy", images)
+    form = ("--mean", "100.5", "--std", "101.25")
+    for data, options in (("x.npy", ()), ("images", form)):
+        given = ("--inputs", tmp_path / data, *options)
+        result = amct_tool("run", DIGITS / "digits.onnx", *given, "-o", tmp_path / f"{data}.npz")
+        assert (result.status, result.err) == (0, "")
+        result = amct_tool("compare", DIGITS / "digits.onnx", DIGITS / "digits.onnx", *given, "--json")
+        assert json.loads(result.out)["outputs"]["logits"]["differing"] == 0
+    one, two = (np.load(tmp_path / f"{data}.npz")["logits"] for data in ("x.npy", "images"))
+    np.testing.assert_array_equal(one, two)
