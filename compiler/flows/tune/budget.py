@@ -128,7 +128,8 @@ def multiply_accumulates(module: ModuleOp, samples: Samples) -> dict[str, int]:
 
     executable = Executable(module, [value for op in layers for value in (op.operands[0], op.results[0])])
     executable.run(next(iter(samples.batches())), watch)
-    return {layer_of(op): _products(op, shapes) // samples.batch_size for op in layers}
+    in_run = min(samples.batch_size, samples.count)
+    return {layer_of(op): _products(op, shapes) // in_run for op in layers}
 
 
 def _products(op: Multiplying, shapes: Mapping[SSAValue, tuple[int, ...]]) -> int:

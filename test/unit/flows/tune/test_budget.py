@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def test_multiply_accumulates() -> None:
         "product": prod((3, 2)) * 5,
         "scores": prod((5, 5)) * 3,
     }
-    assert multiply_accumulates(module, samples) == expected
+    for at_a_time in (1, 3, 10 * samples.count):
+        assert multiply_accumulates(module, replace(samples, at_a_time=at_a_time)) == expected
 
 
 @pytest.mark.parametrize("profile", ["ascend", "qdq"])
