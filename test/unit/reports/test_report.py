@@ -14,6 +14,8 @@ import pytest
 
 import amct_opt
 from amct_opt.flows import report
+from amct_opt.reports import network
+from amct_opt.reports import page as pages
 from amct_opt.reports.measures import measure_layers
 from amct_opt.reports.network import layers_of
 from amct_opt.reports.reading import read_run
@@ -217,6 +219,26 @@ def test_layers_in_order_with_what_they_lose(digits_run: Path) -> None:
     assert weights is not None
     assert weights.scales == "a scale per channel"
     assert all(-m <= a <= b <= m for a, b, m in zip(weights.low, weights.high, weights.limit, strict=True))
+
+
+def test_pages_of_large_networks_stay_small(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits are lowered: the layers with the largest errors remain, and the page says what is left out."""
+    monkeypatch.setattr(pages, "_MOST_LAYERS", 3)
+    monkeypatch.setattr(pages, "_MOST_DETAILS", 2)
+    monkeypatch.setattr(pages, "_MOST_REMARKS", 1)
+    monkeypatch.setattr(network, "_CHANNELS", 4)
+    layers = layers_of(read_run(copied, new_session()))
+    page = Page(amct_opt.report(copied))
+    assert f"The table shows the 3 worst of {len(layers)} layers" in page.text
+    assert "The first 1; remarks.yaml has all of them." in page.text
+    worst = sorted(layers, key=lambda x: x.error.sqnr if x.error and x.error.sqnr else np.inf)[:3]
+    assert page.tags.count("tr") < 40
+    assert all(each.name in page.text for each in worst)
+    assert len(page.data["layers"]) == 2
+    assert page.data["left_out"] == sum(bool(x.points or x.weights) for x in layers) - 2
+    weights = [each["weights"] for each in page.data["layers"] if each["weights"]]
+    assert all(len(each["low"]) <= 4 for each in weights)
+    assert len(page.data["curve"]["layer"]) == len(layers), "the curve has all of them"
 
 
 def test_large_values_are_sampled_evenly() -> None:
