@@ -21,6 +21,7 @@ from ..rewriting import layer_of
 from ..runtime.data import Samples
 from ..runtime.executor import Array, Executable
 from ..runtime.metrics import Difference
+from ..session import Session
 
 LEAST_DB = 15.0
 """SQNR below which outputs are mostly noise."""
@@ -66,6 +67,12 @@ def doubts_of_data(module: ModuleOp, samples: Samples) -> Iterator[str]:
         yield f"the data is {size} {layer} say: {_NORMALIZATION}"
     elif first is not None and first.results[0] in seen and _swamps_bias(first, seen[first.results[0]], samples):
         yield f"the data is pixels of 0 to 255, beside which the bias of '{layer_of(first)}' vanishes: {_NORMALIZATION}"
+
+
+def warn_of_data(module: ModuleOp, samples: Samples, session: Session) -> None:
+    """Warn of what is odd about data."""
+    for doubt in doubts_of_data(module, samples):
+        session.warn(doubt)
 
 
 def _operations(module: ModuleOp) -> Iterator[Operation]:

@@ -26,7 +26,7 @@ from ..transforms.quantization.data_options import DataOptions
 from .evaluation import Labels, Metric, Ranking, Runnable, measured_by, ranks
 from .labels import load_labels
 from .peer import open_session
-from .plausibility import doubts_of_data
+from .plausibility import warn_of_data
 from .significance import Pair, Share
 
 Engine = Literal["interpreter", "onnxruntime"]
@@ -93,8 +93,7 @@ def evaluate_files(
             samples = None if data.data is None else in_batches(module, [], _samples(data, first, module, session))
             if first is None and samples is not None:
                 first = samples
-                for doubt in doubts_of_data(module, samples):
-                    session.warn(doubt)
+                warn_of_data(module, samples, session)
             if labels is not None and samples is not None:
                 judged = judged or load_labels(labels, samples)
             start = time.monotonic()

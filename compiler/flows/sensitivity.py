@@ -28,6 +28,7 @@ from ..transforms.quantization.request import QuantizeOptions
 from ..transforms.quantization.sensitivity import quantized_layers, sensitivities
 from ..transforms.quantization.sites import sites
 from .model_file import read_model, simplify_and_fuse
+from .plausibility import warn_of_data
 from .quantization import split
 
 M = TypeVar("M", bound=Measure)
@@ -87,6 +88,8 @@ def sensitivity_of(
     request = options.request(session)
     batch_num = data.batch_num or request.settings.batch_num
     calibration, held, held_back = split(data, batch_num, whole, session)
+    if calibration is not None:
+        warn_of_data(whole, calibration, session)
     simplify_and_fuse(request, whole, session)
     calibrating = DataOptions(calibration, batch_num=batch_num)
     equalize(whole, request, lambda: calibrating.load(whole, session), session, running.runner())

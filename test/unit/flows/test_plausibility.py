@@ -94,6 +94,15 @@ def test_outputs_that_are_noise() -> None:
     assert "amct sensitivity" in line
 
 
+def test_sensitivity_and_evaluate_warn_of_data(amct_tool, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", image=(images()[:20] + 1) * 127.5)
+    np.save(tmp_path / "labels.npy", np.zeros(20, int))
+    for command in (("sensitivity",), ("evaluate", "--labels", tmp_path / "labels.npy")):
+        result = amct_tool(*command, MODEL, "--data", tmp_path / "x.npz")
+        assert result.status == 0
+        assert result.err.count("warning: the data is 13") == 1
+
+
 def test_wrong_pixels_and_broken_networks_are_warned_of(amct_tool, tmp_path: Path) -> None:
     """On stderr and in the summary, by the commands; right pixels are not."""
     for i, image in enumerate(images()[:40]):
