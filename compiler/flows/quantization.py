@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from .. import frontends
 from ..backends.threads import OrderedBatches, Turn, threads_here
+from ..configuration.settings import Arq
 from ..diagnostics import CompileError, remarks_yaml
 from ..files import filling
 from ..ir.functions import main_function
@@ -162,6 +163,8 @@ def _check_bits(opset: int | None, request: Request) -> None:
         weights.update(layer.weight_bits for layer in record.layers.values())
     newer = [f"dst_type INT{n}" for n in sorted(inputs & _NEWER_BITS)]
     newer += [f"quant_bits {n}" for n in sorted(weights & _NEWER_BITS)]
+    alone = [c.weight for c in held if c.weight_compress_only and isinstance(c.weight, Arq)]
+    newer += [f"group_size {n}" for n in sorted({w.group_size for w in alone if w.group_size is not None})]
     if newer:
         message = f"opset {opset} has no quantization with {' and '.join(newer)}"
         raise CompileError(

@@ -9,7 +9,7 @@ from ..diagnostics import CompileError
 
 _HINT = "  hint: "
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][\w-]*|-t)(?![\w-])")
-_SETTING = re.compile(r"(?<![\w{-])([a-z][a-z-]*)=(?=[\w.])")
+_SETTING = re.compile(r"(?<![\w{-])([a-z][a-z-]*)=(true\b|(?=[\w.]))")
 _OPSET = re.compile(r"-t '?onnx\{opset=(\d+)\}'?")
 
 
@@ -27,10 +27,10 @@ def _fitted(line: str, options: Collection[str], complete: Collection[str]) -> s
 def fitting(hint: str, options: Collection[str], complete: Collection[str]) -> str:
     """A hint with the command's own options if it has them; else it names the command that does. Empty if no command has them.
 
-    `resize=224`, an option of a pass, is `--resize 224` for a command that has it. AMCT's commands spell some with underscores
-    (`--input_shape`), and `--opset 21` stands for `-t 'onnx{opset=21}'`.
+    `resize=224`, an option of a pass, is `--resize 224` for a command that has it, and `weight-only=true` is `--weight-only`.
+    AMCT's commands spell some with underscores (`--input_shape`), and `--opset 21` stands for `-t 'onnx{opset=21}'`.
     """
-    hint = _SETTING.sub(lambda m: f"--{m[1]} " if f"--{m[1]}" in options else m[0], hint)
+    hint = _SETTING.sub(lambda m: f"--{m[1]}{'' if m[2] else ' '}" if f"--{m[1]}" in options else m[0], hint)
     if "--opset" in options:
         hint = _OPSET.sub(r"--opset \1", hint)
     own = _OPTION.sub(lambda m: _spelled(m[0], options), hint)

@@ -24,7 +24,7 @@ _OF_ALL_LAYERS = (
     "dmq",
 )
 """Options that hold for layers without settings of their own. A JSON configuration leaves none."""
-_ALONE = "give weight-only=true (amct-opt) or --weight-only (amct quantize)"
+_ALONE = "give weight-only=true"
 
 
 @dataclass(frozen=True, kw_only=True)

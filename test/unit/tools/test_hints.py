@@ -70,4 +70,6 @@ def test_spelling() -> None:
     assert fitting(sizes, COMMANDS["quantize"].options(), OPT) == sizes
     assert fitting("--inputs=x makes it an input", COMMANDS["run"].options(), OPT).startswith("with amct-opt: ")
     assert fitting("--nothing-has-this", OPT, OPT) == ""
+    assert fitting("give weight-only=true", COMMANDS["quantize"].options(), OPT) == "give --weight-only"
+    assert fitting("give weight-only=true", OPT, OPT) == "give weight-only=true"
     assert fitting("no option at all", frozenset(), OPT) == "no option at all"
