@@ -256,7 +256,7 @@ def differing(task: Task, variant: Variant) -> str:
             "amct_opt.tools.amct",
             "run",
             str(module),
-            "--inputs",
+            "--data",
             str(inputs),
             "-o",
             str(out),

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
 from collections.abc import Iterator
-from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from amct_opt.pipelines.described import Option, options, owners, statement
 from amct_opt.registry import load
 from amct_opt.universe import PASSES, PIPELINES, TARGETS
 
@@ -46,80 +41,38 @@ true, lists use commas. In pipeline text (`-p`, `xdsl-opt`) options are in brace
 dataclasses with these fields. Options of targets are in braces behind the name: `-t 'onnx{opset=15}'`."""
 
 
-def owners(cls: type) -> list[type]:
-    """The classes that declare options of `cls`, itself first."""
-    return [c for c in cls.__mro__ if c is not object and declared(c)]
-
-
-def declared(cls: type) -> list[Field[Any]]:
-    """The options that a class declares itself."""
-    own = inspect.get_annotations(cls)
-    return [
-        f for f in getattr(cls, "__dataclass_fields__", {}).values() if f.init and f.name in own and f in fields(cls)
-    ]
-
-
 def title(owner: type) -> str:
     return f"Options of {owner.__name__.removesuffix('Options').lower()}"
 
 
 def _statement(cls: type) -> list[str]:
-    """A docstring; dataclasses without one have their signature there."""
-    text = inspect.getdoc(cls) or ""
-    return [] if text.startswith(f"{cls.__name__}(") else [text]
+    return [statement(cls)] if statement(cls) else []
 
 
 def _options(cls: type) -> Iterator[str]:
     """A table of its own options, and where the others are."""
     others = [owner for owner in owners(cls) if owner is not cls]
-    if declared(cls):
+    if options(cls):
         yield table(cls)
     if others:
         links = ", ".join(f"[{title(o).lower()}](#{title(o).lower().replace(' ', '-')})" for o in others)
-        yield f"{'Further options' if declared(cls) else 'Options'}: {links}."
+        yield f"{'Further options' if options(cls) else 'Options'}: {links}."
 
 
 def table(owner: type) -> str:
-    hints, texts = get_type_hints(owner), _documented(owner)
-    rows = [
-        (f"`{f.name.replace('_', '-')}`", values(hints[f.name]), default(f), texts.get(f.name, ""))
-        for f in declared(owner)
-    ]
+    rows = [(f"`{o.name}`", values(o), default(o), o.text) for o in options(owner)]
     lines = [("option", "values", "default", "meaning"), ("---",) * 4, *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
-_WORDS = {bool: "`true`, `false`", int: "integer", float: "number", str: "text"}
+def values(option: Option) -> str:
+    """What the text of an option may be: the values themselves as code, a kind of values in words."""
+    verbatim = ("true", "false") if option.type is bool else option.choices
+    return ", ".join(f"`{choice}`" for choice in verbatim) or option.values
 
 
-def values(hint: Any) -> str:
-    """What the text of an option may be, in words."""
-    if hint in _WORDS:
-        return _WORDS[hint]
-    if get_origin(hint) is Literal:
-        return ", ".join(f"`{choice}`" for choice in get_args(hint))
-    if get_origin(hint) is tuple:
-        return "list"
-    return values(next(each for each in get_args(hint) if each is not NoneType))
-
-
-def default(field: Field[Any]) -> str:
-    if field.default is MISSING:
-        return "required" if field.default_factory is MISSING else ""
-    if field.default is None or field.default in ("", ()):
-        return ""
-    return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
-
-
-def _documented(cls: type) -> dict[str, str]:
-    """The text below each field in the class's source."""
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-    assert isinstance(definition, ast.ClassDef)
-    texts: dict[str, str] = {}
-    for field, text in zip(definition.body, definition.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-            texts[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
-    return texts
+def default(option: Option) -> str:
+    return option.default if option.default in ("", "required") else f"`{option.default}`"
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -70,6 +71,11 @@ def _prefixes(path: str) -> list[str]:
     return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
 
 
+def is_pattern(name: str) -> bool:
+    """Whether a name has wildcards: `*`, `?`, or `[...]`, one of some characters."""
+    return any(wildcard in name for wildcard in "*?[")
+
+
 @dataclass(frozen=True)
 class LayerNames:
     """The operations of a module, by all their names."""
@@ -106,8 +112,26 @@ class LayerNames:
         return self._first(name, self.layers, self.modules, self.indices)
 
     def find_inside(self, name: str) -> Sequence[NNOp]:
-        """The operations of the layer with that name, otherwise of the module and all modules inside it."""
-        return self._first(name, self.layers, self.inside, self.indices)
+        """The operations of the layer with that name, otherwise of the module and all modules inside it; of all layers and
+        modules that match, if there is none with that name and it is a pattern (`*/head/*`).
+        """
+        found = self._first(name, self.layers, self.inside, self.indices)
+        return found or (self._matching(name) if is_pattern(name) else ())
+
+    def _matching(self, pattern: str) -> Sequence[NNOp]:
+        tables = (self.layers, self.inside)
+        ops = (op for table in tables for name, ops in table.items() if fnmatchcase(name, pattern) for op in ops)
+        return [*dict.fromkeys(ops)]
+
+    def expanded(self, names: Iterable[str]) -> list[str]:
+        """The names, with the layers of every pattern in its place. A pattern that is a name, or matches nothing, stays."""
+        found: dict[str, None] = {}
+        for name in names:
+            ops = () if self._first(name, self.layers, self.inside, self.indices) else self.find_inside(name)
+            found.update(dict.fromkeys(o.layer.data for op in ops if isinstance(o := op.origin, OriginAttr)))
+            if not ops:
+                found[name] = None
+        return [*found]
 
     def _first(self, name: str, *tables: Operations) -> Sequence[NNOp]:
         return next((table[name] for table in tables if name and name in table), ())

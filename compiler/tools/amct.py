@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.metadata import version
+from pathlib import Path
 
 from ..diagnostics import CompileError
 from . import (
@@ -23,7 +27,8 @@ from . import (
 )
 from .entry import run_tool
 from .hints import printed
-from .parser import Parser
+from .parser import USAGE, Parser, UsageError
+from .settings_file import settings_of
 
 COMMANDS = (
     amct_support,
@@ -49,21 +54,51 @@ def main() -> None:
 
 def run(argv: Sequence[str]) -> int:
     """The whole tool on an argument list. Returns the exit status; a user error prints one located line on stderr."""
+    tool = parser()
+    if not argv:
+        tool.print_help()
+        return USAGE
     try:
-        args = parser().parse_args(argv)
-        args.run(args)
+        args = arguments(tool, argv)
+        with _quiet(args):
+            args.run(args)
     except CompileError as e:
-        print(printed(e, *_options_around(argv)), file=sys.stderr)
-        return 1
+        print(printed(e, *_options_around(tool, argv)), file=sys.stderr)
+        return USAGE if isinstance(e, UsageError) else 1
     return 0
 
 
-def _options_around(argv: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+def arguments(tool: Parser, argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments, with those of a settings file where the command line has none."""
+    args = tool.parse_args(argv)
+    if getattr(args, "settings", None) is None:
+        return args
+    command = tool.commands()[argv[0]]
+    command.set_defaults(**settings_of(args.settings, command))
+    return tool.parse_args(argv)
+
+
+@contextmanager
+def _quiet(args: argparse.Namespace) -> Generator[None]:
+    """With --quiet, nothing on stderr, and nothing on stdout if the command writes files and stdout is not asked for."""
+    if not args.quiet:
+        yield
+        return
+    writes = any(hasattr(args, name) for name in _WRITTEN) and not getattr(args, "json", False)
+    with (
+        Path(os.devnull).open("w") as nothing,
+        redirect_stderr(nothing),
+        redirect_stdout(nothing if writes else sys.stdout),
+    ):
+        yield
+
+
+def _options_around(tool: Parser, argv: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     """The options of the command in an argument list, and all options of amct-opt."""
     from ..universe import new_session
     from .amct_opt import parser as amct_opt
 
-    command = parser().commands().get(argv[0] if argv else "")
+    command = tool.commands().get(argv[0])
     return frozenset() if command is None else command.options(), amct_opt(new_session()).options()
 
 
@@ -74,7 +109,16 @@ def parser() -> Parser:
     commands = tool.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)
+    for each in tool.commands().values():
+        add = each.add_argument_group("what is printed").add_mutually_exclusive_group().add_argument
+        add("-q", "--quiet", action="store_true", help=_QUIET)
+        add("-v", "--verbose", action="store_true", help="also print all remarks to stderr, as they are made")
     return tool
+
+
+_QUIET = "print errors only, without warnings, progress, and tables about files that are written"
+_WRITTEN = ("output", "save_path")
+"""Arguments that name what a command writes."""
 
 
 if __name__ == "__main__":

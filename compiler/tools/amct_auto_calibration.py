@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .shared import add_amct_files, add_configuration, amct_imports, positive
+from .shared import add_amct_files, add_configuration, amct_imports, command_session, positive
 from .tables import print_table, progress_bar
 
 _DESCRIPTION = """\
@@ -56,10 +56,9 @@ def run(args: argparse.Namespace) -> None:
     from ..flows.auto_nuq import FEW_LEVELS
     from ..flows.sensitivity import ranked_at_outputs
     from ..transforms.quantization.sensitivity import sensitivities
-    from ..universe import new_session
 
     at_outputs = args.sensitivity == "OutputSQNR"
-    session = new_session()
+    session = command_session(args)
     session.profile = args.profile
     session.imports = amct_imports(args)
     with progress_bar() as session.on_progress:

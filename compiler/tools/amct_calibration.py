@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import CompileError
 from ..pipelines.options import shapes
 from .amct_quantize import counted, print_lists, print_peers
-from .shared import add_amct_files, add_backend_options, add_configuration, amct_imports, backend_options, positive
+from .shared import (
+    add_amct_files,
+    add_backend_options,
+    add_configuration,
+    amct_imports,
+    backend_options,
+    command_session,
+    positive,
+)
 from .tables import print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -69,9 +77,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
     from ..flows.calibration import calibrate_file
-    from ..universe import new_session
 
-    session = new_session()
+    session = command_session(args)
     session.profile = args.profile
     given = _shapes(args)
     data = _evaluated(args) if args.evaluator is not None else _raw(args, given)

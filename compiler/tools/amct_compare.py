@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .shared import INTEGERS, MODEL, add_batch, add_import_options, add_inputs, image_form, import_options, load_module
+from .shared import (
+    INTEGERS,
+    MODEL,
+    add_batch,
+    add_import_options,
+    add_json,
+    add_run_data,
+    command_session,
+    image_form,
+    import_options,
+    load_module,
+    print_json,
+)
 from .tables import print_table, some
 
 if TYPE_CHECKING:
@@ -19,7 +30,7 @@ _DESCRIPTION = """\
 Runs A (the reference) and B on the same inputs and prints, per output: SQNR in dB, cosine similarity, largest absolute
 difference, and how many elements differ. A and B are models, or .mlir modules of any stage.
 
---inputs is data here. Options of how a model is read apply to A; if B needs some, convert it to a module first, with amct-opt."""
+Options of how a model is read apply to A; if B needs some, convert it to a module first, with amct-opt."""
 
 _COLUMNS = ("SQNR dB", "cosine", "largest difference", "differing")
 
@@ -34,7 +45,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("a", metavar="A", type=Path, help=f"the reference: {MODEL}")
     parser.add_argument("b", metavar="B", type=Path, help="the model to compare with it")
-    add_inputs(parser)
+    add_run_data(parser)
     add_batch(parser)
     add_import_options(parser.add_argument_group("how A is read").add_argument)
     what = parser.add_mutually_exclusive_group()
@@ -44,7 +55,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="also compare every layer that both have, matched by its name in the source",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON; numbers that are not finite are null")
+    add_json(parser.add_argument)
     parser.set_defaults(run=run)
 
 
@@ -55,12 +66,12 @@ def run(args: argparse.Namespace) -> None:
     from ..runtime.inputs import load_runs
     from ..runtime.integer_plan import in_integers
 
-    a, _ = load_module(args.a, import_options(args))
-    b, _ = load_module(args.b)
-    runs = load_runs(args.inputs, main_function(a), args.batch, image_form(args))
+    a, _ = load_module(args.a, import_options(args), command_session(args))
+    b, _ = load_module(args.b, session=command_session(args))
+    runs = load_runs(args.data, main_function(a), args.batch, image_form(args))
     result = compare(a, b, runs.inputs, layers=args.layers, rewrite=in_integers if args.integers else None)
     if args.json:
-        print(json.dumps(_as_json(result), indent=2, ensure_ascii=False))
+        print_json(_as_json(result))
         return
     print_table("outputs", ("output", *_COLUMNS), _rows(result.outputs))
     if args.layers:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from .amct_quantize import counted, print_lists, print_peers
-from .shared import add_amct_files, amct_imports
+from .shared import add_amct_files, amct_imports, command_session
 from .tables import print_table
 
 _DESCRIPTION = """\
@@ -37,9 +37,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
     from ..flows.conversion import convert_file
-    from ..universe import new_session
 
-    session = new_session()
+    session = command_session(args)
     session.profile = args.profile
     session.imports = amct_imports(args)
     result = convert_file(args.model, args.record_file, args.save_path, session)

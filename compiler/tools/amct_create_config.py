@@ -12,6 +12,7 @@ from .shared import (
     PROFILE,
     add_import_options,
     add_input_names,
+    command_session,
     import_options,
     load_module,
     positive,
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> None:
     ).settings()
     if args.batch_num is not None:
         settings = replace(settings, batch_num=args.batch_num)
-    module, session = load_module(args.model, imports)
+    module, session = load_module(args.model, imports, command_session(args))
     session.profile = args.profile
     profile = profile_of(session)
     run_passes(module, SIMPLIFY, session)

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .shared import MODEL, add_import_options, add_input_names, add_samples_options, data_options, import_options
+from .shared import (
+    MODEL,
+    add_import_options,
+    add_input_names,
+    add_json,
+    add_samples_options,
+    command_session,
+    data_options,
+    import_options,
+    print_json,
+)
 from .tables import print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -44,7 +53,7 @@ def add_parser(commands: Any) -> None:
     add("--evaluator", metavar="FILE.py:FUNCTION", help="a function that measures a model; FILE.py is executed")
     text = "what runs ONNX files: interpreter (default), which runs everything else, or onnxruntime"
     add("--engine", choices=("interpreter", "onnxruntime"), default="interpreter", help=text)
-    add("--json", action="store_true", help="print JSON in place of tables")
+    add_json(add)
     add_samples_options(parser.add_argument_group("data").add_argument)
     reading = parser.add_argument_group("how the first MODEL is read").add_argument
     add_input_names(reading)
@@ -57,7 +66,6 @@ def run(args: argparse.Namespace) -> None:
     from ..diagnostics import CompileError
     from ..flows.evaluation import Metric
     from ..flows.scoring import evaluate_files
-    from ..universe import new_session
 
     if (args.labels is None) == (args.evaluator is None):
         raise CompileError("either labels or a function must judge", hint="give --labels or --evaluator")
@@ -68,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
     with progress_bar() as on_progress:
 
         def session_of(index: int) -> Session:
-            session = new_session()
+            session = command_session(args)
             session.on_progress = on_progress
             if not index:
                 session.imports = import_options(args, args.input_names)
@@ -76,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
 
         scores = evaluate_files(args.models, data, session_of, args.labels, metric, args.engine)
     if args.json:
-        print(json.dumps(scores_data(scores), indent=2, ensure_ascii=False))
+        print_json(scores_data(scores))
         return
     _print(scores)
 

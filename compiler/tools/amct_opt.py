@@ -27,7 +27,7 @@ from ..targets import Target
 from ..targets.mlir import MlirTarget
 from ..universe import PASSES, PIPELINES, new_session
 from .entry import run_tool
-from .parser import Parser
+from .parser import USAGE, Parser, UsageError
 from .shared import MODEL, PROFILE, add_import_options, add_input_names, import_options
 
 _SPLIT = re.compile(r"^// -----.*$", re.MULTILINE)
@@ -48,7 +48,7 @@ def run(argv: Sequence[str]) -> int:
         return _Driver(parser(known).parse_args(_separated(argv, known)), known).run()
     except CompileError as e:
         print(e, file=sys.stderr)
-        return 1
+        return USAGE if isinstance(e, UsageError) else 1
 
 
 def _separated(argv: Sequence[str], known: Session) -> list[str]:

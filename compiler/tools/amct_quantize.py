@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +16,11 @@ from .amct_report import command_lines, draw
 from .shared import (
     MODEL,
     add_data_and_reading,
+    add_json,
     add_quantize_options,
     backend_options,
     data_options,
+    print_json,
     quantize_options,
     quantizing_session,
 )
@@ -68,7 +72,8 @@ def add_parser(commands: Any) -> None:
         required=True,
         help="folder for the results, created if missing",
     )
-    add_quantize_options(add)
+    add_quantize_options(parser)
+    add = parser.add_argument_group("results").add_argument
     add(
         "--record",
         metavar="RECORD",
@@ -87,6 +92,7 @@ def add_parser(commands: Any) -> None:
     )
     add("--labels", metavar="LABELS", help=f"{LABELS}; right answers are counted on the samples that measure")
     add("--no-report", action="store_true", help="write neither layers.json nor report.html")
+    add_json(add)
     add_data_and_reading(parser)
     parser.set_defaults(run=run)
 
@@ -94,6 +100,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
     from ..flows.quantization import quantize_file
+    from ..flows.summary import summary_data
     from ..reports.measures import Measuring
 
     session, options = quantizing_session(args), quantize_options(args)
@@ -110,9 +117,13 @@ def run(args: argparse.Namespace) -> None:
             args.labels,
             None if args.no_report else Measuring(commands=command_lines(args)),
         )
-    print_summary(summary)
+    if args.json:
+        print_json(summary_data(summary))
+    else:
+        print_summary(summary)
     if not args.no_report:
-        draw(args.output)
+        with redirect_stdout(sys.stderr if args.json else sys.stdout):
+            draw(args.output)
     refuse(summary.peer, summary.files["onnx"], args.model)
 
 

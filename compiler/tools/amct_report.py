@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .parser import Parser
+
 _DESCRIPTION = """\
 Writes OUT/report.html about the folder that amct quantize wrote: summary, what to try next, the error of each layer along the
 network, histograms of activations with clip lines, ranges of weights, every layer with decision, rule and reason, and what
@@ -16,7 +18,7 @@ recovery changed. The page contains everything that it needs and opens without a
 Requires the extra "report": pip install 'amct-opt[report]'. amct quantize writes the page itself where it is installed."""
 
 
-_OWN = ("output", "record", "run")
+_OWN = ("output", "record", "run", "settings", "quiet", "verbose", "json")
 """Arguments of one run only."""
 
 
@@ -49,17 +51,23 @@ def command_lines(args: argparse.Namespace) -> dict[str, str]:
     return {name: _command_line(commands[name], args) for name in ("quantize", "sensitivity", "tune")}
 
 
-def _command_line(parser: argparse.ArgumentParser, args: argparse.Namespace) -> str:
+def _command_line(parser: Parser, args: argparse.Namespace) -> str:
     """The line with the options that differ from what they are by default, without those that a run has of its own."""
     words: list[str] = []
-    for action in parser._actions:
+    for action in parser.complete().actions():
         value = getattr(args, action.dest, action.default)
-        if action.dest in _OWN or value == action.default or not value:
+        if action.dest in _OWN or value == action.default or value is None or value == "":
             continue
-        option = [action.option_strings[0]] if action.option_strings else []
+        option = action.option_strings[-1 if value is False else 0 :][:1]
         text = str(value)
         # a value such as -1,1 would be taken for an option
-        words += option if value is True else [f"{option[0]}={text}"] if text[:1] == "-" and option else [*option, text]
+        words += (
+            option
+            if isinstance(value, bool)
+            else [f"{option[0]}={text}"]
+            if text[:1] == "-" and option
+            else [*option, text]
+        )
     return shlex.join([*parser.prog.split(), *words])
 
 

@@ -11,10 +11,13 @@ from .shared import (
     MODEL,
     add_batch,
     add_import_options,
-    add_inputs,
+    add_json,
+    add_run_data,
+    command_session,
     image_form,
     import_options,
     load_module,
+    print_json,
     protect,
 )
 
@@ -24,7 +27,7 @@ Runs a model or an .mlir module (nn, quantized, or ascend) and writes its output
 Inputs that have the model's shapes are used unchanged. If the model takes fewer samples at a time (a fixed batch
 of 1, say), it runs as often as the first axis requires, and the outputs are joined along their first axis.
 
---inputs is data here. A model that needs its inputs named is made a module first: amct-opt MODEL --inputs=NAME,... -o M.mlir"""
+A model that needs its inputs named is made a module first: amct-opt MODEL --inputs=NAME,... -o M.mlir"""
 
 
 def add_parser(commands: Any) -> None:
@@ -36,7 +39,7 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help=MODEL)
-    add_inputs(parser)
+    add_run_data(parser)
     add_batch(parser)
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument(
@@ -44,6 +47,7 @@ def add_parser(commands: Any) -> None:
     )
     modes.add_argument("--integers", action="store_true", help=INTEGERS)
     add_import_options(parser.add_argument_group("how the model is read").add_argument)
+    add_json(parser.add_argument)
     parser.add_argument("-o", dest="output", metavar="OUT.npz", type=Path, required=True, help="write the outputs here")
     parser.set_defaults(run=run)
 
@@ -59,14 +63,18 @@ def run(args: argparse.Namespace) -> None:
     from ..runtime.outputs import save_arrays
 
     imports = import_options(args)
-    protect([args.output], reads=[*files_of(args.model, imports), args.inputs])
-    module, _ = load_module(args.model, imports)
-    runs = load_runs(args.inputs, main_function(module), args.batch, image_form(args))
+    protect([args.output], reads=[*files_of(args.model, imports), args.data])
+    module, _ = load_module(args.model, imports, command_session(args))
+    runs = load_runs(args.data, main_function(module), args.batch, image_form(args))
     if args.fp16:
         require_ascend(module)
     rewrite = in_half if args.fp16 else in_integers if args.integers else None
     outputs = run_all(Executable(module, rewrite=rewrite), runs)
     save_arrays(args.output, outputs)
+    if args.json:
+        written = {name: {"type": str(each.dtype), "shape": list(each.shape)} for name, each in outputs.items()}
+        print_json({"file": str(args.output), "runs": len(runs.inputs), "outputs": written})
+        return
     times = f" of {len(runs.inputs)} runs" if len(runs.inputs) > 1 else ""
     for name, array in outputs.items():
         print(f"{args.output}: {name}{times}: {array.dtype} {list(array.shape)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from .shared import (
     MODEL,
     add_data_and_reading,
+    add_json,
     add_quantize_options,
     backend_options,
     data_options,
     positive,
+    print_json,
     quantize_options,
     quantizing_session,
 )
@@ -46,11 +47,11 @@ def add_parser(commands: Any) -> None:
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
-    add_quantize_options(add)
     add("--samples", type=positive, metavar="N", default=32, help="measure on at most N samples (default 32)")
     text = "how outputs are compared with the float network's: SQNR in dB (default), or divergence of probabilities in nats"
     add("--measure", choices=("sqnr", "kl"), default="sqnr", help=text)
-    add("--json", action="store_true", help="print JSON in place of tables; numbers that are not finite are null")
+    add_json(add)
+    add_quantize_options(parser)
     add_data_and_reading(parser)
     parser.set_defaults(run=run)
 
@@ -71,7 +72,7 @@ def _print_json(found: Sensitivity) -> None:
     from ..flows.summary import finite
 
     layers = [finite(asdict(each)) for each in found.layers]
-    print(json.dumps({**finite(asdict(found)), "layers": layers}, indent=2, ensure_ascii=False))
+    print_json({**finite(asdict(found)), "layers": layers})
 
 
 def _print_tables(found: Sensitivity) -> None:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .shared import MODEL, PROFILE, add_import_options, add_input_names, import_options, load_module
+from .shared import (
+    MODEL,
+    PROFILE,
+    add_import_options,
+    add_input_names,
+    add_json,
+    command_session,
+    import_options,
+    load_module,
+    print_json,
+)
 from .tables import print_table
 
 if TYPE_CHECKING:
@@ -32,7 +41,7 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
     add("--profile", default="ascend", help=PROFILE)
-    add("--json", action="store_true", help="print JSON in place of tables")
+    add_json(add)
     reading = parser.add_argument_group("how the model is read").add_argument
     add_input_names(reading)
     add_import_options(reading)
@@ -45,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
     from ..pipelines.passes import run_passes
     from ..transforms.simplification import SIMPLIFY
 
-    module, session = load_module(args.model, import_options(args, args.input_names))
+    module, session = load_module(args.model, import_options(args, args.input_names), command_session(args))
     session.profile = args.profile
     run_passes(module, SIMPLIFY, session)
     layers = layers_of(module, session)
@@ -53,11 +62,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _print_json(layers: list[LayerSupport]) -> None:
-    print(
-        json.dumps(
-            {"layers": [asdict(layer) for layer in layers], "counts": _counts(layers)}, indent=2, ensure_ascii=False
-        )
-    )
+    print_json({"layers": [asdict(layer) for layer in layers], "counts": _counts(layers)})
 
 
 def _print_tables(layers: list[LayerSupport]) -> None:

@@ -49,8 +49,6 @@ OUTDIR/tune.json has every trial, and OUTDIR/<stem>_qdq.onnx is the best model s
 a run was stopped. At the end the files of amct quantize are written, with the command line that writes them again. If no trial
 reaches the goal within the budget, the best one is written and the exit status is 1."""
 
-_LISTS = ("layer_weight_bits", "skip_layers", "only_layers")
-
 
 def add_parser(commands: Any) -> None:
     """The command `amct tune` and its options."""
@@ -86,7 +84,7 @@ def add_parser(commands: Any) -> None:
     )
     text = "what layers cost at the outputs: noise (default), or for classifiers the divergence of probabilities"
     add("--rank-by", choices=("sqnr", "kl"), default="sqnr", help=text)
-    add_quantize_options(parser.add_argument_group("options of all trials").add_argument)
+    add_quantize_options(parser, "options of all trials")
     add_data_and_reading(parser)
     parser.set_defaults(run=run)
 
@@ -189,7 +187,7 @@ def _with(args: argparse.Namespace, changes: Mapping[str, Any]) -> argparse.Name
 def _flags(options: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
     for name, value in options.items():
-        found.append(f"--{name.replace('_', '-')}")
-        if value is not True:
-            found.append(str(value) if name not in _LISTS or isinstance(value, str) else ",".join(value))
+        found.append(f"--{'no-' if value is False else ''}{name.replace('_', '-')}")
+        if not isinstance(value, bool):
+            found.append(",".join(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else str(value))
     return found

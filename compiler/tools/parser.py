@@ -3,27 +3,72 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from ..diagnostics import CompileError
+
+USAGE = 2
+"""The exit status after a `UsageError`."""
 
 _UNKNOWN = "unrecognized arguments: "
 
 
+class UsageError(CompileError):
+    """A command line that is not one: an unknown command or option, a bad value, something missing."""
+
+
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises CompileErrors; the hint is the option that was probably meant."""
+    """An argument parser that raises UsageErrors; the hint is the option that was probably meant.
+
+    Options that take long to make are added when the parser is first used (`later`).
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        self._later: list[Callable[[], None]] = []
+        super().__init__(*args, **kwargs)
+
+    def later(self, add: Callable[[], None]) -> None:
+        """Call `add` before the parser is used."""
+        self._later.append(add)
+
+    def complete(self) -> Parser:
+        """This parser, with all its options."""
+        while self._later:
+            self._later.pop(0)()
+        return self
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        parsed, unknown = super(Parser, self.complete()).parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"{_UNKNOWN}{' '.join(unknown)}")
+        return parsed, unknown
+
+    def format_help(self) -> str:
+        return super(Parser, self.complete()).format_help()
 
     def error(self, message: str) -> NoReturn:
         unknown = message.removeprefix(_UNKNOWN).split() if message.startswith(_UNKNOWN) else []
-        raise CompileError(message, where=self.prog, hint=self.hint(unknown))
+        raise UsageError(message, where=self.prog, hint=self.hint(unknown))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """The value must be one of the action's choices, if it has some."""
+        choices = action.choices
+        if choices is None or value in choices:
+            return
+        known = [str(choice) for choice in choices]
+        close = get_close_matches(str(value), known, 1)
+        commands = isinstance(choices, dict)
+        what = f"there is no command '{value}'" if commands else f"argument {_shown(action)}: invalid choice: '{value}'"
+        listed = f"{'commands' if commands else 'values'} are {', '.join(known)}"
+        hint = f"did you mean {close[0]}?" if close else listed
+        raise UsageError(what, where=self.prog, hint=hint)
 
     def hint(self, unknown: Sequence[str]) -> str:
         """A hint for unknown arguments, or for another mistake if there are none."""
-        options = [o for each in (self, *self.commands().values()) for a in each._actions for o in a.option_strings]
         given = [word.partition("=")[0] for word in unknown if word.startswith("--")]
-        close = [match for word in given for match in get_close_matches(word, options, 1)]
+        close = [match for word in given for match in get_close_matches(word, sorted(self.options()), 1)]
         return f"did you mean {', '.join(close)}?" if close else f"{self.prog} --help lists the options"
 
     def commands(self) -> dict[str, Parser]:
@@ -34,11 +79,25 @@ class Parser(argparse.ArgumentParser):
                 found.update(cast("dict[str, Parser]", choices))
         return found
 
+    def value_of(self, action: argparse.Action, text: str) -> Any:
+        """What an option becomes when `text` is given for it. Raises ArgumentError or UsageError for a bad value."""
+        value = self._get_value(action, text)
+        self._check_value(action, value)
+        return value
+
+    def actions(self) -> list[argparse.Action]:
+        """What it takes, so far; commands have their own."""
+        return list(self._actions)
+
+    def names(self) -> frozenset[str]:
+        """The attributes that its options set, so far."""
+        return frozenset(action.dest for action in self._actions)
+
     def options(self) -> frozenset[str]:
-        """The options, excluding those of commands and an `--inputs` that is the data of a run rather than a list of names."""
-        actions = [a for a in self._actions if a.dest != DATA]
-        return frozenset(option for a in actions for option in a.option_strings)
+        """The options that --help lists, excluding those of commands."""
+        shown = (a for a in self.complete()._actions if a.help != argparse.SUPPRESS)
+        return frozenset(option for action in shown for option in action.option_strings)
 
 
-DATA = "inputs"
-"""The attribute that the option for the data of a run sets."""
+def _shown(action: argparse.Action) -> str:
+    return action.option_strings[0] if action.option_strings else str(action.metavar or action.dest)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+import json
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +15,8 @@ from ..files import refuse_overwriting
 from ..pipelines.options import names, shapes
 from ..session import ImportOptions, Session
 from ..universe import FRONTENDS
+from .parser import Parser
+from .settings_file import add_settings
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -51,7 +56,7 @@ def add_import_options(add: Callable[..., object]) -> None:
 
 
 def add_input_names(add: Callable[..., object]) -> None:
-    """One more import option, for commands whose --inputs is not data."""
+    """One more import option, for commands that take models of any format apart."""
     text = "names of the inputs, which may lie inside the graph (default: found in the model)"
     add("--inputs", dest="input_names", default="", metavar="NAME,...", help=text)
 
@@ -98,16 +103,13 @@ def add_configuration(add: Callable[..., object]) -> None:
     )
 
 
-def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """`--inputs`, the data of a run, and how images become inputs."""
-    parser.add_argument(
-        "--inputs",
-        metavar="X.npz",
-        type=Path,
-        required=True,
-        help="data: an .npz file with one array per model input, by name, a .npy file, a folder with one .npy file "
-        "per input or, with --preprocess, or --scale, --mean and --std, a folder of images",
-    )
+def add_run_data(parser: argparse.ArgumentParser) -> None:
+    """`--data` of a run, which earlier versions call `--inputs`, and how images become inputs."""
+    add = parser.add_mutually_exclusive_group(required=True).add_argument
+    text = """an .npz file with one array per model input, by name, a .npy file, a folder with one .npy file per input or, with
+--preprocess, or --scale, --mean and --std, a folder of images; required"""
+    add("--data", metavar="DATA", type=Path, help=text)
+    add("--inputs", dest="data", type=Path, help=argparse.SUPPRESS)
     add_image_options(parser.add_argument_group("images").add_argument)
 
 
@@ -181,20 +183,23 @@ def image_options(args: argparse.Namespace) -> dict[str, Any]:
     return {**given, "mean": _numbers(args.mean, "--mean"), "std": _numbers(args.std, "--std")}
 
 
-def add_quantize_options(add: Callable[..., object]) -> None:
-    """Options for what is quantized and how; `add` is the `add_argument` of a parser."""
+def add_quantize_options(parser: Parser, title: str = "quantization") -> None:
+    """Options for what is quantized and how: the common ones, then every other field of `QuantizeOptions`."""
+    add_settings(parser)
+    add = parser.add_argument_group(title).add_argument
     add("--config", metavar="CONFIG", help="AMCT's configuration, JSON (.json) or simplified")
     add("--profile", default="ascend", help=PROFILE)
     add("--observer", help="how ranges are found (default: mse, or what --config says)")
     add("--weight-bits", type=int, choices=(3, 4, 6, 7, 8), help="bits of weights (default: 8, or what --config says)")
     text = "bits of the weights of single layers, in place of all other settings"
     add("--layer-weight-bits", default="", metavar="LAYER:BITS,...", help=text)
+    text = "even out channels between layers by powers of two before quantization, where data shows that it helps"
+    add("--equalize", action=argparse.BooleanOptionalAction, help=text)
     add(
-        "--equalize",
-        action="store_true",
-        help="even out channels between layers by powers of two before quantization, where data shows that it helps",
+        "--weight-only",
+        action=argparse.BooleanOptionalAction,
+        help="weights of matrix products alone: inputs stay float",
     )
-    add("--weight-only", action="store_true", help="weights of matrix products alone: inputs stay float")
     add(
         "--group-size",
         type=int,
@@ -207,37 +212,61 @@ def add_quantize_options(add: Callable[..., object]) -> None:
         choices=("gptq", "mismatch", "adaround"),
         help="choose the integers of weights by the layers' outputs (default: the nearest)",
     )
-    add("--correct-bias", action="store_true", help="add to biases what quantization shifts layers' outputs by")
+    add(
+        "--correct-bias",
+        action=argparse.BooleanOptionalAction,
+        help="add to biases what quantization shifts layers' outputs by",
+    )
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
-    add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
+    text = (
+        "layers that stay in float. Names of layers, here and in the other lists, are those of the model, paths of PyTorch \
+modules, or patterns such as '*/head/*'"
+    )
+    add("--skip-layers", "--keep-float", dest="skip_layers", default="", metavar="LAYER,...", help=text)
     add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")
+    more = parser.add_argument_group("more settings").add_argument
+    parser.later(lambda: _add_other_settings(more, parser.names()))
+
+
+def _add_other_settings(add: Callable[..., object], known: Collection[str]) -> None:
+    """The settings without an option so far, described by the dataclass; `record` is an option of its own."""
+    from ..pipelines.described import options, owners
+    from ..transforms.quantization.request import QuantizeOptions
+
+    for each in (each for owner in owners(QuantizeOptions) for each in options(owner)):
+        if each.field in known or each.field == "record":
+            continue
+        text = each.text.replace("`", "").replace("%", "%%")
+        flag = f"--{each.name}"
+        if each.type is bool:
+            add(flag, action=argparse.BooleanOptionalAction, help=text)
+        elif each.is_list:
+            add(flag, default="", metavar=_ITEMS.get(each.field, "NAME,..."), help=text)
+        elif each.choices:
+            add(flag, type=type(each.choices[0]), choices=each.choices, help=text)
+        else:
+            add(flag, type=each.type, metavar=each.type.__name__.upper(), help=text)
+
+
+_ITEMS = {"skip_layer_types": "TYPE,...", "activation_type": "TYPE,...", "tensor_quantize": "LAYER:INDEX,..."}
+"""What the lists among them hold."""
 
 
 def quantize_options(args: argparse.Namespace) -> QuantizeOptions:
     """The values of these options, and of `--record` if the command has it."""
     from ..transforms.quantization.request import QuantizeOptions
 
-    return QuantizeOptions(
-        config=args.config,
-        record=getattr(args, "record", None),
-        observer=args.observer,
-        weight_bits=args.weight_bits,
-        equalize=args.equalize,
-        layer_weight_bits=names(args.layer_weight_bits),
-        weight_only=args.weight_only or None,
-        group_size=args.group_size,
-        round_weights=args.round_weights,
-        correct_bias=args.correct_bias,
-        skip_layers=names(args.skip_layers),
-        only_layers=names(args.only_layers),
-    )
+    given: dict[str, Any] = {}
+    for field in fields(QuantizeOptions):
+        value = getattr(args, field.name, None)
+        if value is not None:
+            given[field.name] = names(value) if field.default == () else value
+    return QuantizeOptions(**given)
 
 
 def quantizing_session(args: argparse.Namespace) -> Session:
     """A session with the profile, the fusions to skip, and how the model is read."""
-    from ..universe import new_session
-
-    session = new_session()
+    session = command_session(args)
     session.profile = args.profile
     session.imports = import_options(args, args.input_names)
     session.skip_fusion = frozenset(names(args.skip_fusion))
@@ -295,12 +324,34 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def load_module(path: Path, imports: ImportOptions | None = None) -> tuple[ModuleOp, Session]:
-    """Read a model or module as a verified module, in a new session. Raises CompileError."""
-    from ..api import load
+def add_json(add: Callable[..., object]) -> None:
+    """`--json`, of commands that print tables."""
+    add("--json", action="store_true", help="print JSON in place of tables; numbers that are not finite are null")
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    """Print data as JSON on stdout."""
+    print(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def command_session(args: argparse.Namespace) -> Session:
+    """A new session, which prints every remark to stderr with --verbose."""
     from ..universe import new_session
 
     session = new_session()
+    if args.verbose:
+        session.on_remark = lambda remark: print(remark, file=sys.stderr)
+    return session
+
+
+def load_module(
+    path: Path, imports: ImportOptions | None = None, session: Session | None = None
+) -> tuple[ModuleOp, Session]:
+    """Read a model or module as a verified module, in a new session if none is given. Raises CompileError."""
+    from ..api import load
+    from ..universe import new_session
+
+    session = session or new_session()
     if imports is not None:
         session.imports = imports
     return load(path, session)

@@ -17,4 +17,4 @@ amct-opt sent.mlir --nn-to-quant --print-op-generic --print-debuginfo -o generic
 cp generic.safetensors upstream.safetensors
 amct-opt upstream.mlir --quant-to-nn -o back.mlir
 grep -c 'quant.qcast' upstream.mlir
-amct compare sent.mlir back.mlir --inputs "$here/../digits/heldout.npz"
+amct compare sent.mlir back.mlir --data "$here/../digits/heldout.npz"

@@ -59,6 +59,7 @@ def needless_skips_noted(ctx: Context, module: ModuleOp, options: FusionOptions,
         meant = get_close_matches(unknown, types, 3)
         hint = f": did you mean {', '.join(meant)}?" if meant else ""
         remarks.session.warn(f"skip-types names '{unknown}', which is not the type of an operation of the model{hint}")
+    remarks.session.skip_fusion = frozenset(names.expanded(remarks.session.skip_fusion))
     first = len(remarks.session.remarks)
     yield
     refusals = [r.reason for r in remarks.session.remarks[first:] if r.rule == "skip-fusion"]

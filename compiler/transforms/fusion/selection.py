@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ...dialects.nn import NNOp, OriginAttr
-from ...ir.layer_names import named_among, names_of
+from ...ir.layer_names import LayerNames, named_among, names_of
 from ...rewriting import Guard, Refusal, layer_of
 from ...session import Session
 from .computing import COMPUTING
@@ -63,7 +63,7 @@ class FusionOptions:
         if not self.do_fusion or (settings is not None and not settings.do_fusion):
             guards.append(lambda _: Refusal("do-fusion", "do-fusion is false"))
         if settings is not None and settings.skip_fusion_layers:
-            guards.append(_skip_layers(settings.skip_fusion_layers))
+            guards.append(_skip_layers(LayerNames.of(module).expanded(settings.skip_fusion_layers)))
         if settings is not None and settings.tensor_quantize:
             guards.append(_keep_tensors(settings.tensor_quantize))
         if self.skip_types:

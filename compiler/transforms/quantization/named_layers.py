@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 
 from ...configuration.settings import Settings, TensorQuantize
 from ...diagnostics import CompileError
-from ...ir.layer_names import LayerNames
+from ...ir.layer_names import LayerNames, is_pattern
 from ...rewriting import Remarks, layer_of
 
 _Value = TypeVar("_Value")
@@ -21,10 +21,12 @@ Find = Callable[[str], Sequence[str]]
 def in_module(settings: Settings, names: LayerNames, quantizable: Collection[str]) -> Settings:
     """The settings with every layer called by its own name.
 
-    The path of a PyTorch module stands for its layers and those of all modules inside it: `skip_layers` and
+    A pattern with wildcards, `*/head/*`, stands for what matches it, unless a layer or module has that very name. The path
+    of a PyTorch module stands for its layers and those of all modules inside it: `skip_layers` and
     `skip_fusion_layers` take all of them, settings of what is quantized only those that can be, if there are any. Of
-    `override_layer_configs` that name a module and one inside it, the inner one's hold. Names that stand for nothing stay, for
-    `check_names` to report. Raises CompileError, located in the settings' file, for a tensor of a module of several layers.
+    `override_layer_configs` that name a module and one inside it, the inner one's hold, and names before patterns. Names that
+    stand for nothing stay, for `check_names` to report. Raises CompileError, located in the settings' file, for a tensor of
+    a module of several layers.
     """
 
     def all_of(name: str) -> Sequence[str]:
@@ -63,13 +65,19 @@ def note_modules(settings: Settings, names: LayerNames, remarks: Remarks) -> Non
         if name in names.layers or len(layers := _layers(found)) < 2:
             continue
         calls = len(names.calls(name))
-        what = f"a module that is called {calls} times, as" if calls else "a module with the layers"
+        inside = "a module with" if name in names.inside else "a pattern that matches"
+        what = f"a module that is called {calls} times, as" if calls else f"{inside} the layers"
         remarks.note(found[0], "module", f"{name} is {what} {', '.join(layers)}")
 
 
 def _overrides(given: Mapping[str, _Value], names: LayerNames, find: Find) -> dict[str, _Value]:
-    """The outer modules first, then the inner ones, then layers by their own names: what comes later holds."""
-    by_depth = sorted(given, key=lambda name: (name in names.layers, name.count(".")))
+    """Patterns first, then outer modules, then inner ones, then layers by their own names: what comes later holds."""
+
+    def depth(name: str) -> tuple[bool, bool, int]:
+        named = name in names.layers or name in names.inside
+        return name in names.layers, named or not is_pattern(name), name.count(".") if named else 0
+
+    by_depth = sorted(given, key=depth)
     return {layer: given[name] for name in by_depth for layer in find(name)}
 
 

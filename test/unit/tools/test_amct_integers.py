@@ -74,5 +74,5 @@ def test_a_float_module_is_refused(command: str, amct_tool, files: Path) -> None
 def test_not_together(command: str, other: str, amct_tool, files: Path) -> None:
     """Values of layers are what integer kernels never compute."""
     result = amct_tool(command, files / "q.mlir", "--integers", other, "--inputs", files / "x.npz")
-    assert result.status == 1
+    assert result.status == 2
     assert "not allowed with argument --integers" in result.err

@@ -1,14 +1,23 @@
-"""Arguments that `amct` does not take: one line, a hint, exit status 1."""
+"""Command lines: what is refused, with one line, a hint that exists there, and status 2; how much is printed."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import numpy as np
 import pytest
+
+import amct_opt
+from amct_opt.tools import amct_opt as opt
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+MODEL, CALIB = DIGITS / "digits.onnx", DIGITS / "calib.npz"
 
 
 @pytest.mark.parametrize(
     ("argv", "lines"),
     [
-        ((), "amct: error: the following arguments are required: COMMAND\n  hint: amct --help lists the options\n"),
         (
             ("quantize", "m.onnx"),
             "amct quantize: error: the following arguments are required: -o\n"
@@ -16,17 +25,64 @@ import pytest
         ),
         (
             ("quantize", "m.onnx", "-o", "out", "--dota=x.npz"),
-            "amct: error: unrecognized arguments: --dota=x.npz\n  hint: did you mean --data?\n",
+            "amct quantize: error: unrecognized arguments: --dota=x.npz\n  hint: did you mean --data?\n",
+        ),
+        # an option of other commands is not suggested to one that does not have it
+        (
+            ("create-config", "m.onnx", "-o", "c.json", "--json"),
+            "amct create-config: error: unrecognized arguments: --json\n"
+            "  hint: amct create-config --help lists the options\n",
+        ),
+        (("quantise", "m.onnx"), "amct: error: there is no command 'quantise'\n  hint: did you mean quantize?\n"),
+        (
+            ("quantize", "m.onnx", "-o", "out", "--round-weights", "gtpq"),
+            "amct quantize: error: argument --round-weights: invalid choice: 'gtpq'\n  hint: did you mean gptq?\n",
         ),
     ],
 )
 def test_refused(argv: tuple[str, ...], lines: str, amct_tool) -> None:
     result = amct_tool(*argv)
-    assert (result.status, result.out, result.err) == (1, "", lines)
+    assert (result.status, result.out, result.err) == (2, "", lines)
 
 
-def test_unknown_commands_are_told_the_known_ones(amct_tool) -> None:
-    result = amct_tool("quantise", "m.onnx")
-    assert result.status == 1
-    assert "invalid choice: 'quantise' (choose from " in result.err
-    assert "quantize" in result.err
+def test_without_a_command_there_is_help(amct_tool) -> None:
+    result = amct_tool()
+    assert (result.status, result.err) == (2, "")
+    assert "quantize a model: the whole path in one command" in result.out
+
+
+def test_usage_of_amct_opt(capsys: pytest.CaptureFixture[str]) -> None:
+    assert opt.run(["m.mlir", "--fuse-bm"]) == 2
+    assert capsys.readouterr().err == (
+        "amct-opt: error: unrecognized arguments: --fuse-bm\n  hint: did you mean --fuse-bn?\n"
+    )
+
+
+def test_version(amct_tool, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        amct_tool("--version")
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"amct-opt {amct_opt.__version__}\n")
+
+
+def test_quiet_and_verbose(amct_tool, files) -> None:
+    model = files.module()
+    quiet = amct_tool("support", model, "-q")
+    assert (quiet.status, quiet.err) == (0, "")
+    assert "fc" in quiet.out, "the answer of a command that writes nothing"
+    data = files.npz(x=np.ones((2, 2), np.float32))
+    quiet = amct_tool("run", model, "--inputs", data, "-o", files.folder / "y.npz", "--quiet")
+    assert (quiet.status, quiet.out, quiet.err) == (0, "", "")
+    assert (files.folder / "y.npz").exists()
+    wrong = amct_tool("run", model, "--data", files.folder / "none.npz", "-o", files.folder / "y.npz", "-q")
+    assert wrong.status == 1
+    assert wrong.err.startswith(f"{files.folder / 'none.npz'}: error: ")
+    assert "remark: [" in amct_tool("support", MODEL, "--verbose").err
+
+
+def test_json_is_all_that_is_printed(amct_tool, files) -> None:
+    """The data of summary.json, and nothing else, on stdout."""
+    out = files.folder / "out"
+    given = ("quantize", MODEL, "--data", CALIB, "-o", out, "--no-report", "--json")
+    result = amct_tool(*given)
+    assert result.status == 0
+    assert json.loads(result.out) == json.loads((out / "summary.json").read_text("utf-8"))

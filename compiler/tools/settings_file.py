@@ -1,0 +1,171 @@
+"""`--settings FILE`: options of a command from a YAML, TOML or JSON file, under the names that they have on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from ..diagnostics import CompileError, first_line
+from ..ir.text import read_text
+from .parser import Parser
+
+_WITHOUT = frozenset({"help", "settings"})
+"""Options that a file does not have."""
+
+
+class _Entry(NamedTuple):
+    key: str
+    value: object
+    line: int
+
+
+def add_settings(parser: Parser) -> None:
+    """`--settings`."""
+    text = "options of this command, under their names without dashes in front; the command line overrides them"
+    parser.add_argument("--settings", type=Path, metavar="FILE", help=f"a .yaml, .toml or .json file with {text}")
+
+
+def settings_of(path: Path, parser: Parser) -> dict[str, Any]:
+    """The values that a file gives, by the attribute that the option sets.
+
+    Dashes and underscores are the same. Lists and mappings stand for the text with commas and colons. Raises CompileError,
+    located at the line, for what cannot be read, for keys that are not options of the command, and for values of another kind.
+    """
+    if (read := _READERS.get(path.suffix.lower())) is None:
+        raise CompileError("is not a settings file", where=str(path), hint=f"its name ends in {', '.join(_READERS)}")
+    known = {
+        option[2:]: action
+        for action in parser.complete().actions()
+        for option in action.option_strings
+        if option.startswith("--") and action.dest not in _WITHOUT
+    }
+    found: dict[str, Any] = {}
+    for entry in read(path, read_text(path)):
+        where, name = f"{path}:{entry.line}", entry.key.replace("_", "-")
+        action = known.get(name) or known.get(name.replace("-", "_"))
+        if action is None:
+            close = get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"{parser.prog} --help lists the options"
+            raise CompileError(f"{parser.prog} has no option '{entry.key}'", where=where, hint=hint)
+        if action.dest in found:
+            raise CompileError(f"'{entry.key}' is given twice", where=where)
+        try:
+            found[action.dest] = _value(parser, action, entry)
+        except argparse.ArgumentError as e:
+            raise CompileError(f"{entry.key}: {e.message}", where=where) from None
+        except CompileError as e:
+            raise CompileError(e.message, where=where, hint=e.hint) from None
+    return found
+
+
+def _value(parser: Parser, action: argparse.Action, entry: _Entry) -> Any:
+    key, value = entry.key, entry.value
+    if action.nargs == 0:
+        if not isinstance(value, bool):
+            raise CompileError(f"{key}: {_shown(value)} is neither true nor false")
+        negated = isinstance(action, argparse.BooleanOptionalAction) and key.startswith("no")
+        return value != negated
+    text = _text(action, value)
+    if text is None:
+        raise CompileError(f"{key}: {_shown(value)} is not {_wanted(action)}")
+    return parser.value_of(action, text)
+
+
+def _text(action: argparse.Action, value: object) -> str | None:
+    """What stands for a value on the command line; None if nothing does."""
+    form = str(action.metavar or "")
+    separator = form[-4] if form.endswith("...") else ""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        if ":" not in form:
+            return None
+        return separator.join(f"{name}:{_joined(each)}" for name, each in items)
+    if isinstance(value, list):
+        return separator.join(map(str, cast("list[object]", value))) if separator else None
+    if value is None or isinstance(value, bool) or (isinstance(value, float) and action.type not in (float, None)):
+        return None
+    return str(value)
+
+
+def _joined(value: object) -> str:
+    return ",".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)
+
+
+def _wanted(action: argparse.Action) -> str:
+    if str(action.metavar or "").endswith("..."):
+        return f"of the form {action.metavar}, or a list"
+    kinds: Mapping[Any, str] = {int: "an integer", float: "a number"}
+    return kinds.get(action.type, "text" if not action.choices else f"one of {', '.join(map(str, action.choices))}")
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _yaml(path: Path, text: str) -> Iterator[_Entry]:
+    import yaml
+
+    loader: Any = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return
+        if not isinstance(node, yaml.MappingNode):
+            raise _not_a_mapping(path)
+        for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
+            made = loader.construct_object(value, deep=True)
+            yield _Entry(str(key.value), made, key.start_mark.line + 1)
+    except yaml.MarkedYAMLError as e:
+        line = e.problem_mark.line + 1 if e.problem_mark else 1
+        raise CompileError(f"is not YAML: {e.problem}", where=f"{path}:{line}") from None
+    except yaml.YAMLError as e:
+        raise CompileError(f"is not YAML: {first_line(str(e))}", where=str(path)) from None
+    finally:
+        loader.dispose()
+
+
+def _toml(path: Path, text: str) -> Iterator[_Entry]:
+    import tomllib
+
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as e:
+        raise CompileError(f"is not TOML: {e}", where=str(path)) from None
+    for key, value in table.items():
+        yield _Entry(key, value, _line(text, rf"^\s*\[?\s*[\"']?{re.escape(key)}[\"']?\s*[\]=.]"))
+
+
+def _json(path: Path, text: str) -> Iterator[_Entry]:
+    try:
+        table = json.loads(text, object_pairs_hook=_Pairs)
+    except json.JSONDecodeError as e:
+        raise CompileError(f"is not JSON: {e.msg}", where=f"{path}:{e.lineno}") from None
+    if not isinstance(table, _Pairs):
+        raise _not_a_mapping(path)
+    for key, value in table:
+        plain = dict(value) if isinstance(value, _Pairs) else value
+        yield _Entry(key, plain, _line(text, rf"{re.escape(json.dumps(key))}\s*:"))
+
+
+class _Pairs(list[tuple[str, object]]):
+    """An object of JSON, with keys that are repeated."""
+
+
+def _line(text: str, pattern: str) -> int:
+    """The line of the first match; the first line if there is none."""
+    match = re.search(pattern, text, re.MULTILINE)
+    return 1 if match is None else text.count("\n", 0, match.end()) + 1
+
+
+def _not_a_mapping(path: Path) -> CompileError:
+    return CompileError(
+        "does not map options to values", where=str(path), hint="write weight-bits: 4, one option a line"
+    )
+
+
+_READERS = {".yaml": _yaml, ".yml": _yaml, ".toml": _toml, ".json": _json}

@@ -1,0 +1,118 @@
+"""`--settings`: the options of a command from a file, and mistakes with their line."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from amct_opt.diagnostics import CompileError
+from amct_opt.tools import amct
+from amct_opt.tools.settings_file import settings_of
+from amct_opt.tools.shared import quantize_options
+from amct_opt.transforms.quantization.request import QuantizeOptions
+
+YAML = """
+observer: percentile   # a comment
+weight-bits: 4
+keep_float: [conv1, "*/head/*"]
+layer-weight-bits: {fc: 8, conv2: 6}
+input-shape:
+  x: [1, 3, "?", 8]
+scale: 1
+mean: [0.5, 0.25]
+equalize: yes
+no-shift: true
+data: photos
+"""
+TOML = """
+observer = "percentile"
+weight-bits = 4
+keep_float = ["conv1", "*/head/*"]
+input-shape = "x:1,3,?,8"
+scale = 1
+mean = [0.5, 0.25]
+equalize = true
+shift = false
+data = "photos"
+[layer-weight-bits]
+fc = 8
+conv2 = 6
+"""
+JSON = """{
+\t"observer": "percentile", "weight-bits": 4, "keep_float": "conv1,*/head/*", "layer-weight-bits": {"fc": 8, "conv2": 6},
+\t"input-shape": {"x": [1, 3, "?", 8]}, "scale": 1.0, "mean": "0.5,0.25", "equalize": true, "shift": false,
+\t"data": "photos"
+}"""
+
+
+def _parsed(folder: Path, name: str, text: str, *given: str) -> argparse.Namespace:
+    (folder / name).write_text(text, "utf-8")
+    parser = amct.parser()
+    return amct.arguments(parser, ["quantize", "m.onnx", "-o", "out", *given, "--settings", str(folder / name)])
+
+
+@pytest.mark.parametrize(("name", "text"), [("s.yaml", YAML), ("s.toml", TOML), ("s.json", JSON)])
+def test_a_file_says_what_options_say(name: str, text: str, tmp_path: Path) -> None:
+    args = _parsed(tmp_path, name, text)
+    assert (args.input_shape, args.scale, args.mean, args.data) == ("x:1,3,?,8", 1.0, "0.5,0.25", "photos")
+    assert quantize_options(args) == QuantizeOptions(
+        observer="percentile",
+        weight_bits=4,
+        skip_layers=("conv1", "*/head/*"),
+        layer_weight_bits=("fc:8", "conv2:6"),
+        equalize=True,
+        shift=False,
+    )
+
+
+def test_the_command_line_wins(tmp_path: Path) -> None:
+    args = _parsed(tmp_path, "s.yaml", YAML, "--weight-bits=8", "--no-equalize", "--data", "d.npz")
+    assert (args.weight_bits, args.equalize, args.data, args.observer) == (8, False, "d.npz", "percentile")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("s.yaml", "\nobserver: mse\nwieght-bits: 8\n", "s.yaml:3: error: amct quantize has no option 'wieght-bits'"),
+        ("s.yaml", "weight-bits: 9", "s.yaml:1: error: argument --weight-bits: invalid choice: '9'"),
+        ("s.yaml", "dmq: much", "s.yaml:1: error: dmq: invalid float value: 'much'"),
+        ("s.yaml", "weight-bits: [8]", "s.yaml:1: error: weight-bits: [8] is not an integer"),
+        ("s.yaml", "observer: {mse: 1}", 's.yaml:1: error: observer: {"mse": 1} is not text'),
+        ("s.yaml", "equalize: 1", "s.yaml:1: error: equalize: 1 is neither true nor false"),
+        ("s.yaml", "bits: 8\nbits: 4", "s.yaml:2: error: 'bits' is given twice"),
+        ("s.yaml", "skip-layers: a\nkeep-float: b", "s.yaml:2: error: 'keep-float' is given twice"),
+        ("s.yaml", "- bits", "s.yaml: error: does not map options to values"),
+        ("s.yaml", "a: [", "s.yaml:1: error: is not YAML"),
+        ("s.yaml", "data: !!python/object/apply:os.getcwd []", "s.yaml:1: error: is not YAML: could not determine a"),
+        ("s.toml", "\nbits = 8\nwieght-bits = 8\n", "s.toml:3: error: amct quantize has no option 'wieght-bits'"),
+        ("s.toml", "bits 8", "s.toml: error: is not TOML: Expected '='"),
+        ("s.json", '{"bits": 8,\n"bits": 4}', "error: 'bits' is given twice"),
+        ("s.json", '{\n"wieght-bits": 4}', "s.json:2: error: amct quantize has no option 'wieght-bits'"),
+        ("s.json", "[1]", "s.json: error: does not map options to values"),
+        ("s.cfg", "", "s.cfg: error: is not a settings file"),
+        ("s.yaml", "settings: t.yaml", "s.yaml:1: error: amct quantize has no option 'settings'"),
+    ],
+)
+def test_mistakes_are_located(name: str, text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, "utf-8")
+    with pytest.raises(CompileError) as error:
+        settings_of(tmp_path / name, amct.parser().commands()["quantize"])
+    assert message in str(error.value)
+
+
+def test_suggestion(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("wieght_bits: 8", "utf-8")
+    with pytest.raises(CompileError, match=r"did you mean weight-bits\?"):
+        settings_of(tmp_path / "s.yaml", amct.parser().commands()["tune"])
+
+
+@pytest.mark.parametrize("name", ["quantize", "tune", "sensitivity"])
+def test_every_setting_is_an_option(name: str) -> None:
+    parser = amct.parser().commands()[name]
+    known = {field.name for field in fields(QuantizeOptions)} - ({"record"} if name != "quantize" else set())
+    assert known <= parser.complete().names()
+    described = {action.dest: action.help for action in parser.actions()}
+    assert all(described[field] for field in known), "each has a text"
