@@ -21,6 +21,7 @@ from amct_opt.runtime.affine import affine
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.tools import amct
 from amct_opt.transforms.quantization.equalize.costs import Grids, Weight
 from amct_opt.transforms.quantization.equalize.grids import grids_of
 from amct_opt.transforms.quantization.options import SettingsOptions
@@ -151,6 +152,18 @@ func.func @main(%x: tensor<2x32x3xf32> {{nn.name = "x"}})
     found = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
     for y, name in zip(found, expected, strict=True):
         np.testing.assert_allclose(y, expected[name], rtol=1e-5, atol=1e-5)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    session = new_session()
+    module = parse_module(session, net(RNG.normal(size=(32, 4)).astype(np.float32), False), "net.mlir")
+    OnnxTarget().write(module, tmp_path / "net.onnx", session)
+    given = ["quantize", str(tmp_path / "net.onnx"), "--profile", "qdq", "--weight-bits", "4", "--group-size", "16"]
+    assert amct.run([*given, "-o", str(tmp_path / "refused")]) == 1
+    assert not (tmp_path / "refused").exists()
+    assert amct.run([*given, "--weight-only", "--matmul-nbits", "-o", str(tmp_path / "out")]) == 0
+    model = onnx.load(tmp_path / "out" / "net_qdq.onnx")
+    assert ([n.op_type for n in model.graph.node], model.opset_import[0].version) == (["MatMulNBits"], 17)
 
 
 def test_transposed_parameters() -> None:
