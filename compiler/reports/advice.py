@@ -69,10 +69,8 @@ def advice(run: Run, layers: Sequence[Layer]) -> list[Advice]:
 
 def _synthetic(found: Findings) -> Iterator[Advice]:
     if found.run.synthetic:
-        text = "No data was given: ranges and errors come from synthetic inputs and mean little. Calibrate on real samples."
-        yield Advice(
-            text, f"amct quantize {shlex.quote(found.run.model)} --data DATA -o {shlex.quote(str(found.run.folder))}"
-        )
+        text = "No data was given: ranges and errors come from synthetic inputs and mean little. Calibrate on real samples:"
+        yield Advice(text, found.command("quantize", "--data", "DATA", tag="calibrated"))
 
 
 def _not_held_back(found: Findings) -> Iterator[Advice]:

@@ -41,7 +41,11 @@ ANSWERS = [Answers("float", 88.0, 76.0, 94.0, 44, 50, 1.0), Answers("fake_quanti
 CASES: dict[str, tuple[Run, Layer, tuple[str, ...]]] = {
     "all is well": (run_with(), layer(), ()),
     "equal outputs": (run_with(None), layer(drop=20.0), ()),
-    "synthetic": (run_with(synthetic=True), layer(), ("amct quantize m.onnx --data DATA -o out",)),
+    "synthetic": (
+        run_with(synthetic=True),
+        layer(),
+        ("amct quantize m.onnx --observer minmax --data DATA -o out-calibrated",),
+    ),
     "few samples": (run_with(held_back=False), layer(), ("",)),
     "does not run": (run_with(onnxruntime={"version": "1", "failure": "bad"}), layer(), ("",)),
     "poor": (run_with(9.0), layer(), (COMMANDS["sensitivity"], f"{COMMANDS['tune']} -o out-tuned")),

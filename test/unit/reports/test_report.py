@@ -78,7 +78,9 @@ def test_names_from_outside_are_text(unfriendly_run: Path) -> None:
     assert page.data["curve"]["layer"] == [UNFRIENDLY]
     assert "y<i>" in page.text
     assert "synthetic" in page.text
-    assert any(f"-o '{unfriendly_run}'" in text for text in page.texts), "the command of the advice is quoted"
+    assert any(f"-o '{unfriendly_run}-calibrated'" in text for text in page.texts), (
+        "the command of the advice is quoted"
+    )
 
 
 ABSENT = {
