@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, log10
 from typing import Any, NamedTuple, cast
@@ -22,7 +22,8 @@ from ..data_options import BackendOptions, DataOptions
 from ..recovery_options import RecoveryOptions
 from ..request import QuantizationOptions, Request
 from ..sites import Site
-from .channels_seen import ChannelsOf, channels_seen
+from .absorb import absorbed
+from .channels_seen import ChannelsOf, Seen, channels_seen
 from .costs import Grids, Weight
 from .grids import grids_of
 from .links import WEIGHT, Link, links_of
@@ -34,18 +35,22 @@ from .trial import Trial
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+WORTH = 0.5
+"""dB that outputs must win on average: less is as likely to be lost on other samples."""
+
+
 class _Method(NamedTuple):
     product: bool
     rule: str
     """The remark where it is applied."""
     worth: float
-    """dB that outputs must win on average: less is as likely to be lost on other samples. Products cost time as well."""
+    """dB that outputs must win on average; products cost time as well."""
     no_gain: tuple[str, str]
     """The remark on a layer that gains too little."""
 
 
 _METHODS = (
-    _Method(False, "equalized", 0.5, ("no-gain", "no factors make its readers' errors a fifth smaller")),
+    _Method(False, "equalized", WORTH, ("no-gain", "no factors make its readers' errors a fifth smaller")),
     _Method(True, "balanced", 3, ("no-product", "no product with its input makes its error four times smaller")),
 )
 
@@ -115,6 +120,7 @@ def _equalize(
     search = Search(links, weights, inputs, seen)
     search.run()
     trial = Trial(module, request, samples, session, runner)
+    divided: dict[Link, Array] = {}
     for method in _METHODS:
         changes: list[Change] = []
         done: list[tuple[Link, str]] = []
@@ -135,9 +141,41 @@ def _equalize(
             undo(changes)
         for link, outcome in done:
             if lost is None:
+                divided[link] = search.exponents[link]
                 remarks.applied(link.compute, method.rule, outcome)
             else:
                 remarks.missed(link.compute, "outputs", lost)
+    _absorb(links, divided, {link: seen[inputs[link.readers[0].compute]] for link in links}, trial, remarks)
+
+
+def _absorb(
+    links: Sequence[Link], divided: Mapping[Link, Array], seen: Mapping[Link, Seen], trial: Trial, remarks: Remarks
+) -> None:
+    """Move minima of channels between biases, where the quantized module's outputs win."""
+    above = [link for link in links if _is_whole(link) and (seen[link].least > 0).any()]
+    if not above:
+        return
+    trial.begin()
+    none = np.zeros(1, np.int32)
+    found = {link: absorbed(link, seen[link].least, divided.get(link, none)) for link in above}
+    changes = [change for each in found.values() for change in each]
+    if not changes:
+        return
+    lost = trial.lost(WORTH)
+    if lost is not None:
+        undo(changes)
+    for link in (link for link, each in found.items() if each):
+        count, readers = int((seen[link].least > 0).sum()), ", ".join(layer_of(r.compute) for r in link.readers)
+        if lost is None:
+            outcome = f"{count} of {link.size} channels moved down to 0, and the biases of {readers} by what that adds"
+            remarks.applied(link.compute, "absorbed", outcome)
+        else:
+            remarks.missed(link.compute, "outputs", lost)
+
+
+def _is_whole(link: Link) -> bool:
+    """Whether every reader reads every channel in its place."""
+    return link.site is not None and all(np.array_equal(r.of, np.arange(link.size)) for r in link.readers)
 
 
 def _input_of(site: Site) -> ChannelsOf:

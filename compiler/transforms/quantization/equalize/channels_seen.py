@@ -37,6 +37,8 @@ class Seen:
     """The smallest number, at most 0: float64 [channels]."""
     high: Array
     """The largest, at least 0."""
+    least: Array
+    """The smallest number, whatever its sign."""
     rows: Array
     """Some of the numbers: float32 [rows, channels], at most `ROWS`."""
 
@@ -47,11 +49,12 @@ class Seen:
         if not np.isfinite(low + high).all():
             raise ValueError("values hold NaN or Inf")
         picked = np.random.default_rng(seed).choice(len(rows), min(kept, len(rows)), replace=False)
-        return Seen(low, high, rows[picked].astype(np.float32))
+        return Seen(low, high, rows.min(axis=0, initial=np.inf).astype(np.float64), rows[picked].astype(np.float32))
 
     def merge(self, other: Seen) -> None:
         """Add what another has seen."""
         self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        self.least = np.minimum(self.least, other.least)
         self.rows = np.concatenate([self.rows, other.rows])[:ROWS]
 
     @property

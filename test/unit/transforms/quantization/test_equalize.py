@@ -312,7 +312,7 @@ def test_costs_against_brute_force() -> None:
     """The error of a grouped convolution of one tap, with scaled channels, number by number."""
     op = nn.ConvOp.make(const(numbers(1, 6, 1, 1)), const(numbers(4, 3, 1, 1)), groups=2)
     rows, up, down = numbers(50, 6), np.array([0, 2, -1, 3, 0, 1]), np.array([1, 0, -2, 0])
-    seen = Seen(np.minimum(rows.min(0), 0), np.maximum(rows.max(0), 0), rows)
+    seen = Seen(np.minimum(rows.min(0), 0), np.maximum(rows.max(0), 0), rows.min(0), rows)
     weight = numbers(4, 3, 1, 1)
     scaled_rows = rows / 2.0**up
     tried = []
@@ -414,6 +414,51 @@ def test_undone_changes_leave_nothing() -> None:
     undo(changes)
     erase_dead_constants(module)
     assert amct_opt.to_text(module) == text
+
+
+OFFSETS = np.array([0, 200, 0, 50, 90, 0])
+"""What channels never fall below, nearly."""
+
+
+def offset_products(x: Any) -> Any:
+    hidden = RELU(nn.MatMulOp.make(x, const(numbers(6, 6)), const(numbers(6) + OFFSETS), transpose_b=True))
+    return nn.MatMulOp.make(hidden, const(numbers(6, 5)), const(numbers(5)))
+
+
+def without_bias(x: Any) -> Any:
+    hidden = RELU(nn.MatMulOp.make(x, const(numbers(6, 6)), const(numbers(6) + OFFSETS)))
+    return nn.MatMulOp.make(hidden, const(numbers(6, 5)))
+
+
+def offset_convolutions(x: Any, **options: Any) -> Any:
+    hidden = nn.LeakyReluOp.make(nn.ConvOp.make(x, const(numbers(6, 3, 3, 3)), const(numbers(6) + OFFSETS)))
+    return nn.ConvOp.make(hidden, const(numbers(4, 3, 2, 2)), const(numbers(4)), groups=2, **options)
+
+
+ABSORBED: Mapping[str, tuple[Build, Array, bool]] = {
+    "products": (offset_products, ROWS[:, 0], True),
+    "grouped convolutions": (offset_convolutions, IMAGE, True),
+    "padding": (lambda x: offset_convolutions(x, pads=(1, 1, 1, 1)), IMAGE, False),
+    "no bias": (without_bias, ROWS[:, 0], False),
+}
+
+
+@pytest.mark.parametrize("profile", ["ascend", "qdq"])
+@pytest.mark.parametrize("name", ABSORBED)
+def test_what_channels_never_fall_below_moves_into_the_next_bias(name: str, profile: str, tmp_path: Path) -> None:
+    build, data, applies = ABSORBED[name]
+    before = module_of(build, [data], dynamic=False)
+    np.savez(tmp_path / "data.npz", x0=data)
+    after = before.clone()
+    applied = {r.rule for r in equalized(after, tmp_path / "data.npz", profile).remarks if r.kind == "applied"}
+    assert ("absorbed" in applied) is applies
+    exact, found = run(before, {"x0": data})["y0"], run(after, {"x0": data})["y0"]
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-3)
+    if applies:
+        with_it, without = (
+            run(quantized(m, tmp_path / "data.npz", profile), {"x0": data})["y0"] for m in (after, before)
+        )
+        assert sqnr(exact, with_it) - sqnr(exact, without) >= 5
 
 
 def test_what_lowers_the_quality_of_outputs_is_noticed() -> None:
