@@ -65,7 +65,7 @@ class Sums:
         return Sums(h, np.zeros((groups, columns, weights.shape[1])), weights.astype(np.float32))
 
     def add(self, q: Array, f: Array) -> None:
-        """Products are computed in float32, because a batch has few rows."""
+        """Products are computed in float32, because there are few rows at a time."""
         turned = q.swapaxes(1, 2)
         self.h += turned @ q
         if self.weights is not None:
@@ -176,6 +176,7 @@ class Networks:
         Raises CompileError, located at the layer, for NaN and Inf.
         """
         held = Rows()
+        waiting: list[tuple[Array, Array]] = []
         fit, rest = max(_ROWS, _ROWS_PER_COLUMN * columns), self._runs - self._fit
         for i, (q, f) in enumerate(self._inputs(layer)):
             fits = i < self._fit
@@ -187,10 +188,13 @@ class Networks:
             if not (np.isfinite(rows).all() and np.isfinite(beside).all()):
                 raise op_error(layer, "has NaN or Inf in its input", "look for an overflow in the model or its data")
             if fits:
-                sums.add(rows, beside)
+                waiting.append((rows, beside))
+                if sum(each.shape[1] for each, _ in waiting) >= columns:
+                    _add(waiting, sums)
             if not (fits and rest):
                 held.q.append(rows)
                 held.f.append(beside)
+        _add(waiting, sums)
         return held
 
     @property
@@ -205,6 +209,15 @@ class Networks:
             yield from ((q, q) for q in self._quantized.inputs(layer))
         else:
             yield from zip(self._quantized.inputs(layer), self._float.inputs(layer), strict=True)
+
+
+def _add(waiting: list[tuple[Array, Array]], sums: Summed) -> None:
+    """Add rows that waited until they are as many as columns: then their product costs more than adding it to the sums."""
+    if waiting:
+        q = np.concatenate([each for each, _ in waiting], axis=1)
+        same = all(f is each for each, f in waiting)
+        sums.add(q, q if same else np.concatenate([f for _, f in waiting], axis=1))
+        waiting.clear()
 
 
 def _split(samples: Samples) -> tuple[Samples, Samples | None]:
