@@ -59,8 +59,9 @@ _METHODS = (
 class EqualizePass(QuantizationOptions, DataOptions, BackendOptions, ModulePass):
     """Divide output channels of layers and norms by powers of two, and multiply the weights of all layers that read them by the
     same, where data shows that quantization then costs less: cross-layer equalization and SmoothQuant. Where no layer can be
-    divided, a product divides what layers read. What the module computes in float does not change by a bit. Options are those
-    of the quantization that follows. Batch norms are to be folded before.
+    divided, a product divides what layers read. Then minima of channels move between biases. What the module computes in float
+    does not change, except on inputs that take a channel beyond the data. Options are those of the quantization that follows.
+    Batch norms are to be folded before.
     """
 
     name = "equalize"
@@ -167,7 +168,7 @@ def _absorb(
     for link in (link for link, each in found.items() if each):
         count, readers = int((seen[link].least > 0).sum()), ", ".join(layer_of(r.compute) for r in link.readers)
         if lost is None:
-            outcome = f"{count} of {link.size} channels moved down to 0, and the biases of {readers} by what that adds"
+            outcome = f"7/8 of the minima of {count} of {link.size} channels moved into the biases of {readers}"
             remarks.applied(link.compute, "absorbed", outcome)
         else:
             remarks.missed(link.compute, "outputs", lost)
