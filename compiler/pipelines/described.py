@@ -70,7 +70,7 @@ def _value_type(hint: Any) -> Any:
     """The type that an option's text has: the first one of a union."""
     if hint in _WORDS or get_origin(hint) in (Literal, tuple):
         return hint
-    return _value_type(next(each for each in get_args(hint) if each is not NoneType))
+    return _value_type(next((each for each in get_args(hint) if each is not NoneType), str))
 
 
 def _default(field: Field[Any]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, NoReturn
 
 from ..diagnostics import CompileError
 from . import (
@@ -102,10 +103,31 @@ def _options_around(tool: Parser, argv: Sequence[str]) -> tuple[frozenset[str], 
     return frozenset() if command is None else command.options(), amct_opt(new_session()).options()
 
 
+class _Completion(argparse.Action):
+    """Prints a script for a shell, which completes commands and options."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        import shtab
+
+        assert isinstance(parser, Parser)
+        for command in parser.commands().values():
+            command.complete()
+        print(shtab.complete(parser, values))
+        sys.exit()
+
+
 def parser() -> Parser:
     """The parser of the tool: a command, and the command's arguments."""
     tool = Parser("amct", description="Quantize neural networks after training, run and compare them.")
     tool.add_argument("--version", action="version", version=f"amct-opt {version('amct-opt')}")
+    text = "print a script that completes commands and options, for bash, zsh or fish, and exit"
+    tool.add_argument("--print-completion", choices=("bash", "zsh", "fish"), action=_Completion, help=text)
     commands = tool.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, NamedTuple, NoReturn
 
 from xdsl.dialects.builtin import ModuleOp
@@ -72,6 +73,38 @@ class _Version(argparse.Action):
         sys.exit()
 
 
+class _Help(argparse.Action):
+    """Prints the help of the tool, or of the pass that is named."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        if values is None:
+            parser.print_help()
+        else:
+            print(_help_of(values.removeprefix("--"), new_session()))
+        sys.exit()
+
+
+def _help_of(name: str, known: Session) -> str:
+    """What a pass does, and its options. Raises CompileError for a pass that does not exist."""
+    from ..pipelines.described import options, owners, statement
+
+    made = known.passes[name]
+    lines = [f"--{name}: {PASSES[name].summary if name in PASSES else _summary(made)}", "", statement(made), ""]
+    described = [each for owner in owners(made) for each in options(owner)]
+    lines.append(f"options, as in --{name}='key=value key=a,b':" if described else "It has no options.")
+    for each in described:
+        default = f", default {each.default}" if each.default else ""
+        lines.append(f"  {each.name} ({each.values}{default})")
+        lines += wrap(each.text, 100, initial_indent="      ", subsequent_indent="      ")
+    return "\n".join(lines)
+
+
 def parser(known: Session) -> Parser:
     """The parser of the tool, with a flag for each pass that the session knows."""
     tool = _Parser(
@@ -81,8 +114,11 @@ def parser(known: Session) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="example: amct-opt model.onnx --fuse-bn --quantize='data=calib.npz' -t onnx -o model_qdq.onnx",
         allow_abbrev=False,
+        add_help=False,
     )
     add = tool.add_argument
+    text = "print this, or what one pass does and its options, and exit"
+    add("-h", "--help", metavar="PASS", nargs="?", action=_Help, help=text)
     add("input", metavar="INPUT", nargs="?", type=Path, default=_STDIN, help=f"{MODEL}; - is stdin")
     add("-o", dest="output", metavar="OUT", type=Path, help="write to OUT (and beside it); else module text to stdout")
     add(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -86,3 +89,42 @@ def test_json_is_all_that_is_printed(amct_tool, files) -> None:
     result = amct_tool(*given)
     assert result.status == 0
     assert json.loads(result.out) == json.loads((out / "summary.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("quantize", "  weight-bits (3, 4, 6, 7, 8)\n      Bits of weights, where the layer's type takes them."),
+        ("fuse-bn", "  only-quantizable (true, false, default false)\n      Fuse only around convolutions"),
+        ("adapt-qat", "It has no options."),
+    ],
+)
+def test_help_of_a_pass(name: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        opt.run(["--help", name])
+    assert (ended.value.code, expected in capsys.readouterr().out) == (None, True)
+
+
+def test_help_of_an_unknown_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    assert opt.run(["--help=fuse-bm"]) == 1
+    assert "no pass is called 'fuse-bm'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str, amct_tool, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        amct_tool("--print-completion", shell)
+    script = capsys.readouterr().out
+    assert all(word in script for word in ("sensitivity", "align-elementwise", "keep-float"))
+    if shell != "bash" or not shutil.which("bash"):
+        return
+    (tmp_path / "amct.bash").write_text(script, "utf-8")
+    function = re.search(r"complete .*-F (\S+) amct", script)
+    assert function is not None
+    ask = f"source amct.bash; COMP_WORDS=({{}}); COMP_CWORD={{}}; {function[1]}; echo ${{{{COMPREPLY[@]}}}}"
+    for words, at, completed in (
+        ("amct sens", 1, "sensitivity"),
+        ("amct quantize --align-el", 2, "--align-elementwise"),
+    ):
+        done = subprocess.run(["bash", "-c", ask.format(words, at)], cwd=tmp_path, capture_output=True, text=True)
+        assert (done.stdout.strip(), done.stderr) == (completed, "")
