@@ -5,6 +5,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # type checkers take it for typing's, which would be the first import
 if TYPE_CHECKING:
     from .api import Loaded, execute, load, parse, quantize, report, run_pipeline, save, to_text
+    from .api_files import compare, evaluate, quantize_file, tune
     from .configuration.settings import Activation, Arq, Calibration, Settings
     from .diagnostics import CompileError, Remark
     from .rewriting import FusionPattern
@@ -36,6 +37,8 @@ __all__ = [
     "Session",
     "Settings",
     "Target",
+    "compare",
+    "evaluate",
     "execute",
     "fuse_modules",
     "in_integers",
@@ -44,14 +47,17 @@ __all__ = [
     "new_session",
     "parse",
     "quantize",
+    "quantize_file",
     "report",
     "run_pipeline",
     "save",
     "to_text",
+    "tune",
 ]
 
 _PLACES = {
     ".api": ("Loaded", "execute", "load", "parse", "quantize", "report", "run_pipeline", "save", "to_text"),
+    ".api_files": ("compare", "evaluate", "quantize_file", "tune"),
     ".configuration.settings": ("Activation", "Arq", "Calibration", "Settings"),
     ".diagnostics": ("CompileError", "Remark"),
     ".rewriting": ("FusionPattern",),

@@ -142,6 +142,7 @@ def quantize(
     `session.profile` decides what can be quantized; `session.remarks` reports what was not quantized, and why. Raises
     CompileError, located.
     """
+    _check_session(session, "quantize(module, session)")
     chosen = _settings(settings)
     given = DataOptions(_data(data, module, chosen.batch_num), preprocess=preprocess)
     if isinstance(record, str | os.PathLike):
@@ -151,9 +152,19 @@ def quantize(
     run_passes(module, [Quantize(request, given, BackendOptions(backend=backend))], session)
 
 
+def _check_session(session: object, call: str) -> None:
+    """Raises CompileError for something else in the place of the session."""
+    if not isinstance(session, Session):
+        hint = f"write {call}, with the session that load returns"
+        raise CompileError(f"the session is missing: {type(session).__name__} stands in its place", hint=hint)
+
+
 def _settings(settings: Settings | PathLike | None) -> Settings:
     if settings is None:
         return SettingsOptions().settings()
+    if not isinstance(cast(object, settings), Settings | str | os.PathLike):
+        hint = 'write amct_opt.Settings(observer="mse"), or the path of a configuration'
+        raise CompileError(f"settings are an object or a path, not {type(settings).__name__}", hint=hint)
     return settings if isinstance(settings, Settings) else read_settings(Path(settings))
 
 
@@ -171,7 +182,13 @@ def execute(module: ModuleOp, inputs: Mapping[str, Array]) -> dict[str, Array]:
     Inputs have the shapes and dtypes of the module's arguments; `?` accepts any size. To run a module often, compile it once
     with `Executable(module)`. Raises CompileError for inputs that do not fit and for operations that cannot be run.
     """
-    return Executable(module).run(inputs)
+    executable = Executable(module)
+    if not isinstance(cast(object, inputs), Mapping):
+        hint = (
+            f"write {{{executable.inputs[0]!r}: array}}" if len(executable.inputs) == 1 else "write {name: array, ...}"
+        )
+        raise CompileError(f"inputs are arrays by name, not {type(inputs).__name__}", hint=hint)
+    return executable.run(inputs)
 
 
 def save(
@@ -182,6 +199,7 @@ def save(
     `target` is a name (`mlir`, `onnx`, `onnx-ascend`, ... as `-t` takes it) with its `options` as keywords, or an object.
     Raises CompileError, located at the operation, if the format cannot represent it, and for unknown names and options.
     """
+    _check_session(session, "save(module, path, session, target)")
     if isinstance(target, str):
         made = _target(session.targets[target], target, options)
     elif options:

@@ -6,7 +6,7 @@ Values are checked when a dataclass is made. Errors name the setting; readers of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from math import inf
 from typing import Literal
 
@@ -183,8 +183,14 @@ class Settings:
     """The only layers to quantize; None for all that can be."""
     where: str = field(default="", compare=False)
     """The file that it was read from, for messages."""
+    observer: InitVar[str | None] = None
+    """A short form in Python: the observer of `common`, which finds the ranges of inputs."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, observer: str | None) -> None:
+        if observer is not None:
+            common = self.common or Calibration()
+            activation = replace(common.activation, observer=observer)
+            object.__setattr__(self, "common", replace(common, activation=activation))
         if self.batch_num is not None:
             at_least("batch_num", self.batch_num, 1)
         if self.shift and not self.joint_quant:

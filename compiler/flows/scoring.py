@@ -73,11 +73,11 @@ def evaluate_files(
     models: Sequence[Path],
     data: DataOptions,
     new_session: Callable[[int], Session],
-    labels: str | None = None,
+    labels: str | Labels | None = None,
     metric: Metric | None = None,
     engine: Engine = "interpreter",
 ) -> Scores:
-    """Score every model on all samples, by labels (`load_labels`) or by a function.
+    """Score every model on all samples, by labels (text as `load_labels` reads it) or by a function.
 
     `new_session` gives the session in which each model is read. `engine` runs ONNX files; the interpreter runs all others.
     Data is read once, and images once for each model, in the form of its input. Raises CompileError, located in the model.
@@ -95,7 +95,7 @@ def evaluate_files(
                 first = samples
                 warn_of_data(module, samples, session)
             if labels is not None and samples is not None:
-                judged = judged or load_labels(labels, samples)
+                judged = judged or (load_labels(labels, samples) if isinstance(labels, str) else labels.of(samples))
             start = time.monotonic()
             by_onnx = engine == "onnxruntime" and path.suffix.lower() == ".onnx"
             run: Runnable = _OnnxRuntime(path) if by_onnx else Executable(module)
@@ -107,7 +107,8 @@ def evaluate_files(
             name = "onnxruntime" if by_onnx else "interpreter"
             scored.append(Scored(path, name, time.monotonic() - start, ranking, value))
     count = len(judged.classes) if judged is not None else 0 if first is None else first.count
-    source = labels or (f"{metric.path}:{metric.name}" if metric is not None else "")
+    by = labels.source if isinstance(labels, Labels) else labels
+    source = by or (f"{metric.path}:{metric.name}" if metric is not None else "")
     return Scores(scored, count, source)
 
 

@@ -333,6 +333,27 @@ def print_module(
     stream.write("\n")
 
 
+_BYTES = re.compile(r'"0x([0-9A-F]+)"')
+
+
+def elided(text: str, limit: int) -> tuple[str, int]:
+    """Module text to look at, with the size of each array of more than `limit` bytes in place of its bytes; and their number.
+
+    Such text cannot be parsed.
+    """
+    count = 0
+
+    def shown(match: re.Match[str]) -> str:
+        nonlocal count
+        size = len(match[1]) // 2
+        if size <= limit:
+            return match[0]
+        count += 1
+        return f'"{size} bytes"'
+
+    return _BYTES.sub(shown, text), count
+
+
 def write_module(module: ModuleOp, path: Path, *, generic: bool = False, locations: bool = False) -> list[Path]:
     """Writes `path` and, if the module has arrays, `<stem>.safetensors` beside it with only the live arrays.
 

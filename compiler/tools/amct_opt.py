@@ -19,7 +19,7 @@ from .. import __version__, frontends
 from ..diagnostics import CompileError, Remark, remarks_yaml
 from ..files import refuse_overwriting, replacing
 from ..frontends.mlir import refuse_options
-from ..ir.text import parse_module, print_module, read_text
+from ..ir.text import elided, module_text, parse_module, print_module, read_text
 from ..pipelines.options import build, names
 from ..pipelines.passes import Passes, make_pass, parse_pipeline, run_passes
 from ..pipelines.timing import Timer
@@ -33,6 +33,8 @@ from .shared import MODEL, PROFILE, add_import_options, add_input_names, import_
 
 _SPLIT = re.compile(r"^// -----.*$", re.MULTILINE)
 _STDIN = Path("-")
+_READABLE = 32
+"""Bytes of an array that a terminal shows; a reader skips more."""
 _QUANTIZATION = frozenset({"quantize", "calibrate", "convert-observers", "shift-accumulators"})
 """Passes that do not change operations they do not quantize: a module that cannot be written before cannot be after them."""
 
@@ -87,7 +89,7 @@ class _Help(argparse.Action):
             parser.print_help()
         else:
             print(_help_of(values.removeprefix("--"), new_session()))
-        sys.exit()
+        sys.exit(0)
 
 
 def _help_of(name: str, known: Session) -> str:
@@ -136,6 +138,8 @@ def parser(known: Session) -> Parser:
         "--split-input-file", action="store_true", help="treat the parts of the input between // ----- lines separately"
     )
     add("--verify-diagnostics", action="store_true", help="print errors to stdout and exit with 0")
+    text = f"on stdout, print sizes of arrays of more than N bytes in place of their bytes (on a terminal: {_READABLE})"
+    add("--elide", type=int, metavar="N", help=text)
     add("--print-op-generic", action="store_true", help="print the generic form")
     add("--print-debuginfo", action="store_true", help="print locations")
     add("--print-ir-after-all", action="store_true", help="print the module to stderr after each pass")
@@ -253,7 +257,18 @@ class _Driver:
         if self.args.output is not None:
             self.target.write(module, self.args.output, session)
         elif isinstance(self.target, MlirTarget):
-            print_module(module, sys.stdout, generic=self.target.generic, locations=self.target.locations)
+            self._print(module, self.target, session)
+
+    def _print(self, module: ModuleOp, target: MlirTarget, session: Session) -> None:
+        """Print the text; for a reader, which a terminal has, without the bytes of large arrays."""
+        limit = _READABLE if self.args.elide is None and sys.stdout.isatty() else self.args.elide
+        if limit is None:
+            print_module(module, sys.stdout, generic=target.generic, locations=target.locations)
+            return
+        text, count = elided(module_text(module, generic=target.generic, locations=target.locations), limit)
+        print(text)
+        if count:
+            session.note(f"arrays printed by their size: {count}; files (-o) and pipes get their bytes")
 
     def _protect(self, module: ModuleOp) -> None:
         """Refuse to overwrite any file that was read, including files of which the passes left no trace."""
@@ -284,6 +299,8 @@ def _target(args: argparse.Namespace, known: Session) -> Target:
     output: Path | None = args.output
     if output is not None and args.split_input_file:
         raise CompileError("--split-input-file prints to stdout", hint="leave out -o")
+    if args.elide is not None and (output is not None or args.elide < 0):
+        raise CompileError("--elide N is for text on stdout, and N is at least 0", hint="leave out -o")
     if output is not None and not output.parent.is_dir():
         raise CompileError("there is no such folder", where=str(output.parent))
     if isinstance(target, MlirTarget):

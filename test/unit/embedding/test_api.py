@@ -286,3 +286,24 @@ def test_models_of_tensorflow_in_memory(kind: str) -> None:
         module, _ = amct_opt.load(graph.as_graph_def())
     (found,) = amct_opt.execute(module, {Executable(module).inputs[0]: X}).values()
     np.testing.assert_allclose(found, X @ W, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda m, s: amct_opt.execute(m, X), "inputs are arrays by name, not ndarray\n  hint: write {'x': array}"),
+        (lambda m, s: amct_opt.save(m, "x.onnx", "onnx"), "the session is missing: str stands in its place"),
+        (lambda m, s: amct_opt.quantize(m, "minmax"), "the session is missing: str stands in its place"),
+        (lambda m, s: amct_opt.quantize(m, s, {"observer": "mse"}), "settings are an object or a path, not dict"),
+    ],
+)
+def test_arguments_of_another_type(call: Any, sentence: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        call(*amct_opt.parse(NET))
+    assert sentence in str(caught.value)
+
+
+def test_settings_in_short() -> None:
+    whole = amct_opt.Calibration(amct_opt.Activation("kl"))
+    assert Settings(observer="kl") == Settings(common=whole)
+    assert quantized(settings=Settings(observer="minmax"), data={"x": X}) != quantized(data={"x": X})

@@ -1,0 +1,183 @@
+"""The commands of `amct` as functions of the public Python API, exported by `amct_opt` (docs/embedding.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from .api import PathLike, load
+from .diagnostics import CompileError
+from .runtime.data import FloatModel, Preprocess
+from .runtime.executor import Array
+from .session import Session
+from .transforms.quantization.data_options import DataOptions
+from .transforms.quantization.request import QuantizeOptions
+from .universe import new_session
+
+if TYPE_CHECKING:
+    from .flows.evaluation import Labels, Metric
+    from .flows.scoring import Engine, Scores
+    from .flows.summary import Summary
+    from .flows.tune import Tuned
+    from .runtime.comparison import Comparison
+
+Measure = Callable[[FloatModel], float]
+"""Takes a model with `model.run(inputs)` and `model.batches()`, and returns a number; larger is better."""
+
+
+def quantize_file(
+    model: PathLike,
+    folder: PathLike,
+    data: PathLike | None = None,
+    *,
+    profile: str | None = None,
+    labels: str | None = None,
+    preprocess: str | Preprocess | None = None,
+    opset: int | None = None,
+    session: Session | None = None,
+    **options: Any,
+) -> Summary:
+    """Quantize a model file and write the results into a folder, all of them or none, as `amct quantize` does.
+
+    `data` and `labels` are what `--data` and `--labels` take; `options` are the others of `--quantize`, with underscores:
+    `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. Raises CompileError, located.
+    """
+    from .flows.quantization import quantize_file as quantized
+
+    chosen, given = _options(options), DataOptions(_text(data), preprocess=preprocess)
+    within = _session(session, profile)
+    return quantized(Path(model), chosen, given, Path(folder), within, opset=opset, labels=labels)
+
+
+def tune(
+    model: PathLike,
+    folder: PathLike,
+    data: PathLike,
+    *,
+    sqnr: float | None = None,
+    labels: str | Array | None = None,
+    metric: Measure | None = None,
+    drop: float | None = None,
+    budget: str | None = None,
+    test: PathLike | None = None,
+    profile: str | None = None,
+    preprocess: str | Preprocess | None = None,
+    session: Session | None = None,
+    **options: Any,
+) -> Tuned:
+    """Search for options that reach a goal, then write the files of the best ones into a folder, as `amct tune` does.
+
+    The goal is `sqnr` in dB, or the largest `drop` of top-1 in points (`labels`: int [samples], or what `--labels` takes), or
+    of `metric`. `budget` is text such as `bytes=150k`; `options` hold for all trials. Raises CompileError, located; a goal that
+    is missed is in the result (`best.reached`).
+    """
+    from .flows.quantization import quantize_file as quantized
+    from .flows.tune import tune_file
+    from .flows.tune.budget import UNLIMITED, Budget
+    from .flows.tune.goal import Goal
+    from .flows.tune.search import merged
+
+    judges = [each for each in (sqnr, labels, metric) if each is not None]
+    if len(judges) != 1 or (drop is None) != (sqnr is not None):
+        raise CompileError("one goal is needed", hint="give sqnr, or drop with labels or metric")
+    score = _metric(metric) if metric is not None else _labels(labels)
+    goal = Goal(sqnr=sqnr, drop=drop, score=score)
+    chosen, given = _options(options), DataOptions(_text(data), preprocess=preprocess)
+    measuring = None if test is None else DataOptions(_text(test), preprocess=preprocess)
+    bounds = UNLIMITED if budget is None else Budget.of(budget)
+    within = _session(session, profile)
+    found = tune_file(Path(model), chosen, given, Path(folder), within, goal, test=measuring, budget=bounds)
+    quantized(Path(model), merged(chosen, found.best.changes), given, Path(folder), within.clone())
+    return found
+
+
+def evaluate(
+    models: PathLike | Sequence[PathLike],
+    data: PathLike | None = None,
+    labels: str | Array | None = None,
+    *,
+    metric: Measure | None = None,
+    engine: Engine = "interpreter",
+    preprocess: str | Preprocess | None = None,
+    session: Session | None = None,
+) -> Scores:
+    """Score models on the same samples, as `amct evaluate` does, by labels or by a function.
+
+    `models` are model files, written files, or module text of any stage; `data` is what `--data` takes; `labels` are int
+    [samples] or what `--labels` takes. `engine` is `interpreter` or `onnxruntime`, which runs ONNX files. Raises CompileError,
+    located.
+    """
+    from .flows.scoring import evaluate_files
+
+    if (labels is None) == (metric is None):
+        raise CompileError("either labels or a metric must judge")
+    if labels is not None and data is None:
+        raise CompileError("labels need samples", hint="give data")
+    paths = [Path(each) for each in ([models] if isinstance(models, str | os.PathLike) else models)]
+    given = DataOptions(_text(data), preprocess=preprocess)
+    measure = None if metric is None else _metric(metric)
+    return evaluate_files(paths, given, lambda _: _session(session, None), _labels(labels), measure, engine)
+
+
+def compare(
+    a: ModuleOp | PathLike,
+    b: ModuleOp | PathLike,
+    inputs: Mapping[str, Array] | Sequence[Mapping[str, Array]],
+    *,
+    layers: bool = False,
+    session: Session | None = None,
+) -> Comparison:
+    """Run two models or modules on the same inputs, of one run or of several: how much B's outputs differ from A's.
+
+    With `layers`, every layer that both have is compared as well. Raises CompileError, located, for inputs that do not fit, and
+    without a common output.
+    """
+    from .runtime.comparison import compare as compared
+
+    first, second = (m if isinstance(m, ModuleOp) else load(m, _session(session, None)).module for m in (a, b))
+    runs = [inputs] if isinstance(inputs, Mapping) else inputs
+    return compared(first, second, runs, layers=layers)
+
+
+def _session(session: Session | None, profile: str | None) -> Session:
+    """A session of its own for each use, with the profile if one is given. Raises CompileError for an unknown profile."""
+    made = new_session() if session is None else session.clone()
+    if profile is not None:
+        made.profile = made.profiles[profile].name
+    return made
+
+
+def _options(options: Mapping[str, Any]) -> QuantizeOptions:
+    """Raises CompileError for an option that quantization does not have."""
+    known = [each.name for each in fields(QuantizeOptions) if each.init]
+    for name in options:
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(known)}"
+            raise CompileError(f"quantization has no option '{name}'", hint=hint)
+    fitting: dict[str, Any] = {k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in options.items()}
+    return QuantizeOptions(**fitting)
+
+
+def _text(data: PathLike | None) -> str | None:
+    return None if data is None else os.fspath(data)
+
+
+def _labels(labels: str | Array | None) -> str | Labels | None:
+    from .flows.evaluation import Labels
+
+    return labels if labels is None or isinstance(labels, str) else Labels(np.asarray(labels))
+
+
+def _metric(metric: Measure) -> Metric:
+    from .flows.evaluation import Metric
+
+    code = getattr(metric, "__code__", None)
+    return Metric(Path(getattr(code, "co_filename", "metric")), getattr(metric, "__name__", "metric"), metric)

@@ -1,0 +1,68 @@
+"""The commands as functions: from model files and data to files, scores and differences."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import amct_opt
+from amct_opt import CompileError
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
+
+
+@pytest.fixture(scope="module")
+def held_out(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
+    """Sixty images that calibrate nothing, and their labels."""
+    path = tmp_path_factory.mktemp("data") / "images.npz"
+    with np.load(DIGITS / "heldout.npz") as arrays:
+        np.savez(path, image=arrays["image"][:60])
+    return path, np.load(DIGITS / "heldout_labels.npy")[:60]
+
+
+def test_from_a_file_to_scores(tmp_path: Path, held_out: tuple[Path, np.ndarray]) -> None:
+    summary = amct_opt.quantize_file(MODEL, tmp_path, DATA, profile="qdq", skip_layers=["fc1"])
+    assert summary.metadata["profile"] == "qdq"
+    path, labels = held_out
+    files = [MODEL, tmp_path / "digits_qdq.onnx"]
+    scores = amct_opt.evaluate(files, path, labels)
+    assert [each.top1 is not None and each.top1.percent >= 98 for each in scores.models] == [True, True]
+    with np.load(path) as arrays:
+        images = {"image": arrays["image"]}
+    own = amct_opt.evaluate(str(MODEL), path, metric=lambda model: sum(len(b["image"]) for b in model.batches()))
+    assert own.models[0].metric == len(labels)
+    difference = amct_opt.compare(*files, images, layers=True)
+    assert 25 < difference.outputs["logits"].sqnr < 60
+    assert "conv2" in difference.layers
+
+
+def test_a_search(tmp_path: Path, held_out: tuple[Path, np.ndarray]) -> None:
+    path, labels = held_out
+    found = amct_opt.tune(MODEL, tmp_path, DATA, test=path, labels=labels, drop=5, weight_bits=8)
+    assert found.best.reached
+    assert found.samples == len(labels)
+    assert (tmp_path / "digits_ascend.mlir").exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: amct_opt.quantize_file(MODEL, "out", weight_bit=4),
+            "has no option 'weight_bit'.*did you mean weight_bits",
+        ),
+        (lambda: amct_opt.quantize_file(MODEL, "out", profile="qqq"), "no profile is called 'qqq'"),
+        (lambda: amct_opt.tune(MODEL, "out", DATA), "one goal is needed"),
+        (lambda: amct_opt.tune(MODEL, "out", DATA, labels="folders"), "one goal is needed"),
+        (lambda: amct_opt.evaluate(MODEL, DATA), "either labels or a metric"),
+        (lambda: amct_opt.evaluate(MODEL, labels="folders"), "labels need samples"),
+        (lambda: amct_opt.evaluate(MODEL, DATA, np.zeros(3)), "labels must be integers"),
+    ],
+)
+def test_what_cannot_be_done(call: Any, message: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        call()
+    assert re.search(message, str(caught.value).replace("\n", " "))
