@@ -194,14 +194,7 @@ def main(samples: int = SAMPLES, *names: str) -> None:
                 print("\n".join(" | ".join(row) for row in known[f"{name} {width.bits}"]) + "\n", flush=True)
                 RESULTS.write_text(json.dumps(known))
     order = [f"{name} {width.bits}" for width in WIDTHS for name in width.networks]
-    _write([row for key in order for row in known.get(key, ())])
-
-
-def _write(lines: Sequence[Sequence[str]]) -> None:
-    """Put the table between its marks in docs/recovery.md."""
-    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}{zoo.table(HEADERS, lines)}\n{END}{after}", "utf-8")
+    zoo.replace_between(PAGE, BEGIN, END, zoo.table(HEADERS, [row for key in order for row in known.get(key, ())]))
 
 
 if __name__ == "__main__":

@@ -327,15 +327,41 @@ def main(samples: int = 2000, *names: str) -> None:
 
 
 BEGIN, END = "<!-- begin trained networks (benchmarks/zoo.py) -->\n", "<!-- end trained networks -->"
+README = HERE.parent / "README.md"
+CHOSEN = {
+    "ocr-recognizer": "PP-OCRv4, text recognition",
+    "ocr-detector": "PP-OCRv4, text detection",
+    "magika": "magika, types of files",
+    "basic-pitch": "basic-pitch, notes in music",
+    "silero-sequence": "silero, voice activity",
+    "resnet20": "ResNet-20, CIFAR-10",
+}
+"""The networks of README.md, and what they are called there."""
+FIRST, LAST = "<!-- begin chosen networks (benchmarks/zoo.py) -->\n", "<!-- end chosen networks -->"
+SHORT = ("network", "judged by", "of", "float", "Ascend", "qdq", "onnxruntime, min-max", "onnxruntime, percentile")
 
 
 def _write(known: Sequence[Sequence[Sequence[str]]]) -> None:
-    """Put both tables, with the last results of each network, between their marks in docs/accuracy.md."""
+    """Put both tables, with the last results of each network, into docs/accuracy.md, and chosen rows into README.md."""
     tables = "\n\n".join(table(headers, [pair[i] for pair in known]) for i, headers in enumerate((TASKS, FILES)))
-    text = PAGE.read_text("utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}{tables}\n{END}{after}", "utf-8")
+    replace_between(PAGE, BEGIN, END, tables)
+    chosen = [
+        (CHOSEN[name], what, of, *map(_without_interval, shares))
+        for (name, what, of, *shares), _ in known
+        if name in CHOSEN
+    ]
+    replace_between(README, FIRST, LAST, table(SHORT, chosen))
+
+
+def _without_interval(share: str) -> str:
+    return share.split(" ")[0]
+
+
+def replace_between(page: Path, begin: str, end: str, text: str) -> None:
+    """Put text between two marks of a page."""
+    before, _, rest = page.read_text("utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}{text}\n{end}{after}", "utf-8")
 
 
 if __name__ == "__main__":
