@@ -108,7 +108,7 @@ def test_weights_stay_float(name: str, tmp_path: Path) -> None:
     y = net.at(case.layer(net, net.at(net.x, IN)), OUT)
     pair = both(net.module(y), [reals(net.rng, case.shape, IN)], tmp_path, rewrite=None)
     assert not INTEGERS & set(pair.kernels)
-    assert pair.kernels["Max"] == 1
+    assert pair.kernels["Max"] >= 1, "what keeps it in float: one for a product's weight, one for its input"
     assert pair.steps(OUT.scale) < 0.001 or pair.differing <= 1  # a sum on a tie
 
 
