@@ -9,7 +9,7 @@ multiplied by 2^-6 to 2^6, and the weights that read them by the inverse.
 Ours is `amct quantize` with the options of the row. Files run in onnxruntime with its default options, on samples that did not
 calibrate. Cells show the share in percent and the SQNR in dB. `cpu` is processor time of the whole process, ours with profile
 `ascend`, over that of the first row of the same width. NNCF runs with its defaults, which include fast bias correction, and with
-its accurate bias correction; AIMET with cross-layer equalization, and with scales of weights by the error of outputs (SeqMSE).
+its accurate bias correction; AIMET with cross-layer equalization.
 What a peer made is kept under `.bench/recovery`, and made again when it is deleted.
 """
 
@@ -65,7 +65,7 @@ WIDTHS: Sequence[Width] = (
     Width(
         4,
         ((), *_ROUND.values(), (*_ROUND["mismatch"], *_BIAS), (*_EQUALIZE, *_ROUND["mismatch"], *_BIAS)),
-        ("aimet cle", "aimet seqmse"),
+        ("aimet cle",),
         ("digits", "resnet20", "ocr-recognizer"),
     ),
     Width(
