@@ -47,7 +47,8 @@ def quantize_file(
     """Quantize a model file and write the results into a folder, all of them or none, as `amct quantize` does.
 
     `data` and `labels` are what `--data` and `--labels` take; `options` are the others of `--quantize`, with underscores:
-    `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. Raises CompileError, located.
+    `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. `report(folder)` draws the
+    page of the results. Raises CompileError, located.
     """
     from .flows.quantization import quantize_file as quantized
 

@@ -97,8 +97,8 @@ class Ranking:
 def ranks(model: Runnable, samples: Samples, labels: Labels, session: Session) -> Ranking:
     """The ranks of labels in the model's first output.
 
-    Of equal values the first ranks first. A row with NaN ranks its label last. Raises CompileError, located, for an output
-    that is not [samples, classes], and for labels that are not one of its classes.
+    If values are equal, the first of them ranks first. A row with NaN ranks its label last. Raises CompileError, located, for
+    an output that is not [samples, classes], and for labels that are not one of its classes.
     """
     found: list[Array] = []
     seen = width = 0

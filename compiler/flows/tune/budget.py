@@ -39,7 +39,7 @@ class Costs:
     """What a quantized network costs."""
 
     bytes: int
-    """Of all arrays in the ONNX file: weights, biases, scales, zero points."""
+    """The size of all arrays in the ONNX file: weights, biases, scales, zero points."""
     macs: int
     """Multiply-accumulates of convolutions and matrix products in float, for one sample."""
     int8_layers: int

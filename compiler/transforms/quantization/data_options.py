@@ -44,7 +44,7 @@ class DataOptions:
     samples: int | None = None
     """The first so many samples, no more than there are; all when not given."""
     seed: int = 0
-    """The seed of the synthetic inputs, which are used if there is no data."""
+    """The seed of the synthetic inputs, which are used without data."""
     data_types: tuple[str, ...] = ()
     """Types of raw binaries, one per input: `float32,int64`. A file holds one run."""
     input_shape: str | None = None

@@ -38,7 +38,7 @@ class Grids(NamedTuple):
 
 
 FLOAT = Grids(None, None, True, False)
-"""Of a layer that is not quantized."""
+"""The value for a layer that is not quantized."""
 
 
 def quantized_rows(seen: Seen, up: Array, grids: Grids) -> Array:
