@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from .api import PathLike, load
 from .diagnostics import CompileError
+from .reduction import SECONDS
 from .runtime.data import FloatModel, Preprocess
 from .runtime.executor import Array
 from .session import Session
@@ -145,6 +146,22 @@ def compare(
     first, second = (m if isinstance(m, ModuleOp) else load(m, _session(session, None)).module for m in (a, b))
     runs = [inputs] if isinstance(inputs, Mapping) else inputs
     return compared(first, second, runs, layers=layers)
+
+
+def reduce(model: Any, still_fails: Callable[[Any], bool], *, seconds: float = SECONDS) -> Any:
+    """The smallest part of a model found that still fails: few operations, small sizes, plain weights.
+
+    An ONNX model (a ModelProto, or the path of a file) gives a ModelProto; a module, and a file of any other format, gives a
+    module. `still_fails` gets candidates of the same kind and must not change them; its exceptions end the reduction.
+    After `seconds` the smallest so far is returned. Raises CompileError if the model itself does not fail.
+    """
+    from .reduction import Reducer
+    from .reduction.candidates import form_of, read
+
+    given = read(Path(cast(PathLike, model)), new_session()) if isinstance(model, str | os.PathLike) else model
+    if not still_fails(given):
+        raise CompileError("the model does not fail", hint="still_fails(model) is False: there is nothing to reduce")
+    return Reducer(form_of(given), still_fails, seconds).run(given)
 
 
 def _session(session: Session | None, profile: str | None) -> Session:

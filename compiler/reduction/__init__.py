@@ -1,0 +1,124 @@
+"""Shrinks a model while something about it keeps failing: fewer operations, smaller sizes, plainer weights.
+
+Any subset of operations is a model: values that come from outside become inputs, values that go outside become outputs.
+Therefore operations are found by delta debugging (Zeller and Hildebrandt, 2002), without knowledge of the failure. What is
+left is made plainer step by step; every step is kept that still fails.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+M = TypeVar("M")
+
+SECONDS = 60.0
+"""How long a reduction takes at most, if no other limit is given, apart from the test that runs when it ends."""
+
+
+class Form(Protocol[M]):
+    """A kind of models that can be cut and made plainer. Models are never changed in place."""
+
+    def parts(self, model: M) -> tuple[int, Callable[[Sequence[int]], M | None]]:
+        """The number of operations, and a function that cuts out some of them, by ascending index.
+
+        The function returns None for operations that cannot be cut out, because a type is not known.
+        """
+        ...
+
+    def changes(self, model: M) -> Iterator[tuple[str, Callable[[], M | None]]]:
+        """Ways to make a model plainer, each with a name; None if one does not apply or gives an invalid model."""
+        ...
+
+
+@dataclass
+class Reducer(Generic[M]):
+    """One reduction: the test, what it may take, and how many tests were run."""
+
+    form: Form[M]
+    fails: Callable[[M], bool]
+    seconds: float = SECONDS
+    on_step: Callable[[M, int], None] | None = None
+    """Called with every smaller model that still fails and the number of tests so far."""
+    tests: int = 0
+    _begin: float = field(default_factory=time.monotonic)
+
+    def run(self, model: M) -> M:
+        """The smallest model found that still fails; `model` itself if nothing smaller does."""
+        size = -1
+        while self.form.parts(model)[0] != size and not self._late():
+            size = self.form.parts(model)[0]
+            model = self._plainer(self._fewer(model))
+        return model
+
+    def _late(self) -> bool:
+        return time.monotonic() - self._begin >= self.seconds
+
+    def _test(self, model: M | None) -> bool:
+        if model is None or self._late():
+            return False
+        self.tests += 1
+        if not self.fails(model):
+            return False
+        if self.on_step is not None:
+            self.on_step(model, self.tests)
+        return True
+
+    def _fewer(self, model: M) -> M:
+        """As few operations as still fail."""
+        count, cut = self.form.parts(model)
+
+        def fails(kept: Sequence[int]) -> bool:
+            return self._test(cut(kept))
+
+        kept = _without_chunks(_window(list(range(count)), fails), fails)
+        return model if len(kept) == count else cut(kept) or model
+
+    def _plainer(self, model: M) -> M:
+        """The model after every change that keeps it failing; changes run again until none helps."""
+        tried: set[str] = set()
+        while not self._late():
+            for name, change in self.form.changes(model):
+                if name in tried:
+                    continue
+                tried.add(name)
+                changed = change()
+                if changed is not None and self._test(changed):
+                    model = changed
+                    break
+            else:
+                return model
+        return model
+
+
+def _window(kept: list[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
+    """A run of neighbours that fails, found by halves that overlap: one cause is found in few tests, each half as large."""
+    while len(kept) > 1:
+        half = (len(kept) + 1) // 2
+        step = max(1, half // 2)
+        starts = sorted({*range(0, len(kept) - half, step), len(kept) - half})
+        for start in starts:
+            if fails(kept[start : start + half]):
+                kept = kept[start : start + half]
+                break
+        else:
+            return kept
+    return kept
+
+
+def _without_chunks(kept: list[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
+    """What is left when no single operation can be taken away any more; larger chunks are tried first."""
+    chunk = max(1, len(kept) // 2)
+    while True:
+        start, removed = 0, False
+        while start < len(kept) and len(kept) > 1:
+            rest = kept[:start] + kept[start + chunk :]
+            if rest and fails(rest):
+                kept, removed = rest, True
+            else:
+                start += chunk
+        if chunk == 1 and not removed:
+            return kept
+        chunk = chunk if chunk == 1 else chunk // 2
