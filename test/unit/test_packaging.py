@@ -57,6 +57,7 @@ func.func @main(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 """
 
 
+@pytest.mark.slow
 def test_it_works_where_there_is_no_checkout(wheel: Path, tmp_path: Path) -> None:
     """In a fresh environment; only the dependencies are those of the one that runs the tests."""
     home, work = tmp_path / "venv", tmp_path / "work"

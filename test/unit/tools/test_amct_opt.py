@@ -299,6 +299,7 @@ def test_an_interrupt_is_quiet() -> None:
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
+@pytest.mark.slow
 def test_text_is_utf_8_in_any_locale(tmp_path: Path) -> None:
     (tmp_path / "net.mlir").write_text('%c = nn.constant #nn.external<"层", tensor<1xi8>, "0x00">', "utf-8")
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}

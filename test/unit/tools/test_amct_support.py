@@ -102,6 +102,7 @@ def test_a_profile_without_amcts_table_speaks_for_itself(amct_tool):
     assert (softmax["rule"], softmax["reason"]) == ("not-in-profile", "profile qdq does not quantize Softmax layers")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["qdq", "ppq"])
 def test_profiles_of_values_judge_what_fusion_leaves(amct_tool, tmp_path, profile):
     """The layers that `amct quantize` leaves in float are those that cannot be quantized, but for what is folded."""

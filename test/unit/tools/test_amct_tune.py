@@ -77,6 +77,7 @@ def test_labels_are_a_goal(amct_tool, tmp_path: Path) -> None:
     assert trial["quality"] >= 98
 
 
+@pytest.mark.slow
 def test_labels_belong_to_their_samples(amct_tool, tmp_path: Path) -> None:
     """Ten samples in runs of four: the last run is filled up with earlier samples, which have been counted already."""
     np.savez(tmp_path / "test.npz", image=np.load(DIGITS / "heldout.npz")["image"][:10])
@@ -94,6 +95,7 @@ def test_labels_belong_to_their_samples(amct_tool, tmp_path: Path) -> None:
     assert trial["quality"] == 100
 
 
+@pytest.mark.slow
 def test_a_step_that_cannot_be_is_said(amct_tool, tmp_path: Path) -> None:
     """A JSON configuration has settings of its own for every layer: no other observer can be tried beside it."""
     config = tmp_path / "layers.json"
@@ -159,6 +161,7 @@ def test_a_budget_of_bytes(amct_tool, tmp_path: Path) -> None:
     assert (tmp_path / "again" / "digits_qdq.onnx").read_bytes() == written
 
 
+@pytest.mark.slow
 def test_a_budget_of_work_in_float(amct_tool, tmp_path: Path) -> None:
     """Layers may stay in float as long as they multiply little: not those that cost the most."""
     budget = "MACs=20k,int8-layers=4"
@@ -190,6 +193,7 @@ class Evaluator:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "drop"), [(":top", ("--drop", "0.01")), ("", ())])
 def test_a_python_function_is_a_goal(amct_tool, tmp_path: Path, function: str, drop: tuple[str, ...]) -> None:
     np.savez(tmp_path / "test.npz", image=np.load(DIGITS / "heldout.npz")["image"][:100])

@@ -132,6 +132,7 @@ def test_an_endless_function_ends_with_batch_num(amct_tool, tmp_path: Path) -> N
     assert "2 samples, held back" in result.out
 
 
+@pytest.mark.slow
 def test_batch_num_is_the_number_of_runs_that_calibrate(amct_tool, tmp_path: Path, images: np.ndarray) -> None:
     """By option and by configuration alike, also where it takes all of the data; what is left over measures."""
     np.savez(tmp_path / "x.npz", image=images)

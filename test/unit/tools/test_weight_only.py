@@ -78,6 +78,7 @@ def test_mixed_digits(amct_tool, files, tmp_path: Path) -> None:
     assert summary["accuracy"]["integer"]["logits"]["cosine"] > 0.99
 
 
+@pytest.mark.slow
 def test_a_configuration_that_is_created(amct_tool, files, tmp_path: Path) -> None:
     """The JSON lists what the simplified configuration decides, and quantizes the same."""
     config = files.text("simple.cfg", ALONE.format("true", "true"))

@@ -94,6 +94,7 @@ def test_amct_quantize(form: str, models: Path, tmp_path: Path, capsys: pytest.C
     assert difference["sqnr"] > 25
 
 
+@pytest.mark.slow
 def test_tensorflow_is_not_imported(models: Path, tmp_path: Path) -> None:
     """Not for reading, nor for running, nor for quantizing."""
     forms = [str(models / form) for form in ("net.pb", "net.pbtxt", "net", "net/saved_model.pb")]

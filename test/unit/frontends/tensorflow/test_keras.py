@@ -290,6 +290,7 @@ def test_without_tensorflow(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_quiet(tmp_path: Path) -> None:
     """Nothing of what TensorFlow says reaches the user."""
     keras.Sequential([keras.layers.Input((3,), name="x"), keras.layers.Dense(2, name="fc")]).save(tmp_path / "m.keras")

@@ -175,6 +175,7 @@ def test_groups_that_have_no_form(source, rule, reason, equivalence):
     equivalence.assert_equivalent(before, after, rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     ["channel-wise=true weight-asymmetric=true", "weight-bits=4 channel-wise=true", "weight-bits=4 group-size=16"],

@@ -105,6 +105,7 @@ def test_entropy_with_the_defaults_of_onnxruntime_clips_nothing(name: str) -> No
     np.testing.assert_allclose(theirs, ours("minmax", [array]), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["normal", "laplace", "uniform", "outlier"])
 def test_entropy_of_many_bins(name: str) -> None:
     """Of distributions with signs on both sides onnxruntime's 128 steps are for both sides, half of int8's: it clips more."""

@@ -223,6 +223,7 @@ def test_all_in_one_file_or_nothing(written: Any, monkeypatch: pytest.MonkeyPatc
     assert written.path.read_bytes() == b"what was there before"
 
 
+@pytest.mark.slow
 def test_no_tensorflow_is_needed(tmp_path: Path) -> None:
     """Neither to write nor to know that the target is there."""
     (tmp_path / "net.mlir").write_text(line("%r = nn.neg %a : tensor<2x3xf32>"))

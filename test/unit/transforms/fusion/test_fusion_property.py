@@ -383,6 +383,7 @@ def rewrite_by_xdsl(module: ModuleOp, patterns: Sequence[RewritePattern], erase_
     return PatternRewriteWalker(applier, listener=listener).rewrite_module(module)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(networks())
 def test_the_driver_agrees_with_the_walker_of_xdsl(case: Case) -> None:

@@ -112,6 +112,7 @@ def test_activations_are_uint8_with_the_same_numbers(tmp_path: Path) -> None:
     assert (steps > 0.5).mean() < 0.01
 
 
+@pytest.mark.slow
 def test_squeezenet_in_integer_kernels(tmp_path: Path) -> None:
     """All 26 convolutions, the concats and the poolings between them: nothing in between is float.
 
