@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,7 +27,7 @@ from .adaround import adaround
 from .integer_layers import IntegerLayer, integer_layers
 from .layer_by_layer import layer_by_layer
 from .layer_data import Networks, Sums
-from .rounding import Grid, gptq, matched, with_least_error
+from .rounding import matched, rounded, with_least_error
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -62,14 +61,14 @@ def round_weights(module: ModuleOp, method: Method | None, samples: Callable[[],
     layers = integer_layers(module, profile_of(session))
     wanted = [layer for layer in layers if (method or layer.plan.weights[0].rounding) is not None]
     broken = {layer.compute: found for layer in wanted if (found := _broken(layer, method)) is not None}
-    rounded = {layer.compute for layer in wanted} - set(broken)
+    rounding = {layer.compute for layer in wanted} - set(broken)
     for compute, reason in broken.items():
         remarks.missed(compute, *reason)
 
     def step(layer: IntegerLayer, networks: Networks) -> IntegerLayer:
-        return _rounded(layer, method, networks, remarks) if layer.compute in rounded else layer
+        return _rounded(layer, method, networks, remarks) if layer.compute in rounding else layer
 
-    if rounded:
+    if rounding:
         layer_by_layer(module, layers, step, samples(), session, beside=method == "mismatch")
     for layer in wanted:
         set_plan(layer.compute, _without_rounding(plan_of(layer.compute) or layer.plan))
@@ -105,7 +104,7 @@ def _scale_axis(layer: IntegerLayer) -> int | None:
 
 def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, remarks: Remarks) -> IntegerLayer:
     """The layer with the integers that are found, or as it is, where these are no better than the nearest."""
-    method, find = _method(layer, asked)
+    method, options = _method(layer, asked)
     weights = layer.product.matrices(layer.float_weight)
     groups, channels, columns = weights.shape
     grid = layer.grid(groups, channels)
@@ -114,7 +113,11 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     target = weights if sums.c is None else matched(weights, sums.h, sums.c)
     fixed = layer.weight.fixed or grid.levels is not None  # levels are those of a scale
     found = grid if fixed else with_least_error(target, sums.h, grid, layer.shared)
-    nearest, integers = grid.nearest(weights), find(target, sums.h, found)
+    if options is not None:
+        integers = adaround(target, sums.h, found, options)
+    else:
+        integers, found = rounded(target, sums.h, found, layer.shared, fixed=fixed)
+    nearest = grid.nearest(weights)
     before, after = (held.sqnr(weights, each) for each in (nearest, integers * found.scale))
     if not after > before:
         reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"
@@ -125,8 +128,8 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     return layer.with_integers(layer.product.weight(integers), layer.scales_of(found))
 
 
-def _method(layer: IntegerLayer, asked: Method | None) -> tuple[str, Callable[[Array, Array, Grid], Array]]:
-    """The plan's method for a layer, otherwise the one that is asked for, with the function that finds integers.
+def _method(layer: IntegerLayer, asked: Method | None) -> tuple[str, Ada | None]:
+    """The plan's method for a layer, otherwise the one that is asked for, with the options of adaround.
 
     Raises CompileError, located at the layer, for a plan with another method or bad options.
     """
@@ -135,9 +138,8 @@ def _method(layer: IntegerLayer, asked: Method | None) -> tuple[str, Callable[[A
     if own is not None and (name != "adaround" or (brace and not options.endswith("}"))):
         raise op_error(layer.compute, f"has a plan with the rounding '{own}'", "adaround{reg-param=0.01} is one")
     if name != "adaround":
-        return name, gptq
+        return name, None
     try:
-        chosen = build(Ada, options.removesuffix("}"), "adaround")
+        return name, build(Ada, options.removesuffix("}"), "adaround")
     except CompileError as e:
         raise op_error(layer.compute, f"has a plan with a bad rounding: {e.message}", e.hint) from None
-    return name, partial(adaround, options=chosen)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....configuration.settings import Ada
-from .rounding import Grid
+from .rounding import Grid, descended
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -21,8 +21,6 @@ _UNITS = 1000
 _FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8
 """Adam's."""
 _SWEEPS = 10
-_LEAST = 1e-9
-"""The smallest gain that a turn must have, in units of the error of a whole step."""
 _STRETCH = 1.2
 """The sigmoid is stretched to [-0.1, 1.1] and cut to [0, 1], so that it reaches both ends."""
 
@@ -62,26 +60,6 @@ def adaround(weights: Array, h: Array, grid: Grid, options: Ada = DEFAULT) -> Ar
         first += (1 - _FIRST) * (gradient - first)
         second += (1 - _SECOND) * (gradient * gradient - second)
         v -= _RATE * (first / (1 - _FIRST**step)) / (np.sqrt(second / (1 - _SECOND**step)) + _TINY)
-    return _descended(weights, h, grid, low, np.clip(low + (up >= 0.5), grid.low, grid.high))
-
-
-def _descended(weights: Array, h: Array, grid: Grid, low: Array, integers: Array) -> Array:
-    """The integers after turns from `low` to the next number and back that each lower the error, column by column."""
-    scales, lows, highs = (np.broadcast_to(each, weights.shape) for each in grid[:3])
-    diagonal = np.einsum("gkk->gk", h)
-    integers, slope = integers.copy(), (integers * grid.scale - weights) @ h
-    for _ in range(_SWEEPS):
-        turned = False
-        for j in range(weights.shape[2]):
-            now, down, scale = integers[:, :, j], low[:, :, j], scales[:, :, j]
-            other = np.clip(np.where(now > down, down, down + 1), lows[:, :, j], highs[:, :, j])
-            change = (other - now) * scale
-            gain = -(2 * slope[:, :, j] + change * diagonal[:, None, j]) * change
-            change = np.where(gain > _LEAST * diagonal[:, None, j] * scale * scale, change, 0)
-            if change.any():
-                turned = True
-                integers[:, :, j] = np.where(change, other, now)
-                slope += change[..., None] * h[:, None, j]
-        if not turned:
-            break
-    return integers
+    least = np.clip(low, grid.low, grid.high)
+    turning = grid._replace(low=least, high=np.clip(low + 1, grid.low, grid.high))
+    return descended(weights, h, turning, np.clip(low + (up >= 0.5), turning.low, turning.high), _SWEEPS)

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 DAMPING = 0.01
 """The fraction of its mean added to the diagonal of H, so that weights of rarely active inputs hardly change."""
-_BLOCK = 128
+_BLOCK = 32
 """The number of columns after which their errors are propagated to all remaining columns at once."""
 
 
@@ -27,6 +27,12 @@ SHRUNK = tuple(1 - i / 50 for i in range(31))
 _WIDE = 1024
 """From this many columns on, only every fourth factor is tried, and then the best one's neighbours: `_FINER` away."""
 _FINER = (0.04, 0.02)
+_NEAR = (0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15)
+"""Factors on the scales with which nearest rounding has the least error, among which `gptq` has its own."""
+_SWEEPS = 2
+"""So often single weights change behind GPTQ; more gain little."""
+_LEAST = 1e-9
+"""The smallest gain that a change must have, in units of the error of a whole step."""
 
 
 class Grid(NamedTuple):
@@ -144,3 +150,59 @@ def with_least_error(weights: Array, h: Array, grid: Grid, shared: tuple[int, ..
             chosen = better if grid.block is None else np.repeat(better, grid.block, axis=2)[:, :, :columns]
             factor, scale = np.where(chosen, begin + step, factor), np.where(chosen, tried, scale)
     return grid._replace(scale=scale)
+
+
+def rounded(weights: Array, h: Array, grid: Grid, shared: tuple[int, ...], *, fixed: bool) -> tuple[Array, Grid]:
+    """Integers by `gptq` and changes of single weights, and the grid with the scales that leave the least error unless they are
+    fixed. Wide weights are rounded only once, because that takes longest.
+    """
+    if weights.shape[2] >= _WIDE:
+        return gptq(weights, h, grid), grid
+    found = grid if fixed or grid.block is not None else with_least_error_left(weights, h, grid, shared)
+    return descended(weights, damped(h), found, gptq(weights, h, found), _SWEEPS), found
+
+
+def with_least_error_left(weights: Array, h: Array, grid: Grid, shared: tuple[int, ...]) -> Grid:
+    """The grid with the scales, near its own, that leave the least error behind `gptq`, chosen as in `with_least_error`; not for
+    scales of blocks of columns.
+    """
+    groups, channels = weights.shape[:2]
+
+    def beside(values: Array) -> Array:
+        """The same for each factor, as further channels."""
+        return np.tile(np.broadcast_to(values, (groups, channels, values.shape[2])), (1, len(_NEAR), 1))
+
+    factors = np.repeat(_NEAR, channels)[None, :, None]
+    tried = np.maximum(beside(grid.scale) * factors, beside(np.asarray(grid.smallest) + np.zeros_like(grid.scale)))
+    tried = tried.astype(np.float32).astype(np.float64)
+    grids = grid._replace(scale=tried, low=beside(grid.low), high=beside(grid.high))
+    targets = beside(weights)
+    errors = output_error(gptq(targets, h, grids) * tried - targets, h).reshape(groups, len(_NEAR), channels)
+    over = tuple(axis * 2 for axis in shared)
+    best = np.broadcast_to(errors.sum(over, keepdims=True), errors.shape).argmin(axis=1)
+    return grid._replace(scale=np.take_along_axis(tried.reshape(errors.shape), best[:, None], 1).swapaxes(1, 2))
+
+
+def descended(weights: Array, h: Array, grid: Grid, integers: Array, sweeps: int) -> Array:
+    """The integers after changes of single weights that each lower the error of the outputs, column by column: so many times, or
+    until nothing changes.
+    """
+    scales, lows, highs = (np.broadcast_to(each, weights.shape) for each in grid[:3])
+    diagonal = np.einsum("gkk->gk", h)
+    integers, slope = integers.copy(), (integers * grid.scale - weights) @ h
+    for _ in range(sweeps):
+        changed = False
+        for j in range(weights.shape[2]):
+            now, scale, size = integers[:, :, j], scales[:, :, j], diagonal[:, None, j]
+            best = now - np.divide(slope[:, :, j], size * scale, out=np.zeros_like(now), where=size > 0)
+            other = _nearest(best, lows[:, :, j], highs[:, :, j], grid.levels)
+            change = (other - now) * scale
+            gain = -(2 * slope[:, :, j] + change * size) * change
+            places = np.nonzero(gain > _LEAST * size * scale * scale)
+            if places[0].size:
+                changed = True
+                integers[(*places, j)] = other[places]
+                slope[places] += change[places][:, None] * h[places[0], j]
+        if not changed:
+            break
+    return integers

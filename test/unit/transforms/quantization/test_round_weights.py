@@ -35,10 +35,12 @@ from amct_opt.transforms.quantization.round_weights.products import product_of
 from amct_opt.transforms.quantization.round_weights.rounding import (
     Grid,
     damped,
+    descended,
     gptq,
     matched,
     output_error,
     with_least_error,
+    with_least_error_left,
 )
 from amct_opt.transforms.quantization.sites import sites
 from amct_opt.universe import new_session
@@ -103,6 +105,33 @@ def test_no_rounding_of_eight_weights_has_less_error_than_the_best_and_nearest_h
         nearest = output_error(on.nearest(weights) - weights, h).item()
         assert found <= 1.05 * nearest
         assert found >= best or found <= nearest  # weights that make up for others may go further than one step
+
+
+@pytest.mark.parametrize("shared", [(), (0,), (0, 1)])
+def test_scales_behind_gptq_and_single_changes_each_leave_less_error(shared: tuple[int, ...]) -> None:
+    weights = np.random.default_rng(5).normal(size=(2, 6, 30))
+    h, on = sums_of(x := rows(2, 120, 30, 5), x).h, grid(weights, 3)
+    on = on._replace(scale=np.broadcast_to(on.scale.max(shared, keepdims=True), on.scale.shape))
+
+    def error(integers: np.ndarray, on: Grid, h: np.ndarray = h) -> float:
+        return float(output_error(integers * on.scale - weights, h).sum())
+
+    found = with_least_error_left(weights, h, on, shared)
+    ratio = found.scale / on.scale
+    assert all((ratio.min(axis) == ratio.max(axis)).all() for axis in shared)
+    of_each = [
+        error(gptq(weights, h, each := on._replace(scale=np.float32(on.scale * f).astype(float))), each)
+        for f in (0.8, 1, 1.1)
+    ]
+    integers = gptq(weights, h, found)
+    assert error(integers, found) <= min(of_each)
+    once, often = (descended(weights, h, found, integers, sweeps) for sweeps in (1, 50))
+    assert error(integers, found) > error(once, found) >= error(often, found)
+    for place in np.ndindex(often.shape):  # no single change is left that helps
+        for step in (-1, 1):
+            other = often.copy()
+            other[place] += step
+            assert not found.low.min() <= other[place] <= found.high.max() or error(other, found) >= error(often, found)
 
 
 def test_few_levels_are_between_the_best_choice_of_all_and_the_nearest() -> None:
