@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -72,6 +72,13 @@ def describe(location: Attribute) -> str:
             return "<unknown location>"
 
 
+class Gain(NamedTuple):
+    """SQNR in dB of a layer's output without a change and with it."""
+
+    before: float
+    after: float
+
+
 @dataclass(frozen=True)
 class Remark:
     """A remark: what a pass did, or did not do, to one layer, and why.
@@ -88,6 +95,8 @@ class Remark:
     location: str
     module: str = ""
     """The path of the layer's PyTorch module; empty where it has none."""
+    gain: Gain | None = None
+    """What a recovery changed, or would have changed if it is missed."""
 
     def __str__(self) -> str:
         return f'{self.location}: remark: [{self.pass_name} {self.kind} {self.rule}] "{self.layer}": {self.reason}'
@@ -107,6 +116,7 @@ def remarks_yaml(remarks: Iterable[Remark]) -> str:
             "op": r.op,
             "reason": r.reason,
             "location": r.location,
+            **({} if r.gain is None else {"gain": r.gain._asdict()}),
         }
         for r in remarks
     ]

@@ -68,6 +68,8 @@ class Session(Context):
     imports: ImportOptions = ImportOptions()
     """How models are read."""
     remarks: list[Remark] = field(default_factory=list[Remark])
+    warnings: list[str] = field(default_factory=list[str])
+    """What was warned of, in order."""
     on_remark: Callable[[Remark], None] | None = None
     on_progress: Callable[[str, int, int], None] | None = None
     """Called with (phase, done, total) while data runs through the model."""
@@ -147,6 +149,7 @@ class Session(Context):
         session = copy(self)
         vars(session).update(vars(super().clone()))
         session.remarks = list(self.remarks)
+        session.warnings = list(self.warnings)
         session.passes = self.passes.copy()
         session.frontends = self.frontends.copy()
         session.targets = self.targets.copy()
@@ -163,7 +166,8 @@ class Session(Context):
         return session
 
     def warn(self, message: str) -> None:
-        """Print one line on stderr that the user must see whatever else is printed."""
+        """Keep one line and print it on stderr: the user must see it whatever else is printed."""
+        self.warnings.append(message)
         print(f"warning: {message}", file=sys.stderr)
 
     def note(self, message: str) -> None:

@@ -22,6 +22,40 @@ option's text may be a list in the file of `--settings` ([configuration.md](conf
 `amct-opt --help PASS` the options of one pass. What `amct` can do in one command `amct-opt` does in passes:
 [passes.md](passes.md)."""
 
+_JSON = """\
+## What `--json` prints
+
+One object on stdout and nothing else; warnings and errors stay on stderr. An object is also printed where a command has done its
+work and still ends with status 1: a goal that `amct tune` missed, a file that onnxruntime does not run. The first keys are
+`command` and `version`, then follow these. Keys are added in later versions, and none changes its meaning. Numbers that are not
+finite are null.
+
+| command | keys |
+| --- | --- |
+| `amct support` | `layers`, `counts` |
+| `amct quantize` | `model`, `metadata`, `warnings`, `imported`, `layers`, `accuracy`, `onnxruntime`, `bytes`, `files` |
+| `amct report` | `files` |
+| `amct calibration` | `layers`, `runs`, `onnxruntime`, `files` |
+| `amct auto-calibration` | `original`, `ranking`, `trials`, `chosen`, `files` |
+| `amct convert` | `layers`, `runs`, `onnxruntime`, `files` |
+| `amct create-config` | `layers`, `files` |
+| `amct sensitivity` | `layers`, `quantized`, `samples`, `held_back`, `measure` |
+| `amct tune` | `search`, `again`, `model`, `metadata`, `warnings`, `imported`, \
+`layers`, `accuracy`, `onnxruntime`, `bytes`, `files` |
+| `amct run` | `runs`, `outputs`, `files` |
+| `amct compare` | `outputs`, `layers`, `not_compared` |
+| `amct evaluate` | `samples`, `source`, `models`, `pairs` |
+
+`files` has the paths of what was written by role: for `amct quantize` `onnx`, `nn`, `ascend`, `record`, `remarks`, `summary`,
+`layers` and `report`; for AMCT's commands its names without the prefix (`deploy_model.onnx`, `record.txt`).
+
+`layers` of `amct quantize`, `tune`, `calibration` and `convert` lists layers by outcome (`fused`, `quantized`, `left_in_float`,
+...), each with `layer`, `op`, `rule` and `reason`; that of `amct sensitivity` and `support` is one list; that of `amct compare`
+has the differences by layer.
+
+`amct quantize` writes the same into `summary.json`, with the names of files in place of their paths. `search` has the trials of
+`amct tune`, the index of the best one and whether it `reached` the goal; `again` is the command line that repeats the result."""
+
 _PASSES = "Passes with their options, and targets with theirs, are in [passes.md](passes.md)."
 
 
@@ -35,7 +69,7 @@ def page() -> str:
     parts = [_PREFACE]
     for parser in commands.values():
         parts += section(parser.complete())
-    return "\n\n".join([*parts, *section(amct_opt_parser(new_session())), _PASSES]) + "\n"
+    return "\n\n".join([*parts, *section(amct_opt_parser(new_session())), _PASSES, _JSON]) + "\n"
 
 
 def section(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -78,6 +78,12 @@ class AutoCalibrated:
     trials: tuple[Trial, ...]
     chosen: Trial
     files: tuple[Path, ...]
+
+    def data(self) -> dict[str, Any]:
+        """Everything but the files as plain data for JSON."""
+        found = asdict(replace(self, files=(), ranking=finite(self.ranking)))
+        del found["files"]
+        return cast("dict[str, Any]", json.loads(_json(found)))
 
 
 def auto_calibrate_file(

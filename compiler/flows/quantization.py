@@ -113,13 +113,12 @@ def quantize_file(
     kernels = _integer_kernels(quantized, session)
     stages = [Executable(quantized), Executable(module), *kernels]
     fake, integer, *by_kernels = measure(Executable(original), stages, held, session)
-    doubts: list[str] = []
     if calibration is not None:
         by_stage = dict(zip(STAGES, (fake, integer, *by_kernels), strict=False))
-        doubts += [*doubts_of_data(original, calibration), *doubts_of_result(original, by_stage)]
-        doubts += doubts_of_split(calibration, held) if held_back else ()
-    for doubt in doubts:
-        session.warn(doubt)
+        for doubt in (*doubts_of_data(original, calibration), *doubts_of_result(original, by_stage)):
+            session.warn(doubt)
+        for doubt in doubts_of_split(calibration, held) if held_back else ():
+            session.warn(doubt)
     answers = {} if judged is None else _answers(Executable(original), stages, judged, held, session)
     summary = Summary(
         model=model,
@@ -128,7 +127,7 @@ def quantize_file(
         accuracy=Accuracy(held.count, held_back, held.synthetic, fake, integer, *(by_kernels or [{}]), answers=answers),
         sizes=Sizes(sum(f.stat().st_size for f in sources), weight_bytes(original), weight_bytes(quantized), {}),
         files=files,
-        warnings=tuple(doubts),
+        warnings=tuple(session.warnings),
     )
     formats: dict[str, tuple[Target, ModuleOp]] = {
         "onnx": (onnx, quantized),

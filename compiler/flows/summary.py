@@ -101,7 +101,7 @@ class Summary:
     peer: Peer | None = None
     """The result of running the ONNX file in onnxruntime; None if it is not installed."""
     warnings: tuple[str, ...] = ()
-    """Reasons to doubt the data or the result."""
+    """What the user was warned of: reasons to doubt the data or the result among them."""
 
 
 def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:
@@ -160,17 +160,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
         "metadata": dict(summary.metadata),
         "warnings": list(summary.warnings),
         "imported": layers.imported,
-        "layers": {
-            "fused": [_row(r) for r in layers.fused],
-            "not_fused": [_row(r) for r in layers.not_fused],
-            "quantized": [_row(r) for r in layers.quantized],
-            "left_in_float": [_row(r) for r in layers.left_in_float],
-            "otherwise": [_row(r) for r in layers.otherwise],
-            "not_lowered": [_row(r) for r in layers.not_lowered],
-            "quantized_before": dict(layers.quantized_before),
-            "inside": dict(layers.inside),
-            "others": dict(layers.others),
-        },
+        "layers": layers_data(layers),
         "accuracy": {
             "samples": summary.accuracy.samples,
             "held_back": summary.accuracy.held_back,
@@ -183,13 +173,29 @@ def summary_data(summary: Summary) -> dict[str, Any]:
                 for name, each in summary.accuracy.answers.items()
             },
         },
-        "onnxruntime": None if summary.peer is None else _peer_data(summary.peer),
+        "onnxruntime": None if summary.peer is None else peer_data(summary.peer),
         "bytes": asdict(summary.sizes),
         "files": {role: path.name for role, path in summary.files.items()},
     }
 
 
-def _peer_data(peer: Peer) -> dict[str, Any]:
+def layers_data(layers: Layers) -> dict[str, Any]:
+    """The layers by outcome as plain data, each with its rule and reason; those without a remark as numbers by operation."""
+    return {
+        "fused": [_row(r) for r in layers.fused],
+        "not_fused": [_row(r) for r in layers.not_fused],
+        "quantized": [_row(r) for r in layers.quantized],
+        "left_in_float": [_row(r) for r in layers.left_in_float],
+        "otherwise": [_row(r) for r in layers.otherwise],
+        "not_lowered": [_row(r) for r in layers.not_lowered],
+        "quantized_before": dict(layers.quantized_before),
+        "inside": dict(layers.inside),
+        "others": dict(layers.others),
+    }
+
+
+def peer_data(peer: Peer) -> dict[str, Any]:
+    """What onnxruntime made of a file, as plain data."""
     outputs = {name: difference_data(d) for name, d in peer.outputs.items()}
     return {
         "version": peer.version,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
+from math import isfinite
 from typing import Any
 
 from ..diagnostics import CompileError, Remark
@@ -21,8 +21,6 @@ _MOST_DETAILS = 400
 """Layers with drawings of their own."""
 _MOST_REMARKS = 1000
 _RECOVERY = ("balance-channels", "equalize", "round-weights", "correct-bias")
-_BEFORE_AND_AFTER = re.compile(r"(-?\d+(?:\.\d+)?) dB .*?(-?\d+(?:\.\d+)?) dB")
-"""Two numbers in the reason of a recovery: with it, then without it."""
 
 
 def page_of(run: Run) -> str:
@@ -126,9 +124,9 @@ def _clipped(run: Run, layer: Layer) -> float | None:
 
 
 def _recovered(remark: Remark) -> dict[str, Any]:
-    """A row of the table of recovery, with the dB before and after if its reason has them."""
-    numbers = _BEFORE_AND_AFTER.search(remark.reason) if remark.pass_name != "equalize" else None
-    after, before = (float(n) for n in numbers.groups()) if numbers else (None, None)
+    """A row of the table of recovery, with the dB before and after, rounded to draw, if they are finite."""
+    known = remark.gain is not None and all(map(isfinite, remark.gain))
+    before, after = (round(dB, 1) for dB in remark.gain) if remark.gain is not None and known else (None, None)
     return {**asdict(remark), "before": before, "after": after}
 
 

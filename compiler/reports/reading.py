@@ -10,7 +10,7 @@ from typing import Any, cast
 from xdsl.dialects.builtin import ModuleOp
 
 from ..configuration.json_object import Json, JsonObject, read_object
-from ..diagnostics import CompileError, Remark, first_line
+from ..diagnostics import CompileError, Gain, Remark, first_line
 from ..frontends import read
 from ..ir.text import read_text
 from ..session import Session
@@ -175,11 +175,20 @@ def read_remarks(path: Path) -> list[Remark]:
 
 
 def _remark(row: Any, where: str) -> Remark:
-    names = {f.name: "pass" if f.name == "pass_name" else f.name for f in fields(Remark)}
+    names = {f.name: "pass" if f.name == "pass_name" else f.name for f in fields(Remark) if f.name != "gain"}
     values = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
     if wrong := [key for key in names.values() if not isinstance(values.get(key, ""), str) or not values]:
         raise CompileError(f"is not a remark: {wrong[0]} must be a text", where=where)
-    return Remark(**{name: values.get(key, "") for name, key in names.items()})
+    return Remark(**{name: values.get(key, "") for name, key in names.items()}, gain=_gain(values.get("gain"), where))
+
+
+def _gain(value: Any, where: str) -> Gain | None:
+    if value is None:
+        return None
+    numbers = [cast("dict[str, Any]", value).get(key) for key in Gain._fields] if isinstance(value, dict) else []
+    if not numbers or not all(isinstance(each, int | float) for each in numbers):
+        raise CompileError("is not a remark: gain must have the numbers before and after", where=where)
+    return Gain(*map(float, cast("list[float]", numbers)))
 
 
 def _text(owner: JsonObject, value: Any) -> str:

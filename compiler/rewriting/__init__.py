@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import FusedLoc, LocationAttr, ModuleOp, NoneAttr, Un
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from ..diagnostics import Remark, RemarkKind, describe
+from ..diagnostics import Gain, Remark, RemarkKind, describe
 from ..dialects.nn import ConstantOp, DequantizeOp, NNOp, ObserveOp, OriginAttr, QuantizeOp, constant_of
 from ..ir.dtypes import finfo
 from ..ir.layer_names import modules_of, named_among
@@ -90,13 +90,13 @@ class Remarks:
         self.pass_name = pass_name
         self._rows: dict[Operation, dict[str, Remark]] = {}
 
-    def missed(self, op: Operation, rule: str, reason: str) -> None:
+    def missed(self, op: Operation, rule: str, reason: str, gain: Gain | None = None) -> None:
         """Records a missed rule; the first reason for an operation and rule stays."""
-        self._add("missed", op, rule, reason)
+        self._add("missed", op, rule, reason, gain)
 
-    def applied(self, op: Operation, rule: str, reason: str) -> None:
+    def applied(self, op: Operation, rule: str, reason: str, gain: Gain | None = None) -> None:
         self.forget(op)
-        self._add("applied", op, rule, reason)
+        self._add("applied", op, rule, reason, gain)
 
     def forget(self, op: Operation) -> None:
         """Drops the remarks about an operation that became part of another fusion."""
@@ -113,12 +113,12 @@ class Remarks:
         """The remarks about an operation so far."""
         return list(self._rows.get(op, {}).values())
 
-    def _add(self, kind: RemarkKind, op: Operation, rule: str, reason: str) -> None:
+    def _add(self, kind: RemarkKind, op: Operation, rule: str, reason: str, gain: Gain | None = None) -> None:
         rows = self._rows.setdefault(op, {})
         if rule not in rows:
             module = next(iter(modules_of(op)), "")
             where = describe(op.location)
-            rows[rule] = Remark(kind, self.pass_name, rule, layer_of(op), op.name, reason, where, module)
+            rows[rule] = Remark(kind, self.pass_name, rule, layer_of(op), op.name, reason, where, module, gain)
 
     def flush(self) -> None:
         """Reports the remarks to the session, except missed ones of operations that no longer exist."""

@@ -71,6 +71,9 @@ def run(argv: Sequence[str]) -> int:
 
 def arguments(tool: Parser, argv: Sequence[str]) -> argparse.Namespace:
     """The arguments, with those of a settings file where the command line has none."""
+    first = argv[0].partition("=")[0]
+    if first.startswith("--") and not any(option.startswith(first) for option in tool.options()):
+        tool.error(f"unrecognized arguments: {first}")  # else its value would be taken for a command
     args = tool.parse_args(argv)
     if getattr(args, "settings", None) is None:
         return args
@@ -96,11 +99,16 @@ def _quiet(args: argparse.Namespace) -> Generator[None]:
 
 def _options_around(tool: Parser, argv: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     """The options of the command in an argument list, and all options of amct-opt."""
+    command = tool.commands().get(argv[0])
+    return frozenset() if command is None else command.options(), _amct_opt().options()
+
+
+def _amct_opt() -> Parser:
+    """The parser of the other tool."""
     from ..universe import new_session
     from .amct_opt import parser as amct_opt
 
-    command = tool.commands().get(argv[0])
-    return frozenset() if command is None else command.options(), amct_opt(new_session()).options()
+    return amct_opt(new_session())
 
 
 class _Completion(argparse.Action):
@@ -131,7 +139,9 @@ def parser() -> Parser:
     commands = tool.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)
+    tool.others = lambda: [*tool.commands().values(), _amct_opt()]
     for each in tool.commands().values():
+        each.others = tool.others
         add = each.add_argument_group("what is printed").add_mutually_exclusive_group().add_argument
         add("-q", "--quiet", action="store_true", help=_QUIET)
         add("-v", "--verbose", action="store_true", help="also print all remarks to stderr, as they are made")

@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .shared import add_amct_files, add_configuration, amct_imports, command_session, positive
+from .amct_quantize import amct_roles
+from .parser import add_command
+from .shared import add_amct_files, add_configuration, add_json, amct_imports, command_session, positive, print_json
 from .tables import print_table, progress_bar
 
 _DESCRIPTION = """\
@@ -32,11 +34,13 @@ _FEW_LEVELS = ("layers with few levels", "few levels", "weights, the heaviest fi
 
 def add_parser(commands: Any) -> None:
     """The command `amct auto-calibration` and its options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "auto-calibration",
-        help="quantize as many layers as an evaluator's metric allows",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "--model MODEL --evaluator FILE.py [options] --save_path PREFIX",
+        "quantize as many layers as an evaluator's metric allows",
+        _DESCRIPTION,
+        run,
     )
     add = parser.add_argument
     add_amct_files(add)
@@ -47,7 +51,7 @@ def add_parser(commands: Any) -> None:
     text = "how layers are ranked: by their own results (AMCT, default), or by what each costs at the network's outputs"
     add("--sensitivity", choices=["CosineSimilarity", "OutputSQNR"], default="CosineSimilarity", help=text)
     add("--auto_nuq", action="store_true", help="search for layers whose weights have few levels")
-    parser.set_defaults(run=run)
+    add_json(add)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -72,6 +76,9 @@ def run(args: argparse.Namespace) -> None:
             strategy=FEW_LEVELS if args.auto_nuq else LEAST_IN_FLOAT,
             rank=ranked_at_outputs if at_outputs else sensitivities,
         )
+    if args.json:
+        print_json(args, {**found.data(), "files": amct_roles(args.save_path, found.files)})
+        return
     counted, chosen, ranking, measure = _FEW_LEVELS if args.auto_nuq else _AT_OUTPUTS if at_outputs else _IN_FLOAT
     rows = [(str(len(t.layers)), str(t.metric), "yes" if t.ok else "no", str(t.loss)) for t in found.trials]
     print_table(f"trials (original: {found.original})", (counted, "metric", "ok", "loss"), rows)

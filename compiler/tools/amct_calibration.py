@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
 from ..pipelines.options import shapes
-from .amct_quantize import counted, print_lists, print_peers
+from .amct_quantize import print_saved
+from .parser import add_command
 from .shared import (
     add_amct_files,
     add_backend_options,
     add_configuration,
+    add_json,
     amct_imports,
     backend_options,
     command_session,
     positive,
 )
-from .tables import print_table, progress_bar
+from .tables import progress_bar
 
 if TYPE_CHECKING:
     from ..flows.calibration import Data, Shapes
@@ -41,11 +42,13 @@ Files of an earlier run are overwritten, but never a file that was read."""
 
 def add_parser(commands: Any) -> None:
     """The command `amct calibration` and its options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "calibration",
-        help="quantize a model with AMCT's options, to AMCT's files",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "--model MODEL --input_shape NAME:SIZES --data_dir DIR --data_types TYPE [options] --save_path PREFIX",
+        "quantize a model with AMCT's options, to AMCT's files",
+        _DESCRIPTION,
+        run,
     )
     add = parser.add_argument
     add_amct_files(add)
@@ -71,7 +74,7 @@ def add_parser(commands: Any) -> None:
     )
     add("--gpu_id", type=int, help="accepted from Caffe command lines and ignored, with a warning")
     add_backend_options(add)
-    parser.set_defaults(run=run)
+    add_json(add)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -98,21 +101,7 @@ def run(args: argparse.Namespace) -> None:
             given,
             backend_options(args),
         )
-    print_lists(result.layers)
-    quantized, left = len(result.layers.quantized), len(result.layers.float_layers)
-    fused = counted(Counter(r.rule for r in result.layers.fused))
-    rows = [
-        ("fused", fused),
-        ("quantized", f"{quantized} layers"),
-        ("left in float", f"{left} layers"),
-        *_written(result.files),
-    ]
-    print_table("calibration", (), [*rows, ("calibrated on", "1 run" if result.runs == 1 else f"{result.runs} runs")])
-    print_peers(result.files, args.model)
-
-
-def _written(files: tuple[Path, ...]) -> list[tuple[str, str]]:
-    return [("wrote", str(file)) for file in files]
+    print_saved(args, "calibration", result.layers, result.files, result.runs)
 
 
 def _shapes(args: argparse.Namespace) -> Shapes:

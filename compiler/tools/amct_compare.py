@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .parser import add_command
 from .shared import (
     INTEGERS,
     MODEL,
@@ -37,11 +38,13 @@ _COLUMNS = ("SQNR dB", "cosine", "largest difference", "differing")
 
 def add_parser(commands: Any) -> None:
     """The command `amct compare` and its options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "compare",
-        help="compare two models or modules on given inputs",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "A B --data DATA [options]",
+        "compare two models or modules on given inputs",
+        _DESCRIPTION,
+        run,
     )
     parser.add_argument("a", metavar="A", type=Path, help=f"the reference: {MODEL}")
     parser.add_argument("b", metavar="B", type=Path, help="the model to compare with it")
@@ -56,7 +59,6 @@ def add_parser(commands: Any) -> None:
         help="also compare every layer that both have, matched by its name in the source",
     )
     add_json(parser.add_argument)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -71,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
     runs = load_runs(args.data, main_function(a), args.batch, image_form(args))
     result = compare(a, b, runs.inputs, layers=args.layers, rewrite=in_integers if args.integers else None)
     if args.json:
-        print_json(_as_json(result))
+        print_json(args, _as_json(result))
         return
     print_table("outputs", ("output", *_COLUMNS), _rows(result.outputs))
     if args.layers:

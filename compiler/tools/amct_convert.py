@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from typing import Any
 
-from .amct_quantize import counted, print_lists, print_peers
-from .shared import add_amct_files, amct_imports, command_session
-from .tables import print_table
+from .amct_quantize import print_saved
+from .parser import add_command
+from .shared import add_amct_files, add_json, amct_imports, command_session
 
 _DESCRIPTION = """\
 Quantizes without calibration, with known scales and zero points:
@@ -22,16 +21,18 @@ Files of an earlier run are overwritten, but never a file that was read."""
 
 def add_parser(commands: Any) -> None:
     """The command `amct convert` and its options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "convert",
-        help="quantize a model with known scales, or adapt one that was trained with quantization",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "--model MODEL [--record_file RECORD] [options] --save_path PREFIX",
+        "quantize a model with known scales, or adapt one that was trained with quantization",
+        _DESCRIPTION,
+        run,
     )
     add = parser.add_argument
     add_amct_files(add)
     add("--record_file", help="AMCT's record of scales and offsets, by layer")
-    parser.set_defaults(run=run)
+    add_json(add)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -42,13 +43,4 @@ def run(args: argparse.Namespace) -> None:
     session.profile = args.profile
     session.imports = amct_imports(args)
     result = convert_file(args.model, args.record_file, args.save_path, session)
-    print_lists(result.layers)
-    layers = result.layers
-    fused = counted(Counter(r.rule for r in layers.fused))
-    rows = [
-        ("fused", fused),
-        ("quantized", f"{len(layers.quantized)} layers"),
-        ("left in float", f"{len(layers.float_layers)} layers"),
-    ]
-    print_table("conversion", (), [*rows, *(("wrote", str(file)) for file in result.files)])
-    print_peers(result.files, args.model)
+    print_saved(args, "conversion", result.layers, result.files)

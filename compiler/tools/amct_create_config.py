@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from ..pipelines.options import names
+from .parser import add_command
 from .shared import (
     MODEL,
     PROFILE,
     add_import_options,
-    add_input_names,
+    add_json,
     command_session,
     import_options,
     load_module,
     positive,
+    print_json,
     protect,
 )
 
@@ -27,11 +29,13 @@ that differs from AMCT's defaults."""
 
 def add_parser(commands: Any) -> None:
     """The command `amct create-config` and its options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "create-config",
-        help="write the configuration of a model",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "MODEL [options] -o CONFIG",
+        "write the configuration of a model",
+        _DESCRIPTION,
+        run,
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
@@ -51,10 +55,9 @@ def add_parser(commands: Any) -> None:
     add("--skip-layer-types", default="", metavar="TYPE,...", help="types of layers that stay in float")
     add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")
     add("--profile", default="ascend", help=PROFILE)
+    add_json(add)
     reading = parser.add_argument_group("how the model is read").add_argument
-    add_input_names(reading)
     add_import_options(reading)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -73,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
     from ..transforms.quantization.weights.non_uniform_layers import with_named_levels
     from ..transforms.simplification import SIMPLIFY
 
-    imports = import_options(args, args.input_names)
+    imports = import_options(args)
     configs = [] if args.config is None else [Path(args.config)]
     protect([args.output], reads=[*files_of(args.model, imports), *configs])
     settings = SettingsOptions(
@@ -99,4 +102,7 @@ def run(args: argparse.Namespace) -> None:
         text = simplified_text(settings)
     with replacing(args.output) as stream:
         stream.write(text.encode())
-    print(f"{args.output}: {len(layers)} layers")
+    if args.json:
+        print_json(args, {"layers": [layer.name for layer in layers], "files": {"config": str(args.output)}})
+    else:
+        print(f"{args.output}: {len(layers)} layers")

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .parser import add_command
 from .shared import (
     MODEL,
     add_import_options,
-    add_input_names,
     add_json,
     add_samples_options,
     command_session,
@@ -41,11 +41,13 @@ model.batches() the inputs of --data."""
 
 def add_parser(commands: Any) -> None:
     """The command `amct evaluate` and its options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "evaluate",
-        help="measure the accuracy of models, side by side",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "MODEL [MODEL ...] --data DATA (--labels LABELS | --evaluator FILE.py:FUNCTION) [options]",
+        "measure the accuracy of models, side by side",
+        _DESCRIPTION,
+        run,
     )
     add = parser.add_argument
     add("models", metavar="MODEL", type=Path, nargs="+", help=MODEL)
@@ -56,9 +58,7 @@ def add_parser(commands: Any) -> None:
     add_json(add)
     add_samples_options(parser.add_argument_group("data").add_argument)
     reading = parser.add_argument_group("how the first MODEL is read").add_argument
-    add_input_names(reading)
     add_import_options(reading)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -79,12 +79,12 @@ def run(args: argparse.Namespace) -> None:
             session = command_session(args)
             session.on_progress = on_progress
             if not index:
-                session.imports = import_options(args, args.input_names)
+                session.imports = import_options(args)
             return session
 
         scores = evaluate_files(args.models, data, session_of, args.labels, metric, args.engine)
     if args.json:
-        print_json(scores_data(scores))
+        print_json(args, scores_data(scores))
         return
     _print(scores)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from ..targets.mlir import MlirTarget
 from ..universe import PASSES, PIPELINES, new_session
 from .entry import run_tool
 from .parser import USAGE, Parser, UsageError
-from .shared import MODEL, PROFILE, add_import_options, add_input_names, import_options
+from .shared import MODEL, PROFILE, add_import_options, import_options
 
 _SPLIT = re.compile(r"^// -----.*$", re.MULTILINE)
 _STDIN = Path("-")
@@ -63,6 +63,18 @@ class _Parser(Parser):
     def hint(self, unknown: Sequence[str]) -> str:
         apart = [word for word in unknown if "=" in word and not word.startswith("-")]
         return f"options are part of their pass: --PASS='{' '.join(apart)}'" if apart else super().hint(unknown)
+
+    def having(self, option: str) -> list[str]:
+        """A pass that has it, else commands of `amct`."""
+        from ..pipelines.described import options, owners
+
+        known = new_session().passes
+        described = ((name, each) for name in known for owner in owners(known[name]) for each in options(owner))
+        found = [name for name, each in described if f"--{each.name}" == option]
+        if not found:
+            return super().having(option)
+        name = "quantize" if "quantize" in found else found[0]
+        return [f"passes, such as --{name}='{option[2:]}=...'"]
 
 
 class _Version(argparse.Action):
@@ -118,6 +130,7 @@ def parser(known: Session) -> Parser:
         allow_abbrev=False,
         add_help=False,
     )
+    tool.others = _commands
     add = tool.add_argument
     text = "print this, or what one pass does and its options, and exit"
     add("-h", "--help", metavar="PASS", nargs="?", action=_Help, help=text)
@@ -147,7 +160,6 @@ def parser(known: Session) -> Parser:
     add("--allow-unregistered-dialect", action="store_true", help="accept operations of unknown dialects")
     add("--version", action=_Version, nargs=0, help="print versions and exit")
     reading = tool.add_argument_group("how the model is read").add_argument
-    add_input_names(reading)
     add_import_options(reading)
     group = tool.add_argument_group(
         "passes, which run in the order given, with options as in --PASS='key=value key=a,b'"
@@ -160,6 +172,13 @@ def parser(known: Session) -> Parser:
         "-p", "--passes", metavar="PIPELINE", dest="flags", action="append", type=pipeline, help=_PIPELINE
     )
     return tool
+
+
+def _commands() -> Iterable[Parser]:
+    """The commands of the other tool."""
+    from .amct import parser as amct
+
+    return amct().commands().values()
 
 
 _PIPELINE = (
@@ -185,7 +204,7 @@ class _Driver:
     def __init__(self, args: argparse.Namespace, known: Session):
         self.args = args
         self.target = _target(args, known)
-        self.imports = import_options(args, args.input_names)
+        self.imports = import_options(args)
         flags: list[_Flag] = args.flags or []
         self.passes = [each for flag in flags for each in flag.passes(known.passes)]
         self.remarks: list[Remark] = []

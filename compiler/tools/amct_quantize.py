@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import redirect_stdout
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
 from .amct_evaluate import LABELS, compared, shown
 from .amct_report import command_lines, draw
+from .parser import add_command
 from .shared import (
     MODEL,
     add_data_and_reading,
@@ -48,7 +47,8 @@ nn module as integer kernels of ONNX runtimes compute it (amct run --integers).
 If onnxruntime is installed, it runs the ONNX file with its default options on two batches of these samples, and the summary
 reports how far its outputs are from the interpreter's. Below 60 dB the summary also reports the first integers that differ.
 If a few of them differ by one step, sums of floats rounded the other way and the layers behind amplified it. If all of them
-differ, the file is wrong. If onnxruntime runs MODEL but not the file, the exit status is 1."""
+differ, the file is wrong. If onnxruntime runs MODEL but not the file, the exit status is 1.
+If no layer can be quantized, a warning says why, the files are those of the float model, and the exit status is 0."""
 
 _LISTED = 20
 """Rows of a printed table; summary.json has all of them."""
@@ -56,11 +56,13 @@ _LISTED = 20
 
 def add_parser(commands: Any) -> None:
     """The command `amct quantize` and its options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "quantize",
-        help="quantize a model: the whole path in one command",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "MODEL --data DATA [options] -o OUTDIR",
+        "quantize a model: the whole path in one command",
+        _DESCRIPTION,
+        run,
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
@@ -94,13 +96,11 @@ def add_parser(commands: Any) -> None:
     add("--no-report", action="store_true", help="write neither layers.json nor report.html")
     add_json(add)
     add_data_and_reading(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
     from ..flows.quantization import quantize_file
-    from ..flows.summary import summary_data
     from ..reports.measures import Measuring
 
     session, options = quantizing_session(args), quantize_options(args)
@@ -117,17 +117,23 @@ def run(args: argparse.Namespace) -> None:
             args.labels,
             None if args.no_report else Measuring(commands=command_lines(args)),
         )
+    report = None if args.no_report else draw(args.output)
     if args.json:
-        print_json(summary_data(summary))
+        print_json(args, printed_data(summary, report))
     else:
-        print_summary(summary)
-    if not args.no_report:
-        with redirect_stdout(sys.stderr if args.json else sys.stdout):
-            draw(args.output)
+        print_summary(summary, report)
     refuse(summary.peer, summary.files["onnx"], args.model)
 
 
-def print_summary(summary: Summary) -> None:
+def printed_data(summary: Summary, report: Path | None) -> dict[str, Any]:
+    """The data of summary.json, with the paths of files, the report among them."""
+    from ..flows.summary import summary_data
+
+    files = summary.files if report is None else {**summary.files, "report": report}
+    return {**summary_data(summary), "files": {role: str(path) for role, path in files.items()}}
+
+
+def print_summary(summary: Summary, report: Path | None) -> None:
     """Print the summary as tables."""
     print_lists(summary.layers)
     print_table(
@@ -139,6 +145,8 @@ def print_summary(summary: Summary) -> None:
         headers = ("model", "top-1 %", "95 % interval", "right", "only float", "only this", "p")
         print_table("right answers", headers, _answers(summary.accuracy))
     print_table("summary", (), _overview(summary))
+    if report is not None:
+        print(f"report: {report}")
 
 
 def refuse(peer: Peer | None, file: Path, source: Path) -> None:
@@ -150,14 +158,42 @@ def refuse(peer: Peer | None, file: Path, source: Path) -> None:
         raise CompileError(message, where=str(file), hint="all files were written")
 
 
-def print_peers(files: Iterable[Path], source: Path) -> None:
-    """Open AMCT's ONNX accuracy file in onnxruntime and print the result. Raises CompileError as `refuse` does."""
-    from ..flows.peer import described, peer_of
+def print_saved(
+    args: argparse.Namespace, title: str, layers: Layers, files: Sequence[Path], runs: int | None = None
+) -> None:
+    """Print what became of layers and which of AMCT's files were written, and open the ONNX accuracy file in onnxruntime.
 
-    for file in (f for f in files if f.name.endswith("fake_quant_model.onnx")):
-        peer = peer_of(file)
-        print_table("onnxruntime", (), [(str(file), described(peer))])
-        refuse(peer, file, source)
+    `runs` calibrated. Raises CompileError as `refuse` does.
+    """
+    from ..flows.peer import described, peer_of
+    from ..flows.summary import layers_data, peer_data
+
+    peers = {file: peer_of(file) for file in files if file.name.endswith("fake_quant_model.onnx")}
+    if args.json:
+        opened = {str(file): peer and peer_data(peer) for file, peer in peers.items()}
+        written = {"onnxruntime": opened, "files": amct_roles(args.save_path, files)}
+        print_json(args, {"layers": layers_data(layers), "runs": runs, **written})
+    else:
+        print_lists(layers)
+        rows = [
+            ("fused", counted(Counter(r.rule for r in layers.fused))),
+            ("quantized", f"{len(layers.quantized)} layers"),
+            ("left in float", f"{len(layers.float_layers)} layers"),
+            *(("wrote", str(file)) for file in files),
+        ]
+        if runs is not None:
+            rows.append(("calibrated on", "1 run" if runs == 1 else f"{runs} runs"))
+        print_table(title, (), rows)
+        for file, peer in peers.items():
+            print_table("onnxruntime", (), [(str(file), described(peer))])
+    for file, peer in peers.items():
+        refuse(peer, file, args.model)
+
+
+def amct_roles(save_path: str, files: Iterable[Path]) -> dict[str, str]:
+    """AMCT's files by what follows the prefix in their names: `deploy_model.onnx`, `record.txt`."""
+    prefix = save_path.rpartition("/")[2]
+    return {file.name.removeprefix(prefix).removeprefix("_"): str(file) for file in files}
 
 
 def print_lists(layers: Layers) -> None:

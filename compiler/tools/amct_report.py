@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .parser import Parser
+from .parser import Parser, add_command
+from .shared import add_json, print_json
 
 _DESCRIPTION = """\
 Writes OUT/report.html about the folder that amct quantize wrote: summary, what to try next, the error of each layer along the
@@ -24,23 +25,30 @@ _OWN = ("output", "record", "run", "settings", "quiet", "verbose", "json")
 
 def add_parser(commands: Any) -> None:
     """The command `amct report` and its options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "report",
-        help="write one page about a finished run",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "OUT [options]",
+        "write one page about a finished run",
+        _DESCRIPTION,
+        run,
     )
     parser.add_argument("folder", metavar="OUT", type=Path, help="the folder that amct quantize wrote")
     text = "write OUT/model_explorer.json instead: the error of each layer, as node data for OUT's ONNX file in Model Explorer"
     parser.add_argument("--model-explorer", action="store_true", help=text)
-    parser.set_defaults(run=run)
+    add_json(parser.add_argument)
 
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for a folder that is not the result of a run, and for damaged files."""
     from ..flows.report import node_data_of, report_of
 
-    print(node_data_of(args.folder) if args.model_explorer else report_of(args.folder))
+    role, write = ("model_explorer", node_data_of) if args.model_explorer else ("report", report_of)
+    path = write(args.folder)
+    if args.json:
+        print_json(args, {"files": {role: str(path)}})
+    else:
+        print(path)
 
 
 def command_lines(args: argparse.Namespace) -> dict[str, str]:
@@ -71,11 +79,11 @@ def _command_line(parser: Parser, args: argparse.Namespace) -> str:
     return shlex.join([*parser.prog.split(), *words])
 
 
-def draw(folder: Path) -> None:
-    """Write the page at the end of a run; a note says how to get it if the extra is not installed."""
+def draw(folder: Path) -> Path | None:
+    """Write the page at the end of a run; None, and a note that says how to get it, if the extra is not installed."""
     from ..flows.report import can_draw, report_of
 
     if can_draw():
-        print(f"report: {report_of(folder)}")
-    else:
-        print(f"note: no report.html: pip install 'amct-opt[report]', then amct report {folder}", file=sys.stderr)
+        return report_of(folder)
+    print(f"note: no report.html: pip install 'amct-opt[report]', then amct report {folder}", file=sys.stderr)
+    return None

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from .parser import add_command
 from .shared import (
     INTEGERS,
     MODEL,
@@ -25,18 +26,18 @@ _DESCRIPTION = """\
 Runs a model or an .mlir module (nn, quantized, or ascend) and writes its outputs by name.
 
 Inputs that have the model's shapes are used unchanged. If the model takes fewer samples at a time (a fixed batch
-of 1, say), it runs as often as the first axis requires, and the outputs are joined along their first axis.
-
-A model that needs its inputs named is made a module first: amct-opt MODEL --inputs=NAME,... -o M.mlir"""
+of 1, say), it runs as often as the first axis requires, and the outputs are joined along their first axis."""
 
 
 def add_parser(commands: Any) -> None:
     """The command `amct run` and its options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "run",
-        help="run a model or module on given inputs",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "MODEL --data DATA [options] -o OUT.npz",
+        "run a model or module on given inputs",
+        _DESCRIPTION,
+        run,
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help=MODEL)
     add_run_data(parser)
@@ -49,7 +50,6 @@ def add_parser(commands: Any) -> None:
     add_import_options(parser.add_argument_group("how the model is read").add_argument)
     add_json(parser.add_argument)
     parser.add_argument("-o", dest="output", metavar="OUT.npz", type=Path, required=True, help="write the outputs here")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
     save_arrays(args.output, outputs)
     if args.json:
         written = {name: {"type": str(each.dtype), "shape": list(each.shape)} for name, each in outputs.items()}
-        print_json({"file": str(args.output), "runs": len(runs.inputs), "outputs": written})
+        print_json(args, {"runs": len(runs.inputs), "outputs": written, "files": {"outputs": str(args.output)}})
         return
     times = f" of {len(runs.inputs)} runs" if len(runs.inputs) > 1 else ""
     for name, array in outputs.items():

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .parser import add_command
 from .shared import (
     MODEL,
     add_data_and_reading,
@@ -39,11 +40,13 @@ depend on the layer are computed once for all layers."""
 
 def add_parser(commands: Any) -> None:
     """The command `amct sensitivity` and its options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "sensitivity",
-        help="list which quantized layers cost accuracy at the network's outputs",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "MODEL --data DATA [options]",
+        "list which quantized layers cost accuracy at the network's outputs",
+        _DESCRIPTION,
+        run,
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
@@ -53,7 +56,6 @@ def add_parser(commands: Any) -> None:
     add_json(add)
     add_quantize_options(parser)
     add_data_and_reading(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -65,14 +67,16 @@ def run(args: argparse.Namespace) -> None:
         found = sensitivity_of(
             args.model, options, data_options(args), session, args.samples, backend_options(args), args.measure
         )
-    (_print_json if args.json else _print_tables)(found)
+    if args.json:
+        print_json(args, _data(found))
+    else:
+        _print_tables(found)
 
 
-def _print_json(found: Sensitivity) -> None:
+def _data(found: Sensitivity) -> dict[str, Any]:
     from ..flows.summary import finite
 
-    layers = [finite(asdict(each)) for each in found.layers]
-    print_json({**finite(asdict(found)), "layers": layers})
+    return {**finite(asdict(found)), "layers": [finite(asdict(each)) for each in found.layers]}
 
 
 def _print_tables(found: Sensitivity) -> None:

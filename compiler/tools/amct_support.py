@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .parser import add_command
 from .shared import (
     MODEL,
     PROFILE,
     add_import_options,
-    add_input_names,
     add_json,
     command_session,
     import_options,
@@ -32,20 +32,20 @@ nothing is written. docs/support.md has the rules."""
 
 def add_parser(commands: Any) -> None:
     """The command `amct support` and its options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "support",
-        help="list which layers of a model can be quantized, and why others cannot",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "MODEL [options]",
+        "list which layers of a model can be quantized, and why others cannot",
+        _DESCRIPTION,
+        run,
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
     add("--profile", default="ascend", help=PROFILE)
     add_json(add)
     reading = parser.add_argument_group("how the model is read").add_argument
-    add_input_names(reading)
     add_import_options(reading)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -54,15 +54,14 @@ def run(args: argparse.Namespace) -> None:
     from ..pipelines.passes import run_passes
     from ..transforms.simplification import SIMPLIFY
 
-    module, session = load_module(args.model, import_options(args, args.input_names), command_session(args))
+    module, session = load_module(args.model, import_options(args), command_session(args))
     session.profile = args.profile
     run_passes(module, SIMPLIFY, session)
     layers = layers_of(module, session)
-    (_print_json if args.json else _print_tables)(layers)
-
-
-def _print_json(layers: list[LayerSupport]) -> None:
-    print_json({"layers": [asdict(layer) for layer in layers], "counts": _counts(layers)})
+    if args.json:
+        print_json(args, {"layers": [asdict(layer) for layer in layers], "counts": _counts(layers)})
+    else:
+        _print_tables(layers)
 
 
 def _print_tables(layers: list[LayerSupport]) -> None:

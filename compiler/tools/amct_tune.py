@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..diagnostics import CompileError
 from .amct_evaluate import LABELS
-from .amct_quantize import print_summary, refuse
+from .amct_quantize import print_summary, printed_data, refuse
 from .amct_report import command_lines, draw
+from .parser import add_command
 from .shared import (
     MODEL,
     add_data_and_reading,
+    add_json,
     add_quantize_options,
     backend_options,
     data_options,
+    print_json,
     quantize_options,
     quantizing_session,
 )
@@ -52,11 +55,13 @@ reaches the goal within the budget, the best one is written and the exit status 
 
 def add_parser(commands: Any) -> None:
     """The command `amct tune` and its options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "tune",
-        help="search for options that reach an accuracy",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "MODEL --data DATA (--sqnr DB | --labels LABELS --drop POINTS | --evaluator FILE.py) [options] -o OUTDIR",
+        "search for options that reach an accuracy",
+        _DESCRIPTION,
+        run,
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
@@ -84,9 +89,9 @@ def add_parser(commands: Any) -> None:
     )
     text = "what layers cost at the outputs: noise (default), or for classifiers the divergence of probabilities"
     add("--rank-by", choices=("sqnr", "kl"), default="sqnr", help=text)
-    add_quantize_options(parser, "options of all trials")
+    add_json(parser.add_argument)
+    add_quantize_options(parser, "of all trials: ")
     add_data_and_reading(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -106,16 +111,20 @@ def run(args: argparse.Namespace) -> None:
     with progress_bar() as session.on_progress:
         test = None if args.test is None else replace(data, data=args.test, batch_num=None)
         found = tune_file(args.model, options, data, args.output, session, goal, running, test, budget, args.rank_by)
-    _print_trials(found)
+    if not args.json:
+        _print_trials(found)
     best = merged(options, found.best.changes)
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
         lines = command_lines(_with(args, {name: getattr(best, name) for name in found.best.changes}))
         measuring = Measuring(commands=lines)
         summary = quantize_file(args.model, best, data, args.output, session, running, measuring=measuring)
-    print_summary(summary)
-    draw(args.output)
-    print(f"to write these files again:\n  {lines['quantize']} {shlex.join(['-o', str(args.output)])}")
+    report, again = draw(args.output), f"{lines['quantize']} {shlex.join(['-o', str(args.output)])}"
+    if args.json:
+        print_json(args, {**found.data(), "again": again, **printed_data(summary, report)})
+    else:
+        print_summary(summary, report)
+        print(f"to write these files again:\n  {again}")
     refuse(summary.peer, summary.files["onnx"], args.model)
     if not found.best.reached:
         goal_missed = "reaches the goal" if found.best.kept else "keeps the budget"

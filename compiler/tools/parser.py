@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn, cast
 
@@ -12,7 +12,7 @@ from ..diagnostics import CompileError
 USAGE = 2
 """The exit status after a `UsageError`."""
 
-_UNKNOWN = "unrecognized arguments: "
+_UNKNOWN, _MISSING = "unrecognized arguments: ", "the following arguments are required"
 
 
 class UsageError(CompileError):
@@ -27,6 +27,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any):
         self._later: list[Callable[[], None]] = []
+        self.others: Callable[[], Iterable[Parser]] = tuple
+        """The parsers of other commands, for hints."""
         super().__init__(*args, **kwargs)
 
     def later(self, add: Callable[[], None]) -> None:
@@ -50,7 +52,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         unknown = message.removeprefix(_UNKNOWN).split() if message.startswith(_UNKNOWN) else []
-        raise UsageError(message, where=self.prog, hint=self.hint(unknown))
+        missing = message.startswith(_MISSING)
+        raise UsageError(message, where=self.prog, hint=self.format_usage().strip() if missing else self.hint(unknown))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """The value must be one of the action's choices, if it has some."""
@@ -68,8 +71,17 @@ class Parser(argparse.ArgumentParser):
     def hint(self, unknown: Sequence[str]) -> str:
         """A hint for unknown arguments, or for another mistake if there are none."""
         given = [word.partition("=")[0] for word in unknown if word.startswith("--")]
-        close = [match for word in given for match in get_close_matches(word, sorted(self.options()), 1)]
+        if elsewhere := [
+            f"{option} is an option of {_listed(tools)}" for option in given if (tools := self.having(option))
+        ]:
+            return "; ".join(elsewhere)
+        known = sorted(option.lstrip("-") for option in self.options() if option.startswith("--"))
+        close = [f"--{match}" for word in given for match in get_close_matches(word[2:], known, 1)]
         return f"did you mean {', '.join(close)}?" if close else f"{self.prog} --help lists the options"
+
+    def having(self, option: str) -> list[str]:
+        """The other commands that have an option."""
+        return [parser.prog for parser in self.others() if option in parser.options()]
 
     def commands(self) -> dict[str, Parser]:
         """The parsers of the tool's commands, by name."""
@@ -97,6 +109,25 @@ class Parser(argparse.ArgumentParser):
         """The options that --help lists, excluding those of commands."""
         shown = (a for a in self.complete()._actions if a.help != argparse.SUPPRESS)
         return frozenset(option for action in shown for option in action.option_strings)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def add_command(
+    commands: Any, name: str, usage: str, summary: str, description: str, run: Callable[[argparse.Namespace], None]
+) -> Parser:
+    """The parser of a command of `amct`. The usage has what a command line needs; --help lists the options below it."""
+    parser = commands.add_parser(
+        name,
+        usage=f"%(prog)s {usage}",
+        help=summary,
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run, command=name)
+    return parser
 
 
 def _shown(action: argparse.Action) -> str:

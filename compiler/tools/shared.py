@@ -39,6 +39,8 @@ IMAGE_OPTIONS = ("preprocess", "resize", "crop", "pad", "scale", "mean", "std", 
 
 def add_import_options(add: Callable[..., object]) -> None:
     """Options for reading a model; `add` is the `add_argument` of their group."""
+    text = "names of the inputs, which may lie inside the graph (default: found in the model)"
+    add("--inputs", dest="input_names", default="", metavar="NAME,...", help=text)
     add("--outputs", default="", metavar="NAME,...", help="names of the outputs (default: found in the model)")
     add(
         "--input-shape",
@@ -55,16 +57,10 @@ def add_import_options(add: Callable[..., object]) -> None:
     )
 
 
-def add_input_names(add: Callable[..., object]) -> None:
-    """One more import option, for commands that take models of any format apart."""
-    text = "names of the inputs, which may lie inside the graph (default: found in the model)"
-    add("--inputs", dest="input_names", default="", metavar="NAME,...", help=text)
-
-
-def import_options(args: argparse.Namespace, inputs: str = "") -> ImportOptions:
-    """The values of these options; `inputs` are names. Raises CompileError for malformed ones."""
+def import_options(args: argparse.Namespace) -> ImportOptions:
+    """The values of these options. Raises CompileError for malformed ones."""
     return ImportOptions(
-        inputs=names(inputs),
+        inputs=names(args.input_names),
         outputs=names(args.outputs),
         shapes=shapes(args.input_shape, ",", "--input-shape"),
         signature=args.signature,
@@ -104,12 +100,10 @@ def add_configuration(add: Callable[..., object]) -> None:
 
 
 def add_run_data(parser: argparse.ArgumentParser) -> None:
-    """`--data` of a run, which earlier versions call `--inputs`, and how images become inputs."""
-    add = parser.add_mutually_exclusive_group(required=True).add_argument
+    """`--data` of a run, and how images become inputs."""
     text = """an .npz file with one array per model input, by name, a .npy file, a folder with one .npy file per input or, with
---preprocess, or --scale, --mean and --std, a folder of images; required"""
-    add("--data", metavar="DATA", type=Path, help=text)
-    add("--inputs", dest="data", type=Path, help=argparse.SUPPRESS)
+--preprocess, or --scale, --mean and --std, a folder of images"""
+    parser.add_argument("--data", metavar="DATA", type=Path, required=True, help=text)
     add_image_options(parser.add_argument_group("images").add_argument)
 
 
@@ -183,69 +177,69 @@ def image_options(args: argparse.Namespace) -> dict[str, Any]:
     return {**given, "mean": _numbers(args.mean, "--mean"), "std": _numbers(args.std, "--std")}
 
 
-def add_quantize_options(parser: Parser, title: str = "quantization") -> None:
-    """Options for what is quantized and how: the common ones, then every other field of `QuantizeOptions`."""
+def add_quantize_options(parser: Parser, title: str = "") -> None:
+    """Options for what is quantized and how: the common ones, then every other field of `QuantizeOptions`, under headings.
+
+    `title` comes before each heading.
+    """
     add_settings(parser)
-    add = parser.add_argument_group(title).add_argument
+    adders = {name: parser.add_argument_group(f"{title}{name}").add_argument for name in _HEADINGS}
+    add = adders[_WHAT]
     add("--config", metavar="CONFIG", help="AMCT's configuration, JSON (.json) or simplified")
     add("--profile", default="ascend", help=PROFILE)
+    text = """layers that stay in float. Names of layers, here and in the other lists, are those of the model, paths of PyTorch
+modules, or patterns such as '*/head/*'"""
+    add("--skip-layers", "--keep-float", dest="skip_layers", default="", metavar="LAYER,...", help=text)
+    add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")
+    add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
+    text = "weights of matrix products alone: inputs stay float"
+    add("--weight-only", action=argparse.BooleanOptionalAction, help=text)
+    add = adders[_NUMBERS]
     add("--observer", help="how ranges are found (default: mse, or what --config says)")
     add("--weight-bits", type=int, choices=(3, 4, 6, 7, 8), help="bits of weights (default: 8, or what --config says)")
     text = "bits of the weights of single layers, in place of all other settings"
     add("--layer-weight-bits", default="", metavar="LAYER:BITS,...", help=text)
+    text = "with --weight-only: a scale for each output channel and N input channels; 16, 32, 64, 128 or 256"
+    add("--group-size", type=int, choices=(16, 32, 64, 128, 256), metavar="N", help=text)
+    add = adders["recovery of accuracy"]
     text = "even out channels between layers by powers of two before quantization, where data shows that it helps"
     add("--equalize", action=argparse.BooleanOptionalAction, help=text)
-    add(
-        "--weight-only",
-        action=argparse.BooleanOptionalAction,
-        help="weights of matrix products alone: inputs stay float",
-    )
-    add(
-        "--group-size",
-        type=int,
-        choices=(16, 32, 64, 128, 256),
-        metavar="N",
-        help="with --weight-only: a scale for each output channel and N input channels; 16, 32, 64, 128 or 256",
-    )
-    add(
-        "--round-weights",
-        choices=("gptq", "mismatch", "adaround"),
-        help="choose the integers of weights by the layers' outputs (default: the nearest)",
-    )
-    add(
-        "--correct-bias",
-        action=argparse.BooleanOptionalAction,
-        help="add to biases what quantization shifts layers' outputs by",
-    )
-    add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
-    text = (
-        "layers that stay in float. Names of layers, here and in the other lists, are those of the model, paths of PyTorch \
-modules, or patterns such as '*/head/*'"
-    )
-    add("--skip-layers", "--keep-float", dest="skip_layers", default="", metavar="LAYER,...", help=text)
-    add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")
-    more = parser.add_argument_group("more settings").add_argument
-    parser.later(lambda: _add_other_settings(more, parser.names()))
+    text = "choose the integers of weights by the layers' outputs (default: the nearest)"
+    add("--round-weights", choices=("gptq", "mismatch", "adaround"), help=text)
+    text = "add to biases what quantization shifts layers' outputs by"
+    add("--correct-bias", action=argparse.BooleanOptionalAction, help=text)
+    parser.later(lambda: _add_other_settings(adders, parser.names()))
 
 
-def _add_other_settings(add: Callable[..., object], known: Collection[str]) -> None:
+_WHAT, _NUMBERS, _SHARED = "what is quantized", "ranges and widths", "which values share scales"
+_HEADINGS: Mapping[str, Collection[str]] = {
+    _WHAT: ("skip_layer_types", "tensor_quantize"),
+    _NUMBERS: (),
+    "recovery of accuracy": ("dmq",),
+    _SHARED: ("joint_quant", "shift"),
+}
+"""Headings of options in --help, with the settings of `SettingsOptions` that belong there; its others are ranges and widths."""
+
+
+def _add_other_settings(adders: Mapping[str, Callable[..., object]], known: Collection[str]) -> None:
     """The settings without an option so far, described by the dataclass; `record` is an option of its own."""
     from ..pipelines.described import options, owners
-    from ..transforms.quantization.request import QuantizeOptions
+    from ..transforms.quantization.request import PointOptions, QuantizeOptions
 
-    for each in (each for owner in owners(QuantizeOptions) for each in options(owner)):
-        if each.field in known or each.field == "record":
-            continue
-        text = each.text.replace("`", "").replace("%", "%%")
-        flag = f"--{each.name}"
-        if each.type is bool:
-            add(flag, action=argparse.BooleanOptionalAction, help=text)
-        elif each.is_list:
-            add(flag, default="", metavar=_ITEMS.get(each.field, "NAME,..."), help=text)
-        elif each.choices:
-            add(flag, type=type(each.choices[0]), choices=each.choices, help=text)
-        else:
-            add(flag, type=each.type, metavar=each.type.__name__.upper(), help=text)
+    for owner in owners(QuantizeOptions):
+        default = _SHARED if owner is PointOptions else _NUMBERS
+        for each in (each for each in options(owner) if each.field not in known and each.field != "record"):
+            add = adders[next((name for name, fields in _HEADINGS.items() if each.field in fields), default)]
+            text = f"{each.text[0].lower()}{each.text[1:]}".removesuffix(".").replace("`", "").replace("%", "%%")
+            flag = f"--{each.name}"
+            if each.type is bool:
+                add(flag, action=argparse.BooleanOptionalAction, help=text)
+            elif each.is_list:
+                add(flag, default="", metavar=_ITEMS.get(each.field, "NAME,..."), help=text)
+            elif each.choices:
+                add(flag, type=type(each.choices[0]), choices=each.choices, help=text)
+            else:
+                add(flag, type=each.type, metavar=each.type.__name__.upper(), help=text)
 
 
 _ITEMS = {"skip_layer_types": "TYPE,...", "activation_type": "TYPE,...", "tensor_quantize": "LAYER:INDEX,..."}
@@ -268,7 +262,7 @@ def quantizing_session(args: argparse.Namespace) -> Session:
     """A session with the profile, the fusions to skip, and how the model is read."""
     session = command_session(args)
     session.profile = args.profile
-    session.imports = import_options(args, args.input_names)
+    session.imports = import_options(args)
     session.skip_fusion = frozenset(names(args.skip_fusion))
     return session
 
@@ -278,7 +272,6 @@ def add_data_and_reading(parser: argparse.ArgumentParser) -> None:
     add_data_options(parser.add_argument_group("calibration data").add_argument)
     add_backend_options(parser.add_argument_group("how calibration runs the model").add_argument)
     reading = parser.add_argument_group("how the model is read").add_argument
-    add_input_names(reading)
     add_import_options(reading)
 
 
@@ -329,9 +322,11 @@ def add_json(add: Callable[..., object]) -> None:
     add("--json", action="store_true", help="print JSON in place of tables; numbers that are not finite are null")
 
 
-def print_json(data: Mapping[str, Any]) -> None:
-    """Print data as JSON on stdout."""
-    print(json.dumps(data, indent=2, ensure_ascii=False))
+def print_json(args: argparse.Namespace, data: Mapping[str, Any]) -> None:
+    """Print data as one JSON object on stdout, behind the command and the version (docs/embedding.md has the keys)."""
+    from .. import __version__
+
+    print(json.dumps({"command": args.command, "version": __version__, **data}, indent=2, ensure_ascii=False))
 
 
 def command_session(args: argparse.Namespace) -> Session:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ...files import made, remove_unfinished
 from ...ir.metadata import tool_version
@@ -16,6 +17,7 @@ from ...transforms.quantization.request import QuantizeOptions
 from ..model_file import files_read, read_model, simplify_and_fuse
 from ..quantization import outputs_of, split
 from ..sensitivity import MEASURES
+from ..summary import finite
 from .budget import UNLIMITED, Budget, multiply_accumulates
 from .goal import Goal
 from .search import Search, Trial
@@ -34,6 +36,21 @@ class Tuned:
     held_back: bool
     resumed: int
     """The number of trials taken from an earlier run."""
+
+    def data(self) -> dict[str, Any]:
+        """The search as plain data for JSON; `best` is the place of the best trial."""
+        return {
+            "search": {
+                "measure": self.measure,
+                "original": self.original,
+                "samples": self.samples,
+                "held_back": self.held_back,
+                "resumed": self.resumed,
+                "best": self.trials.index(self.best),
+                "reached": self.best.reached,
+                "trials": [finite(asdict(trial)) for trial in self.trials],
+            }
+        }
 
 
 def tune_file(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections import Counter
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...diagnostics import op_error
+from ...diagnostics import Remark, op_error
 from ...dialects.nn import (
     ConstantOp,
     DequantizeOp,
@@ -91,7 +92,22 @@ def convert_observers(module: ModuleOp, session: Session) -> None:
     erase_dead_constants(module)
     remarks.flush()
     if not any(isinstance(op, DequantizeOp) for op in module.walk()):
-        session.warn("nothing is quantized: the remarks say why")
+        session.warn(f"nothing is quantized: {_reasons(session.remarks)}")
+
+
+def _reasons(remarks: Sequence[Remark]) -> str:
+    """The most frequent reasons why layers stay in float."""
+    first: dict[str, Remark] = {}
+    for remark in remarks:
+        if remark.pass_name == "insert-observers" and remark.kind == "missed":
+            first.setdefault(remark.layer, remark)
+    reasons = Counter((r.op, r.reason) for r in first.values()).most_common(_LISTED)
+    shown = [f"{count} {op}, because {reason}" for (op, reason), count in reasons]
+    return "; ".join(shown) or "the model has no layer of a type that the profile quantizes"
+
+
+_LISTED = 2
+"""Reasons in a warning; the remarks have all of them."""
 
 
 def _plan_at(site: Site, profile: Profile) -> Plan:

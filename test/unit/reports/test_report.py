@@ -117,6 +117,11 @@ DAMAGED: dict[str, tuple[str, str, str]] = {
         "---\nkind: [1]\n",
         "remarks.yaml: document 1: error: is not a remark: kind must be a text",
     ),
+    "gain": (
+        "remarks.yaml",
+        "---\nkind: missed\ngain: 3 dB\n",
+        "remarks.yaml: document 1: error: is not a remark: gain must have the numbers before and after",
+    ),
     "module": ("digits_nn.mlir", "builtin.module {", "digits_nn.mlir:1:"),
     "arrays": ("digits_nn.safetensors", "", "digits_nn.safetensors"),
 }
@@ -152,6 +157,22 @@ def test_without_the_extra(amct_tool, copied: Path, tmp_path: Path, monkeypatch:
     monkeypatch.undo()
     assert amct_tool(*arguments, "--no-report").status == 0
     assert "report.html" not in {path.name for path in (tmp_path / "out").iterdir()}
+
+
+def test_recovery_is_drawn_from_the_numbers_of_remarks(amct_tool, tmp_path: Path) -> None:
+    """Their text is for people: it may say anything."""
+    (tmp_path / "small.mlir").write_text(TEXT.replace("4.0", "4.1"), "utf-8")
+    np.savez(tmp_path / "x.npz", **{"x<i>": np.random.default_rng(0).standard_normal((64, 2)).astype(np.float32)})
+    options = ("--data", tmp_path / "x.npz", "--weight-bits", "3", "--round-weights", "gptq", "-o", tmp_path / "out")
+    assert amct_tool("quantize", tmp_path / "small.mlir", *options).status == 0
+    (remark,) = [r for r in read_run(tmp_path / "out", new_session()).remarks if r.pass_name == "round-weights"]
+    assert remark.gain is not None
+    before, after = (f"{each:.1f}" for each in remark.gain)
+    assert f"{after} dB by gptq, {before} dB by nearest" in remark.reason
+    path = tmp_path / "out" / "remarks.yaml"
+    path.write_text(path.read_text("utf-8").replace(remark.reason, "77 dB, 88 dB"), "utf-8")
+    (row,) = Page(amct_opt.report(tmp_path / "out")).data["recovery"]
+    assert (row["before"], row["after"]) == (float(before), float(after))
 
 
 def test_model_explorer_shows_errors_on_nodes_of_the_file(amct_tool, copied: Path) -> None:

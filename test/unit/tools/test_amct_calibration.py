@@ -293,7 +293,7 @@ def test_files_of_tensorflow(amct_tool, files, tmp_path):
     assert names(tmp_path / "out") == {*written, "P_quant.json", "P_record.txt"}
     inputs = files.npz(x=np.fromfile(data / "0.bin", np.float32).reshape(1, 2, 4, 4))
     for name in written:
-        compared = amct_tool("compare", model, tmp_path / "out" / name, "--inputs", inputs, "--json")
+        compared = amct_tool("compare", model, tmp_path / "out" / name, "--data", inputs, "--json")
         (difference,) = json.loads(compared.out)["outputs"].values()
         assert difference["sqnr"] > 30
     deployed = (tmp_path / "out" / "P_quantized.pb").read_bytes()

@@ -14,7 +14,7 @@ POWER = 1 + 4 + 9 + 16
 
 
 def test_outputs(amct_tool, files):
-    arguments = (files.module("a.mlir"), files.module("b.mlir", corner=5.0), "--inputs", files.npz(x=X), "--json")
+    arguments = (files.module("a.mlir"), files.module("b.mlir", corner=5.0), "--data", files.npz(x=X), "--json")
     result = amct_tool("compare", *arguments)
     (row,) = json.loads(result.out)["outputs"].values()
     assert row["sqnr"] == pytest.approx(10 * np.log10(POWER / 1))
@@ -23,7 +23,7 @@ def test_outputs(amct_tool, files):
 
 
 def test_equal_modules(amct_tool, files):
-    arguments = (files.module("a.mlir"), files.module("b.mlir"), "--inputs", files.npz(x=X))
+    arguments = (files.module("a.mlir"), files.module("b.mlir"), "--data", files.npz(x=X))
     row = json.loads(amct_tool("compare", *arguments, "--json").out)["outputs"]["y"]
     assert row == {"sqnr": None, "cosine": pytest.approx(1), "largest": 0, "differing": 0, "count": 4}
     table = amct_tool("compare", *arguments)
@@ -34,14 +34,14 @@ def test_equal_modules(amct_tool, files):
 def test_several_runs_are_taken_together(amct_tool, files):
     """One sample at a time gives the same figures as all at once."""
     a, b, inputs = files.module("a.mlir"), files.module("b.mlir", corner=5.0), files.npz(x=X)
-    whole = amct_tool("compare", a, b, "--inputs", inputs, "--json")
-    parts = amct_tool("compare", a, b, "--inputs", inputs, "--json", "--batch", "1")
+    whole = amct_tool("compare", a, b, "--data", inputs, "--json")
+    parts = amct_tool("compare", a, b, "--data", inputs, "--json", "--batch", "1")
     assert json.loads(whole.out) == json.loads(parts.out)
 
 
 def test_layers_by_name(amct_tool, files):
     """-X makes every product negative: the layers before the relu differ, after it they are all zero."""
-    arguments = (files.module("a.mlir"), files.module("b.mlir", corner=5.0), "--inputs", files.npz(x=-X))
+    arguments = (files.module("a.mlir"), files.module("b.mlir", corner=5.0), "--data", files.npz(x=-X))
     layers = json.loads(amct_tool("compare", *arguments, "--layers", "--json").out)["layers"]
     assert list(layers) == ["fc", "relu"]
     assert (layers["fc"]["differing"], layers["relu"]["differing"]) == (1, 0)
@@ -69,7 +69,7 @@ def test_a_folded_layer_is_compared_where_it_ends(amct_tool, files):
     b = files.text("b.mlir", CONV.replace("3.0", "6.0") + END.replace("VALUE", "%c"))
     inputs = files.npz(x=np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2))
     for first, second in ((a, b), (b, a)):
-        data = json.loads(amct_tool("compare", first, second, "--inputs", inputs, "--layers", "--json").out)
+        data = json.loads(amct_tool("compare", first, second, "--data", inputs, "--layers", "--json").out)
         assert {name: d["differing"] for name, d in data["layers"].items()} == {"conv": 0, "relu": 0}
         assert data["not_compared"] == {"scale": "merged into the layer before it"}
 
@@ -77,14 +77,14 @@ def test_a_folded_layer_is_compared_where_it_ends(amct_tool, files):
 def test_layers_that_only_one_has_are_named(amct_tool, files):
     a = files.module("a.mlir")
     b = files.text("b.mlir", a.read_text().replace('"relu"', '"other"'))
-    data = json.loads(amct_tool("compare", a, b, "--inputs", files.npz(x=X), "--layers", "--json").out)
+    data = json.loads(amct_tool("compare", a, b, "--data", files.npz(x=X), "--layers", "--json").out)
     assert data["not_compared"] == {"relu": "is in the first only", "other": "is in the second only"}
 
 
 def test_no_common_output(amct_tool, files):
     a = files.module("a.mlir")
     b = files.text("b.mlir", a.read_text().replace('"y"', '"z"'))
-    result = amct_tool("compare", a, b, "--inputs", files.npz(x=X))
+    result = amct_tool("compare", a, b, "--data", files.npz(x=X))
     assert (result.status, result.out) == (1, "")
     assert "error: the two have no output name in common" in result.err
     assert "hint: they are y and z" in result.err
@@ -93,5 +93,5 @@ def test_no_common_output(amct_tool, files):
 def test_names_are_printed_whole_and_without_markup(amct_tool, files):
     name = "[bold]" + "long/" * 60
     a = files.text("a.mlir", files.module().read_text().replace('"fc"', f'"{name}"'))
-    result = amct_tool("compare", a, a, "--inputs", files.npz(x=X), "--layers")
+    result = amct_tool("compare", a, a, "--data", files.npz(x=X), "--layers")
     assert name in result.out

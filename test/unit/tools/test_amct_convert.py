@@ -34,7 +34,7 @@ def outputs(amct_tool, tmp_path):
     """The logits of held-out digits by a model or module."""
 
     def run(model: Path):
-        result = amct_tool("run", model, "--inputs", DIGITS / "heldout.npz", "-o", tmp_path / "y.npz")
+        result = amct_tool("run", model, "--data", DIGITS / "heldout.npz", "-o", tmp_path / "y.npz")
         assert (result.status, result.err) == (0, "")
         with np.load(tmp_path / "y.npz") as data:
             return data["logits"]
@@ -168,7 +168,7 @@ def test_as_pytorch_exports(amct_tool, tmp_path):
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     expected = onnxruntime.InferenceSession(str(model), options).run(["c"], {"x": x})[0]
     np.savez(tmp_path / "x.npz", x=x)
-    result = amct_tool("run", out / "P_deploy_model.onnx", "--inputs", tmp_path / "x.npz", "-o", tmp_path / "y.npz")
+    result = amct_tool("run", out / "P_deploy_model.onnx", "--data", tmp_path / "x.npz", "-o", tmp_path / "y.npz")
     assert result.status == 0, result.err
     with np.load(tmp_path / "y.npz") as data:
         actual = data["c"]

@@ -39,7 +39,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_run(amct_tool, files: Path) -> None:
-    result = amct_tool("run", files / "q.mlir", "--integers", "--inputs", files / "x.npz", "-o", files / "y.npz")
+    result = amct_tool("run", files / "q.mlir", "--integers", "--data", files / "x.npz", "-o", files / "y.npz")
     assert result.status == 0
     with np.load(files / "x.npz") as inputs, np.load(files / "y.npz") as outputs:
         x, y = inputs["x"], outputs["y"]
@@ -51,7 +51,7 @@ def test_run(amct_tool, files: Path) -> None:
 
 def test_compare(amct_tool, files: Path) -> None:
     """Floats and integers of one module are a step apart at most."""
-    command = ["compare", files / "q.mlir", files / "q.mlir", "--inputs", files / "x.npz"]
+    command = ["compare", files / "q.mlir", files / "q.mlir", "--data", files / "x.npz"]
     plain, integers = amct_tool(*command), amct_tool(*command, "--integers")
     assert plain.status == integers.status == 0
     assert " 0 of 768" in plain.out
@@ -63,7 +63,7 @@ def test_compare(amct_tool, files: Path) -> None:
 @pytest.mark.parametrize("command", ["run", "compare"])
 def test_a_float_module_is_refused(command: str, amct_tool, files: Path) -> None:
     more = ["-o", files / "y.npz"] if command == "run" else [files / "f.mlir"]
-    result = amct_tool(command, files / "f.mlir", *more, "--integers", "--inputs", files / "x.npz")
+    result = amct_tool(command, files / "f.mlir", *more, "--integers", "--data", files / "x.npz")
     assert result.status == 1
     assert "no operation of this module takes and gives integers" in result.err
     assert "--profile=qdq --fuse-all --quantize" in result.err
@@ -73,6 +73,6 @@ def test_a_float_module_is_refused(command: str, amct_tool, files: Path) -> None
 @pytest.mark.parametrize(("command", "other"), [("run", "--fp16"), ("compare", "--layers")])
 def test_not_together(command: str, other: str, amct_tool, files: Path) -> None:
     """Values of layers are what integer kernels never compute."""
-    result = amct_tool(command, files / "q.mlir", "--integers", other, "--inputs", files / "x.npz")
+    result = amct_tool(command, files / "q.mlir", "--integers", other, "--data", files / "x.npz")
     assert result.status == 2
     assert "not allowed with argument --integers" in result.err

@@ -84,19 +84,19 @@ def test_the_onnx_file_carries_its_calibration(out):
 @pytest.mark.parametrize("stage", ["digits_qdq.onnx", "digits_nn.mlir", "digits_ascend.mlir"])
 def test_every_stage_runs_and_is_close_to_float(amct_tool, out, stage):
     """8 bits give a uniform step of range/255; seven layers of that leave well over 20 dB on this network."""
-    arguments = (MODEL, out / stage, "--inputs", HELDOUT, "--json")
+    arguments = (MODEL, out / stage, "--data", HELDOUT, "--json")
     result = amct_tool("compare", *arguments)
     assert json.loads(result.out)["outputs"]["logits"]["sqnr"] > 20
 
 
 def test_the_onnx_file_is_the_module(amct_tool, out):
     """Both are the same fake-quantized graph, run by the same kernels: not one element differs."""
-    arguments = (out / "digits_nn.mlir", out / "digits_qdq.onnx", "--inputs", HELDOUT, "--json")
+    arguments = (out / "digits_nn.mlir", out / "digits_qdq.onnx", "--data", HELDOUT, "--json")
     assert json.loads(amct_tool("compare", *arguments).out)["outputs"]["logits"]["differing"] == 0
 
 
 def test_layers_of_the_integer_module_are_found(amct_tool, out):
-    arguments = (MODEL, out / "digits_ascend.mlir", "--inputs", HELDOUT, "--layers", "--json")
+    arguments = (MODEL, out / "digits_ascend.mlir", "--data", HELDOUT, "--layers", "--json")
     layers = json.loads(amct_tool("compare", *arguments).out)["layers"]
     assert layers.keys() >= set(QUANTIZED)
     assert all(layers[name]["sqnr"] > 15 for name in QUANTIZED)
@@ -141,7 +141,7 @@ def test_profile_qdq_is_measured_in_integers(amct_tool, files, tmp_path):
     assert "integer kernels (nn)" in result.out
     accuracy = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["accuracy"]
     quantized = tmp_path / "out" / "transformer_nn.mlir"
-    compared = amct_tool("compare", model, quantized, "--integers", "--inputs", held_back, "--json")
+    compared = amct_tool("compare", model, quantized, "--integers", "--data", held_back, "--json")
     assert accuracy["kernels"] == json.loads(compared.out)["outputs"]
 
 

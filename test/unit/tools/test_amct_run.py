@@ -13,7 +13,7 @@ Y = np.array([[1, 2], [3, 4], [0, 0]], np.float32)
 @pytest.mark.parametrize("batch", ["?", 3, 1])
 def test_writes_outputs_by_name(amct_tool, files, tmp_path, batch):
     """One run where the model takes three samples, three runs joined where it takes one at a time."""
-    result = amct_tool("run", files.module(batch=batch), "--inputs", files.npz(x=X), "-o", tmp_path / "y.npz")
+    result = amct_tool("run", files.module(batch=batch), "--data", files.npz(x=X), "-o", tmp_path / "y.npz")
     assert (result.status, result.err) == (0, "")
     with np.load(tmp_path / "y.npz") as outputs:
         assert outputs.files == ["y"]
@@ -23,13 +23,13 @@ def test_writes_outputs_by_name(amct_tool, files, tmp_path, batch):
 def test_an_axis_of_samples_on_top_of_the_models_axes_is_kept(amct_tool, files, tmp_path):
     """Two samples of shape [3, 2] for a model of [3, 2]: the output is [2, 3, 2]."""
     inputs = files.npz(x=np.stack([X, -X]))
-    assert amct_tool("run", files.module(batch=3), "--inputs", inputs, "-o", tmp_path / "y.npz").status == 0
+    assert amct_tool("run", files.module(batch=3), "--data", inputs, "-o", tmp_path / "y.npz").status == 0
     with np.load(tmp_path / "y.npz") as outputs:
         np.testing.assert_array_equal(outputs["y"], [Y, [[0, 0], [0, 0], [4, 6]]])
 
 
 def test_batch_cuts_a_free_first_axis(amct_tool, files, tmp_path):
-    result = amct_tool("run", files.module(), "--inputs", files.npz(x=X), "-o", tmp_path / "y.npz", "--batch", "2")
+    result = amct_tool("run", files.module(), "--data", files.npz(x=X), "-o", tmp_path / "y.npz", "--batch", "2")
     assert "2 runs" in result.out
     with np.load(tmp_path / "y.npz") as outputs:
         np.testing.assert_array_equal(outputs["y"], Y)
@@ -38,7 +38,7 @@ def test_batch_cuts_a_free_first_axis(amct_tool, files, tmp_path):
 def test_inputs_from_a_folder(amct_tool, files, tmp_path):
     (tmp_path / "inputs").mkdir()
     np.save(tmp_path / "inputs" / "x.npy", X)
-    result = amct_tool("run", files.module(), "--inputs", tmp_path / "inputs", "-o", tmp_path / "y.npz")
+    result = amct_tool("run", files.module(), "--data", tmp_path / "inputs", "-o", tmp_path / "y.npz")
     assert result.status == 0, result.err
 
 
@@ -58,7 +58,7 @@ NAN = np.full((1, 2), np.nan, np.float32)
 )
 def test_inputs_that_do_not_fit(amct_tool, files, tmp_path, arrays, message):
     inputs = files.npz(**arrays)
-    result = amct_tool("run", files.module(), "--inputs", inputs, "-o", tmp_path / "y.npz")
+    result = amct_tool("run", files.module(), "--data", inputs, "-o", tmp_path / "y.npz")
     assert result.status == 1
     assert result.err.startswith(f"{inputs}: error: ")
     assert message in result.err
@@ -67,13 +67,13 @@ def test_inputs_that_do_not_fit(amct_tool, files, tmp_path, arrays, message):
 
 def test_samples_that_make_no_whole_runs(amct_tool, files, tmp_path):
     """The calibration path may fill up a last batch; here that would be an output nobody asked for."""
-    result = amct_tool("run", files.module(batch=2), "--inputs", files.npz(x=X), "-o", tmp_path / "y.npz")
+    result = amct_tool("run", files.module(batch=2), "--data", files.npz(x=X), "-o", tmp_path / "y.npz")
     assert result.status == 1
     assert "3 samples do not make whole runs of 2" in result.err
 
 
 def test_a_batch_that_the_model_does_not_take(amct_tool, files, tmp_path):
-    arguments = ("--inputs", files.npz(x=X), "-o", tmp_path / "y.npz", "--batch", "3")
+    arguments = ("--data", files.npz(x=X), "-o", tmp_path / "y.npz", "--batch", "3")
     result = amct_tool("run", files.module(batch=1), *arguments)
     assert result.status == 1
     assert "the model takes 1 samples per run, not 3" in result.err
@@ -88,21 +88,21 @@ def test_a_batch_that_the_model_does_not_take(amct_tool, files, tmp_path):
     ],
 )
 def test_a_model_that_cannot_be_read(amct_tool, files, tmp_path, model, message):
-    result = amct_tool("run", tmp_path / model, "--inputs", files.npz(x=X), "-o", tmp_path / "y.npz")
+    result = amct_tool("run", tmp_path / model, "--data", files.npz(x=X), "-o", tmp_path / "y.npz")
     assert result.status == 1
     assert message in result.err
 
 
 def test_text_that_is_no_module_is_located(amct_tool, files, tmp_path):
     bad = files.text("bad.mlir", "func.func @main(%x: tensor<1xf32>) {\n  %0 = nn.relu %x : tensor<1xq32>\n}")
-    result = amct_tool("run", bad, "--inputs", files.npz(x=X), "-o", tmp_path / "y.npz")
+    result = amct_tool("run", bad, "--data", files.npz(x=X), "-o", tmp_path / "y.npz")
     assert result.status == 1
     assert result.err.startswith(f"{bad}:2:")
 
 
 def test_inputs_are_not_overwritten(amct_tool, files):
     inputs = files.npz(x=X)
-    result = amct_tool("run", files.module(), "--inputs", inputs, "-o", inputs)
+    result = amct_tool("run", files.module(), "--data", inputs, "-o", inputs)
     assert result.status == 1
     assert "would overwrite a file that was read" in result.err
     with np.load(inputs) as arrays:
@@ -110,7 +110,7 @@ def test_inputs_are_not_overwritten(amct_tool, files):
 
 
 def test_a_missing_output_folder(amct_tool, files, tmp_path):
-    result = amct_tool("run", files.module(), "--inputs", files.npz(x=X), "-o", tmp_path / "no" / "y.npz")
+    result = amct_tool("run", files.module(), "--data", files.npz(x=X), "-o", tmp_path / "no" / "y.npz")
     assert result.status == 1
     assert f"{tmp_path / 'no'}: error: there is no such folder" in result.err
 
@@ -119,6 +119,6 @@ def test_an_output_called_file(amct_tool, files, tmp_path):
     """`numpy.savez` cannot store an array of that name."""
     module = files.module()
     module.write_text(module.read_text().replace('"y"', '"file"'))
-    assert amct_tool("run", module, "--inputs", files.npz(x=X), "-o", tmp_path / "y.npz").status == 0
+    assert amct_tool("run", module, "--data", files.npz(x=X), "-o", tmp_path / "y.npz").status == 0
     with np.load(tmp_path / "y.npz") as outputs:
         np.testing.assert_array_equal(outputs["file"], Y)

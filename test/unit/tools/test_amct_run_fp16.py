@@ -26,7 +26,7 @@ def run(amct_tool, tmp_path):
         (tmp_path / "m.mlir").write_text(module)
         np.savez(tmp_path / "x.npz", x=np.float32([[2.5004, 0]]))
         inputs, outputs = tmp_path / "x.npz", tmp_path / "y.npz"
-        return amct_tool("run", tmp_path / "m.mlir", "--inputs", inputs, "-o", outputs, *options), outputs
+        return amct_tool("run", tmp_path / "m.mlir", "--data", inputs, "-o", outputs, *options), outputs
 
     return run
 

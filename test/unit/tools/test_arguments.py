@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 import amct_opt
+from amct_opt.tools import amct
 from amct_opt.tools import amct_opt as opt
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
@@ -24,17 +24,27 @@ MODEL, CALIB = DIGITS / "digits.onnx", DIGITS / "calib.npz"
         (
             ("quantize", "m.onnx"),
             "amct quantize: error: the following arguments are required: -o\n"
-            "  hint: amct quantize --help lists the options\n",
+            "  hint: usage: amct quantize MODEL --data DATA [options] -o OUTDIR\n",
         ),
         (
             ("quantize", "m.onnx", "-o", "out", "--dota=x.npz"),
             "amct quantize: error: unrecognized arguments: --dota=x.npz\n  hint: did you mean --data?\n",
         ),
-        # an option of other commands is not suggested to one that does not have it
+        # nothing is suggested that only looks alike because of its dashes
         (
-            ("create-config", "m.onnx", "-o", "c.json", "--json"),
-            "amct create-config: error: unrecognized arguments: --json\n"
+            ("create-config", "m.onnx", "-o", "c.json", "--zzz"),
+            "amct create-config: error: unrecognized arguments: --zzz\n"
             "  hint: amct create-config --help lists the options\n",
+        ),
+        (
+            ("quantize", "m.onnx", "-o", "out", "--budget", "bytes=9k", "--remarks=all"),
+            "amct quantize: error: unrecognized arguments: --budget bytes=9k --remarks=all\n"
+            "  hint: --budget is an option of amct tune; --remarks is an option of amct-opt\n",
+        ),
+        # its value is not taken for a command
+        (
+            ("--budget", "bytes=9k", "tune"),
+            "amct: error: unrecognized arguments: --budget\n  hint: --budget is an option of amct tune\n",
         ),
         (("quantise", "m.onnx"), "amct: error: there is no command 'quantise'\n  hint: did you mean quantize?\n"),
         (
@@ -54,11 +64,39 @@ def test_without_a_command_there_is_help(amct_tool) -> None:
     assert "quantize a model: the whole path in one command" in result.out
 
 
-def test_usage_of_amct_opt(capsys: pytest.CaptureFixture[str]) -> None:
-    assert opt.run(["m.mlir", "--fuse-bm"]) == 2
-    assert capsys.readouterr().err == (
-        "amct-opt: error: unrecognized arguments: --fuse-bm\n  hint: did you mean --fuse-bn?\n"
-    )
+def test_options_of_other_commands_are_named() -> None:
+    tool = amct.parser()
+    commands = tool.commands()
+    for name, command in commands.items():
+        for option in frozenset[str]().union(*(other.options() for other in commands.values())) - command.options():
+            if option.startswith("--"):
+                owners = [other.prog for other in commands.values() if option in other.options()]
+                hint = command.hint([f"{option}=3"])
+                assert hint.startswith(f"{option} is an option of {owners[0]}"), f"{name} {option}"
+                assert all(owner in hint for owner in owners)
+
+
+def test_usage_is_one_line_with_all_that_is_required() -> None:
+    for name, command in amct.parser().commands().items():
+        usage = command.format_usage()
+        assert usage.startswith(f"usage: amct {name} ")
+        assert (usage.count("\n"), len(usage) < 130) == (1, True)
+        for action in command.actions():
+            if action.required:
+                assert (action.option_strings or [str(action.metavar)])[0] in usage
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("--fuse-bm", "did you mean --fuse-bn?"),
+        ("--data=x", "--data is an option of passes, such as --quantize='data=...'"),
+        ("--budget=x", "--budget is an option of amct tune"),
+    ],
+)
+def test_usage_of_amct_opt(option: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert opt.run(["m.mlir", option]) == 2
+    assert capsys.readouterr().err == f"amct-opt: error: unrecognized arguments: {option}\n  hint: {hint}\n"
 
 
 def test_version(amct_tool, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,22 +111,13 @@ def test_quiet_and_verbose(amct_tool, files) -> None:
     assert (quiet.status, quiet.err) == (0, "")
     assert "fc" in quiet.out, "the answer of a command that writes nothing"
     data = files.npz(x=np.ones((2, 2), np.float32))
-    quiet = amct_tool("run", model, "--inputs", data, "-o", files.folder / "y.npz", "--quiet")
+    quiet = amct_tool("run", model, "--data", data, "-o", files.folder / "y.npz", "--quiet")
     assert (quiet.status, quiet.out, quiet.err) == (0, "", "")
     assert (files.folder / "y.npz").exists()
     wrong = amct_tool("run", model, "--data", files.folder / "none.npz", "-o", files.folder / "y.npz", "-q")
     assert wrong.status == 1
     assert wrong.err.startswith(f"{files.folder / 'none.npz'}: error: ")
     assert "remark: [" in amct_tool("support", MODEL, "--verbose").err
-
-
-def test_json_is_all_that_is_printed(amct_tool, files) -> None:
-    """The data of summary.json, and nothing else, on stdout."""
-    out = files.folder / "out"
-    given = ("quantize", MODEL, "--data", CALIB, "-o", out, "--no-report", "--json")
-    result = amct_tool(*given)
-    assert result.status == 0
-    assert json.loads(result.out) == json.loads((out / "summary.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize(

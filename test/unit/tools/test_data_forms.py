@@ -158,7 +158,7 @@ def test_batch_num_is_the_number_of_runs_that_calibrate(amct_tool, tmp_path: Pat
 
 def test_run_takes_a_single_array(amct_tool, tmp_path: Path, images: np.ndarray) -> None:
     np.save(tmp_path / "x.npy", images)
-    result = amct_tool("run", DIGITS / "digits.onnx", "--inputs", tmp_path / "x.npy", "-o", tmp_path / "y.npz")
+    result = amct_tool("run", DIGITS / "digits.onnx", "--data", tmp_path / "x.npy", "-o", tmp_path / "y.npz")
     assert result.status == 0
     assert "float32 [32, 10]" in result.out
 
@@ -170,7 +170,7 @@ def test_run_and_compare_take_images(amct_tool, tmp_path: Path, pixels: np.ndarr
     np.save(tmp_path / "x.npy", images)
     form = ("--mean", "100.5", "--std", "101.25")
     for data, options in (("x.npy", ()), ("images", form)):
-        given = ("--inputs", tmp_path / data, *options)
+        given = ("--data", tmp_path / data, *options)
         result = amct_tool("run", DIGITS / "digits.onnx", *given, "-o", tmp_path / f"{data}.npz")
         assert (result.status, result.err) == (0, "")
         result = amct_tool("compare", DIGITS / "digits.onnx", DIGITS / "digits.onnx", *given, "--json")

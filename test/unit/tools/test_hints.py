@@ -68,7 +68,7 @@ def test_spelling() -> None:
     sizes = "--input-shape 'x:1,...' gives sizes"
     assert fitting(sizes, COMMANDS["calibration"].options(), OPT) == "--input_shape 'x:1,...' gives sizes"
     assert fitting(sizes, COMMANDS["quantize"].options(), OPT) == sizes
-    assert fitting("--inputs=x makes it an input", COMMANDS["run"].options(), OPT).startswith("with amct-opt: ")
+    assert fitting("--remarks=all shows them", COMMANDS["run"].options(), OPT).startswith("with amct-opt: ")
     assert fitting("--nothing-has-this", OPT, OPT) == ""
     assert fitting("give weight-only=true", COMMANDS["quantize"].options(), OPT) == "give --weight-only"
     assert fitting("give weight-only=true", OPT, OPT) == "give weight-only=true"

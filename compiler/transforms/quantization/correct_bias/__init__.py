@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ....diagnostics import Gain
 from ....dialects.nn import ConstantOp, constant_of
 from ....rewriting import Remarks, erase_dead_constants
 from ....runtime.data import Samples
@@ -89,10 +90,10 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
     )
     if not after > before:
         reason = f"its output has {after:.1f} dB with the corrected bias, {before:.1f} dB with its own, which stays"
-        remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}")
+        remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", Gain(before, after))
         return layer
     reason = f"SQNR of its output {after:.1f} dB with the corrected bias, {before:.1f} dB with its own"
-    remarks.applied(layer.compute, "corrected", f"{reason}{networks.measured}")
+    remarks.applied(layer.compute, "corrected", f"{reason}{networks.measured}", Gain(before, after))
     _write(layer, corrected)
     return layer
 

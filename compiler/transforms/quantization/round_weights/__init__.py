@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ....configuration.settings import Ada
-from ....diagnostics import CompileError, op_error
+from ....diagnostics import CompileError, Gain, op_error
 from ....dialects.nn import Plan, plan_of, set_plan
 from ....pipelines.options import build
 from ....rewriting import Remarks, erase_dead_constants
@@ -121,10 +121,10 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     before, after = (held.sqnr(weights, each) for each in (nearest, integers * found.scale))
     if not after > before:
         reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"
-        remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}")
+        remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", Gain(before, after))
         return layer
     reason = f"SQNR of its output {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding"
-    remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}")
+    remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}", Gain(before, after))
     return layer.with_integers(layer.product.weight(integers), layer.scales_of(found))
 
 

@@ -65,7 +65,7 @@ def test_amct_opt(form: str, models: Path, tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.parametrize("form", FORMS)
 def test_amct_run(form: str, models: Path, tmp_path: Path) -> None:
     """Tolerance: sums of at most 216 products of numbers of about 1."""
-    argv = ["run", str(models / form), "--inputs", str(models / "x.npz"), "-o", str(tmp_path / "y.npz")]
+    argv = ["run", str(models / form), "--data", str(models / "x.npz"), "-o", str(tmp_path / "y.npz")]
     assert amct.run(argv) == 0
     with np.load(tmp_path / "y.npz") as outputs:
         (name,) = outputs.files
@@ -87,7 +87,7 @@ def test_amct_quantize(form: str, models: Path, tmp_path: Path, capsys: pytest.C
     assert summary["bytes"]["model"] == sum(path.stat().st_size for path in read)
 
     capsys.readouterr()
-    argv = ["compare", str(models / form), str(out / "net_ascend.mlir"), "--inputs", str(models / "x.npz"), "--json"]
+    argv = ["compare", str(models / form), str(out / "net_ascend.mlir"), "--data", str(models / "x.npz"), "--json"]
     assert amct.run(argv) == 0
     (difference,) = json.loads(capsys.readouterr().out)["outputs"].values()
     # 8 bits of a range leave about 40 dB; two layers of that
@@ -181,7 +181,7 @@ def test_modules_take_no_options(option: str, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_shapes_in_run_and_compare(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    common = ["--inputs", str(models / "x.npz"), "--input-shape=image:4,8,8,3"]
+    common = ["--data", str(models / "x.npz"), "--input-shape=image:4,8,8,3"]
     assert amct.run(["run", str(models / "net.pb"), *common, "-o", str(tmp_path / "y.npz")]) == 0
     assert "of 4 runs" in capsys.readouterr().out
     assert amct.run(["compare", str(models / "net.pb"), str(models / "net.pbtxt"), *common, "--json"]) == 0
@@ -203,7 +203,7 @@ def test_a_saved_model_is_protected(
     before = identical(folder)
     assert amct_opt.run([str(folder), "-t", "onnx", "-o", str(folder / written)]) == 1
     assert "would overwrite a file that was read" in capsys.readouterr().err
-    inputs = ["--inputs", str(models / "x.npz")]
+    inputs = ["--data", str(models / "x.npz")]
     assert amct.run(["run", str(folder), *inputs, "-o", str(folder / written)]) == 1
     assert "would overwrite a file that was read" in capsys.readouterr().err
     assert identical(folder) == before
@@ -217,7 +217,7 @@ def identical() -> Callable[[Path], Any]:
 @pytest.mark.parametrize("tool", ["run", "quantize"])
 def test_a_folder_that_is_no_saved_model(tool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "folder").mkdir()
-    more = ["--inputs", str(tmp_path / "x.npz")] if tool == "run" else []
+    more = ["--data", str(tmp_path / "x.npz")] if tool == "run" else []
     assert amct.run([tool, str(tmp_path / "folder"), *more, "-o", str(tmp_path / "out")]) == 1
     assert f"{tmp_path / 'folder'}: error: is a folder, but not a SavedModel" in capsys.readouterr().err
 
