@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import platform
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from pathlib import Path
 from environments import CACHE
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "benchmarks.md"
+PAGE, README = HERE.parent / "docs" / "benchmarks.md", HERE.parent / "README.md"
 OUTPUT = CACHE / "output"
 
 SECTIONS = {
@@ -47,6 +48,7 @@ def main(names: list[str]) -> None:
     for name in names or SECTIONS:
         _run(name)
     PAGE.write_text("\n".join([_HEAD, *(_section(name, title) for name, title in SECTIONS.items())]))
+    write_speed()
 
 
 def _run(name: str) -> None:
@@ -65,6 +67,31 @@ def _section(name: str, title: str) -> str:
         return f"## {title}\n\n{statement}\n\nNot run yet.\n"
     where, _, printed = output.read_text().partition("\n")
     return f"## {title}\n\n{statement}\n\n{where}:\n\n```text\n{printed.strip()}\n```\n"
+
+
+BEGIN, END = "<!-- begin speed (benchmarks/page.py) -->\n", "<!-- end speed -->"
+NETWORKS = {"resnet50": "ResNet-50", "mobilenet": "MobileNetV2", "transformer": "a small transformer"}
+
+
+def write_speed() -> None:
+    """Put README's table of speed between its marks, from the page."""
+    before, _, rest = README.read_text("utf-8").partition(BEGIN)
+    README.write_text(f"{before}{BEGIN}{speed(PAGE.read_text('utf-8'))}\n{END}{rest.partition(END)[2]}", "utf-8")
+
+
+def speed(page: str) -> str:
+    """Medians of the tables beside peers: a row for each network, a column for each tool, ours as in the first table."""
+    found: dict[str, dict[str, str]] = {name: {} for name in NETWORKS}
+    for line in page.partition(f"## {SECTIONS['peers']}\n")[2].partition("\n## ")[0].splitlines():
+        network, *cells = re.split(r"\s{2,}", line.strip())
+        if network in found and cells[0] != "ours, ascend":
+            wall, _, peak, sqnr = (cell.split(" ")[0] for cell in cells[1:5])
+            found[network].setdefault(cells[0], f"{float(wall):.1f} s, {peak} MB, {float(sqnr):.1f} dB")
+    ours = "ours, qdq"
+    tools = [ours, *dict.fromkeys(tool for each in found.values() for tool in each if tool != ours)]
+    rows = [(NETWORKS[name], *(each.get(tool, "-") for tool in tools)) for name, each in found.items()]
+    lines = [("network", "amct-opt, profile qdq", *tools[1:]), ["---"] * (len(tools) + 1), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _when_and_where() -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from ..files import replacing
 from ..reports.model_explorer import node_data
+from ..reports.network import Layer, layers_of
 from ..reports.page import page_of
-from ..reports.reading import read_run
+from ..reports.reading import Run, read_run
 from ..universe import new_session
 
 PAGE, NODE_DATA = "report.html", "model_explorer.json"
@@ -21,8 +23,13 @@ def report_of(folder: Path) -> Path:
     What the folder lacks is left out of the page, with a sentence. Raises CompileError, located, for a folder without a summary,
     for damaged files, and without the extra `report`.
     """
-    path = folder / PAGE
-    page = page_of(read_run(folder, new_session()))
+    run = read_run(folder, new_session())
+    return write_page(run, layers_of(run))
+
+
+def write_page(run: Run, layers: Sequence[Layer]) -> Path:
+    """Write the page of a run, with its layers. Raises CompileError without the extra `report`."""
+    path, page = run.folder / PAGE, page_of(run, layers)
     with replacing(path) as stream:
         stream.write(page.encode())
     return path

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from .network import Layer
+from .network import Layer, costliest
 from .reading import Activation, Run
 
 POOR = 15.0
@@ -112,8 +112,7 @@ def _poor(found: Findings) -> Iterator[Advice]:
 def _dominating(found: Findings) -> Iterator[Advice]:
     if found.worst >= GOOD:
         return
-    drops = [(layer.drop, layer) for layer in found.layers if layer.drop is not None and layer.decision == "quantized"]
-    worst = sorted((each for each in drops if each[0] > _DROP), key=lambda each: -each[0])[:3]
+    worst = costliest(found.layers, _DROP, 3)
     if worst:
         lost = ", ".join(f"{layer.name} ({drop:.1f} dB)" for drop, layer in worst)
         names = ",".join(layer.name for _, layer in worst)

@@ -104,6 +104,12 @@ def layers_of(run: Run) -> list[Layer]:
     return found
 
 
+def costliest(layers: Sequence[Layer], least: float, count: int) -> list[tuple[float, Layer]]:
+    """The quantized layers that lose more than `least` dB, with what they lose: the `count` that lose most, those first."""
+    drops = [(layer.drop, layer) for layer in layers if layer.drop is not None and layer.decision == "quantized"]
+    return sorted((each for each in drops if each[0] > least), key=lambda each: -each[0])[:count]
+
+
 def _operations(module: ModuleOp) -> Iterator[Operation]:
     """In program order, those of a region in place of the operation that it belongs to."""
     for op in main_function(module).body.block.ops:

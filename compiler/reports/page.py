@@ -12,7 +12,7 @@ from typing import Any
 from ..diagnostics import CompileError, Remark
 from ..ir.metadata import tool_version
 from .advice import GOOD, POOR, advice
-from .network import QUANTIZING, Layer, layers_of
+from .network import QUANTIZING, Layer
 from .reading import STAGES, Run
 
 _MOST_LAYERS = 3000
@@ -23,13 +23,12 @@ _MOST_REMARKS = 1000
 _RECOVERY = ("balance-channels", "equalize", "round-weights", "correct-bias")
 
 
-def page_of(run: Run) -> str:
-    """The HTML of a run. Raises CompileError if plotly or jinja2 is missing."""
+def page_of(run: Run, layers: Sequence[Layer]) -> str:
+    """The HTML of a run and its layers. Raises CompileError if plotly or jinja2 is missing."""
     jinja2, offline = imported("jinja2"), imported("plotly.offline")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(__package__, "page"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    layers = layers_of(run)
     # the bundle is ours to trust: it is the one text of the page that is not escaped
     context = {**_contents(run, layers), "plotly": offline.get_plotlyjs(), "drawn": _drawn(run, layers)}
     return environment.get_template("report.html").render(context)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
 from .amct_evaluate import LABELS, compared, shown
-from .amct_report import command_lines, draw
+from .amct_report import Drawn, command_lines, draw
 from .parser import add_command
 from .shared import (
     MODEL,
@@ -50,6 +50,8 @@ If a few of them differ by one step, sums of floats rounded the other way and th
 differ, the file is wrong. If onnxruntime runs MODEL but not the file, the exit status is 1.
 If no layer can be quantized, a warning says why, the files are those of the float model, and the exit status is 0."""
 
+_LEAST_LOST, _MOST_LOST = 1.0, 5
+"""Layers that lose less, in dB, are not printed, and at most so many are; the report has all of them."""
 _LISTED = 20
 """Rows of a printed table; summary.json has all of them."""
 
@@ -117,9 +119,9 @@ def run(args: argparse.Namespace) -> None:
             args.labels,
             None if args.no_report else Measuring(commands=command_lines(args)),
         )
-    report = None if args.no_report else draw(args.output)
+    report = Drawn() if args.no_report else draw(args.output)
     if args.json:
-        print_json(args, printed_data(summary, report))
+        print_json(args, printed_data(summary, report.path))
     else:
         print_summary(summary, report)
     refuse(summary.peer, summary.files["onnx"], args.model)
@@ -133,8 +135,10 @@ def printed_data(summary: Summary, report: Path | None) -> dict[str, Any]:
     return {**summary_data(summary), "files": {role: str(path) for role, path in files.items()}}
 
 
-def print_summary(summary: Summary, report: Path | None) -> None:
+def print_summary(summary: Summary, report: Drawn) -> None:
     """Print the summary as tables."""
+    from ..reports.network import costliest
+
     print_lists(summary.layers)
     print_table(
         "error relative to the original model",
@@ -144,9 +148,12 @@ def print_summary(summary: Summary, report: Path | None) -> None:
     if summary.accuracy.answers:
         headers = ("model", "top-1 %", "95 % interval", "right", "only float", "only this", "p")
         print_table("right answers", headers, _answers(summary.accuracy))
+    if lost := costliest(report.layers, _LEAST_LOST, _MOST_LOST):
+        rows = [(x.name, x.op, f"{x.error.sqnr:.2f}", f"{drop:.2f}") for drop, x in lost if x.error is not None]
+        print_table("layers that lose most", ("layer", "operation", "SQNR dB", "lost dB"), rows)
     print_table("summary", (), _overview(summary))
-    if report is not None:
-        print(f"report: {report}")
+    if report.path is not None:
+        print(f"report: {report.path}")
 
 
 def refuse(peer: Peer | None, file: Path, source: Path) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .parser import Parser, add_command
 from .shared import add_json, print_json
+
+if TYPE_CHECKING:
+    from ..reports.network import Layer
 
 _DESCRIPTION = """\
 Writes OUT/report.html about the folder that amct quantize wrote: summary, what to try next, the error of each layer along the
@@ -79,11 +83,23 @@ def _command_line(parser: Parser, args: argparse.Namespace) -> str:
     return shlex.join([*parser.prog.split(), *words])
 
 
-def draw(folder: Path) -> Path | None:
-    """Write the page at the end of a run; None, and a note that says how to get it, if the extra is not installed."""
-    from ..flows.report import can_draw, report_of
+class Drawn(NamedTuple):
+    """The page of a run, None without the extra, and the run's layers."""
 
+    path: Path | None = None
+    layers: Sequence[Layer] = ()
+
+
+def draw(folder: Path) -> Drawn:
+    """Write the page at the end of a run; if the extra is not installed, a note says how to get it."""
+    from ..flows.report import can_draw, write_page
+    from ..reports.network import layers_of
+    from ..reports.reading import read_run
+    from ..universe import new_session
+
+    finished = read_run(folder, new_session())
+    layers = layers_of(finished)
     if can_draw():
-        return report_of(folder)
+        return Drawn(write_page(finished, layers), layers)
     print(f"note: no report.html: pip install 'amct-opt[report]', then amct report {folder}", file=sys.stderr)
-    return None
+    return Drawn(None, layers)

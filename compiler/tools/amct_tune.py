@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> None:
         summary = quantize_file(args.model, best, data, args.output, session, running, measuring=measuring)
     report, again = draw(args.output), f"{lines['quantize']} {shlex.join(['-o', str(args.output)])}"
     if args.json:
-        print_json(args, {**found.data(), "again": again, **printed_data(summary, report)})
+        print_json(args, {**found.data(), "again": again, **printed_data(summary, report.path)})
     else:
         print_summary(summary, report)
         print(f"to write these files again:\n  {again}")

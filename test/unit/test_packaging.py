@@ -1,6 +1,7 @@
 """The package as users get it: the wheel, installed elsewhere, without the checkout."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import amct_opt
+
+from .scripts import script
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "compiler").rglob("*.py"))
@@ -30,7 +33,7 @@ def call(*argv: str | Path, cwd: Path, **variables: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy of what git would give, by the build backend itself: no network, nothing left in the checkout."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for path in [*SOURCES, *DATA, *(ROOT / n for n in ("pyproject.toml", "README.md", "LICENSE"))]:
+    for path in [*SOURCES, *DATA, *(ROOT / n for n in ("pyproject.toml", "setup.py", "README.md", "LICENSE"))]:
         copy = source / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
@@ -46,6 +49,20 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     inside = {n for n in names if not n.partition("/")[0].endswith(".dist-info")}
     assert inside == {f"amct_opt/{p.relative_to(ROOT / 'compiler')}" for p in (*SOURCES, *DATA)}
+
+
+def test_links_of_the_long_description_work_where_there_is_no_checkout(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+        text = archive.read(metadata).decode()
+    assert "Description-Content-Type: text/markdown" in text
+    assert "tutorial (docs/tutorial.md)" in text
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", text) == []
+    described = script("setup").described
+    page = "![a](docs/a.png) [b](docs/b.md#c) [d](https://d) [e](mailto:e)"
+    assert described(page, "") == " b (docs/b.md#c) [d](https://d) [e](mailto:e)"
+    based = "![a](https://x/docs/a.png) [b](https://x/docs/b.md#c) [d](https://d) [e](mailto:e)"
+    assert described(page, "https://x/") == based
 
 
 MODULE = """\
