@@ -12,7 +12,7 @@ from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any, NoReturn, TextIO
 
     from ..diagnostics import CompileError
 
@@ -41,9 +41,10 @@ def amct_opt() -> None:
 def _start(name: str, module: str) -> None:
     from importlib import import_module
 
-    signal.signal(
-        signal.SIGINT, lambda *_: _end_interrupted(name)
-    )  # libraries that are loaded turn it into other errors
+    def end(*_: object) -> None:
+        _end_interrupted(name)
+
+    signal.signal(signal.SIGINT, end)  # libraries that are being loaded make other errors of KeyboardInterrupt
     run_tool(name, import_module(f".{module}", __package__).run)
 
 
@@ -58,11 +59,10 @@ def run_tool(name: str, run: Callable[[Sequence[str]], int]) -> None:
     # and take several times the processor time on a busy one. Code that runs many samples uses a thread per batch instead.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _open_closed_streams()
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8")
-    if isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=None if stream is sys.stdin else "backslashreplace")
+    if sys.stdout is sys.__stdout__:
         sys.stdout = _Output(sys.stdout)
     interrupts = _Interrupts(name)
     try:
@@ -103,8 +103,8 @@ def _status(run: Callable[[Sequence[str]], int]) -> int | str | None:
 class _Output(io.TextIOWrapper):
     """Standard output in UTF-8. Its errors have its name."""
 
-    def __init__(self, stream: io.TextIOWrapper):
-        through = stream.write_through
+    def __init__(self, stream: TextIO):
+        through = getattr(stream, "write_through", False)
         bare = open(stream.fileno(), "wb", buffering=0 if through else -1, closefd=False)  # noqa: SIM115
         terminal = stream.line_buffering
         super().__init__(bare, "utf-8", "backslashreplace", line_buffering=terminal, write_through=through)  # pyright: ignore
@@ -158,7 +158,7 @@ class _Interrupts:
 
 def _end_interrupted(name: str) -> NoReturn:
     """End at once: neither threads that are still running nor what libraries do at the end may delay or print anything."""
-    if files := sys.modules.get(f"{__package__.rpartition('.')[0]}.files"):
+    if files := sys.modules.get(f"{__name__.partition('.')[0]}.files"):
         files.abandon()
     with suppress(OSError):
         os.write(2, f"{name}: interrupted\n".encode())
