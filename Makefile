@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 LIT := $(BIN)/lit -j2 -sv test/lit
 
-.PHONY: demo test test-all lint types bench
+.PHONY: demo test test-all fuzz lint types bench
 
 demo: $(DEMO_READY)
 	$(BIN)/python examples/digits/demo.py
@@ -24,6 +24,12 @@ test: $(READY)
 test-all: $(READY)
 	$(LIT)
 	$(PYTEST)
+	$(BIN)/python test/fuzz --graphs 500 --seed 0
+	$(BIN)/python test/fuzz --graphs 200 --seed fresh
+
+# Until Ctrl-C; what fails is kept in out/fuzz.
+fuzz: $(READY)
+	$(BIN)/python test/fuzz --forever --out out/fuzz
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, cast
 from weakref import finalize
 
@@ -21,7 +22,7 @@ from ..configuration.json_config import json_text
 from ..configuration.settings import IFMR
 from ..diagnostics import CompileError
 from ..dialects.nn import QuantizeOp
-from ..files import made, replacing, scratch
+from ..files import made, replacing
 from ..flows.auto_calibration import LEAST_IN_FLOAT, Strategy, auto_calibrate_file
 from ..flows.calibration import BATCH_NUM, quantize_runs
 from ..flows.conversion import convert_file
@@ -244,8 +245,8 @@ def auto_calibrate(
     for method in ("calibration", "evaluate", "metric_eval"):
         if not callable(getattr(evaluator, method, None)):
             raise CompileError(f"the evaluator has no method {method}", where=str(_file_of(evaluator)))
-    with scratch() as folder:
-        adapter = Adapter(evaluator, frame, folder)
+    with TemporaryDirectory(prefix="amct-") as folder:
+        adapter = Adapter(evaluator, frame, Path(folder))
         found = auto_calibrate_file(
             Path(model),
             os.fspath(save_dir),

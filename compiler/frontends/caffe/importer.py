@@ -64,7 +64,8 @@ class _Importer:
         self.graph = graph_of(source)
         self.interface = interface_of(self.graph, session.imports)
         self.shapes = self._shapes(session.imports.shapes)
-        self.shared = Shared(source.weights, "" if source.weights_path is None else str(source.weights_path))
+        file = "" if source.weights_path is None else str(source.weights_path)
+        self.shared = Shared(source.weights, file, _deployed(source))
         self.report = ImportReport(session, self.where)
         self.values: dict[Ref, Binding] = {}
 
@@ -164,3 +165,8 @@ def _check_arity(node: Node, conversion: Conversion) -> None:
         if not low <= count <= high:
             wanted = f"{low}" if low == high else f"{low} or more" if high > low + 1 else f"{low} or {high}"
             raise node.error(f"has {count} {what}, but it takes {wanted}")
+
+
+def _deployed(source: Source) -> bool:
+    contains_integers = any(b.numbers.dtype.kind in "iu" for blobs in source.weights.values() for b in blobs)
+    return contains_integers or any(layer.proto.type == "AntiQuant" for layer in source.layers)

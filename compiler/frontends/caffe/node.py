@@ -72,6 +72,8 @@ class Shared:
     weights: Mapping[str, Sequence[Blob]]
     weights_file: str
     """The source of the weights, empty if no file was given."""
+    deployed: bool
+    """Whether the net has AMCT's deploy form: some layer contains integers, or reads them as AntiQuant does."""
     sink: Sink = field(default_factory=Sink)
     parameters: dict[str, Constant] = field(default_factory=dict[str, Constant])
     """Parameters that layers share, by the name in `param`."""

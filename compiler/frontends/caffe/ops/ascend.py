@@ -55,7 +55,7 @@ def converter_on_integers(node: Node) -> Convert | None:
 def quant(node: Node) -> Converted:
     """`scale` is the reciprocal, `offset` the zero point as a byte."""
     scale, offset = _parameters(node)
-    if not _deployed(node):
+    if not node.shared.deployed:
         return _rounded(node, scale, int(offset))
     return node.emit(ascend.AscendQuantOp, real(node), scale=scale, offset=offset, origin=_origin(node)).y
 
@@ -73,7 +73,7 @@ def anti_quant(node: Node) -> Converted:
 def dequant(node: Node) -> Converted:
     """The scales and shifts: one blob of 64-bit integers with shifts above scales; three float blobs in the fake-quant form."""
     blobs = node.blobs or []
-    if not _deployed(node):
+    if not node.shared.deployed:
         if len(blobs) != 3 or blobs[2].numbers.any():
             raise Unmapped("it is in the fake-quant form and needs scales, shifts and weight offsets, the last 0")
         return _shifted(node, *(blob.numbers.reshape(-1) for blob in blobs[:2]))
@@ -86,11 +86,6 @@ def dequant(node: Node) -> Converted:
     array = scales(node, x, scale)
     constant = node.sink.value(Constant(f"{node.layer.name}.scale", array.reshape(-1)))
     return node.emit(ascend.AscendDequantOp, x, constant, shift_n=shifts(node, shift), origin=_origin(node)).y
-
-
-def _deployed(node: Node) -> bool:
-    """Whether the net has the deploy form: some layer contains integers."""
-    return any(b.numbers.dtype.kind in "iu" for blobs in node.shared.weights.values() for b in blobs)
 
 
 def _rounded(node: Node, reciprocal: float, zero_point: int) -> Converted:

@@ -59,10 +59,12 @@ def input_is_computed(site: Site) -> str | None:
 
 @rule("weight-constant")
 def weight_constant(site: Site) -> str | None:
-    """the weight does not depend on an input (AMCT: its source holds no placeholder) and is finite"""
+    """the weight does not depend on an input (AMCT: its source holds no placeholder), is finite and has elements"""
     weight = constant_of(site.operand(1))
     if weight is None:
         return "its weight is computed at run time"
+    if 0 in shape_of(weight.result):
+        return "its weight has no elements"
     return None if weight.finite else "its weight holds NaN or Inf"
 
 

@@ -113,6 +113,17 @@ func.func @weight_infinite(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
 
 // -----
 
+// CHECK-LABEL: @weight_empty
+// CHECK-NOT:   nn.observe
+// REMARK:      [insert-observers missed weight-constant] "empty": its weight has no elements
+func.func @weight_empty(%x: tensor<1x0xf32>) -> tensor<1x2xf32> {
+  %w = nn.constant dense<> : tensor<0x2xf32>
+  %y = nn.matmul %x, %w from <onnx, "MatMul", "empty"> : (tensor<1x0xf32>, tensor<0x2xf32>) -> tensor<1x2xf32>
+  func.return %y : tensor<1x2xf32>
+}
+
+// -----
+
 // CHECK-LABEL: @bias_computed
 // CHECK-NOT:   nn.observe
 // REMARK:      [insert-observers missed bias-constant] "bias": its bias is computed at run time

@@ -102,12 +102,15 @@ def test_average(pads: list[int], tmp_path: Path) -> None:
     assert any(isinstance(op, ascend.PoolingOp) for op in back.walk())
 
 
-def test_read_in_float(tmp_path: Path) -> None:
-    """Beside a layer in integers, which says that the file is of the deploy form."""
+@pytest.mark.parametrize("beside_integers", [True, False])
+def test_read_in_float(beside_integers: bool, tmp_path: Path) -> None:
+    """Beside a layer in integers or not: AntiQuant alone says that the file is of the deploy form."""
     net = caffe_net(1, 3, 4, 4)
-    a = net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1), op_type="Convolution", zero_point=-9)
+    others = (
+        [net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1), op_type="Convolution", zero_point=-9)] if beside_integers else []
+    )
     b = net.add(nn.SigmoidOp, net.quantized(net.x, 0.03, -9), layer="gate", op_type="Sigmoid")
-    back = check(net.module(a, b), (1, 3, 4, 4), tmp_path)
+    back = check(net.module(*others, b), (1, 3, 4, 4), tmp_path)
     (anti,) = (op for op in back.walk() if isinstance(op, ascend.AscendAntiQuantOp))
     assert anti.offset.value.data == 9
 

@@ -1,12 +1,15 @@
-"""Random nets: branches, in-place layers and joins, all of them as OpenCV computes them."""
+"""Random nets of Caffe: branches, in-place layers and joins, as OpenCV computes them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+
+from .caffe_net import Net, opencv
+from .case import Case
 
 
 class Grower:
@@ -138,26 +141,21 @@ def tail(grower: Grower) -> None:
     grower.add("prob", "Softmax")
 
 
-def compare(caffe: Any, new_net: Any, assert_close: Any, seed: int) -> None:
-    net = new_net()
-    grower = Grower(net, seed)
-    shape = grower.shape
-    net.proto.layer.add(name="data", type="Input", top=["data"]).input_param.shape.add(dim=shape)
+def caffe_file(seed: int, path: Path) -> Case:
+    """Writes a net and its weights beside it."""
+    grower = Grower(Net(), seed)
+    net = grower.net
+    net.proto.layer.add(name="data", type="Input", top=["data"]).input_param.shape.add(dim=grower.shape)
     grower.grow(12)
+    outputs = ["last"]
     grower.add("last", "Power", power_param={"scale": 1.5})
-    x = grower.rng.normal(size=shape).astype(np.float32)
-    features = caffe.opencv(net, {"data": x}, ["last"])[0]
-    assert_close(caffe.run(net, {"data": x}, outputs=("last",))["last"], features, 1e-4)
-    tail(grower)
-    assert_close(caffe.run(net, {"data": x}, outputs=("prob",))["prob"], caffe.opencv(net, {"data": x})[0], 1e-4)
-
-
-@pytest.mark.parametrize("seed", range(25))
-def test_random_nets(caffe: Any, new_net: Any, assert_close: Any, seed: int) -> None:
-    compare(caffe, new_net, assert_close, seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(25, 300))
-def test_more_random_nets(caffe: Any, new_net: Any, assert_close: Any, seed: int) -> None:
-    compare(caffe, new_net, assert_close, seed)
+    if grower.pick(0, 1):
+        tail(grower)
+        outputs = ["prob"]
+    weights = path.with_suffix(".caffemodel")
+    path.write_text(net.text, "utf-8")
+    weights.write_bytes(net.binary)
+    inputs = {"data": grower.rng.normal(size=tuple(net.proto.layer[0].input_param.shape[0].dim)).astype(np.float32)}
+    expected = dict(zip(outputs, opencv(net, inputs, outputs), strict=True))
+    kinds = tuple(f"op {kind}" for kind in sorted({layer.type for layer in net.proto.layer}))
+    return Case("caffe", path, inputs, expected, traits=kinds, imports={"weights": weights, "outputs": tuple(outputs)})
