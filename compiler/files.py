@@ -1,27 +1,39 @@
-"""Writes files so that a failure never leaves a partial file behind."""
+"""Writes files so that neither a failure nor a crash leaves a partial file, or files of two runs side by side.
+
+Files are written to a temporary folder on the same disk, flushed to it, and renamed. Files that belong together change in one
+step: the temporary folder becomes the folder's journal, whose files are then moved into place. If the process is killed
+meanwhile, the next command that reads or writes in the folder moves the rest (`reading`, `replacing`, `filling`).
+
+The locks are those of `flock` on the folders themselves: they leave no file, and end with their process. Where a file system
+has none, nothing is locked, and nothing of other processes is removed.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
-from glob import escape
 from pathlib import Path
 from typing import IO
 
 from .diagnostics import CompileError
 
-_FILLING = ".amct-"
-"""How the temporary folders of `filling` begin."""
+_UNFINISHED = ".amct-unfinished-"
+"""How the names of temporary folders begin; their process has locked them."""
 _RANDOM = "?" * 8
-"""The rest of a temporary name, as `tempfile` makes it."""
+"""The rest of such a name, as `tempfile` makes it."""
+_JOURNAL = ".amct-journal"
+"""The folder with the files of a complete result that are not in place yet."""
+_STAGED: set[Path] = set()
+"""The temporary folders of this process."""
 
 
 @contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
-    """A binary stream to a temporary file beside `path`; renamed to `path` on success, removed on failure.
+    """A binary stream to a temporary file that becomes `path` on success, and is removed on failure.
 
     Links are followed; devices and pipes are written to directly. Raises CompileError if the file cannot be written.
     """
@@ -31,48 +43,49 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
 
 @contextmanager
 def replacing_all(*paths: Path) -> Generator[tuple[IO[bytes], ...]]:
-    """Like `replacing`, for files that belong together: none is renamed before all are complete."""
+    """Like `replacing`, for files that belong together: those of one folder change at once, when all are complete."""
     with ExitStack() as cleanup:
-        pending: list[tuple[Path, Path]] = []
+        folders: dict[Path, Path] = {}
         streams: list[IO[bytes]] = []
         for path in paths:
             try:
-                streams.append(_open_beside(Path(os.path.realpath(path)), pending, cleanup))
+                streams.append(cleanup.enter_context(_open(Path(os.path.realpath(path)), folders, cleanup)))
             except OSError as e:
                 raise CompileError(f"cannot be written: {e.strerror}", where=str(path)) from None
         try:
             yield tuple(streams)
             for stream in streams:
                 stream.close()
-            for temporary, path in pending:
-                temporary.chmod(0o666 & ~_umask())
-                temporary.replace(path)
+            for folder, staging in folders.items():
+                _replace(staging, folder)
         except OSError as e:
             raise CompileError(f"cannot be written: {e.strerror}", where=str(e.filename2 or paths[0])) from e
 
 
-def _prefix(path: Path) -> str:
-    """How the names of temporary files for a path begin."""
-    return f".{path.name[:64]}."
-
-
-def _open_beside(path: Path, pending: list[tuple[Path, Path]], cleanup: ExitStack) -> IO[bytes]:
-    """A stream to the future `path`; `cleanup` closes it, and removes its file unless it was renamed to `path`."""
+def _open(path: Path, folders: dict[Path, Path], cleanup: ExitStack) -> IO[bytes]:
+    """A stream to the future `path`; `folders` maps each folder to its temporary one."""
     if path.exists() and not path.is_file():
-        return cleanup.enter_context(path.open("wb"))  # a device or a pipe; a folder raises
-    handle, name = tempfile.mkstemp(prefix=_prefix(path), dir=path.parent)
-    cleanup.callback(Path(name).unlink, missing_ok=True)
-    pending.append((Path(name), path))
-    return cleanup.enter_context(os.fdopen(handle, "wb"))
+        return path.open("wb")  # a device or a pipe; a folder raises
+    if path.parent not in folders:
+        folders[path.parent] = cleanup.enter_context(_staging(path.parent))
+    return (folders[path.parent] / path.name).open("wb")
 
 
-def remove_unfinished(folder: Path, files: Iterable[Path]) -> None:
-    """Remove what `replacing` of these files and `filling` leave in a folder if the process is killed."""
-    for path in files:
-        for temporary in folder.glob(escape(_prefix(path)) + _RANDOM):
-            temporary.unlink(missing_ok=True)
-    for temporary in folder.glob(_FILLING + _RANDOM):
-        shutil.rmtree(temporary, ignore_errors=True)
+@contextmanager
+def filling(folder: Path) -> Generator[Path]:
+    """A temporary folder whose files are in `folder` on success, and removed on failure.
+
+    A folder that does not exist appears with all files. In others, files of the same names are replaced at once; all others
+    stay. Raises CompileError if that fails.
+    """
+    final = Path(os.path.realpath(folder))
+    try:
+        beside = final if final.exists() else final.parent
+        with made(beside), _staging(beside) as staging:
+            yield staging
+            _replace(staging, final)
+    except OSError as e:
+        raise CompileError(f"cannot be written: {e.strerror}", where=str(folder)) from None
 
 
 @contextmanager
@@ -99,18 +112,178 @@ def _remove_empty(folder: Path) -> None:
 
 
 @contextmanager
-def filling(folder: Path) -> Generator[Path]:
-    """A temporary folder inside `folder`, created if missing. Its files are moved to `folder` on success, removed on failure.
+def scratch() -> Generator[Path]:
+    """A folder for temporary files that nobody else reads. Raises CompileError if it cannot be made."""
+    with ExitStack() as cleanup:
+        try:
+            folder = cleanup.enter_context(_staging(Path(tempfile.gettempdir())))
+        except OSError as e:
+            message = f"no temporary folder can be made: {e.strerror}"
+            raise CompileError(message, hint="TMPDIR names the folder for temporary files") from None
+        yield folder
 
-    Raises CompileError if that fails.
+
+@contextmanager
+def reading(folder: Path) -> Generator[None]:
+    """Files that belong together are read as one run wrote them: no process of ours replaces them meanwhile.
+
+    Raises CompileError if a killed process left files that cannot be moved into place.
     """
+    journal = folder / _JOURNAL
+    while True:
+        if os.path.lexists(journal):
+            with _locked(folder, fcntl.LOCK_EX):
+                _settle(folder)
+        with _locked(folder, fcntl.LOCK_SH):
+            if not os.path.lexists(journal):
+                yield
+                return
+
+
+@contextmanager
+def alone(path: Path) -> Generator[None]:
+    """No other process works on `path`, which is a lock while this lasts. Raises CompileError if one does."""
+    with ExitStack() as cleanup:
+        while True:
+            try:
+                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except OSError as e:
+                raise CompileError(f"cannot be written: {e.strerror}", where=str(path)) from None
+            closing = cleanup.enter_context(ExitStack())
+            closing.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CompileError("another run is writing to this folder", where=str(path.parent)) from None
+            except OSError:
+                break  # the file system has no locks
+            if _is(path, handle):
+                break
+            closing.close()
+        cleanup.callback(path.unlink, missing_ok=True)
+        yield
+
+
+def abandon() -> None:
+    """Remove the temporary folders of this process, which is about to end at once."""
+    for folder in _STAGED:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _staging(folder: Path) -> Generator[Path]:
+    """A temporary folder on the disk of a folder: inside another one, which is locked meanwhile and removed afterwards.
+
+    What killed processes left in `folder` is removed. Raises OSError.
+    """
+    for path in folder.glob(_UNFINISHED + _RANDOM):
+        _remove_dead(path)
+    with ExitStack() as cleanup:
+        while True:
+            path = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
+            _STAGED.add(path)
+            cleanup.callback(_STAGED.discard, path)
+            cleanup.callback(shutil.rmtree, path, ignore_errors=True)
+            with suppress(FileNotFoundError):
+                handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                cleanup.callback(os.close, handle)
+                with suppress(OSError):
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+                if _is(path, handle):  # not removed by another process before it was locked
+                    break
+        inside = path / "files"
+        inside.mkdir()
+        yield inside
+
+
+def _remove_dead(path: Path) -> None:
+    """Remove a temporary folder if its process has ended."""
+    with suppress(OSError), ExitStack() as cleanup:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        cleanup.callback(os.close, handle)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _is(path: Path, handle: int) -> bool:
+    """Whether a path still leads to an open file."""
+    with suppress(OSError):
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    return False
+
+
+def _replace(staging: Path, folder: Path) -> None:
+    """Move the files of a temporary folder into a folder, all at once. Raises OSError."""
+    for path in staging.iterdir():
+        _flush(path)
+    beside = staging.parent.parent
+    if beside != folder:
+        with _locked(beside, fcntl.LOCK_EX):
+            if not folder.exists():
+                _flush(staging)
+                staging.rename(folder)
+                _flush(beside)
+                return
+        with _staging(folder) as inside:  # another process made the folder
+            for path in staging.iterdir():
+                path.rename(inside / path.name)
+            _replace(inside, folder)
+        return
+    with _locked(folder, fcntl.LOCK_EX):
+        _settle(folder)
+        paths = sorted(staging.iterdir())
+        for path in paths:
+            if (final := folder / path.name).is_dir():
+                raise IsADirectoryError(21, os.strerror(21), str(path), None, str(final))
+        if len(paths) == 1:
+            paths[0].replace(folder / paths[0].name)
+        else:
+            _flush(staging)
+            staging.rename(folder / _JOURNAL)
+            _flush(folder)
+            try:
+                _settle(folder)
+            except KeyboardInterrupt:
+                _settle(folder)
+                raise
+        _flush(folder)
+
+
+def _settle(folder: Path) -> None:
+    """Move the files of a journal into place. Raises CompileError if they cannot be moved."""
+    journal = folder / _JOURNAL
+    if not os.path.lexists(journal):
+        return
     try:
-        with made(folder), tempfile.TemporaryDirectory(prefix=_FILLING, dir=folder) as temporary:
-            yield Path(temporary)
-            for path in sorted(Path(temporary).iterdir()):
-                path.replace(folder / path.name)
+        for path in sorted(journal.iterdir()):
+            path.replace(folder / path.name)
+        journal.rmdir()
     except OSError as e:
-        raise CompileError(f"cannot be written: {e.strerror}", where=str(folder)) from None
+        message = f"a run was interrupted while its files replaced others, and the rest cannot be moved: {e.strerror}"
+        raise CompileError(message, where=str(journal)) from None
+
+
+@contextmanager
+def _locked(folder: Path, kind: int) -> Generator[None]:
+    """Holds the lock of a folder. Where it cannot be had, nothing is locked."""
+    with ExitStack() as cleanup:
+        with suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            cleanup.callback(os.close, handle)
+            fcntl.flock(handle, kind)
+        yield
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file or folder is on the disk. Raises OSError; file systems that flush no folders are left alone."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError:
+        if not path.is_dir():
+            raise
+    finally:
+        os.close(handle)
 
 
 def same_file(a: Path, b: Path) -> bool:
@@ -128,9 +301,3 @@ def refuse_overwriting(writes: Iterable[Path], reads: Iterable[Path]) -> None:
         if any(same_file(path, each) for each in read):
             hint = "choose another name for -o"
             raise CompileError("would overwrite a file that was read", where=str(path), hint=hint)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

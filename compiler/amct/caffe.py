@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..api import Loaded, PathLike, load
 from ..diagnostics import CompileError
-from ..files import made, refuse_overwriting
+from ..files import made, refuse_overwriting, replacing_all
 from ..flows.auto_nuq import FEW_LEVELS
 from ..flows.calibration import BATCH_NUM, Shapes, other_batch, read_for
 from ..ir.functions import main_function
@@ -116,9 +116,10 @@ def quantize_model(graph: Graph, modified_model_file: PathLike, modified_weights
 
 def _copy(model: Path, weights: Path, to_model: Path, to_weights: Path) -> None:
     refuse_overwriting([to_model, to_weights], [model, weights])
-    for source, target in ((model, to_model), (weights, to_weights)):
-        with made(target.parent):
-            shutil.copyfile(source, target)
+    with made(to_model.parent), made(to_weights.parent), replacing_all(to_model, to_weights) as streams:
+        for source, stream in zip((model, weights), streams, strict=True):
+            with source.open("rb") as given:
+                shutil.copyfileobj(given, stream)
 
 
 def save_model(graph: Graph, save_type: str, save_path: PathLike) -> tuple[Path, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..api import PathLike, load
 from ..diagnostics import CompileError
-from ..files import filling, refuse_overwriting
+from ..files import made, refuse_overwriting, replacing_all
 from ..frontends.onnx import source
 from ..targets.onnx import OnnxTarget
 from ..universe import new_session
@@ -71,13 +72,15 @@ def quantize_model(
 def _copy(model: Path, modified: Path) -> None:
     """Copy a model and the files of its large arrays, which keep their relative paths."""
     arrays = {Path(location): model.parent / location for location in _locations(model)}
-    refuse_overwriting([modified, *(modified.parent / f for f in arrays)], [model, *arrays.values()])
-    with filling(modified.parent) as folder:
-        shutil.copyfile(model, folder / modified.name)
-        for location, file in arrays.items():
-            target = modified.parent / location
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, target)
+    copies = {modified: model, **{modified.parent / location: file for location, file in arrays.items()}}
+    refuse_overwriting(copies, copies.values())
+    with ExitStack() as folders:
+        for target in copies:
+            folders.enter_context(made(target.parent))
+        streams = folders.enter_context(replacing_all(*copies))
+        for source, stream in zip(copies.values(), streams, strict=True):
+            with source.open("rb") as given:
+                shutil.copyfileobj(given, stream)
 
 
 def _locations(model: Path) -> set[str]:

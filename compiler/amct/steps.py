@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Protocol, cast
 from weakref import finalize
 
@@ -22,7 +21,7 @@ from ..configuration.json_config import json_text
 from ..configuration.settings import IFMR
 from ..diagnostics import CompileError
 from ..dialects.nn import QuantizeOp
-from ..files import made, replacing
+from ..files import made, replacing, scratch
 from ..flows.auto_calibration import LEAST_IN_FLOAT, Strategy, auto_calibrate_file
 from ..flows.calibration import BATCH_NUM, quantize_runs
 from ..flows.conversion import convert_file
@@ -245,8 +244,8 @@ def auto_calibrate(
     for method in ("calibration", "evaluate", "metric_eval"):
         if not callable(getattr(evaluator, method, None)):
             raise CompileError(f"the evaluator has no method {method}", where=str(_file_of(evaluator)))
-    with TemporaryDirectory(prefix="amct-") as folder:
-        adapter = Adapter(evaluator, frame, Path(folder))
+    with scratch() as folder:
+        adapter = Adapter(evaluator, frame, folder)
         found = auto_calibrate_file(
             Path(model),
             os.fspath(save_dir),

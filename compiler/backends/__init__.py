@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 from ..diagnostics import CompileError
 from ..dialects.nn import weights_of
+from ..files import scratch
 from ..ir.weights import set_aside
 from ..runtime.executor import Executable
 from .estimate import numbers, weights
@@ -56,11 +56,11 @@ class Runner:
     def _in_onnxruntime(self, work: Work) -> None:
         from .onnx_runtime import OnnxRuntime
 
-        with TemporaryDirectory(prefix="amct-") as folder:
+        with scratch() as folder:
             try:
                 with work.session.phase("load into onnxruntime"):
-                    _set_weights_aside(work, Path(folder))
-                    prepared = OnnxRuntime(work, self.threads, Path(folder))
+                    _set_weights_aside(work, folder)
+                    prepared = OnnxRuntime(work, self.threads, folder)
             except CompileError as e:
                 if self.backend == "onnxruntime":
                     raise CompileError(e.message, where=e.where, hint="backend=numpy runs every module") from None

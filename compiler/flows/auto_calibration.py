@@ -13,7 +13,6 @@ from xdsl.dialects.builtin import ModuleOp
 from ..configuration.files import read_settings
 from ..configuration.json_config import json_text
 from ..diagnostics import CompileError
-from ..files import made, replacing_all
 from ..pipelines.passes import run_passes
 from ..runtime.data import Samples, calibration_runs, load_evaluator
 from ..session import Session
@@ -121,11 +120,8 @@ def auto_calibrate_file(
         "ranking_information": _json(finite(search.ranking)),
         "record": _json({"original": search.original, "trials": trials}),
     }
-    with made(files.folder), replacing_all(*about.values()) as streams:
-        for stream, text in zip(streams, texts.values(), strict=True):
-            stream.write(text.encode())
-        written = files.write(final, session)
-    return AutoCalibrated(search.original, search.ranking, tuple(search.trials), chosen, (*written, *about.values()))
+    written = files.write(final, session, {about[part].name: text for part, text in texts.items()})
+    return AutoCalibrated(search.original, search.ranking, tuple(search.trials), chosen, written)
 
 
 def _json(value: object) -> str:

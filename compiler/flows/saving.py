@@ -59,6 +59,9 @@ _FRAMEWORKS = {
 """By file ending; all others are TensorFlow's."""
 
 
+_NONE: Mapping[str, str] = {}
+
+
 class Written(NamedTuple):
     """A file to be written: its target, its name, and whether it contains the deployable model."""
 
@@ -93,8 +96,11 @@ class Files:
                 message = f"layer '{layer}': dst_type INT{bits} has no form in {file}, which holds {held}"
                 raise CompileError(message, where=where, hint="amct quantize simulates it, without a deployable file")
 
-    def write(self, module: ModuleOp, session: Session) -> tuple[Path, ...]:
-        """Write a quantized `nn` module, all files or none; the folder is made when missing. Returns the files written."""
+    def write(self, module: ModuleOp, session: Session, texts: Mapping[str, str] = _NONE) -> tuple[Path, ...]:
+        """Write a quantized `nn` module, all files or none, and with them `texts`, by the names of their files.
+
+        The folder is made when missing. Returns the files written.
+        """
         finals: list[Path] = []
         deployable = without_relu6(module, session)
         with filling(self.folder) as temporary:
@@ -103,6 +109,9 @@ class Files:
                     final = self._final(written)
                     written.replace(final)
                     finals.append(self.folder / final.name)
+            for name, text in texts.items():
+                (temporary / name).write_text(text, "utf-8")
+                finals.append(self.folder / name)
         return tuple(finals)
 
     def _final(self, path: Path) -> Path:

@@ -44,7 +44,7 @@ from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind, StringLiteral
 from ..diagnostics import CompileError, first_line, op_error
 from ..files import replacing, replacing_all
 from .name_hints import name_hint
-from .weights import Weight, WeightError, side_file_of, stored_key, write_arrays
+from .weights import Weight, WeightError, open_side_file, side_file_of, stored_key, write_arrays
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,6 +76,8 @@ class ModuleParser(Parser):
         self._newlines = [m.start() for m in re.finditer("\n", text)]
         self._line_offset = line_offset
         self._name = name
+        self.weights: list[Weight] = []
+        """The weights that the text refers to in the file beside it."""
         self._used_early: dict[str, Span[str]] = {}
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
@@ -243,7 +245,11 @@ class ModulePrinter(Printer):
 def _escaped(letter: str) -> str:
     if letter in '"\\':
         return f"\\{letter}"
-    return letter if letter.isprintable() else "".join(f"\\{byte:02X}" for byte in letter.encode())
+    return (
+        letter
+        if letter.isprintable()
+        else "".join(f"\\{byte:02X}" for byte in letter.encode(errors="backslashreplace"))
+    )
 
 
 _DIGITS: dict[Attribute, int] = {Float32Type(): 9, Float64Type(): 17}
@@ -302,11 +308,40 @@ def parse_module(ctx: Context, text: str, name: str = "<stdin>", line_offset: in
     except ParseError as e:
         raise CompileError(first_line(e.msg), where=_place(text, e.span.start, name, line_offset)) from None
     try:
-        return parser.parse_module()
+        module = parser.parse_module()
+        _bind(parser.weights, module.attributes.pop(ARRAYS, None), name)
+        return module
     except ParseError as e:
         raise CompileError(first_line(e.msg), where=_place(text, e.span.start, name, line_offset)) from None
     except (VerifyException, ValueError, OverflowError) as e:
         raise CompileError(first_line(str(e)), where=_place(text, parser.pos, name, line_offset)) from None
+
+
+ARRAYS = "nn.arrays"
+"""The attribute of a module text with the hash of the file beside it. A module in memory does not have it."""
+_HASH = "sha256:"
+_UNKNOWN = f"{_HASH}{'0' * 64}"
+
+
+def _bind(weights: Sequence[Weight], stated: Attribute | None, name: str) -> None:
+    """Ties weights to the file beside a text, if the text has its hash. Raises CompileError if it is another file's."""
+    if stated is None or not weights:
+        return
+    side = side_file_of(name)
+    if not isinstance(stated, StringAttr) or not stated.data.startswith(_HASH):
+        raise CompileError(f"{ARRAYS} must be a text that begins with {_HASH}", where=name)
+    if not side.exists():
+        return  # an error for whoever uses the arrays
+    try:
+        file = open_side_file(side)
+    except WeightError as e:
+        raise CompileError(str(e).removeprefix(f"{side}: "), where=str(side)) from None
+    if file.digest != stated.data.removeprefix(_HASH):
+        message = f"does not belong to {name}: its contents are not those that the text was written with"
+        hint = f"write the module again; without the attribute {ARRAYS} the text accepts any arrays"
+        raise CompileError(message, where=str(side), hint=hint)
+    for weight in weights:
+        weight.read_from(file)
 
 
 def _place(text: str, position: int, name: str, line_offset: int) -> str:
@@ -360,14 +395,27 @@ def write_module(module: ModuleOp, path: Path, *, generic: bool = False, locatio
     Writes both or neither. A device or a pipe gets the whole text, arrays inline. Returns the files written. Raises CompileError
     if an array cannot be read or a file cannot be written.
     """
-    sink = None if path.exists() and not path.is_file() else WeightSink()
-    text = module_text(module, generic=generic, locations=locations, sink=sink).encode()
-    if sink is None or not sink.arrays:
+
+    def text(sink: WeightSink | None = None) -> str:
+        return module_text(module, generic=generic, locations=locations, sink=sink)
+
+    sink = WeightSink()
+    if path.exists() and not path.is_file():
+        written = text()
+    else:
+        module.attributes[ARRAYS] = StringAttr(_UNKNOWN)  # the hash follows from the arrays, which the printer finds
+        try:
+            written = text(sink)
+        finally:
+            del module.attributes[ARRAYS]
+        if not sink.arrays:
+            written = text(sink)
+    if not sink.arrays:
         with replacing(path) as stream:
-            stream.write(text)
+            stream.write(written.encode())
         return [path]
     side = side_file_of(path)
     with replacing_all(side, path) as (arrays, stream):
-        write_arrays(arrays, sink.arrays)
-        stream.write(text)
+        digest = write_arrays(arrays, sink.arrays)
+        stream.write(written.replace(_UNKNOWN, f"{_HASH}{digest}", 1).encode())
     return [path, side]

@@ -2,10 +2,14 @@
 
 The format is safetensors (8-byte little-endian header length, JSON header, raw bytes). The `safetensors` package copies
 what it reads and needs all bytes in memory when it writes; here weights are memory-mapped in and streamed out.
+
+The header contains the SHA-256 of every array, and a module text that of the header. The latter is compared when the text is
+read; an array is compared when it is first used, so that a text is read as fast as without.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import mmap
 import os
@@ -29,6 +33,10 @@ _WORTH_RELEASING = 1 << 20
 _PIECE = 1 << 16
 _LARGEST = 1 << 48
 _ENDING = ".safetensors"
+_HASH = "sha256:"
+"""How the keys of hashes begin in the metadata of the header."""
+_HASHED = 1 << 24
+"""Bytes that are hashed at a time, and released."""
 
 
 class WeightError(ValueError):
@@ -41,22 +49,27 @@ class Weight:
     Two weights are equal if they name the same array of the same file, or contain the same array object.
     """
 
-    __slots__ = ("_array", "_finite", "key", "path")
+    __slots__ = ("_array", "_file", "_finite", "key", "path")
 
     def __init__(self, key: str, *, path: Path | None = None, array: Array | None = None):
         self.key: str = key
         self.path: Path | None = path
         self._array = array
+        self._file: SideFile | None = None
         self._finite: bool | None = None
 
     @property
     def array(self) -> Array:
-        """The values, read-only if mapped. Raises WeightError if the file or key is missing."""
+        """The values, read-only if mapped. Raises WeightError if the file or key is missing, or the array is damaged."""
         if self._array is None:
             if self.path is None:
                 raise WeightError(f"weight '{self.key}' names no file: the module was not read from one")
-            self._array = open_side_file(self.path).array(self.key)
+            self._array = (self._file or open_side_file(self.path)).array(self.key)
         return self._array
+
+    def read_from(self, file: SideFile) -> None:
+        """Reads the array from an open file, even if another file gets its name."""
+        self._file = file
 
     @property
     def in_memory_only(self) -> bool:
@@ -106,34 +119,58 @@ class SideFile:
 
     def __init__(self, path: Path):
         self.path = path
-        self._map: Array | None = None
+        self._compared: set[str] = set()
         size = path.stat().st_size
         with path.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > min(size - 8, _MAX_HEADER):
                 raise WeightError(f"{path}: truncated, or not a safetensors file")
+            text = stream.read(length)
             try:
-                header: object = json.loads(stream.read(length))
+                header: object = json.loads(text)
             except (ValueError, RecursionError) as e:
                 raise WeightError(f"{path}: not a safetensors file ({e})") from None
+            self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        self.digest: str = hashlib.sha256(text).hexdigest()
         self._start = 8 + length
         self._entries = _checked_entries(path, header, size - self._start)
+        self._hashes = _hashes(header)
 
     def keys(self) -> list[str]:
         return list(self._entries)
 
     def array(self, key: str) -> Array:
-        """A read-only view into the mapped file. Raises WeightError for an unknown key."""
+        """A read-only view into the mapped file. Raises WeightError for an unknown key, and at first use for a damaged array."""
         import numpy as np
 
         if (entry := self._entries.get(key)) is None:
             raise WeightError(f"{self.path}: no array '{key}'")
         if entry.begin == entry.end:
             return np.zeros(entry.shape, entry.dtype)
-        if self._map is None:
-            self._map = np.memmap(self.path, np.uint8, "r")
-        data = self._map[self._start + entry.begin : self._start + entry.end]
+        mapped = np.frombuffer(self._map, np.uint8).view(np.memmap)
+        mapped.filename = str(self.path)
+        data = mapped[self._start + entry.begin : self._start + entry.end]
+        if key in self._hashes and key not in self._compared:
+            if _hash(data) != self._hashes[key]:
+                raise WeightError(f"{self.path}: array '{key}' is corrupted: checksum mismatch")
+            self._compared.add(key)
         return from_stored(data, entry.dtype).reshape(entry.shape)
+
+
+def _hashes(header: object) -> dict[str, str]:
+    """The hashes of arrays by their keys."""
+    metadata = cast("dict[str, object]", header).get("__metadata__")
+    given = cast("dict[str, object]", metadata) if isinstance(metadata, dict) else {}
+    return {key.removeprefix(_HASH): str(value) for key, value in given.items() if key.startswith(_HASH)}
+
+
+def _hash(data: Array) -> str:
+    """The SHA-256 of bytes, which are released if they are mapped."""
+    result = hashlib.sha256()
+    for i in range(0, data.size, _HASHED):
+        result.update(data[i : i + _HASHED].data)
+        release(data[i : i + _HASHED])
+    return result.hexdigest()
 
 
 class _Entry(NamedTuple):
@@ -208,13 +245,13 @@ def open_side_file(path: Path) -> SideFile:
         if not path.is_file():
             raise WeightError(f"{path}: no such file")
         stat = path.stat()
-        return _open(path, stat.st_mtime_ns, stat.st_size)
+        return _open(path, stat.st_ino, stat.st_mtime_ns, stat.st_size)
     except OSError as e:
         raise WeightError(f"{path}: {e.strerror}") from None
 
 
 @lru_cache(maxsize=16)
-def _open(path: Path, _mtime: int, _size: int) -> SideFile:
+def _open(path: Path, _inode: int, _mtime: int, _size: int) -> SideFile:
     return SideFile(path)
 
 
@@ -224,12 +261,36 @@ def write_side_file(path: Path, arrays: Mapping[str, Array]) -> None:
         write_arrays(stream, arrays)
 
 
-def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
-    """Writes a safetensors file to `stream`, one array at a time, the widest elements first so that all are aligned."""
-    import numpy as np
+def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> str:
+    """Writes a safetensors file to `stream`, which is a new file, one array at a time.
 
-    ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
+    Returns the hash by which a text refers to it.
+    """
+    ordered = _ordered(arrays)
+    stream.write(_header(ordered, dict.fromkeys(arrays, "0" * 64)))
+    hashes: dict[str, str] = {}
+    for key, array in ordered:
+        data = _bytes(array)
+        hashes[key] = _hash(data)
+        stream.write(data.data)
+        release(array)
+    header = _header(ordered, hashes)
+    stream.seek(0)
+    stream.write(header)
+    stream.seek(0, os.SEEK_END)
+    return hashlib.sha256(header[8:]).hexdigest()
+
+
+def _ordered(arrays: Mapping[str, Array]) -> list[tuple[str, Array]]:
+    """The widest elements first, so that all are aligned."""
+    return sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
+
+
+def _header(ordered: Iterable[tuple[str, Array]], hashes: Mapping[str, str]) -> bytes:
+    """The header with its length."""
     header: dict[str, object] = {}
+    if hashes:
+        header["__metadata__"] = {f"{_HASH}{key}": value for key, value in hashes.items()}
     offset = 0
     for key, array in ordered:
         offsets = [offset, offset + array.nbytes]
@@ -237,10 +298,14 @@ def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
         offset += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % _ALIGN)
-    stream.write(len(text).to_bytes(8, "little") + text)
-    for _, array in ordered:
-        stream.write(np.ascontiguousarray(as_stored(array)).reshape(-1).view(np.uint8).data)
-        release(array)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _bytes(array: Array) -> Array:
+    """The bytes that are stored."""
+    import numpy as np
+
+    return np.ascontiguousarray(as_stored(array)).reshape(-1).view(np.uint8)
 
 
 def set_aside(weights: Iterable[Weight], path: Path) -> None:
@@ -249,8 +314,11 @@ def set_aside(weights: Iterable[Weight], path: Path) -> None:
     The file may be deleted afterwards: mapped arrays stay valid. Raises OSError.
     """
     large = [(w, str(id(w.array))) for w in weights if w.file is None and w.array.nbytes >= _WORTH_RELEASING]
+    ordered = _ordered({number: weight.array for weight, number in large})
     with path.open("wb") as stream:
-        write_arrays(stream, {number: weight.array for weight, number in large})
+        stream.write(_header(ordered, {}))
+        for _, array in ordered:
+            stream.write(_bytes(array).data)
     file = SideFile(path)
     mapped = {number: file.array(number) for _, number in large}
     for weight, number in large:

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..configuration.json_object import Json, JsonObject, read_object
 from ..diagnostics import CompileError, Gain, Remark, first_line
+from ..files import reading
 from ..frontends import read
 from ..ir.text import read_text
 from ..session import Session
@@ -114,6 +115,11 @@ class Run:
 
 def read_run(folder: Path, session: Session) -> Run:
     """Read a folder. Raises CompileError, located, if it has no summary and for files that are damaged."""
+    with reading(folder):
+        return _read_run(folder, session)
+
+
+def _read_run(folder: Path, session: Session) -> Run:
     if not (folder / SUMMARY).is_file():
         hint = "amct quantize MODEL --data DATA -o OUT writes such a folder"
         raise CompileError(f"is not a folder of results: it has no {SUMMARY}", where=str(folder), hint=hint)

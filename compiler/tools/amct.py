@@ -26,7 +26,7 @@ from . import (
     amct_support,
     amct_tune,
 )
-from .entry import run_tool
+from .entry import explained, run_tool
 from .hints import printed
 from .parser import USAGE, Parser, UsageError
 from .settings_file import settings_of
@@ -66,6 +66,11 @@ def run(argv: Sequence[str]) -> int:
     except CompileError as e:
         print(printed(e, *_options_around(tool, argv)), file=sys.stderr)
         return USAGE if isinstance(e, UsageError) else 1
+    except (OSError, MemoryError) as e:
+        if isinstance(e, BrokenPipeError):
+            raise
+        print(explained(e), file=sys.stderr)
+        return 1
     return 0
 
 

@@ -27,7 +27,7 @@ from ..session import Session
 from ..targets import Target
 from ..targets.mlir import MlirTarget
 from ..universe import PASSES, PIPELINES, new_session
-from .entry import run_tool
+from .entry import explained, run_tool
 from .parser import USAGE, Parser, UsageError
 from .shared import MODEL, PROFILE, add_import_options, import_options
 
@@ -52,6 +52,11 @@ def run(argv: Sequence[str]) -> int:
     except CompileError as e:
         print(e, file=sys.stderr)
         return USAGE if isinstance(e, UsageError) else 1
+    except (OSError, MemoryError) as e:
+        if isinstance(e, BrokenPipeError):
+            raise
+        print(explained(e), file=sys.stderr)
+        return 1
 
 
 def _separated(argv: Sequence[str], known: Session) -> list[str]:
@@ -235,7 +240,7 @@ class _Driver:
 
     def _parts(self) -> Iterator[tuple[Callable[[], ModuleOp], Session]]:
         path: Path = self.args.input
-        if path != _STDIN and (path.suffix != ".mlir" or path.is_dir()):
+        if path != _STDIN and not (path.suffix == ".mlir" and self.args.split_input_file):
             session = self._session()
             yield partial(frontends.read, path, session), session
             return
@@ -337,6 +342,8 @@ def _stdin_text() -> str:
         return sys.stdin.read()
     except UnicodeDecodeError:
         raise CompileError("is not UTF-8 text", where="<stdin>") from None
+    except OSError as e:
+        raise CompileError(f"cannot be read: {e.strerror}", where="<stdin>") from None
 
 
 def _chunks(text: str) -> Iterator[tuple[str, int]]:

@@ -1,12 +1,20 @@
-"""How the command-line tools start and end."""
+"""How the command-line tools start and end. It is loaded first, and therefore loads nothing but what Python has loaded."""
 
 from __future__ import annotations
 
 import gc
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn, TextIO
+
+    from ..diagnostics import CompileError
 
 INTERRUPTED = 130
 INTERNAL_ERROR = 70
@@ -14,33 +22,170 @@ _NEW_OBJECTS = 50_000
 """How many new objects trigger Python's search for dead cycles. A module consists of millions of objects that stay alive:
 with Python's default, 700, a tenth of the time for importing and building large modules is spent on that search in vain.
 """
+_STREAMS = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
+"""The standard streams by descriptor, with how the null device takes the place of one that is closed: reading from stdin and
+printing to stdout fail, messages to stderr are lost.
+"""
+
+
+def amct() -> None:
+    """The command line `amct`."""
+    _start("amct", "amct")
+
+
+def amct_opt() -> None:
+    """The command line `amct-opt`."""
+    _start("amct-opt", "amct_opt")
+
+
+def _start(name: str, module: str) -> None:
+    from importlib import import_module
+
+    def end(*_: object) -> None:
+        _end_interrupted(name)
+
+    signal.signal(signal.SIGINT, end)  # libraries that are being loaded make other errors of KeyboardInterrupt
+    run_tool(name, import_module(f".{module}", __package__).run)
 
 
 def run_tool(name: str, run: Callable[[Sequence[str]], int]) -> None:
     """Run a tool on the process's arguments and exit with its status.
 
-    Text is UTF-8 whatever the locale. A closed pipe and Ctrl-C end the tool quietly; any other exception that leaves `run` is
-    reported as a bug, with its traceback.
+    Text is UTF-8 whatever the locale. A closed pipe ends the tool quietly, Ctrl-C with one line; any other exception that
+    leaves `run` is reported as a bug, with its traceback.
     """
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
     # read when numpy is loaded. Threads within a matrix product spin while they wait: they gain little on an idle machine,
     # and take several times the processor time on a busy one. Code that runs many samples uses a thread per batch instead.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    _open_closed_streams()
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stderr else None)
+            stream.reconfigure(encoding="utf-8", errors=None if stream is sys.stdin else "backslashreplace")
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _Output(sys.stdout)
+    interrupts = _Interrupts(name)
     try:
-        status = run(sys.argv[1:])
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads what is still buffered
-        status = 1
+        status = _status(run)
+        interrupts.end()
     except KeyboardInterrupt:
-        status = INTERRUPTED
+        _end_interrupted(name)
     except Exception as e:
+        if interrupts.seen:  # a library made another error of it
+            _end_interrupted(name)
         _report(name, e)
         status = INTERNAL_ERROR
     sys.exit(status)
+
+
+def _status(run: Callable[[Sequence[str]], int]) -> int | str | None:
+    """Run a tool. Returns its status, 1 if not everything could be printed."""
+    status: int | str | None = 0
+    try:
+        try:
+            status = run(sys.argv[1:])
+        except SystemExit as e:  # --help and --version
+            status = e.code
+        sys.stdout.flush()
+        if isinstance(sys.stdout, _Output) and sys.stdout.failure is not None:  # argparse ignores it
+            raise sys.stdout.failure
+        return status
+    except BrokenPipeError:
+        pass
+    except OSError as e:
+        if not status:  # else the tool has said so
+            with suppress(OSError):
+                print(explained(e), file=sys.stderr)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody gets what is still buffered
+    return 1
+
+
+class _Output(io.TextIOWrapper):
+    """Standard output in UTF-8. Its errors have its name."""
+
+    def __init__(self, stream: TextIO):
+        through = getattr(stream, "write_through", False)
+        bare = open(stream.fileno(), "wb", buffering=0 if through else -1, closefd=False)  # noqa: SIM115
+        terminal = stream.line_buffering
+        super().__init__(bare, "utf-8", "backslashreplace", line_buffering=terminal, write_through=through)  # pyright: ignore
+        self.failure: OSError | None = None
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError as e:
+            self._fail(e)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as e:
+            self._fail(e)
+
+    def _fail(self, error: OSError) -> NoReturn:
+        if isinstance(error, BrokenPipeError):
+            raise error
+        self.failure = OSError(error.errno, f"cannot be written: {error.strerror}", "standard output")
+        raise self.failure from None
+
+
+class _Interrupts:
+    """Ctrl-C raises KeyboardInterrupt. Where that cannot be raised, and the second time, it ends the process."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.seen = False
+        signal.signal(signal.SIGINT, self._raise)
+        sys.unraisablehook, self._hook = self._lost, sys.unraisablehook
+
+    def _raise(self, *_: object) -> NoReturn:
+        if self.seen:
+            _end_interrupted(self.name)
+        self.seen = True
+        raise KeyboardInterrupt
+
+    def _lost(self, unraisable: Any) -> None:
+        if unraisable.exc_type is not KeyboardInterrupt:
+            self._hook(unraisable)
+        else:
+            _end_interrupted(self.name)
+
+    def end(self) -> None:
+        """The result is complete: from now on Ctrl-C changes nothing."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.unraisablehook = self._hook
+
+
+def _end_interrupted(name: str) -> NoReturn:
+    """End at once: neither threads that are still running nor what libraries do at the end may delay or print anything."""
+    if files := sys.modules.get(f"{__name__.partition('.')[0]}.files"):
+        files.abandon()
+    with suppress(OSError):
+        os.write(2, f"{name}: interrupted\n".encode())
+    os._exit(INTERRUPTED)
+
+
+def _open_closed_streams() -> None:
+    """Opens standard streams that are closed, so that no other file gets their descriptors."""
+    for descriptor, (name, mode, flags) in enumerate(_STREAMS):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, flags)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+            stream = open(descriptor, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+
+
+def explained(error: OSError | MemoryError) -> CompileError:
+    """An error of the system as one line: the file, and what the system says."""
+    from ..diagnostics import CompileError
+
+    if isinstance(error, MemoryError):
+        return CompileError(f"not enough memory. {error}".removesuffix(". "))
+    where = error.filename2 or error.filename
+    return CompileError(error.strerror or str(error), where="" if where is None else os.fsdecode(where))
 
 
 def _report(name: str, error: Exception) -> None:

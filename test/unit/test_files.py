@@ -1,6 +1,11 @@
 """Files are whole or not there."""
 
+import itertools
 import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
-from amct_opt.files import filling, remove_unfinished, replacing, replacing_all, same_file
+from amct_opt.files import alone, filling, reading, replacing, replacing_all, same_file
 from amct_opt.ir.text import write_module
 
 
@@ -44,19 +49,84 @@ def test_the_old_file_is_readable_until_the_new_one_is_complete(tmp_path: Path) 
     assert path.read_text() == "new"
 
 
-def test_what_a_killed_process_leaves_is_removed(tmp_path: Path) -> None:
-    """Temporary files for these paths, and temporary folders; nothing else that is hidden."""
-    path = tmp_path / "a[1].onnx"
-    for kept in (".a[1].onnx.backup", ".other.12345678", ".amct-notes", "a[1].onnx"):
-        (tmp_path / kept).write_text("mine")
-    with replacing(path):
-        (unfinished,) = (p for p in tmp_path.iterdir() if p.name.startswith(".a[1].onnx.") and "backup" not in p.name)
-        os.link(unfinished, tmp_path / f"{unfinished.name[:-8]}left_123")
-    (tmp_path / ".amct-left_123").mkdir()
-    (tmp_path / ".amct-left_123" / "b").write_text("half")
-    assert len(names(tmp_path)) == 6
-    remove_unfinished(tmp_path, [path])
-    assert names(tmp_path) == sorted([".a[1].onnx.backup", ".other.12345678", ".amct-notes", "a[1].onnx"])
+def killed(renames: int, work: Callable[[], None]) -> None:
+    """Do some work in a process that is killed at a rename, counted from 0, and wait for its end."""
+    if (child := os.fork()) == 0:
+        left = itertools.count(renames, -1)
+
+        def hook(event: str, _: object) -> None:
+            if event == "os.rename" and next(left) == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+        work()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def fill(folder: Path) -> None:
+    with filling(folder) as temporary:
+        for name in "ab":
+            (temporary / name).write_text("new")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("way", [fill, lambda folder: write(folder / "a", folder / "b")])
+@pytest.mark.parametrize(("renames", "expected"), [(0, "old"), (1, "new"), (2, "new"), (3, "new")])
+def test_a_killed_process_leaves_all_files_old_or_all_new(
+    renames: int, expected: str, way: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """Also if it is killed between two renames, for whoever reads or writes next; what it leaves is removed then."""
+    for name in "abc":
+        (tmp_path / name).write_text("old")
+    (tmp_path / ".amct-unfinished").mkdir()  # the user's
+    killed(renames, partial(way, tmp_path))
+    with reading(tmp_path):
+        assert [(tmp_path / name).read_text() for name in "abc"] == [expected, expected, "old"]
+    write(tmp_path / "d")
+    assert names(tmp_path) == [".amct-unfinished", "a", "b", "c", "d"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_new_folder_appears_with_all_its_files(tmp_path: Path) -> None:
+    out = tmp_path / "made" / "out"
+    with filling(out) as folder:
+        write(folder / "a", folder / "b")
+        assert not out.exists()
+    assert names(out) == ["a", "b"]
+    assert names(out.parent) == ["out"]
+    killed(0, partial(fill, tmp_path / "none"))
+    assert not (tmp_path / "none").exists()
+
+
+def test_unfinished_files_of_a_running_process_stay(tmp_path: Path) -> None:
+    with filling(tmp_path) as one, replacing(tmp_path / "b") as stream:
+        (one / "a").write_text("1")
+        stream.write(b"2")
+        with filling(tmp_path) as other:
+            (other / "a").write_text("3")
+    assert [(tmp_path / name).read_text() for name in "ab"] == ["1", "2"]
+    assert names(tmp_path) == ["a", "b"]
+
+
+def test_two_processes_that_make_a_folder_do_not_mix_their_files(tmp_path: Path) -> None:
+    with filling(tmp_path / "out") as one:
+        write(one / "a", one / "b")
+        with filling(tmp_path / "out") as other:
+            (other / "a").write_text("other")
+    assert names(tmp_path / "out") == ["a", "b"]
+    assert (tmp_path / "out" / "a").read_text() == "new"
+
+
+def test_only_one_process_works_on_a_lock(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with alone(lock), pytest.raises(CompileError, match="another run is writing to this folder"), alone(lock):
+        pass
+    assert names(tmp_path) == []
+    (tmp_path / "lock").touch()  # left by a killed process
+    with alone(tmp_path / "lock"):
+        pass
+    assert names(tmp_path) == []
 
 
 def test_permissions_are_those_of_any_new_file(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from ...ir.dtypes import Tensor, as_stored, from_stored, numpy_dtype
-from ...ir.text import ModulePrinter, parse_text
+from ...ir.text import ModuleParser, ModulePrinter, parse_text
 from ...ir.weights import Weight, WeightError, separate_key, side_file_of
 
 if TYPE_CHECKING:
@@ -91,7 +91,10 @@ def referenced_weight(parser: AttrParser, reference: str) -> Weight:
         parser.raise_error(f"'{file}': arrays are read only from the module's own folder")
     if module.name.startswith("<"):
         return Weight(key, path=Path(file) if file else None)
-    return Weight(key, path=module.with_name(file) if file else side_file_of(module))
+    weight = Weight(key, path=module.with_name(file) if file else side_file_of(module))
+    if isinstance(parser, ModuleParser) and not file:
+        parser.weights.append(weight)
+    return weight
 
 
 def print_reference(printer: Printer, weight: Weight, array: Callable[[], Array]) -> bool:

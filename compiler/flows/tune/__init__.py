@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...files import made, remove_unfinished
+from ...files import alone, made
 from ...ir.metadata import tool_version
 from ...session import Session
 from ...transforms.quantization.calibrate.observing import in_batches
@@ -21,6 +21,9 @@ from ..summary import finite
 from .budget import UNLIMITED, Budget, multiply_accumulates
 from .goal import Goal
 from .search import Search, Trial
+
+LOCK = ".amct-tune"
+"""The file in the output folder that keeps a second search out of it."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,7 @@ def tune_file(
     goal = goal.of(held, session)
     simplify_and_fuse(request, whole, session)
     known = data, test, options, goal.key(), budget, rank_by, _session_key(session)
-    with made(folder):
-        remove_unfinished(folder, [*outputs.values(), log])
+    with made(folder), alone(folder / LOCK):
         measuring = in_batches(whole, [], held)
         search = Search(
             whole,

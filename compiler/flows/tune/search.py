@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ...configuration.layer_settings import settings_for, weight_bits
 from ...configuration.settings import Arq
 from ...diagnostics import CompileError
-from ...files import replacing
+from ...files import filling, reading, replacing
 from ...lowering.ascend.fused import inline_fused
 from ...pipelines.passes import run_on_verified
 from ...rewriting import layer_of
@@ -146,10 +146,13 @@ class Search:
         kept = self.budget.holds(costs)
         trial = Trial(dict(changes), quality, reached and kept, kept, costs, round(time.monotonic() - start, 2))
         self.trials.append(trial)
-        if self.best is trial:
-            self.modules = {name: module}
-            OnnxTarget().write(module, self.onnx, self.session)
-        self.save()
+        if self.best is not trial:
+            self.save()
+            return trial
+        self.modules = {name: module}
+        with filling(self.log.parent) as folder:
+            OnnxTarget().write(module, folder / self.onnx.name, self.session)
+            (folder / self.log.name).write_bytes(self.results())
         return trial
 
     def fitted(self, recipe: Changes, floats: int) -> Trial:
@@ -244,21 +247,26 @@ class Search:
         return Costs(stored, 0 if integer else self.macs.get(name, 0), int(integer))
 
     def save(self) -> None:
-        """Write all results."""
+        """Write all results, of which none has a better model."""
+        with replacing(self.log) as stream:
+            stream.write(self.results())
+
+    def results(self) -> bytes:
+        """The text of all results."""
         data = {
             "key": self.key,
             "original": self.judge.original,
             "trials": [asdict(trial) for trial in self.trials],
             "layers": {name: asdict(program) for name, program in self.programs.items()},
         }
-        with replacing(self.log) as stream:
-            stream.write(f"{json.dumps(data, indent=2)}\n".encode())
+        return f"{json.dumps(data, indent=2)}\n".encode()
 
     def resume(self) -> None:
         """Take the results of an earlier run of the same search."""
         try:
-            found = json.loads(self.log.read_text("utf-8"))
-            if found["key"] != self.key:
+            with reading(self.log.parent):
+                found = json.loads(self.log.read_text("utf-8"))
+            if found["key"] != self.key or not self.onnx.exists():
                 return
             trials = [Trial(**(each | {"costs": Costs(**each["costs"])})) for each in found["trials"]]
             programs = {name: Program.of(each) for name, each in found["layers"].items()}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -319,3 +320,66 @@ def test_arrays_set_aside_are_the_same_numbers_in_a_file(tmp_path: Path) -> None
     np.testing.assert_array_equal(moved, numbers)
     once.release()
     np.testing.assert_array_equal(moved, numbers)
+
+
+def pair(folder: Path, value: float) -> Path:
+    """A module text with two arrays beside it."""
+    folder.mkdir()
+    arrays = {"a": np.full(100, value, np.float32), "b": np.arange(100, dtype=np.float32)}
+    module = ModuleOp([nn.ConstantOp.of(array, key) for key, array in arrays.items()])
+    write_module(module, folder / "net.mlir")
+    return folder / "net.mlir"
+
+
+def flip(path: Path) -> None:
+    """Change the last bit of a file."""
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+def without_hash(path: Path) -> None:
+    text = re.sub(r" attributes {nn.arrays = .*?}", "", path.read_text())
+    assert "nn.arrays" not in text
+    path.write_text(text)
+
+
+def test_a_text_is_read_only_with_the_arrays_that_it_was_written_with(tmp_path: Path) -> None:
+    """Those of another run, changed ones and a file that another library wrote; without a hash, any."""
+    path, other = pair(tmp_path / "a", 1), pair(tmp_path / "b", 2)
+    assert [op.array[0] for op in constants(read(path))] == [1, 0]
+    side, message = path.with_suffix(".safetensors"), r"a/net.safetensors: error: does not belong to .*a/net.mlir: its"
+    arrays = safetensors.numpy.load_file(side)
+    shutil.copyfile(other.with_suffix(".safetensors"), side)
+    with pytest.raises(CompileError, match=message):
+        read(path)
+    safetensors.numpy.save_file(arrays, side)
+    with pytest.raises(CompileError, match=message):
+        read(path)
+    without_hash(path)
+    assert [op.array[0] for op in constants(read(path))] == [1, 0]
+
+
+def test_a_changed_array_is_an_error_when_it_is_used(tmp_path: Path) -> None:
+    path = pair(tmp_path / "a", 1)
+    flip(path.with_suffix(".safetensors"))
+    one, other = constants(read(path))
+    assert one.array[0] == 1
+    with pytest.raises(CompileError, match=r"net.mlir:3:3: error: .* array 'b' is corrupted: checksum mismatch"):
+        _ = other.array
+
+
+def test_a_module_that_was_read_keeps_its_arrays(tmp_path: Path) -> None:
+    """Although another run replaces the files before they are used; the hash is in the text only."""
+    path = pair(tmp_path / "a", 1)
+    module = read(path)
+    pair(tmp_path / "b", 2).with_suffix(".safetensors").replace(path.with_suffix(".safetensors"))
+    assert constants(module)[0].array[0] == 1
+    assert module_text(module).startswith("builtin.module {")
+
+
+@pytest.mark.parametrize("hash", ['"md5:0"', "3"])
+def test_a_malformed_hash(hash: str, tmp_path: Path) -> None:
+    path = pair(tmp_path / "a", 1)
+    path.write_text(re.sub(r"nn.arrays = [^}]*", f"nn.arrays = {hash}", path.read_text()))
+    with pytest.raises(CompileError, match=r"net.mlir: error: nn.arrays must be a text that begins with sha256:"):
+        read(path)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from amct_opt.tools.amct import COMMANDS
 from amct_opt.tools.entry import run_tool
 
 THREADS = "OPENBLAS_NUM_THREADS"
 
 
 @pytest.fixture(autouse=True)
-def threshold() -> Iterator[None]:
-    before = gc.get_threshold()
+def unchanged() -> Iterator[None]:
+    before = gc.get_threshold(), signal.getsignal(signal.SIGINT)
     yield
-    gc.set_threshold(*before)
+    gc.set_threshold(*before[0])
+    signal.signal(signal.SIGINT, before[1])
 
 
 @pytest.mark.parametrize(("given", "expected"), [(None, "1"), ("3", "3")])
@@ -58,3 +62,90 @@ print([name for name in loaded if "configuration" in name or "transforms.quantiz
 def test_fusion_without_a_configuration_loads_neither_that_nor_quantization() -> None:
     done = subprocess.run([sys.executable, "-c", _FOLD], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+RELU = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { func.return %x : tensor<2xf32> }"
+TOOL = f"{sys.executable} -c 'from amct_opt.tools.entry import {{}}; {{}}()'"
+
+
+def shell(tool: str, line: str, folder: Path, **environment: str) -> tuple[int, str]:
+    """Run a line in which `TOOL` is a tool. Returns its status and what is on stderr."""
+    line = f"set -o pipefail; {line}".replace("TOOL", TOOL.format(tool, tool))
+    environment = {**os.environ, **environment}
+    done = subprocess.run(["bash", "-c", line], cwd=folder, env=environment, capture_output=True, check=False)
+    return done.returncode, done.stderr.decode(errors="backslashreplace")
+
+
+FULL = "standard output: error: cannot be written: No space left on device\n"
+CLOSED = "standard output: error: cannot be written: Bad file descriptor\n"
+LONG = f"{'a' * 300}"
+
+
+@pytest.mark.parametrize(
+    ("tool", "line", "status", "message"),
+    [
+        ("amct_opt", "TOOL net.mlir > /dev/full", 1, FULL),
+        ("amct_opt", "TOOL net.mlir >&-", 1, CLOSED),
+        ("amct_opt", "TOOL net.mlir -o out.mlir >&- 2>&-", 0, ""),
+        ("amct_opt", "TOOL <&-", 1, "<stdin>: error: cannot be read: Bad file descriptor\n"),
+        ("amct_opt", "TOOL none.mlir 2> /dev/full", 1, ""),
+        ("amct_opt", f"TOOL {LONG}.mlir", 1, f"{LONG}.mlir: error: File name too long\n"),
+        ("amct_opt", f"TOOL {LONG}", 1, f"{LONG}: error: File name too long\n"),
+        ("amct_opt", f"TOOL net.mlir -o {LONG}/out.mlir", 1, f"{LONG}: error: File name too long\n"),
+        ("amct_opt", "TOOL $'\\xe9.mlir'", 1, "\\udce9.mlir: error: cannot be read: No such file or directory\n"),
+        ("amct_opt", "cp net.mlir $'\\xe9.mlir'; TOOL $'\\xe9.mlir' --print-debuginfo -o $'\\xe8.mlir'", 0, ""),
+        ("amct", "TOOL --help > /dev/full", 1, FULL),
+        ("amct", "TOOL support net.mlir > /dev/full", 1, FULL),
+        ("amct", "TOOL --version", 0, ""),
+    ],
+)
+def test_the_environment_is_one_line(tool: str, line: str, status: int, message: str, tmp_path: Path) -> None:
+    """A full disk, closed streams, names that are not UTF-8 or too long: never a traceback."""
+    (tmp_path / "net.mlir").write_text(RELU)
+    assert shell(tool, line, tmp_path, PYTHONUNBUFFERED="1") == (status, message)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [each.__name__.rpartition("amct_")[2].replace("_", "-") for each in COMMANDS])
+def test_the_help_of_no_command_gets_lost(command: str, tmp_path: Path) -> None:
+    for unbuffered in ("", "1"):
+        for place, message in (("> /dev/full", FULL), (">&-", CLOSED), ("| head -0", "")):
+            done = shell("amct", f"TOOL {command} --help {place}", tmp_path, PYTHONUNBUFFERED=unbuffered)
+            assert done in ((1, message), (0, "")) if place.startswith("|") else done == (1, message)
+
+
+def test_interrupts_while_libraries_are_loaded(tmp_path: Path) -> None:
+    """Whatever they make of it; also if the interrupt comes where nothing can be raised."""
+    for stop in ("finally: pass", "except KeyboardInterrupt: raise ImportError('no numpy')"):
+        code = f"""
+import os, signal, sys
+from amct_opt.tools import entry
+class Stop:
+    def find_spec(self, name, *_):
+        if name.endswith({"'numpy'" if "no numpy" in stop else "'xdsl'"}):
+            try: os.kill(os.getpid(), signal.SIGINT); [0 for _ in range(9)]
+            {stop}
+sys.meta_path.insert(0, Stop())
+sys.argv[1:] = ["run", "net.mlir", "--data", "x.npz", "-o", "y.npz"]
+entry.amct()
+"""
+        (tmp_path / "net.mlir").write_text(RELU)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=tmp_path, check=False)
+        assert (done.returncode, done.stderr.decode()) == (130, "amct: interrupted\n")
+
+
+def test_an_interrupt_that_cannot_be_raised_ends_the_process() -> None:
+    code = """
+import os, signal, time
+from amct_opt.tools.entry import run_tool
+class Closing:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+def run(_):
+    Closing()
+    time.sleep(30)
+run_tool("tool", run)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stderr) == (130, "tool: interrupted\n")

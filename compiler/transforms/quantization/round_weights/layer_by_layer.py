@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ....files import scratch
 from ....runtime.data import Samples
 from ....session import Session
 from .integer_layers import WEIGHT, IntegerLayer
@@ -24,9 +23,9 @@ def layer_by_layer(
 
     Raises CompileError, located in the data, and at a layer for NaN and Inf.
     """
-    with TemporaryDirectory(prefix="amct-") as folder:
+    with scratch() as folder:
         originals = {layer.compute: {WEIGHT: layer.float_weight} for layer in layers}
-        networks = Networks(module, originals, samples, Path(folder), beside=beside)
+        networks = Networks(module, originals, samples, folder, beside=beside)
         for i, layer in enumerate(layers):
             networks.operands[layer.compute].update(step(layer, networks).operands())
             session.progress("layers", i + 1, len(layers))
