@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
@@ -17,6 +18,18 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation
 
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+"""Control characters, which terminals obey, line ends, characters that reverse the text around them, and halves of characters."""
+
+
+def printable(text: str) -> str:
+    """Text in one line for a terminal: what it would obey or break at is escaped as Python does (`\\n`, `\\x1b`).
+
+    Names in models are any text. They pass through here wherever they are printed.
+    """
+    return _UNPRINTABLE.sub(lambda m: repr(m[0])[1:-1], text)
+
+
 RemarkKind = Literal["applied", "missed", "analysis"]
 
 
@@ -30,8 +43,8 @@ class CompileError(Exception):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        line = f"{self.where}: error: {self.message}" if self.where else f"error: {self.message}"
-        return f"{line}\n  hint: {self.hint}" if self.hint else line
+        line = printable(f"{self.where}: error: {self.message}" if self.where else f"error: {self.message}")
+        return f"{line}\n  hint: {printable(self.hint)}" if self.hint else line
 
 
 class CompileErrors(CompileError):
@@ -99,7 +112,8 @@ class Remark:
     """What a recovery changed, or would have changed if it is missed."""
 
     def __str__(self) -> str:
-        return f'{self.location}: remark: [{self.pass_name} {self.kind} {self.rule}] "{self.layer}": {self.reason}'
+        rule = f"[{self.pass_name} {self.kind} {self.rule}]"
+        return printable(f'{self.location}: remark: {rule} "{self.layer}": {self.reason}')
 
 
 def remarks_yaml(remarks: Iterable[Remark]) -> str:

@@ -294,6 +294,15 @@ def same_file(a: Path, b: Path) -> bool:
         return os.path.realpath(a) == os.path.realpath(b)
 
 
+def lies_beside(path: Path, owner: Path) -> bool:
+    """Whether a side file of `owner` is in its folder, or in a folder below, after links are followed.
+
+    If `owner` itself is a link, as in a cache that names its files by their content, the folder that it leads to counts as well.
+    """
+    real = path.resolve()
+    return any(real.is_relative_to(folder) for folder in (owner.parent.resolve(), owner.resolve().parent))
+
+
 def refuse_overwriting(writes: Iterable[Path], reads: Iterable[Path]) -> None:
     """Raises CompileError, located in the file, if a file to be written is one that was read."""
     read = list(reads)

@@ -15,7 +15,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from . import universe
-from .diagnostics import CompileError, Remark
+from .diagnostics import CompileError, Remark, printable
 from .registry import Registry
 
 if TYPE_CHECKING:
@@ -168,11 +168,11 @@ class Session(Context):
     def warn(self, message: str) -> None:
         """Keep one line and print it on stderr: the user must see it whatever else is printed."""
         self.warnings.append(message)
-        print(f"warning: {message}", file=sys.stderr)
+        print(f"warning: {printable(message)}", file=sys.stderr)
 
     def note(self, message: str) -> None:
         """Report in one line on stderr something that leaves no other trace on the screen."""
-        print(f"note: {message}", file=sys.stderr)
+        print(f"note: {printable(message)}", file=sys.stderr)
 
     def remark(self, remark: Remark) -> None:
         """Keep a remark, and call `on_remark`."""

@@ -313,6 +313,8 @@ def parse_module(ctx: Context, text: str, name: str = "<stdin>", line_offset: in
         return module
     except ParseError as e:
         raise CompileError(first_line(e.msg), where=_place(text, e.span.start, name, line_offset)) from None
+    except RecursionError:
+        raise CompileError("is nested too deeply", where=_place(text, parser.pos, name, line_offset)) from None
     except (VerifyException, ValueError, OverflowError) as e:
         raise CompileError(first_line(str(e)), where=_place(text, parser.pos, name, line_offset)) from None
 

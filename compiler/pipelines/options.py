@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
@@ -11,6 +12,7 @@ from ..diagnostics import CompileError
 
 _T = TypeVar("_T")
 
+_SIZE = re.compile(r"\?|-1|[0-9]{1,18}")
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
@@ -117,7 +119,7 @@ def shapes(text: str, separator: str, what: str) -> dict[str, tuple[int, ...]]:
     for part in filter(None, text.split(";")):
         name, colon, listed = part.rpartition(":")
         sizes = listed.split(separator) if listed else []
-        if (colon and not name) or not all(s in ("?", "-1") or (s.isascii() and s.isdigit()) for s in sizes):
+        if (colon and not name) or not all(map(_SIZE.fullmatch, sizes)):
             example = f"data:{separator.join(('1', '3', '224', '224'))};ids:{separator.join(('?', '16'))}"
             raise CompileError(f"{what}: '{part}' is malformed", hint=f"write {example}")
         if name in found:

@@ -113,8 +113,8 @@ class _Driver:
 
     def _forget(self, op: Operation) -> None:
         """Queues producers whose results only `op` read: they may be dead now, or may match."""
-        for operand in op.operands:
-            if isinstance(operand, OpResult) and operand.has_one_use():
+        for operand in dict.fromkeys(op.operands):
+            if isinstance(operand, OpResult) and all(use.operation is op for use in operand.uses):
                 self._waiting.setdefault(id(operand.op), operand.op)
         for gone in op.walk():
             self._waiting.pop(id(gone), None)

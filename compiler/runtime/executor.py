@@ -20,6 +20,7 @@ from ..dialects.nn import ConstantOp, FusedOp
 from ..ir.dtypes import Tensor, numpy_dtype
 from ..ir.functions import input_names, main_function, output_names
 from ..ir.weights import WeightError
+from ..limits import HINT, shortage
 from .kernels import Array, Kernel, bare_kernel_for
 from .program import Program, Rewrite, Row
 
@@ -76,8 +77,10 @@ class Plan:
             for kernel, operands, results, releases, where in steps:
                 try:
                     result = kernel(*map(array_of, operands))
-                except (ValueError, IndexError, VerifyException, MemoryError) as e:
+                except (ValueError, IndexError, VerifyException) as e:
                     raise RunError(f"{e or type(e).__name__}", where=where) from e
+                except MemoryError as e:
+                    raise RunError(shortage(e), where=where, hint=HINT) from e
                 if isinstance(result, (list, tuple)):
                     for slot, array in zip(results, result, strict=True):
                         env[slot] = array

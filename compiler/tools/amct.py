@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..diagnostics import CompileError
+from ..limits import HELP
 from . import (
     amct_auto_calibration,
     amct_calibration,
@@ -137,7 +138,8 @@ class _Completion(argparse.Action):
 
 def parser() -> Parser:
     """The parser of the tool: a command, and the command's arguments."""
-    tool = Parser("amct", description="Quantize neural networks after training, run and compare them.")
+    about = "Quantize neural networks after training, run and compare them."
+    tool = Parser("amct", description=about, epilog=HELP)
     tool.add_argument("--version", action="version", version=f"amct-opt {version('amct-opt')}")
     text = "print a script that completes commands and options, for bash, zsh or fish, and exit"
     tool.add_argument("--print-completion", choices=("bash", "zsh", "fish"), action=_Completion, help=text)

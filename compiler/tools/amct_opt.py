@@ -20,6 +20,7 @@ from ..diagnostics import CompileError, Remark, remarks_yaml
 from ..files import refuse_overwriting, replacing
 from ..frontends.mlir import refuse_options
 from ..ir.text import elided, module_text, parse_module, print_module, read_text
+from ..limits import HELP
 from ..pipelines.options import build, names
 from ..pipelines.passes import Passes, make_pass, parse_pipeline, run_passes
 from ..pipelines.timing import Timer
@@ -131,7 +132,7 @@ def parser(known: Session) -> Parser:
         usage="amct-opt [INPUT] [--PASS[=OPTIONS] ...] [-p PIPELINE] [-t TARGET] [-o OUT]",
         description="Post-training-quantization compiler: reads a model, runs passes in the order given, writes the result.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="example: amct-opt model.onnx --fuse-bn --quantize='data=calib.npz' -t onnx -o model_qdq.onnx",
+        epilog=f"{HELP}\n\nexample: amct-opt model.onnx --fuse-bn --quantize='data=calib.npz' -t onnx -o model_qdq.onnx",
         allow_abbrev=False,
         add_help=False,
     )

@@ -54,6 +54,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for an unreadable model, inputs that do not fit, and a run that fails."""
+    from ..diagnostics import printable
     from ..frontends import files_of
     from ..ir.functions import main_function
     from ..runtime.executor import Executable
@@ -77,4 +78,4 @@ def run(args: argparse.Namespace) -> None:
         return
     times = f" of {len(runs.inputs)} runs" if len(runs.inputs) > 1 else ""
     for name, array in outputs.items():
-        print(f"{args.output}: {name}{times}: {array.dtype} {list(array.shape)}")
+        print(printable(f"{args.output}: {name}{times}: {array.dtype} {list(array.shape)}"))

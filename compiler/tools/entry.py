@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 INTERNAL_ERROR = 70
+_USAGE = 2
 _NEW_OBJECTS = 50_000
 """How many new objects trigger Python's search for dead cycles. A module consists of millions of objects that stay alive:
 with Python's default, 700, a tenth of the time for importing and building large modules is spent on that search in vain.
@@ -83,7 +84,7 @@ def _status(run: Callable[[Sequence[str]], int]) -> int | str | None:
     status: int | str | None = 0
     try:
         try:
-            status = run(sys.argv[1:])
+            status = _limit_memory() or run(sys.argv[1:])
         except SystemExit as e:  # --help and --version
             status = e.code
         sys.stdout.flush()
@@ -98,6 +99,19 @@ def _status(run: Callable[[Sequence[str]], int]) -> int | str | None:
                 print(explained(e), file=sys.stderr)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody gets what is still buffered
     return 1
+
+
+def _limit_memory() -> int:
+    """Sets the limit of this process. Returns the status to end with, not 0 if the environment's limit is not a size."""
+    from ..diagnostics import CompileError
+    from ..limits import enforce
+
+    try:
+        enforce()
+    except CompileError as e:
+        print(e, file=sys.stderr)
+        return _USAGE
+    return 0
 
 
 class _Output(io.TextIOWrapper):
@@ -181,9 +195,10 @@ def _open_closed_streams() -> None:
 def explained(error: OSError | MemoryError) -> CompileError:
     """An error of the system as one line: the file, and what the system says."""
     from ..diagnostics import CompileError
+    from ..limits import HINT
 
     if isinstance(error, MemoryError):
-        return CompileError(f"not enough memory. {error}".removesuffix(". "))
+        return CompileError(f"not enough memory. {error}".removesuffix(". "), hint=HINT)
     where = error.filename2 or error.filename
     return CompileError(error.strerror or str(error), where="" if where is None else os.fsdecode(where))
 

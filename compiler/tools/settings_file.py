@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -45,7 +45,7 @@ def settings_of(path: Path, parser: Parser) -> dict[str, Any]:
         if option.startswith("--") and action.dest not in _WITHOUT
     }
     found: dict[str, Any] = {}
-    for entry in read(path, read_text(path)):
+    for entry in _entries(path, read):
         where, name = f"{path}:{entry.line}", entry.key.replace("_", "-")
         action = known.get(name) or known.get(name.replace("-", "_"))
         if action is None:
@@ -61,6 +61,15 @@ def settings_of(path: Path, parser: Parser) -> dict[str, Any]:
         except CompileError as e:
             raise CompileError(e.message, where=where, hint=e.hint) from None
     return found
+
+
+def _entries(path: Path, read: Callable[[Path, str], Iterator[_Entry]]) -> list[_Entry]:
+    try:
+        return list(read(path, read_text(path)))
+    except RecursionError:
+        raise CompileError("is nested too deeply", where=str(path)) from None
+    except ValueError as e:  # a date that does not exist, an integer with more digits than Python converts
+        raise CompileError(f"cannot be read: {first_line(str(e)).partition(';')[0]}", where=str(path)) from None
 
 
 def _value(parser: Parser, action: argparse.Action, entry: _Entry) -> Any:
@@ -110,8 +119,8 @@ def _shown(value: object) -> str:
 def _yaml(path: Path, text: str) -> Iterator[_Entry]:
     import yaml
 
-    loader: Any = yaml.SafeLoader(text)
     try:
+        loader: Any = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is None:
             return
@@ -125,8 +134,6 @@ def _yaml(path: Path, text: str) -> Iterator[_Entry]:
         raise CompileError(f"is not YAML: {e.problem}", where=f"{path}:{line}") from None
     except yaml.YAMLError as e:
         raise CompileError(f"is not YAML: {first_line(str(e))}", where=str(path)) from None
-    finally:
-        loader.dispose()
 
 
 def _toml(path: Path, text: str) -> Iterator[_Entry]:

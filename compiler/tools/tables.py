@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 
+from ..diagnostics import printable
+
 _WIDE = 1000
 _NAMED = 4
 
@@ -17,7 +19,7 @@ def print_table(title: str, headers: Sequence[str], rows: Iterable[Sequence[str]
     from rich.table import Table
     from rich.text import Text
 
-    lines = [[Text(cell) for cell in row] for row in rows]
+    lines = [[Text(printable(cell)) for cell in row] for row in rows]
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, show_header=bool(headers))
     for header in headers or [""] * max(map(len, lines), default=0):
         table.add_column(Text(header), overflow="fold")

@@ -13,6 +13,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from ...files import lies_beside
 from ...ir.dtypes import Tensor, as_stored, from_stored, numpy_dtype
 from ...ir.text import ModuleParser, ModulePrinter, parse_text
 from ...ir.weights import Weight, WeightError, separate_key, side_file_of
@@ -91,7 +92,10 @@ def referenced_weight(parser: AttrParser, reference: str) -> Weight:
         parser.raise_error(f"'{file}': arrays are read only from the module's own folder")
     if module.name.startswith("<"):
         return Weight(key, path=Path(file) if file else None)
-    weight = Weight(key, path=module.with_name(file) if file else side_file_of(module))
+    path = module.with_name(file) if file else side_file_of(module)
+    if path.is_symlink() and not lies_beside(path, module):
+        parser.raise_error(f"'{path.name}' is a link that leaves the module's folder: put a copy of the file there")
+    weight = Weight(key, path=path)
     if isinstance(parser, ModuleParser) and not file:
         parser.weights.append(weight)
     return weight

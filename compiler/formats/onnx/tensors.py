@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import TensorType
 
 from ...diagnostics import CompileError
 from ...dialects.nn.shapes import DYNAMIC
+from ...files import lies_beside
 from ...ir.dtypes import Tensor, dtype_named, element_type
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -67,11 +68,18 @@ def code_of(dtype: np.dtype[Any]) -> int:
     return _ELEMENT_CODES[dtype.name]
 
 
+_MOST_DIGITS = 19
+"""Digits of the largest number of bytes that a file can have."""
+_LARGEST = 1 << 60
+"""More elements than any file holds: numpy cannot make their shape, even if another size of it is 0."""
+
+
 class TensorReader:
     """Reads the tensors of one model; each file of external data is mapped once, and only from the model's own folder."""
 
-    def __init__(self, folder: Path, weights: Mapping[str, Array]):
-        self._folder = folder
+    def __init__(self, model: Path, weights: Mapping[str, Array]):
+        self._model = model
+        self._folder = model.parent
         self._weights = weights
         self._maps: dict[Path, Array] = {}
 
@@ -127,7 +135,7 @@ class TensorReader:
         path = self._folder / relative
         if not path.is_file():
             raise CompileError(f"external data is missing: there is no file {path}", where=where)
-        if not path.resolve().is_relative_to(self._folder.resolve()):
+        if not lies_beside(path, self._model):
             raise CompileError(
                 f"external data at '{location}' is a link that leaves the model's folder",
                 where=where,
@@ -149,6 +157,8 @@ def _checked(tensor: TensorProto, where: str) -> tuple[np.dtype[Any], tuple[int,
     dtype, shape = dtype_of(tensor.data_type, where), tuple(tensor.dims)
     if any(d < 0 for d in shape):
         raise CompileError(f"has the negative size {min(shape)}", where=where)
+    if prod(max(d, 1) for d in shape) > _LARGEST:
+        raise CompileError(f"has the shape {list(shape)}, which no array can have", where=where)
     if tensor.HasField("segment"):
         raise CompileError("is a segment of a larger tensor, which is not supported", where=where)
     return dtype, shape
@@ -158,8 +168,8 @@ def _natural(entries: dict[str, str], key: str, default: int, where: str) -> int
     text = entries.get(key)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit()):
-        raise CompileError(f"the {key} of its external data is '{text}', not a number of bytes", where=where)
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise CompileError(f"the {key} of its external data is '{text[:40]}', not a number of bytes", where=where)
     return int(text)
 
 

@@ -84,7 +84,7 @@ class _Importer:
         self.graph = model.graph
         self.ir_version = model.ir_version
         self.where = str(source.path)
-        tensors = TensorReader(source.path.parent, source.weights)
+        tensors = TensorReader(source.path, source.weights)
         self.shared = Shared(opsets(model), tensors, Symbols(model), used_names(model.graph))
         self.namer = Namer(self.where, (n.name for n in all_nodes(model.graph.node)))
         self.session = session

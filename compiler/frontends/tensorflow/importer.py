@@ -38,7 +38,7 @@ from .source import Source, load
 
 _DEEPEST = 100
 """The limit of nested calls, exceeded only by recursion."""
-_MOST = 1 << 20
+_MOST = 1 << 17
 """The limit of nodes after inlining of functions."""
 
 

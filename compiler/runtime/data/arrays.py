@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-import shutil
+import os
 import struct
 import tempfile
 import zipfile
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
 from ...diagnostics import CompileError
+from ...limits import require
 from .rows import Array
 
 _NPY, _ZIP = np.lib.format.MAGIC_PREFIX, b"PK"
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_LONGEST_HEADER = 1 << 14
+"""More bytes than numpy reads of a header."""
+_PIECE = 1 << 20
 _LOCAL_HEADER = 30
 """Bytes of a zip member's header before its name; the last four are the lengths of name and extra field."""
 
@@ -73,25 +77,41 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, stream: IO[bytes]) 
         name, extra = struct.unpack("<HH", stream.read(4))
         return _mapped(stream, info.header_offset + _LOCAL_HEADER + name + extra)
     with archive.open(info) as member, tempfile.TemporaryFile() as unpacked:
-        shutil.copyfileobj(member, unpacked)
+        unpacked.write(member.read(_LONGEST_HEADER))
+        unpacked.seek(0)
+        shape, _, dtype = _header(unpacked)
+        # what the header declares is unpacked, however much the member contains
+        size = unpacked.tell() + math.prod(shape) * dtype.itemsize
+        require(size, f"array '{info.filename.removesuffix('.npy')}'", "")
+        unpacked.seek(0, os.SEEK_END)
+        while (missing := size - unpacked.tell()) > 0 and (part := member.read(min(missing, _PIECE))):
+            unpacked.write(part)
         return _mapped(unpacked, 0)
 
 
 def _mapped(stream: IO[bytes], start: int) -> Array:
     """The array of an `.npy` file that begins at `start` of a stream; it outlives the stream."""
     stream.seek(start)
-    shape, fortran, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
-    if dtype.hasobject:
-        raise ValueError("it holds pickled objects")
+    shape, fortran, dtype = _header(stream)
     if not math.prod(shape):
         return np.empty(shape, dtype)
     stream.flush()
     return np.memmap(stream, dtype, "r", stream.tell(), shape, "F" if fortran else "C")
 
 
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """The shape of an `.npy` file's array, whether it is in Fortran's order, and its type. Raises ValueError for objects."""
+    shape, fortran, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
+    if dtype.hasobject:
+        raise ValueError("it holds pickled objects")
+    return shape, fortran, dtype
+
+
 @contextmanager
 def _reading(path: Path) -> Generator[None]:
     try:
         yield
+    except CompileError as e:
+        raise CompileError(e.message, where=str(path), hint=e.hint) from None
     except Exception as e:  # numpy and zipfile raise half a dozen types for a corrupted file
         raise CompileError(f"cannot be read: {e}", where=str(path)) from None

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import cast
 
 import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.dialects.func import FuncOp
 
+from ...diagnostics import describe
 from ...dialects.nn import GatherOp
 from ...ir.dtypes import Tensor, is_float, numpy_dtype
+from ...limits import require
 from .rows import ArrayRows
 from .samples import Samples, input_types
 
 SYNTHETIC_SAMPLES = 8
 _DYNAMIC_SIZE = 8
+_RANDOM_BYTES = 8
+"""Bytes of a random number before it is converted."""
 _SOURCE = "synthetic data"
 
 
@@ -30,6 +35,9 @@ def synthetic_samples(function: FuncOp, seed: int = 0, count: int = SYNTHETIC_SA
     for i, (name, type_) in enumerate(types.items()):
         shape = _concrete(type_.get_shape())
         dtype = numpy_dtype(type_.element_type)
+        # sizes of 0 do not make up for others: numpy cannot make such shapes
+        size = count * prod(max(d, 1) for d in shape) * _RANDOM_BYTES
+        require(size, f"synthetic data for input '{name}' of shape {list(shape)}", describe(function.location))
         if is_float(type_.element_type):
             array = random.standard_normal((count, *shape)).astype(dtype)
         else:

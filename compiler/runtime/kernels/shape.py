@@ -13,6 +13,7 @@ from ...dialects import nn
 from ...dialects.nn.attributes import DepthMode, PadMode, ResizeMode
 from ...dialects.nn.shape import reshaped
 from ...dialects.nn.shapes import Shape, broadcast, shape_of
+from ...limits import check_view
 from ..layouts import in_layout
 from ..precision import mean, wide
 from ..resample import Sampling, Taps, resample, taps_of
@@ -91,7 +92,9 @@ def expand(op: nn.ExpandOp) -> Kernel:
     def run(x: Array, shape: Array | None = None) -> Array:
         to = target if target is not None or shape is None else tuple(shape.tolist())
         assert to is not None
-        return np.broadcast_to(x, broadcast(x.shape, to))
+        sizes = broadcast(x.shape, to)
+        check_view(prod(sizes) * x.itemsize)
+        return np.broadcast_to(x, sizes)
 
     return run
 

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
+from ...diagnostics import printable
 from ...dialects.nn import (
     ActivationOp,
     DequantizeOp,
@@ -67,9 +68,8 @@ class PrintQuantPointsPass(ModulePass):
         rows = [("layer", "value", "state", "parameters"), *quant_points(op, profile_of(session_of(ctx)))]
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         for *cells, last in rows:
-            print(
-                "  ".join([c.ljust(w) for c, w in zip(cells, widths, strict=True)] + [last]).rstrip(), file=sys.stderr
-            )
+            line = "  ".join([c.ljust(w) for c, w in zip(cells, widths, strict=True)] + [last]).rstrip()
+            print(printable(line), file=sys.stderr)
 
 
 def quant_points(module: ModuleOp, profile: Profile) -> list[QuantPoint]:

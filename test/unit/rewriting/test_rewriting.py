@@ -102,3 +102,15 @@ def test_dead_operations_stay_where_they_are_to(equivalence: Any, remarks: Remar
     module = equivalence.parse(DEAD)
     assert not rewrite(module, Asked(remarks), erase_dead=False)
     assert len([op for op in module.walk() if isinstance(op, nn.NNOp)]) == 4
+
+
+def test_a_dead_chain_is_erased_in_one_sweep(equivalence: Any, remarks: Remarks) -> None:
+    """Also if its operations read the one before them twice: patterns are asked about each operation once."""
+    chain = [f"%a{i} = nn.add %a{i - 1}, %a{i - 1} : tensor<4xf32>" for i in range(1, 60)]
+    module = equivalence.parse(
+        TEXT.replace("%y = nn.add", "\n".join(["%a0 = nn.relu %x : tensor<4xf32>", *chain, "%y = nn.add"]))
+    )
+    pattern = Asked(remarks)
+    assert rewrite(module, pattern)
+    assert pattern.seen["nn.add"] <= len(chain) + 2
+    assert len([op for op in module.walk() if isinstance(op, nn.NNOp)]) == 3
