@@ -52,17 +52,16 @@ class Format:
     """The first is run on most files."""
 
 
-_QUANTIZE = "amct-opt a.onnx --fuse-all --quantize='data=a.npz backend=numpy {}' -o o/r.mlir"
 FORMATS: Mapping[str, Format] = {
     "onnx": Format(
         ["a.onnx", "ext.onnx", "ext.onnx.data", "q.onnx", "deployed.onnx", "loop.onnx"],
         ["a.onnx", "ext.onnx", "q.onnx", "deployed.onnx", "loop.onnx"],
-        ["amct-opt {} --fuse-all -o o/r.mlir", "amct-opt {} --fuse-all --quantize='backend=numpy' -t onnx -o o/r.onnx"],
+        ["amct-opt {} --fuse-all -o o/r.mlir", "amct-opt {} --fuse-all --quantize='backend=numpy' -o o/r.mlir"],
     ),
     "tensorflow": Format(
         ["a.pb", "ascend.pb", "call.pbtxt"],
         ["a.pb", "ascend.pb", "call.pbtxt"],
-        ["amct-opt {} --fuse-all -o o/r.mlir", "amct-opt {} --fuse-all --quantize='backend=numpy' -t onnx -o o/r.onnx"],
+        ["amct-opt {} --fuse-all -o o/r.mlir", "amct-opt {} --fuse-all --quantize='backend=numpy' -o o/r.mlir"],
     ),
     "caffe": Format(
         ["b.prototxt", "b.caffemodel"],
@@ -77,7 +76,7 @@ FORMATS: Mapping[str, Format] = {
         ["nn.mlir", "q.mlir", "ascend.mlir"],
         [
             "amct-opt {} --fold-constants --canonicalize --fuse-all -o o/r.mlir",
-            "amct-opt {} --fuse-all -t onnx -o o/r.onnx",
+            "amct-opt {} --fuse-all --quantize='backend=numpy'",
         ],
     ),
     "safetensors": Format(
@@ -628,11 +627,11 @@ def _through(name: str, at: int, end: int, folder: Path, outcome: Outcome) -> in
         last = threading.Timer(_LONGEST, process.kill)
         last.start()
         assert process.stdout is not None
-        current = at
+        current, begun = at, False
         for line in process.stdout:
             report = json.loads(line)
             if "begin" in report:
-                current = report["begin"]
+                current, begun = report["begin"], True
                 continue
             outcome.count += 1
             outcome.accepted += report["status"] == 0
@@ -642,6 +641,8 @@ def _through(name: str, at: int, end: int, folder: Path, outcome: Outcome) -> in
             current += 1
         last.cancel()
         said = process.stderr.read() if process.stderr is not None else ""
+    if not begun:
+        raise RuntimeError(f"{name}: files without damage are refused: {said}")
     if process.returncode:
         outcome.count += 1
         outcome.failures.append(f"{name} {current}: process ended with {process.returncode}: {said.strip()[-200:]}")
