@@ -27,7 +27,7 @@ from .products import Product
 Array = np.ndarray[Any, np.dtype[Any]]
 
 HELD_BACK = 8
-"""One run in this many is held back, so none if there are fewer."""
+"""One run in this many is held back; of fewer, but more than one, the last."""
 _ROWS = 1 << 14
 """About how many rows of a layer are summed, but at least `_ROWS_PER_COLUMN` for each column of its weight."""
 _ROWS_PER_COLUMN = 8
@@ -172,7 +172,7 @@ class Networks:
     def add_to(self, sums: Summed, layer: NNOp, product: Product, columns: int) -> Rows:
         """Add the inputs of a layer, whose matrices have this many columns. Layers must be requested in order.
 
-        Returns rows of samples that are not in the sums or, if there are too few samples to hold some back, of those that are.
+        Returns rows of samples that are not in the sums or, of a single run, of those that are.
         Raises CompileError, located at the layer, for NaN and Inf.
         """
         held = Rows()
@@ -222,7 +222,7 @@ def _add(waiting: list[tuple[Array, Array]], sums: Summed) -> None:
 
 def _split(samples: Samples) -> tuple[Samples, Samples | None]:
     """The samples to sum, and those to hold back."""
-    back = samples.runs // HELD_BACK * samples.batch_size
+    back = max(samples.runs // HELD_BACK, int(samples.runs > 1)) * samples.batch_size
     return (samples.head(samples.count - back), samples.tail(back)) if back else (samples, None)
 
 
