@@ -2,23 +2,28 @@
 
     python benchmarks/recovery.py [SAMPLES [NETWORK ...]]
 
-Networks, data and scores are those of `zoo.py`, with ResNet-50 and MobileNetV2 of `models.py`. The weights of those two are
-seeded, so only their SQNR means something. `digits, scaled` is the digits network with the channels of one convolution
-multiplied by 2^-6 to 2^6, and the weights that read them by the inverse.
+NETWORK is a name, or a name with a width: `digits`, `'digits 4'`. Networks, data and scores are those of `zoo.py`, with ResNet-50
+and MobileNetV2 of `models.py` and encoders by torch (`torch_encoder.py`). The weights of these are seeded, so only their SQNR
+means something. `scaled` networks compute the same function, with channels of convolutions multiplied by powers of two (digits:
+2^-6 to 2^6; MobileNetV2: 2^-6 to 1, below each Relu6 in front of a depthwise convolution), and the weights that read them by
+the inverse. In the encoders two channels of each norm are 40 and 70 times as large, and the weights that read them are divided
+by this number or by its root. Networks that are not ONNX files are converted first (`amct-opt --fuse-all -t onnx`).
 
-Ours is `amct quantize` with the options of the row. Files run in onnxruntime with its default options, on samples that did not
-calibrate. Cells show the share in percent and the SQNR in dB. `cpu` is processor time of the whole process, ours with profile
-`ascend`, over that of the first row of the same width. NNCF runs with its defaults, which include fast bias correction, and with
-its accurate bias correction; AIMET with cross-layer equalization.
-What a peer made is kept under `.bench/recovery`, and made again when it is deleted.
+Ours is `amct quantize --no-report` with the options of the row. Files run in onnxruntime with its default options, on samples
+that did not calibrate: `samples` counts both kinds. Cells show the share in percent and the SQNR in dB. `cpu` is processor time
+of the whole process, ours with profile `ascend`, over that of the first row of the same width. NNCF runs with its defaults, which
+include fast bias correction, and with its accurate bias correction; AIMET with cross-layer equalization (aimet-onnx has no bias
+correction). Quantized files are kept under `.bench/recovery`, and made again when they are deleted, so that a run goes on where
+one was stopped.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -35,10 +40,32 @@ PAGE = zoo.HERE.parent / "docs" / "recovery.md"
 RESULTS = environments.CACHE / "recovery.json"
 FOLDER = environments.CACHE / "recovery"
 BEGIN, END = "<!-- begin networks (benchmarks/recovery.py) -->\n", "<!-- end networks -->"
+FIRST, LAST = "<!-- begin equalized networks (benchmarks/recovery.py) -->\n", "<!-- end equalized networks -->"
 SAMPLES = 2000
-HEADERS = ("network", "weights", "float", "method", "ascend", "qdq", "cpu")
-SEEDED = {"resnet50": "ResNet-50, seeded", "mobilenet": "MobileNetV2, seeded"}
-SCALED = "digits, scaled"
+HEADERS = ("network", "weights", "samples", "float", "method", "ascend", "qdq", "cpu")
+EQUALIZED = ("network", "samples", "float", "ascend", "qdq", "ascend, equalized", "qdq, equalized")
+SEEDED = {
+    "mobilenet": "MobileNetV2, seeded",
+    "resnet50": "ResNet-50, seeded",
+    "mobilenet, scaled": "MobileNetV2, seeded, scaled",
+    "norms-first": "encoder, norms in front",
+    "norms-first-root": "encoder, norms in front, root",
+    "norms-last": "encoder, norms behind the additions",
+}
+ENCODERS = {"norms-first": ("1", "1"), "norms-first-root": ("1", "0.5"), "norms-last": ("0", "1")}
+"""Arguments of `torch_encoder.py`."""
+SCALED: Mapping[str, tuple[Callable[[str], str | None], int]] = {
+    "digits, scaled": ({"bn2": "conv3"}.get, 6),
+    "mobilenet, scaled": (lambda norm: _depthwise(norm), 0),
+}
+"""The reader of a norm whose channels are scaled, by name, and the largest exponent."""
+COUNTS = {
+    "tiny-vww": (64, 500),
+    "ocr-recognizer": (16, 300),
+    **dict.fromkeys(SEEDED, (8, 10)),
+    **dict.fromkeys(ENCODERS, (64, 64)),
+}
+"""How many samples calibrate and measure at most, where 200 and SAMPLES would take hours."""
 
 Options = Sequence[str]
 _ROUND = {name: ("--round-weights", name) for name in ("gptq", "mismatch", "adaround")}
@@ -47,7 +74,7 @@ _EQUALIZE: Options = ("--equalize",)
 
 
 class Width(NamedTuple):
-    """Bits of weights, what `amct quantize` is asked for, and the networks that have the rows."""
+    """Bits of weights, what `amct quantize` and the peers are asked for, and the networks that have the rows."""
 
     bits: int
     ours: Sequence[Options]
@@ -55,70 +82,114 @@ class Width(NamedTuple):
     networks: Sequence[str]
 
 
+_ALL: Options = (*_EQUALIZE, *_ROUND["mismatch"], *_BIAS)
+_PEERS = ("quantize_static", "nncf", "nncf accurate", "aimet cle")
 WIDTHS: Sequence[Width] = (
     Width(
         8,
-        ((), _EQUALIZE, (*_EQUALIZE, *_BIAS), _ROUND["mismatch"], (*_EQUALIZE, *_ROUND["mismatch"], *_BIAS)),
-        ("quantize_static", "nncf", "nncf accurate", "aimet cle"),
-        (SCALED, "resnet20", "tiny-vww", "ocr-recognizer", "mobilenet", "resnet50"),
+        ((), _EQUALIZE, (*_EQUALIZE, *_BIAS), _ROUND["mismatch"], _ALL),
+        _PEERS,
+        ("digits, scaled", "resnet20", "tiny-vww"),
     ),
+    Width(8, ((), _EQUALIZE, _ALL), _PEERS, ("ocr-recognizer", "mobilenet")),
+    Width(8, ((), _EQUALIZE, (*_ROUND["mismatch"], *_BIAS)), _PEERS, ("resnet50",)),
     Width(
         4,
-        ((), *_ROUND.values(), (*_ROUND["mismatch"], *_BIAS), (*_EQUALIZE, *_ROUND["mismatch"], *_BIAS)),
+        ((), *_ROUND.values(), (*_ROUND["mismatch"], *_BIAS), _ALL),
         ("aimet cle",),
-        ("digits", "resnet20", "ocr-recognizer"),
-    ),
-    Width(
-        3,
-        ((), _ROUND["gptq"], _ROUND["mismatch"], (*_ROUND["mismatch"], *_BIAS)),
-        (),
         ("digits", "resnet20"),
     ),
+    Width(4, ((), _ROUND["mismatch"]), ("aimet cle",), ("ocr-recognizer",)),
+    Width(3, ((), _ROUND["gptq"], _ROUND["mismatch"], (*_ROUND["mismatch"], *_BIAS)), (), ("digits", "resnet20")),
 )
-NETWORKS = tuple(dict.fromkeys(name for width in WIDTHS for name in width.networks))
+ALONE = Width(
+    8,
+    ((), _EQUALIZE),
+    (),
+    ("digits", "tiny-kws", "tiny-anomaly", "tiny-resnet8", "mobilenet, scaled", *ENCODERS),
+)
+"""Networks of the table of equalization alone."""
 
 
 def task_of(network: str, samples: int) -> zoo.Task:
     """A network with its data, made in a folder of its own. Raises process.FailedError."""
     folder = FOLDER / network.replace(", ", "-")
     folder.mkdir(parents=True, exist_ok=True)
-    if network in SEEDED:
-        rows = np.load(models.samples(network), mmap_mode="r")
-        np.savez(folder / "calibration.npz", data=rows[: models.CALIBRATION])
-        np.savez(folder / "held_out.npz", data=rows[models.CALIBRATION :])
-        return zoo.Task(network, folder, models.network(network), "distance", [], {}, Path())
+    source = network.removesuffix(", scaled")
+    calibration, measured = COUNTS.get(network, (None, samples))
+    task = _seeded(source, folder) if network in SEEDED else _trained(source, min(samples, measured))
+    for part, count in (("calibration", calibration), ("held_out", measured)):
+        arrays = np.load(task.folder / f"{part}.npz")
+        np.savez(folder / f"{part}.npz", **{name: rows[:count] for name, rows in arrays.items()})
+    task = replace(task, name=network, folder=folder)
+    model = folder / "float.onnx"
+    if network in SCALED:
+        _scaled(network, task.model, model)
+    elif task.model.suffix == ".onnx":
+        model = task.model
+    elif not model.exists():
+        zoo.exported(task)
+    return replace(task, model=model)
+
+
+def _trained(network: str, samples: int) -> zoo.Task:
     python = environments.environment("zoo", environments.ZOO)
-    given = Path(os.environ.get("AMCT_ZOO", ""))
-    task = zoo.prepared("digits" if network == SCALED else network, python, samples, given)
-    for part in ("calibration.npz", "held_out.npz"):
-        (folder / part).unlink(missing_ok=True)
-        (folder / part).symlink_to((task.folder / part).resolve())
-    model = task.model if network != SCALED else _scaled(task.model, folder / "hard.onnx")
-    return replace(task, name=network, folder=folder, model=model)
+    return zoo.prepared(network, python, samples, Path(os.environ.get("AMCT_ZOO", "")))
 
 
-def _scaled(model: Path, out: Path) -> Path:
-    """The digits network with channels of its second convolution times 2^-6 to 2^6: the same function."""
-    network = onnx.load(model)
-    tensors = {tensor.name: tensor for tensor in network.graph.initializer}
-    factors = np.exp2(np.linspace(-6, 6, tensors["bn2.scale"].dims[0]).round()).astype(np.float32)
-    for name, by in (("bn2.scale", factors), ("bn2.bias", factors), ("conv3.weight", 1 / factors[:, None, None])):
-        tensors[name].CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensors[name]) * by, name))
-    onnx.save(network, out)
-    return out
+def _seeded(network: str, folder: Path) -> zoo.Task:
+    """Its arrays are in `folder`/all."""
+    whole = folder / "all"
+    whole.mkdir(exist_ok=True)
+    if network in ENCODERS:
+        model = folder / "encoder.onnx"
+        script = str(zoo.HERE / "torch_encoder.py")
+        process.run([str(environments.python_of("aimet")), script, str(model), *ENCODERS[network]])
+        rows, size, name = np.random.default_rng(0).standard_normal((128, 32, 128), np.float32), 64, "x"
+    else:
+        model, rows, size, name = models.network(network), np.load(models.samples(network)), models.CALIBRATION, "data"
+    np.savez(whole / "calibration.npz", **{name: rows[:size]})
+    np.savez(whole / "held_out.npz", **{name: rows[size:]})
+    return zoo.Task(network, whole, model, "distance", [], {}, Path())
+
+
+def _scaled(network: str, model: Path, out: Path) -> None:
+    """The same function with channels of norms times powers of two, and the convolutions that read them by the inverse."""
+    loaded = onnx.load(model)
+    tensors = {tensor.name: tensor for tensor in loaded.graph.initializer}
+    reader_of, most = SCALED[network]
+    for norm in [name.removesuffix(".scale") for name in tensors if name.endswith(".scale")]:
+        reader = reader_of(norm)
+        if reader is None:
+            continue
+        factors = np.exp2(np.linspace(-6, most, tensors[f"{norm}.scale"].dims[0]).round()).astype(np.float32)
+        weight = tensors[f"{reader}.weight"]
+        inverse = (1 / factors).reshape(-1, 1, 1, *[1] * (weight.dims[1] == 1))  # depthwise: outputs, which are inputs
+        for name, by in ((f"{norm}.scale", factors), (f"{norm}.bias", factors), (weight.name, inverse)):
+            tensors[name].CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensors[name]) * by, name))
+    onnx.save(loaded, out)
+
+
+def _depthwise(norm: str) -> str | None:
+    """The depthwise convolution of MobileNetV2 that reads a norm."""
+    block, _, part = norm.removesuffix(".bn").partition(".")
+    return "block0.depthwise" if block == "stem" else f"{block}.depthwise" if part == "expand" else None
 
 
 def ours(task: zoo.Task, bits: int, options: Options, profile: str) -> zoo.Variant:
     """What `amct quantize` makes of the model."""
     out = task.folder / "-".join((f"w{bits}", profile, *(o.lstrip("-") for o in options)))
-    command = [sys.executable, "-m", "amct_opt.tools.amct", "quantize", str(task.model), f"--profile={profile}"]
-    width = [] if bits == 8 else [f"--weight-bits={bits}"]
-    data = ["--data", str(task.folder / "calibration.npz"), "-o", str(out)]
-    try:
-        cost = process.run([*command, *data, *width, *options])
-    except process.FailedError as e:
-        return zoo.Variant(error=zoo.last_line(e))
-    return zoo.Variant(next(out.glob("*_qdq.onnx")), cpu=cost.cpu)
+    cost = out / "cpu"
+    if not cost.exists():
+        command = [sys.executable, "-m", "amct_opt.tools.amct", "quantize", str(task.model), f"--profile={profile}"]
+        width = [] if bits == 8 else [f"--weight-bits={bits}"]
+        data = ["--data", str(task.folder / "calibration.npz"), "-o", str(out), "--no-report"]
+        try:
+            cpu = process.run([*command, *data, *width, *options]).cpu
+        except process.FailedError as e:
+            return zoo.Variant(error=zoo.last_line(e))
+        cost.write_text(str(cpu))
+    return zoo.Variant(next(out.glob("*_qdq.onnx")), cpu=float(cost.read_text()))
 
 
 def theirs(task: zoo.Task, bits: int, peer: str) -> zoo.Variant:
@@ -157,7 +228,8 @@ def rows(task: zoo.Task, width: Width) -> Iterator[tuple[str, ...]]:
     own = [[ours(task, width.bits, options, profile) for profile in zoo.PROFILES] for options in width.ours]
     peers = [theirs(task, width.bits, peer) for peer in width.peers]
     reference = zoo.measure(task, zoo.float_file(task), [*(v for pair in own for v in pair), *peers])
-    head = SEEDED.get(task.name, task.name), str(width.bits), _share(task, reference)
+    counts = " / ".join(str(sum(1 for _ in task.rows(part))) for part in ("calibration", "held_out"))
+    head = SEEDED.get(task.name, task.name), str(width.bits), counts, _share(task, reference)
     for options, pair in zip(width.ours, own, strict=True):
         method = f"`{' '.join(options)}`" if options else "nearest rounding"
         yield *head, method, *(_cell(task, v) for v in pair), _ratio(pair[0], own[0][0])
@@ -172,7 +244,8 @@ def _share(task: zoo.Task, variant: zoo.Variant) -> str:
 def _cell(task: zoo.Task, variant: zoo.Variant) -> str:
     if variant.error:
         print(f"{task.name}: {variant.error}\n", flush=True)
-        return "does not run" if variant.file else "fails"
+        short = re.split(r"\] |Error: |error: ", variant.error)[-1].replace("|", "/")
+        return f"{'does not run' if variant.file else 'fails'}: {short[:90]}"
     return ", ".join(filter(None, (_share(task, variant).split(" ")[0], f"{variant.sqnr} dB")))
 
 
@@ -182,19 +255,34 @@ def _ratio(variant: zoo.Variant, first: zoo.Variant) -> str:
 
 def main(samples: int = SAMPLES, *names: str) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    known: dict[str, list[Sequence[str]]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name in names or NETWORKS:
-        if name.startswith(zoo.GIVEN) and not os.environ.get("AMCT_ZOO"):
-            print(f"{name} is left out: AMCT_ZOO names no folder\n", flush=True)
-            continue
-        task = task_of(name, samples)
-        for width in WIDTHS:
-            if name in width.networks:
-                known[f"{name} {width.bits}"] = list(rows(task, width))
-                print("\n".join(" | ".join(row) for row in known[f"{name} {width.bits}"]) + "\n", flush=True)
-                RESULTS.write_text(json.dumps(known))
-    order = [f"{name} {width.bits}" for width in WIDTHS for name in width.networks]
-    zoo.replace_between(PAGE, BEGIN, END, zoo.table(HEADERS, [row for key in order for row in known.get(key, ())]))
+    for width in (*WIDTHS, ALONE):
+        for name in width.networks:
+            key = f"{name} {width.bits}"
+            if names and not {name, key} & set(names):
+                continue
+            if name.startswith(zoo.GIVEN) and not os.environ.get("AMCT_ZOO"):
+                print(f"{name} is left out: AMCT_ZOO names no folder\n", flush=True)
+                continue
+            made = list(rows(task_of(name, samples), width))
+            print("\n".join(" | ".join(row) for row in made) + "\n", flush=True)
+            RESULTS.write_text(json.dumps({**_known(), key: made}))
+    known = _known()
+    shown = [row for width in WIDTHS for name in width.networks for row in known.get(f"{name} {width.bits}", ())]
+    zoo.replace_between(PAGE, BEGIN, END, zoo.table(HEADERS, shown))
+    zoo.replace_between(PAGE, FIRST, LAST, zoo.table(EQUALIZED, list(_equalized(known))))
+
+
+def _known() -> dict[str, list[Sequence[str]]]:
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
+def _equalized(known: Mapping[str, Sequence[Sequence[str]]]) -> Iterator[Sequence[str]]:
+    """Networks with weights of 8 bits as they are and equalized, side by side."""
+    for name in (name for width in (ALONE, *WIDTHS) if width.bits == 8 for name in width.networks):
+        if f"{name} 8" in known:
+            plain, equalized, *_ = known[f"{name} 8"]
+            network, _, samples, reference, _, *cells, _ = plain
+            yield network, samples, reference, *cells, *equalized[-3:-1]
 
 
 if __name__ == "__main__":
