@@ -30,7 +30,7 @@ from . import (
 from .entry import explained, run_tool
 from .hints import printed
 from .parser import USAGE, Parser, UsageError
-from .settings_file import settings_of
+from .settings_file import located, settings_of
 
 COMMANDS = (
     amct_support,
@@ -60,11 +60,14 @@ def run(argv: Sequence[str]) -> int:
     if not argv:
         tool.print_help()
         return USAGE
+    settings: Path | None = None
     try:
         args = arguments(tool, argv)
+        settings = getattr(args, "settings", None)
         with _quiet(args):
             args.run(args)
     except CompileError as e:
+        e = e if settings is None else located(e, settings)
         print(printed(e, *_options_around(tool, argv)), file=sys.stderr)
         return USAGE if isinstance(e, UsageError) else 1
     except (OSError, MemoryError) as e:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -36,8 +36,7 @@ def settings_of(path: Path, parser: Parser) -> dict[str, Any]:
     Dashes and underscores are the same. Lists and mappings stand for the text with commas and colons. Raises CompileError,
     located at the line, for what cannot be read, for keys that are not options of the command, and for values of another kind.
     """
-    if (read := _READERS.get(path.suffix.lower())) is None:
-        raise CompileError("is not a settings file", where=str(path), hint=f"its name ends in {', '.join(_READERS)}")
+    entries = _entries(path)
     known = {
         option[2:]: action
         for action in parser.complete().actions()
@@ -45,7 +44,7 @@ def settings_of(path: Path, parser: Parser) -> dict[str, Any]:
         if option.startswith("--") and action.dest not in _WITHOUT
     }
     found: dict[str, Any] = {}
-    for entry in _entries(path, read):
+    for entry in entries:
         where, name = f"{path}:{entry.line}", entry.key.replace("_", "-")
         action = known.get(name) or known.get(name.replace("-", "_"))
         if action is None:
@@ -60,10 +59,26 @@ def settings_of(path: Path, parser: Parser) -> dict[str, Any]:
             raise CompileError(f"{entry.key}: {e.message}", where=where) from None
         except CompileError as e:
             raise CompileError(e.message, where=where, hint=e.hint) from None
+        except ValueError:  # written in hex, it has more digits than Python prints
+            raise CompileError(f"{entry.key}: the number has too many digits", where=where) from None
     return found
 
 
-def _entries(path: Path, read: Callable[[Path, str], Iterator[_Entry]]) -> list[_Entry]:
+def located(error: CompileError, path: Path) -> CompileError:
+    """An error about the value of an option, at the option's line if the file has it."""
+    if error.where or type(error) is not CompileError:
+        return error
+    for key, _, line in _entries(path):
+        option = "[-_]".join(map(re.escape, re.split("[-_]", key)))
+        if re.search(rf"\b{option}\b", error.message):
+            return CompileError(error.message, where=f"{path}:{line}", hint=error.hint)
+    return error
+
+
+def _entries(path: Path) -> list[_Entry]:
+    """The options in a file. Raises CompileError, located in the file, if it cannot be read."""
+    if (read := _READERS.get(path.suffix.lower())) is None:
+        raise CompileError("is not a settings file", where=str(path), hint=f"its name ends in {', '.join(_READERS)}")
     try:
         return list(read(path, read_text(path)))
     except RecursionError:

@@ -87,7 +87,7 @@ FORMATS: Mapping[str, Format] = {
     "npz": Format(
         ["a.mlir", "a.safetensors", "a.npz", "ac.npz", "a.npy"],
         ["a.npz", "ac.npz", "a.npy"],
-        ["amct run a.mlir --inputs {} -o o/y.npz"],
+        ["amct run a.mlir --data {} -o o/y.npz"],
     ),
     "configuration": Format(
         ["a.onnx", "a.npz", "config.json", "simple.cfg", "s.yaml", "s.toml", "s.json"],
