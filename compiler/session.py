@@ -68,6 +68,8 @@ class Session(Context):
     imports: ImportOptions = ImportOptions()
     """How models are read."""
     remarks: list[Remark] = field(default_factory=list[Remark])
+    commands: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By command of `amct`, the line that reads the same model and data, for advice; a folder of results is not named."""
     warnings: list[str] = field(default_factory=list[str])
     """What was warned of, in order."""
     on_remark: Callable[[Remark], None] | None = None

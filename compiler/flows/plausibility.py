@@ -1,7 +1,7 @@
 """Warns of what makes every figure of a run doubtful: data in another scale than the model's, results that are mostly noise.
 
-The limits are far from what trained networks show on their own data. There, the input of the first batch norm is 0.5 to 1.5
-times as large as its statistics say, and the first convolution of images gives results around 1; pixels of 0 to 255 in place of
+The limits are far from what trained networks show on their own data. There, the input of the first batch norm is as large as its
+statistics say within a third, and the first convolution of images gives results around 1; pixels of 0 to 255 in place of
 normalized ones are 40 to 300 times as large.
 """
 
@@ -36,42 +36,50 @@ _APART = 3.0
 _ENOUGH = 4, 1000
 """The least samples, and numbers, of which a spread says anything."""
 
-_NORMALIZATION = (
-    "check how inputs are normalized (for images --preprocess, --scale, --mean, --std); "
-    "amct evaluate MODEL --data DATA --labels LABELS shows what is right"
-)
+_SPREAD, _OFF = 2.2, 0.6
+"""How many times wider or narrower the input of the first batch norm may spread than its statistics say, and how many of their
+deviations its mean may be off: medians over channels. A few samples of trained networks' own data spread 0.7 to 1.1 times as
+wide and are off by less than 0.2; pixels of 0 to 1 for normalized ones spread 0.2 times as wide, and pixels from which no mean
+was subtracted are off by 0.8.
+"""
+
+NO_COMMANDS: Mapping[str, str] = {}
+
+
+def _advice(commands: Mapping[str, str]) -> str:
+    line = commands.get("evaluate", "amct evaluate MODEL --data DATA --labels LABELS")
+    return f"check how inputs are normalized (for images --preprocess, --scale, --mean, --std); what is right shows: {line}"
 
 
 class _Enough(Exception):
     """All watched values were seen."""
 
 
-def doubts_of_data(module: ModuleOp, samples: Samples) -> Iterator[str]:
-    """What is odd about data for a float model, as it was read: one line each."""
+def doubts_of_data(module: ModuleOp, samples: Samples, commands: Mapping[str, str] = NO_COMMANDS) -> Iterator[str]:
+    """What is odd about data for a float model, as it was read: one line each, with the next of the session's commands."""
     if samples.synthetic:
         return
+    advice = _advice(commands)
     for name, array in _spread(samples).items():
         largest = float(np.abs(array).max())
         photos = array.ndim == 4 and 3 in (array.shape[1], array.shape[3])
         if photos and largest and not _SMALLEST <= largest <= _LARGEST:
             usual = "images usually are 0 to 1, -2.6 to 2.6, or 0 to 255"
-            yield f"the largest value of input '{name}' is {largest:.4g}, and {usual}: {_NORMALIZATION}"
+            yield f"the largest value of input '{name}' is {largest:.4g}, and {usual}: {advice}"
             return
     norm = next((op for op in _operations(module) if isinstance(op, BatchNormOp)), None)
     first = next((op for op in _operations(module) if isinstance(op, ConvolutionOp)), None)
     values = [op.operands[0] if op is norm else op.results[0] for op in (norm, first) if op is not None]
     seen = _values(module, values, samples.head(max(_few(samples), min(samples.batch_size, samples.count))))
-    if norm is not None and norm.input in seen and (times := _against_statistics(norm, seen[norm.input])) is not None:
-        size = f"{times:.3g} times as large as" if times > 1 else f"1/{1 / times:.3g} of"
-        layer = f"the statistics of the first batch norm ('{layer_of(norm)}')"
-        yield f"the data is {size} {layer} say: {_NORMALIZATION}"
+    if norm is not None and norm.input in seen and (differs := _against_statistics(norm, seen[norm.input])):
+        yield f"the data {differs} the statistics of the first batch norm ('{layer_of(norm)}') say: {advice}"
     elif first is not None and first.results[0] in seen and _swamps_bias(first, seen[first.results[0]], samples):
-        yield f"the data is pixels of 0 to 255, beside which the bias of '{layer_of(first)}' vanishes: {_NORMALIZATION}"
+        yield f"the data is pixels of 0 to 255, beside which the bias of '{layer_of(first)}' vanishes: {advice}"
 
 
 def warn_of_data(module: ModuleOp, samples: Samples, session: Session) -> None:
     """Warn of what is odd about data."""
-    for doubt in doubts_of_data(module, samples):
+    for doubt in doubts_of_data(module, samples, session.commands):
         session.warn(doubt)
 
 
@@ -105,20 +113,25 @@ def _joins(parts: list[Array]) -> bool:
     return len({part.shape[1:] for part in parts}) == 1 and parts[0].ndim > 0
 
 
-def _against_statistics(norm: BatchNormOp, array: Array) -> float | None:
-    """How many times larger the input of a batch norm is than its mean and variance say; None if that is plausible."""
+def _against_statistics(norm: BatchNormOp, array: Array) -> str:
+    """How the input of a batch norm differs from what its mean and variance say, in words; empty if that is plausible."""
     mean, variance = (constant_of(each) for each in (norm.mean, norm.variance))
     if mean is None or variance is None:
-        return None
+        return ""
     axis = norm.channel_axis(array.ndim)
     channels = np.moveaxis(array, axis, -1).reshape(-1, array.shape[axis]).astype(np.float64)
     deviation = np.sqrt(variance.array.astype(np.float64) + norm.epsilon.value.data)
     with np.errstate(all="ignore"):
-        off = float(np.median(np.sqrt(((channels - mean.array) ** 2).mean(0)) / deviation))
+        far = float(np.median(np.sqrt(((channels - mean.array) ** 2).mean(0)) / deviation))
         spread = float(np.median(channels.std(0) / deviation))
-    if off > _FAR:
-        return off
-    return spread if 0 < spread < 1 / _FAR and len(array) >= _ENOUGH[0] else None
+        off = float(np.median(np.abs(channels.mean(0) - mean.array) / deviation))
+    if far > _FAR:
+        return f"is {far:.3g} times as large as"
+    if len(array) < _ENOUGH[0] or not spread:
+        return ""
+    if not 1 / _SPREAD <= spread <= _SPREAD:
+        return f"spreads {spread:.2g} times as wide as"
+    return f"lies {off:.2g} deviations beside the mean that" if off > _OFF else ""
 
 
 def _swamps_bias(conv: ConvolutionOp, array: Array, samples: Samples) -> bool:
@@ -167,7 +180,9 @@ def _spread(samples: Samples) -> dict[str, Array]:
     return found
 
 
-def doubts_of_result(module: ModuleOp, stages: Mapping[str, Mapping[str, Difference]]) -> Iterator[str]:
+def doubts_of_result(
+    module: ModuleOp, stages: Mapping[str, Mapping[str, Difference]], commands: Mapping[str, str] = NO_COMMANDS
+) -> Iterator[str]:
     """Outputs of floats that are mostly noise in one of the stages: one line for all of them."""
     low = [
         (difference.sqnr, name, stage)
@@ -178,8 +193,8 @@ def doubts_of_result(module: ModuleOp, stages: Mapping[str, Mapping[str, Differe
     if low:
         sqnr, name, stage = min(low)
         yield (
-            f"output '{name}' ({stage}) has an SQNR of {sqnr:.2f} dB: it is mostly noise; amct sensitivity MODEL --data DATA "
-            "lists the layers that cost most, and amct tune MODEL --data DATA --sqnr 30 searches for better options"
+            f"output '{name}' ({stage}) has an SQNR of {sqnr:.2f} dB: it is mostly noise; the layers that cost most lists: "
+            f"{commands.get('sensitivity', 'amct sensitivity MODEL --data DATA')}"
         )
 
 

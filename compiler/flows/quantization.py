@@ -115,7 +115,10 @@ def quantize_file(
     fake, integer, *by_kernels = measure(Executable(original), stages, held, session)
     if calibration is not None:
         by_stage = dict(zip(STAGES, (fake, integer, *by_kernels), strict=False))
-        for doubt in (*doubts_of_data(original, calibration), *doubts_of_result(original, by_stage)):
+        for doubt in (
+            *doubts_of_data(original, calibration, session.commands),
+            *doubts_of_result(original, by_stage, session.commands),
+        ):
             session.warn(doubt)
         for doubt in doubts_of_split(calibration, held) if held_back else ():
             session.warn(doubt)
@@ -140,7 +143,7 @@ def quantize_file(
     if measuring is not None:
         with session.phase("measure layers"):
             few = in_batches(reference, [], held.head(_whole(min(measuring.samples, held.count), held)))
-            layers = {"commands": measuring.commands, **measure_layers(reference, quantized, few, session)}
+            layers = {"commands": session.commands, **measure_layers(reference, quantized, few, session)}
     return _write(summary, formats, layers, simulation, held, session)
 
 

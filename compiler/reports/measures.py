@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
@@ -37,11 +36,9 @@ _LARGEST = 1 << 16
 
 @dataclass(frozen=True)
 class Measuring:
-    """What a run measures for its report: on how many samples, and which commands its advice begins with."""
+    """On how many samples a run measures for its report."""
 
     samples: int = SAMPLES
-    commands: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By command of `amct`, the command line that reads the same model and data, without the folder of results."""
 
 
 MEASURING = Measuring()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
 from .amct_evaluate import LABELS, compared, shown
-from .amct_report import Drawn, command_lines, draw
+from .amct_report import Drawn, draw
 from .parser import add_command
 from .shared import (
     MODEL,
@@ -103,7 +103,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
     from ..flows.quantization import quantize_file
-    from ..reports.measures import Measuring
+    from ..reports.measures import MEASURING
 
     session, options = quantizing_session(args), quantize_options(args)
     with progress_bar() as session.on_progress:
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> None:
             args.opset,
             args.matmul_nbits,
             args.labels,
-            None if args.no_report else Measuring(commands=command_lines(args)),
+            None if args.no_report else MEASURING,
         )
     report = Drawn() if args.no_report else draw(args.output)
     if args.json:

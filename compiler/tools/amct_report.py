@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .parser import Parser, add_command
+from .parser import add_command
 from .shared import add_json, print_json
 
 if TYPE_CHECKING:
@@ -21,10 +20,6 @@ network, histograms of activations with clip lines, ranges of weights, every lay
 recovery changed. The page contains everything that it needs and opens without a network.
 
 Requires the extra "report": pip install 'amct-opt[report]'. amct quantize writes the page itself where it is installed."""
-
-
-_OWN = ("output", "record", "run", "settings", "quiet", "verbose", "json")
-"""Arguments of one run only."""
 
 
 def add_parser(commands: Any) -> None:
@@ -53,34 +48,6 @@ def run(args: argparse.Namespace) -> None:
         print_json(args, {"files": {role: str(path)}})
     else:
         print(path)
-
-
-def command_lines(args: argparse.Namespace) -> dict[str, str]:
-    """The command lines that read the same model and data in the same way, for the advice of a report."""
-    from .amct import parser
-
-    commands = parser().commands()
-    return {name: _command_line(commands[name], args) for name in ("quantize", "sensitivity", "tune")}
-
-
-def _command_line(parser: Parser, args: argparse.Namespace) -> str:
-    """The line with the options that differ from what they are by default, without those that a run has of its own."""
-    words: list[str] = []
-    for action in parser.complete().actions():
-        value = getattr(args, action.dest, action.default)
-        if action.dest in _OWN or value == action.default or value is None or value == "":
-            continue
-        option = action.option_strings[-1 if value is False else 0 :][:1]
-        text = str(value)
-        # a value such as -1,1 would be taken for an option
-        words += (
-            option
-            if isinstance(value, bool)
-            else [f"{option[0]}={text}"]
-            if text[:1] == "-" and option
-            else [*option, text]
-        )
-    return shlex.join([*parser.prog.split(), *words])
 
 
 class Drawn(NamedTuple):

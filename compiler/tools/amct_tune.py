@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..diagnostics import CompileError
 from .amct_evaluate import LABELS
 from .amct_quantize import print_summary, printed_data, refuse
-from .amct_report import command_lines, draw
+from .amct_report import draw
 from .parser import add_command
 from .shared import (
     MODEL,
@@ -19,6 +19,7 @@ from .shared import (
     add_json,
     add_quantize_options,
     backend_options,
+    command_lines,
     data_options,
     print_json,
     quantize_options,
@@ -102,7 +103,6 @@ def run(args: argparse.Namespace) -> None:
     from ..flows.tune import tune_file
     from ..flows.tune.budget import UNLIMITED, Budget
     from ..flows.tune.search import merged
-    from ..reports.measures import Measuring
 
     goal, options, data = _goal(args), quantize_options(args), data_options(args)
     budget = UNLIMITED if args.budget is None else Budget.of(args.budget)
@@ -116,10 +116,9 @@ def run(args: argparse.Namespace) -> None:
     best = merged(options, found.best.changes)
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
-        lines = command_lines(_with(args, {name: getattr(best, name) for name in found.best.changes}))
-        measuring = Measuring(commands=lines)
-        summary = quantize_file(args.model, best, data, args.output, session, running, measuring=measuring)
-    report, again = draw(args.output), f"{lines['quantize']} {shlex.join(['-o', str(args.output)])}"
+        session.commands = command_lines(_with(args, {name: getattr(best, name) for name in found.best.changes}))
+        summary = quantize_file(args.model, best, data, args.output, session, running)
+    report, again = draw(args.output), f"{session.commands['quantize']} {shlex.join(['-o', str(args.output)])}"
     if args.json:
         print_json(args, {**found.data(), "again": again, **printed_data(summary, report.path)})
     else:

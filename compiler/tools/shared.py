@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -264,7 +265,53 @@ def quantizing_session(args: argparse.Namespace) -> Session:
     session.profile = args.profile
     session.imports = import_options(args)
     session.skip_fusion = frozenset(names(args.skip_fusion))
+    session.commands = command_lines(args)
     return session
+
+
+_OWN = ("output", "record", "run", "settings", "quiet", "verbose", "json", "labels")
+"""Arguments of one run only, and labels, which not all of the commands have."""
+
+
+def command_lines(args: argparse.Namespace) -> dict[str, str]:
+    """The command lines that read the same model and data in the same way, for advice; those of tune and evaluate have a goal."""
+    from .amct import parser
+
+    commands, labels = parser().commands(), getattr(args, "labels", None)
+    given = argparse.Namespace(**vars(args), models=args.model)
+    lines = {name: _words(commands[name], given) for name in ("quantize", "sensitivity", "tune", "evaluate")}
+    if labels is not None:
+        lines["quantize"] += ["--labels", labels]
+        lines["tune"] += ["--labels", labels, *([] if "--drop" in lines["tune"] else ["--drop", "1"])]
+    elif not {"--sqnr", "--evaluator", "--drop"} & {*lines["tune"]}:
+        lines["tune"] += ["--sqnr", "30"]
+    lines["evaluate"] += ["--labels", labels or ("folders" if _has_folders(args.data) else "LABELS")]
+    return {name: shlex.join(words) for name, words in lines.items()}
+
+
+def _has_folders(data: str | None) -> bool:
+    folder = Path(data or "")
+    return bool(data) and folder.is_dir() and any(each.is_dir() for each in folder.iterdir())
+
+
+def _words(parser: Parser, args: argparse.Namespace) -> list[str]:
+    """A line with the options that differ from what they are by default, without those that a run has of its own."""
+    words: list[str] = parser.prog.split()
+    for action in parser.complete().actions():
+        value = getattr(args, action.dest, action.default)
+        if action.dest in _OWN or value == action.default or value is None or value == "":
+            continue
+        option = action.option_strings[-1 if value is False else 0 :][:1]
+        text = str(value)
+        # a value such as -1,1 would be taken for an option
+        words += (
+            option
+            if isinstance(value, bool)
+            else [f"{option[0]}={text}"]
+            if text[:1] == "-" and option
+            else [*option, text]
+        )
+    return words
 
 
 def add_data_and_reading(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -40,12 +41,18 @@ def of_data(module, array) -> str:
 def test_the_statistics_of_a_batch_norm() -> None:
     module, _ = amct_opt.load(MODEL)
     x = images()
-    for usual in (x, x[:1], (x + 1) / 2, -x, 3 * x, np.zeros_like(x), list(np.split(x, 4))):
+    for usual in (x, x[:1], (x + 1) / 2, -x, np.zeros_like(x), list(np.split(x, 4))):
         assert of_data(module, usual) == ""
     assert "the data is 138 times as large as the statistics of the first batch norm ('bn1') say" in of_data(
         module, (x + 1) * 127.5
     )
-    assert "the data is 1/256 of the statistics of the first batch norm ('bn1') say" in of_data(module, x / 255)
+    for odd, message in (
+        (x / 255, "spreads 0.0039 times as wide as"),
+        (x / 3, "spreads 0.33 times as wide as"),
+        (3 * x, "spreads 3 times as wide as"),
+        (x + 2, "lies 1.1 deviations beside the mean that"),
+    ):
+        assert f"the data {message} the statistics of the first batch norm ('bn1') say" in of_data(module, odd)
     assert "--preprocess" in of_data(module, x * 100)
 
 
@@ -91,7 +98,22 @@ def test_outputs_that_are_noise() -> None:
     assert [*doubts_of_result(module, {"nn": {"y": good}})] == []
     (line,) = doubts_of_result(module, {"nn": {"y": good}, "integer (ascend)": {"y": bad}})
     assert line.startswith("output 'y' (integer (ascend)) has an SQNR of -1.20 dB")
-    assert "amct sensitivity" in line
+    assert line.endswith("the layers that cost most lists: amct sensitivity MODEL --data DATA")
+
+
+def test_the_next_command_can_be_pasted(amct_tool, tmp_path: Path) -> None:
+    """With the model, the data and the folders as they are."""
+    for i, image in enumerate(images()[:40]):
+        folder = tmp_path / "my photos" / f"class-{i % 10}"
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.rint((image[0] + 1) * 127.5).astype(np.uint8)).save(folder / f"{i:02}.png")
+    data = ("--data", tmp_path / "my photos", "--scale", "255")
+    few = ("--weight-bits", "3", "--observer", "percentile{percentile=0.51}", "--no-report")
+    lines = amct_tool("quantize", MODEL, *data, *few, "-o", tmp_path / "out").err.splitlines()
+    commands = [shlex.split(line.rpartition(": ")[2]) for line in lines]
+    assert [words[:2] for words in commands] == [["amct", "evaluate"], ["amct", "sensitivity"]]
+    for words in commands:
+        assert amct_tool(*words[1:]).status == 0, words
 
 
 def test_sensitivity_and_evaluate_warn_of_data(amct_tool, tmp_path: Path) -> None:
