@@ -41,6 +41,7 @@ class Layerwise:
         self._at: dict[Operation, int] = {}
         self._reads: dict[Operation, int] = {}
         executable = Executable(module, rewrite=self._rewritten)
+        self._names = executable.outputs
         self._plan = executable.plan
         self._constant = [slot for slot, array in enumerate(self._plan.slots) if array is not None]
         self._done = 0
@@ -58,14 +59,26 @@ class Layerwise:
         begin, end = self._done, self._at[layer]
         self._done, self._held = end, 0
         for i, waiting in enumerate(self._waiting):
-            env = list(self._plan.slots)
-            for slot, array in waiting.arrays():
-                env[slot] = array
-            self._plan.advance(env, self._plan.steps[begin:end])
+            env = self._advanced(waiting, begin, end)
             self._wait(i, env)
             array = env[self._reads[layer]]
             assert array is not None, "it is released behind the layer"
             yield array
+
+    def outputs(self, first: int = 0) -> Iterator[Mapping[str, Array]]:
+        """The outputs of the network by name, from this batch on. No layer can be asked for any more."""
+        for waiting in self._waiting[first:]:
+            env = self._advanced(waiting, self._done, None)
+            found = (env[slot] for slot in self._plan.outputs)
+            yield {name: array for name, array in zip(self._names, found, strict=True) if array is not None}
+
+    def _advanced(self, waiting: _Waiting, begin: int, end: int | None) -> list[Array | None]:
+        """The slots of a batch behind these steps."""
+        env = list(self._plan.slots)
+        for slot, array in waiting.arrays():
+            env[slot] = array
+        self._plan.advance(env, self._plan.steps[begin:end])
+        return env
 
     def _wait(self, index: int, env: Sequence[Array | None]) -> None:
         """Keep what a batch has before the next step."""

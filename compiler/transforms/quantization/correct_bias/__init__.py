@@ -53,7 +53,7 @@ def correct_bias(module: ModuleOp, samples: Callable[[], Samples], session: Sess
         return layer if layer.compute in broken else _corrected(layer, networks, remarks)
 
     if len(broken) < len(layers):
-        layer_by_layer(module, layers, step, samples(), session, beside=True)
+        layer_by_layer(module, layers, step, samples(), remarks, beside=True)
     erase_dead_constants(module)
     remarks.flush()
 

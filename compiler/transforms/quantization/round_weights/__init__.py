@@ -69,7 +69,7 @@ def round_weights(module: ModuleOp, method: Method | None, samples: Callable[[],
         return _rounded(layer, method, networks, remarks) if layer.compute in rounding else layer
 
     if rounding:
-        layer_by_layer(module, layers, step, samples(), session, beside=method == "mismatch")
+        layer_by_layer(module, layers, step, samples(), remarks, beside=method == "mismatch")
     for layer in wanted:
         set_plan(layer.compute, _without_rounding(plan_of(layer.compute) or layer.plan))
         if layer.second is not None:

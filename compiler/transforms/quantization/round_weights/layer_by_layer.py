@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from xdsl.dialects.builtin import ModuleOp
 
 from ....files import scratch
+from ....rewriting import Remarks
 from ....runtime.data import Samples
-from ....session import Session
 from .integer_layers import WEIGHT, IntegerLayer
 from .layer_data import Networks
 
@@ -17,15 +17,40 @@ Step = Callable[[IntegerLayer, Networks], IntegerLayer]
 
 
 def layer_by_layer(
-    module: ModuleOp, layers: Sequence[IntegerLayer], step: Step, samples: Samples, session: Session, *, beside: bool
+    module: ModuleOp, layers: Sequence[IntegerLayer], step: Step, samples: Samples, remarks: Remarks, *, beside: bool
 ) -> None:
-    """Take a step for each layer, in the order of the module. `beside` is false if the steps do not use the float network.
+    """Take a step for each layer, in the order of the module; undo all, with remarks, if the outputs of the network lose by them.
+    `beside` is false if the steps do not use the float network.
 
     Raises CompileError, located in the data, and at a layer for NaN and Inf.
     """
+    undo: list[tuple[IntegerLayer, Callable[[], None]]] = []
     with scratch() as folder:
         originals = {layer.compute: {WEIGHT: layer.float_weight} for layer in layers}
         networks = Networks(module, originals, samples, folder, beside=beside)
         for i, layer in enumerate(layers):
+            networks.unchanged[layer.compute].update(layer.operands())
+            back, given = _back(layer), tuple(layer.site.owner.operands)
             networks.operands[layer.compute].update(step(layer, networks).operands())
-            session.progress("layers", i + 1, len(layers))
+            if tuple(layer.site.owner.operands) != given:
+                undo.append((layer, back))
+            remarks.session.progress("layers", i + 1, len(layers))
+        lost = networks.lost() if undo else None
+    if lost is not None:
+        for layer, back in reversed(undo):
+            back()
+            remarks.forget(layer.compute)
+            remarks.missed(layer.compute, "outputs", lost)
+
+
+def _back(layer: IntegerLayer) -> Callable[[], None]:
+    """Gives the layer back the operands and attributes that it has now."""
+    compute, owner = layer.site.compute, layer.site.owner
+    attributes, operands = dict(compute.attributes), tuple(owner.operands)
+
+    def back() -> None:
+        compute.attributes.clear()
+        compute.attributes.update(attributes)
+        owner.operands = operands
+
+    return back

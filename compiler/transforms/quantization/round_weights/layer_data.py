@@ -4,10 +4,11 @@ and some rows of held-back samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
-from math import inf
+from math import inf, isnan
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from ....ir.dtypes import integer_range
 from ....runtime.data import Samples
 from ....runtime.kernels import Kernel
 from ....runtime.layerwise import Layerwise
+from ....runtime.metrics import Differences
 from ..calibrate.observing import in_batches
 from .products import Product
 
@@ -153,16 +155,17 @@ class Networks:
         self._fit = parts[0].runs
         self._runs = sum(part.runs for part in parts)
 
-        def network(name: str, kernels: Mapping[Operation, Kernel]) -> Layerwise:
+        def network(name: str, kernels: Mapping[Operation, Kernel], parts: Sequence[Samples]) -> Layerwise:
             own = folder / name
             own.mkdir()
             return Layerwise(module, layers, chain.from_iterable(part.batches() for part in parts), own, kernels)
 
-        self._quantized = network("quantized", points_of(module))
-        self._float = network("float", {}) if beside else None
-        if self._float is not None:
-            for layer, read in layers.items():
-                self._float.operands[layer].update(read)
+        self._quantized = network("quantized", points_of(module), parts)
+        self._float = network("float", {}, parts) if beside else None
+        self._exact = self._float or network("exact", {}, parts[-1:])
+        self._before = network("before", points_of(module), parts[-1:])
+        for layer, read in layers.items():
+            self._exact.operands[layer].update(read)
 
     @property
     def operands(self) -> Mapping[Operation, dict[int, Array]]:
@@ -198,6 +201,31 @@ class Networks:
         return held
 
     @property
+    def unchanged(self) -> Mapping[Operation, dict[int, Array]]:
+        """The operands that the quantized network would read if no layer changed."""
+        return self._before.operands
+
+    def lost(self) -> str | None:
+        """The reason why the layers are not to change: on average the outputs of the quantized network come no closer to those of
+        the float network, on the same samples as `add_to` returns; None if they do. Comes behind the last layer.
+        """
+        held = self._fit if self.held_back else 0
+        before, after = dict[str, Differences](), dict[str, Differences]()
+        each = (self._exact.outputs(held if self._exact is self._float else 0), self._before.outputs())
+        for exact, old, new in zip(*each, self._quantized.outputs(held), strict=True):
+            for name, array in exact.items():
+                if array.dtype.kind not in "iub":
+                    before.setdefault(name, Differences()).add(array, old[name])
+                    after.setdefault(name, Differences()).add(array, new[name])
+        gains = {name: after[name].sqnr - old.sqnr for name, old in before.items()}
+        gains = {name: gain for name, gain in gains.items() if not isnan(gain)}
+        if not gains or sum(gains.values()) >= 0:
+            return None
+        worst = min(gains, key=lambda name: gains[name])
+        sqnr = f"{after[worst].sqnr:.2f} dB, without it {before[worst].sqnr:.2f} dB"
+        return f"with it output {worst} of the quantized model has {sqnr}{self.measured}"
+
+    @property
     def measured(self) -> str:
         """The data that errors are measured on, as the last words of a remark."""
         if not self.held_back:
@@ -205,10 +233,18 @@ class Networks:
         return f" (on {self.held_back} sample{'' if self.held_back == 1 else 's'} held back)"
 
     def _inputs(self, layer: NNOp) -> Iterator[tuple[Array, Array]]:
+        """The inputs in both networks; the float one computes its next batch meanwhile, in a thread."""
         if self._float is None:
             yield from ((q, q) for q in self._quantized.inputs(layer))
-        else:
-            yield from zip(self._quantized.inputs(layer), self._float.inputs(layer), strict=True)
+            return
+        exact = self._float.inputs(layer)
+        with ThreadPoolExecutor(1) as ahead:
+            coming = ahead.submit(next, exact, None)
+            for q in self._quantized.inputs(layer):
+                f = coming.result()
+                assert f is not None, "both networks read the same batches"
+                coming = ahead.submit(next, exact, None)
+                yield q, f
 
 
 def _add(waiting: list[tuple[Array, Array]], sums: Summed) -> None:

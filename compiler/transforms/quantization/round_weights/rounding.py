@@ -29,6 +29,8 @@ _WIDE = 1024
 _FINER = (0.04, 0.02)
 _NEAR = (0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15)
 """Factors on the scales with which nearest rounding has the least error, among which `gptq` has its own."""
+_TRIED = 1 << 30
+"""The most multiplications that trying them may take."""
 _SWEEPS = 2
 """So often single weights change behind GPTQ; more gain little."""
 _LEAST = 1e-9
@@ -154,11 +156,13 @@ def with_least_error(weights: Array, h: Array, grid: Grid, shared: tuple[int, ..
 
 def rounded(weights: Array, h: Array, grid: Grid, shared: tuple[int, ...], *, fixed: bool) -> tuple[Array, Grid]:
     """Integers by `gptq` and changes of single weights, and the grid with the scales that leave the least error unless they are
-    fixed. Wide weights are rounded only once, because that takes longest.
+    fixed, or trying takes long. Wide weights are rounded only once.
     """
-    if weights.shape[2] >= _WIDE:
+    columns = weights.shape[2]
+    if columns >= _WIDE:
         return gptq(weights, h, grid), grid
-    found = grid if fixed or grid.block is not None else with_least_error_left(weights, h, grid, shared)
+    tries = not fixed and grid.block is None and len(_NEAR) * weights.size * columns <= _TRIED
+    found = with_least_error_left(weights, h, grid, shared) if tries else grid
     return descended(weights, damped(h), found, gptq(weights, h, found), _SWEEPS), found
 
 

@@ -18,7 +18,7 @@ from amct_opt.configuration.settings import Ada
 from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import parse_pipeline, run_passes
-from amct_opt.rewriting import layer_of
+from amct_opt.rewriting import Remarks, erase_dead_constants, layer_of
 from amct_opt.runtime import layerwise
 from amct_opt.runtime.data.given import samples_from
 from amct_opt.runtime.executor import Executable
@@ -29,8 +29,9 @@ from amct_opt.session import Session
 from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.transforms.quantization.round_weights import rounding
 from amct_opt.transforms.quantization.round_weights.adaround import adaround
-from amct_opt.transforms.quantization.round_weights.integer_layers import integer_layers
-from amct_opt.transforms.quantization.round_weights.layer_data import Means, Sums, points_of
+from amct_opt.transforms.quantization.round_weights.integer_layers import IntegerLayer, integer_layers
+from amct_opt.transforms.quantization.round_weights.layer_by_layer import layer_by_layer
+from amct_opt.transforms.quantization.round_weights.layer_data import Means, Networks, Sums, points_of
 from amct_opt.transforms.quantization.round_weights.products import product_of
 from amct_opt.transforms.quantization.round_weights.rounding import (
     Grid,
@@ -481,6 +482,33 @@ def test_a_layer_that_does_not_gain_keeps_the_nearest_numbers(
         assert remark.reason.removesuffix(", which stays").endswith(measured)
         numbers = [float(part.split()[-1]) for part in remark.reason.split(" dB")[:2]]
         assert numbers[0] >= numbers[1] if remark.kind == "applied" else numbers[0] <= numbers[1]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("samples", [1, 32])
+def test_changes_are_undone_together_if_the_outputs_lose_by_them(samples: int, beside: bool) -> None:
+    """One sample: on that which the layers are fitted to."""
+    session, module = steps(network(), "ascend", DATA[:32], "insert-observers{weight-bits=4}", "calibrate")
+    layers, before = integer_layers(module, profile_of(session)), to_text(module)
+    data = samples_from(DATA[:samples], module)
+
+    def rules(factor: int) -> set[tuple[str, str]]:
+        remarks = Remarks(session, "round-weights")
+
+        def step(layer: IntegerLayer, _: Networks) -> IntegerLayer:
+            grid = layer.grid(*layer.product.matrices(layer.weight.array).shape[:2])
+            integers = grid.integers(layer.product.matrices(layer.weight.array))
+            remarks.applied(layer.compute, "rounded", "")
+            return layer.with_integers(layer.product.weight(factor * integers), layer.scales)
+
+        layer_by_layer(module, layers, step, data, remarks, beside=beside)
+        erase_dead_constants(module)
+        return {(each.kind, each.rule) for layer in layers for each in remarks.of(layer.compute)}
+
+    assert rules(0) == {("missed", "outputs")}
+    assert to_text(module) == before
+    assert rules(1) == {("applied", "rounded")}
+    assert to_text(module) != before
 
 
 def test_layers_are_rounded_behind_the_layers_that_they_read_as_the_converted_network_has_them() -> None:
