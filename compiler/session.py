@@ -19,6 +19,7 @@ from .diagnostics import CompileError, Remark, printable
 from .registry import Registry
 
 if TYPE_CHECKING:
+    from .checking.checker import Checker
     from .frontends import Frontend
     from .runtime.observers import Observer
     from .targets import Target
@@ -77,6 +78,8 @@ class Session(Context):
     """Called with (phase, done, total) while data runs through the model."""
     phase: Callable[[str], AbstractContextManager[object]] = nullcontext
     """Called with the name of each timed step; the context manager it returns surrounds the step. Steps nest."""
+    checker: Checker | None = None
+    """Checks every pass by numbers (`--check`)."""
     passes: Registry[type[ModulePass]] = field(default_factory=universe.passes)
     frontends: Registry[Frontend] = field(default_factory=universe.frontends)
     targets: Registry[type[Target]] = field(default_factory=universe.targets)
@@ -164,7 +167,7 @@ class Session(Context):
     def silent(self) -> Session:
         """A copy whose remarks are not reported: for repeated work, or work of which only the result is needed."""
         session = self.clone()
-        session.on_remark = session.on_progress = None
+        session.on_remark = session.on_progress = session.checker = None
         return session
 
     def warn(self, message: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from xdsl.dialects import get_all_dialects
 from xdsl.ir import Dialect
@@ -34,21 +34,36 @@ DIALECTS = {
 }
 
 
+Numbers = Literal["kept", "equal", "fused", "rounded", "quantized", "chosen"]
+"""What a pass promises about the numbers of a module, which `--check` holds it to:
+
+- `kept`: the module is not changed;
+- `equal`: every value is equal to the bit;
+- `fused`: within the rounding of float sums; equal to the bit if the pass reports nothing that it applied;
+- `rounded`: within the rounding of float sums, and integers within what that makes of ties;
+- `quantized`: values and weights are rounded to integers, each by half a step, and by more only where the integers end;
+- `chosen`: other numbers, on purpose.
+"""
+
+
 class PassRow(NamedTuple):
     """A pass: the reference of its class, and a summary for --help, so that --help need not import passes."""
 
     reference: str
     summary: str
+    numbers: Numbers = "rounded"
 
 
 PASSES: Mapping[str, PassRow] = {
     "infer-shapes": PassRow(
         ".transforms.shape_inference:InferShapesPass",
         "refine result types from operands, as far as sizes are known",
+        "equal",
     ),
     "fold-constants": PassRow(
         ".transforms.constant_folding:FoldConstantsPass",
         "evaluate what depends on constants only",
+        "equal",
     ),
     "canonicalize": PassRow(
         ".transforms.canonicalization:CanonicalizePass",
@@ -61,30 +76,37 @@ PASSES: Mapping[str, PassRow] = {
     "fuse-small-bn": PassRow(
         ".transforms.fusion.fuse_small_bn:FuseSmallBnPass",
         "turn batch norms written in small operations into nn.batch_norm",
+        "fused",
     ),
     "fuse-bn": PassRow(
         ".transforms.fusion.fuse_bn:FuseBnPass",
         "fold batch norms into convolutions and matrix products",
+        "fused",
     ),
     "fuse-mul": PassRow(
         ".transforms.fusion.fuse_mul:FuseMulPass",
         "fold constant factors into convolutions and matrix products",
+        "fused",
     ),
     "fuse-bias": PassRow(
         ".transforms.fusion.fuse_bias:FuseBiasPass",
         "turn constants added behind convolutions and matrix products into their bias",
+        "fused",
     ),
     "fuse-activation": PassRow(
         ".transforms.fusion.fuse_activation:FuseActivationPass",
         "make one operation of a convolution, the residual add and the activation behind it",
+        "fused",
     ),
     "fuse-modules": PassRow(
         ".transforms.fusion.fuse_modules:FuseModulesPass",
         "fuse chains of layers by name: 'conv,bn,relu;conv2,bn2'",
+        "fused",
     ),
     "merge-group-conv": PassRow(
         ".transforms.fusion.merge_group_conv:MergeGroupConvPass",
         "merge Split, convolutions and Concat into one grouped convolution",
+        "fused",
     ),
     "lower-bn": PassRow(
         ".transforms.fusion.lower_bn:LowerBnPass",
@@ -93,6 +115,7 @@ PASSES: Mapping[str, PassRow] = {
     "fuse-all": PassRow(
         ".transforms.fusion.fuse_all:FuseAllPass",
         "every fusion, in its right order",
+        "fused",
     ),
     "equalize": PassRow(
         ".transforms.quantization.equalize:EqualizePass",
@@ -101,6 +124,7 @@ PASSES: Mapping[str, PassRow] = {
     "insert-observers": PassRow(
         ".transforms.quantization.insert_observers:InsertObserversPass",
         "decide what is quantized and how, by target profile and configuration, and report why a layer is not",
+        "equal",
     ),
     "balance-channels": PassRow(
         ".transforms.quantization.balance_channels:BalanceChannelsPass",
@@ -109,34 +133,42 @@ PASSES: Mapping[str, PassRow] = {
     "calibrate": PassRow(
         ".transforms.quantization.calibrate:CalibratePass",
         "run data through the model and fill in the observers' ranges",
+        "equal",
     ),
     "round-weights": PassRow(
         ".transforms.quantization.round_weights:RoundWeightsPass",
         "choose the integers of weights by what they make of layers' outputs (GPTQ)",
+        "chosen",
     ),
     "correct-bias": PassRow(
         ".transforms.quantization.correct_bias:CorrectBiasPass",
         "add to biases what quantization shifts layers' outputs by",
+        "chosen",
     ),
     "convert-observers": PassRow(
         ".transforms.quantization.convert_observers:ConvertObserversPass",
         "turn calibrated observers into quantized weights and quantize/dequantize pairs",
+        "quantized",
     ),
     "shift-accumulators": PassRow(
         ".transforms.quantization.shift_accumulators:ShiftAccumulatorsPass",
         "keep 16 bits of quantized layers' sums, shifted right (AMCT's shift-N)",
+        "chosen",
     ),
     "adapt-qat": PassRow(
         ".transforms.quantization.adapt_qat:AdaptQatPass",
         "bring models of quantization-aware training into the form that is lowered and written",
+        "quantized",
     ),
     "print-quant-points": PassRow(
         ".transforms.quantization.print_quant_points:PrintQuantPointsPass",
         "list layer, value, state and parameters of every quantization point",
+        "kept",
     ),
     "quantize": PassRow(
         ".transforms.quantization.quantize:QuantizePass",
         "the whole quantization: decision, channel balancing if requested, calibration, conversion, shifts if requested",
+        "quantized",
     ),
     "lower-to-ascend": PassRow(
         ".lowering.ascend:LowerToAscendPass",
@@ -149,14 +181,17 @@ PASSES: Mapping[str, PassRow] = {
     "legalize-ascend": PassRow(
         ".lowering.ascend:LegalizeAscendPass",
         "an error for each operation that is not of the ascend dialect",
+        "kept",
     ),
     "nn-to-quant": PassRow(
         ".transforms.nn_to_quant:NnToQuantPass",
         "nn.quantize and nn.dequantize as casts of MLIR's quant dialect",
+        "equal",
     ),
     "quant-to-nn": PassRow(
         ".transforms.quant_to_nn:QuantToNnPass",
         "the way back from the quant dialect",
+        "equal",
     ),
 }
 """By flag."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -78,7 +79,8 @@ def run_on_verified(
     """Like `run_passes`, for a module that has not changed since it was verified."""
     for each in passes:
         start = time.perf_counter()
-        with session.phase(each.name):
+        checked = nullcontext() if session.checker is None else session.checker.passing(each, module, session)
+        with checked, session.phase(each.name):
             _apply(each, module, session)
         if after is not None:
             after(each, module, time.perf_counter() - start)

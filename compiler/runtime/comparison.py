@@ -91,14 +91,28 @@ Pairs = dict[str, tuple[SSAValue, SSAValue]]
 
 
 def match_layers(a: ModuleOp, b: ModuleOp) -> tuple[Pairs, dict[str, str]]:
-    """The values to compare, by layer, and the layers that cannot be compared with the reason.
+    """The values to compare, by layer, and the layers that cannot be compared with the reason."""
+    layers, alone, absorbed = common_layers(a, b)
+    pairs: Pairs = {}
+    apart: dict[str, str] = {}
+    for layer, (value_a, value_b) in layers.items():
+        if (reason := _mismatch(value_a, value_b)) is None:
+            pairs[layer] = value_a, value_b
+        else:
+            apart[layer] = reason
+    for layer, where in alone.items():
+        apart[layer] = "merged into the layer before it" if layer in absorbed else f"is in {where} only"
+    return pairs, apart
+
+
+def common_layers(a: ModuleOp, b: ModuleOp) -> tuple[Pairs, dict[str, str], set[str]]:
+    """The values of layers that both have, whatever their types; which of the two has each other layer; which were absorbed.
 
     A layer's value is the first result of the last operation with its origin. If one module has folded the layers after a
     convolution or matrix product into it (batch norm, bias), the other's value is taken after the layers so absorbed.
     """
-    layers_a, layers_b = _layer_values(a), _layer_values(b)
+    layers_a, layers_b = layer_values(a), layer_values(b)
     pairs: Pairs = {}
-    apart: dict[str, str] = {}
     absorbed: set[str] = set()
     for layer, value_a in layers_a.items():
         if (value_b := layers_b.get(layer)) is None:
@@ -108,15 +122,10 @@ def match_layers(a: ModuleOp, b: ModuleOp) -> tuple[Pairs, dict[str, str]]:
         if not (gone_a and gone_b):  # if both continue with layers of their own, it is unknown what was folded
             value_a, value_b = after_a, after_b
             absorbed |= {*gone_a, *gone_b}
-        if (reason := _mismatch(value_a, value_b)) is None:
-            pairs[layer] = value_a, value_b
-        else:
-            apart[layer] = reason
-    for layer in (*layers_a, *layers_b):
-        if layer not in pairs and layer not in apart:
-            where = "the first" if layer in layers_a else "the second"
-            apart[layer] = "merged into the layer before it" if layer in absorbed else f"is in {where} only"
-    return pairs, apart
+        pairs[layer] = value_a, value_b
+    alone = {name: "the first" for name in layers_a if name not in pairs}
+    alone |= {name: "the second" for name in layers_b if name not in pairs}
+    return pairs, alone, absorbed
 
 
 def _layer_of(op: Operation) -> str | None:
@@ -124,7 +133,7 @@ def _layer_of(op: Operation) -> str | None:
     return origin.layer.data if isinstance(origin, OriginAttr) else None
 
 
-def _layer_values(module: ModuleOp) -> dict[str, SSAValue]:
+def layer_values(module: ModuleOp) -> dict[str, SSAValue]:
     """By layer name in program order, the first result of the last operation of the graph with that origin."""
     values: dict[str, SSAValue] = {}
     for op in main_function(module).body.walk():

@@ -108,7 +108,7 @@ def compile_block(
     Raises CompileError at an operation without a kernel.
     """
     slot_of: dict[SSAValue, int] = {}
-    program = _flatten(block, slot_of, [*outputs, *watched])
+    program = flatten(block, slot_of, [*outputs, *watched])
     program = (rewrite or usual)(program)
     told: dict[int, list[SSAValue]] = {}
     for value in watched:
@@ -144,7 +144,7 @@ def usual(program: Program) -> Program:
     return in_float32(program)
 
 
-def _flatten(block: Block, slot_of: dict[SSAValue, int], asked: Sequence[SSAValue]) -> Program:
+def flatten(block: Block, slot_of: dict[SSAValue, int], asked: Sequence[SSAValue]) -> Program:
     """The rows of a block; every value gets a slot."""
     constants: dict[int, Array] = {}
     rows: list[Row] = []

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
@@ -30,7 +30,10 @@ from ..targets.mlir import MlirTarget
 from ..universe import PASSES, PIPELINES, new_session
 from .entry import explained, run_tool
 from .parser import USAGE, Parser, UsageError
-from .shared import MODEL, PROFILE, add_import_options, import_options
+from .shared import CHECK, MODEL, PROFILE, add_import_options, import_options
+
+if TYPE_CHECKING:
+    from ..checking.checker import Checker
 
 _SPLIT = re.compile(r"^// -----.*$", re.MULTILINE)
 _STDIN = Path("-")
@@ -62,7 +65,9 @@ def run(argv: Sequence[str]) -> int:
 
 def _separated(argv: Sequence[str], known: Session) -> list[str]:
     """Rewrites a bare `--quantize` as `--quantize=`, so that argparse does not read the input file as its options."""
-    return [f"{arg}=" if arg.startswith("--") and arg[2:] in known.passes else arg for arg in argv]
+    return [
+        f"{arg}=" if arg.startswith("--") and (arg[2:] in known.passes or arg == "--check") else arg for arg in argv
+    ]
 
 
 class _Parser(Parser):
@@ -162,6 +167,7 @@ def parser(known: Session) -> Parser:
     add("--print-op-generic", action="store_true", help="print the generic form")
     add("--print-debuginfo", action="store_true", help="print locations")
     add("--print-ir-after-all", action="store_true", help="print the module to stderr after each pass")
+    add("--check", metavar="DATA", help=CHECK)
     add("--timing", action="store_true", help="print time and peak memory of each pass and phase to stderr")
     add("--allow-unregistered-dialect", action="store_true", help="accept operations of unknown dialects")
     add("--version", action=_Version, nargs=0, help="print versions and exit")
@@ -270,6 +276,9 @@ class _Driver:
             self._protect(module)
         first = next((i for i, each in enumerate(self.passes) if each.name in _QUANTIZATION), len(self.passes))
         quantization = self.passes[first:]
+        checker = session.checker = self._checker(module, session)
+        if checker is not None:
+            checker.reading(self.args.input, module)
         run_passes(module, self.passes[:first], session, self._after)
         if quantization and all(each.name in _QUANTIZATION for each in quantization):
             self.target.check(module, session)
@@ -277,6 +286,20 @@ class _Driver:
             run_passes(module, quantization, session, self._after)
         with session.phase("write"):
             self._write(module, session)
+        if checker is not None:
+            if self.args.output is not None:
+                checker.writing(self.args.output, module, self.target, session)
+            session.note(checker.summary())
+
+    def _checker(self, module: ModuleOp, session: Session) -> Checker | None:
+        """What `--check` asks for."""
+        if self.args.check is None:
+            return None
+        from ..checking.checker import Checker
+        from ..transforms.quantization.data_options import DataOptions
+
+        data = DataOptions(self.args.check or None)
+        return Checker(data.available(module, session) if self.args.check else None)
 
     def _write(self, module: ModuleOp, session: Session) -> None:
         if self.args.output is not None:

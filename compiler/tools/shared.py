@@ -35,6 +35,11 @@ PROFILE = (
 )
 INTEGERS = "run a quantized nn module in integers, as onnxruntime runs its QDQ file (profiles qdq, ppq)"
 
+CHECK = """run the module after each pass beside the one before it, layer by layer, and compare with what the pass promises
+(docs/checking.md); also what was read and written, with onnxruntime if it is installed. DATA: samples, as --quantize takes them
+(default: synthetic); the first two runs are used"""
+"""What `--check` does, for --help."""
+
 IMAGE_OPTIONS = ("preprocess", "resize", "crop", "pad", "scale", "mean", "std", "layout", "color")
 
 

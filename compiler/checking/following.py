@@ -1,0 +1,391 @@
+"""Runs one module beside another, layer by layer, each layer on the other's values.
+
+Errors of a layer therefore do not reach the next one, the bound of each is as sharp as its few operations allow, and the first
+layer that is wrong is found, not one of those behind it.
+
+A layer may mean another value in the two: equalization scales it, a change of layout transposes it. So the module runs twice
+where it disagrees: `forced`, with the other's value in place of its own, and `own`, with its own. If the layers behind it agree
+with its own value and not with the other's, the two mean different things, and nothing is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ..diagnostics import CompileError, describe
+from ..ir.functions import input_names, main_function, output_names
+from ..runtime.executor import RunError, flatten, kernel_of
+from ..runtime.kernels import Array, Kernel
+from ..runtime.program import Program, Row
+from .bounds import errors_of, intended
+
+WEIGHT_STEPS = 0.5
+"""By how many of its steps a weight that is rounded to the nearest integer moves at most."""
+
+
+class Graph:
+    """A module as rows of operations on slots, whose kernels are made once."""
+
+    def __init__(self, module: ModuleOp):
+        """Raises CompileError for operations that cannot be run."""
+        self.module = module
+        function = main_function(module)
+        block = function.body.block
+        self.slots: dict[SSAValue, int] = {}
+        self.program: Program = flatten(block, self.slots, ())
+        self.inputs: dict[str, int] = dict(zip(input_names(function), (self.slots[a] for a in block.args), strict=True))
+        returned = cast(ReturnOp, block.last_op).operands
+        self.outputs: dict[str, int] = dict(zip(output_names(function), (self.slots[v] for v in returned), strict=True))
+        self.makers: dict[int, Row] = {slot: row for row in self.program.rows for slot in row.results}
+        self._kernels: dict[Operation, Kernel] = {}
+
+    def run(self, row: Row, values: Mapping[int, Array]) -> Sequence[Array]:
+        """The results of one row. Raises RunError, located at its operation."""
+        if (kernel := self._kernels.get(row.op)) is None:
+            kernel = self._kernels[row.op] = kernel_of(row)
+        try:
+            with np.errstate(all="ignore"):
+                result = kernel(*(values[slot] for slot in row.operands))
+        except (ValueError, IndexError, VerifyException, MemoryError) as e:
+            raise RunError(f"{e or type(e).__name__}", where=describe(row.op.location)) from e
+        return cast("Sequence[Array]", result) if isinstance(result, list | tuple) else (cast(Array, result),)
+
+    def begin(self, inputs: Mapping[str, Array]) -> dict[int, Array]:
+        """The slots of a run before its first row."""
+        return {**self.program.constants, **{self.inputs[name]: array for name, array in inputs.items()}}
+
+    def trace(self, inputs: Mapping[str, Array]) -> dict[int, Array]:
+        """All values of a run, by slot."""
+        values = self.begin(inputs)
+        for row in self.program.rows:
+            values.update(zip(row.results, self.run(row, values), strict=True))
+        return values
+
+
+@dataclass
+class Analysis:
+    """The errors of a run, computed when they are asked for. Values that were replaced by given ones are exact."""
+
+    graph: Graph
+    values: Mapping[int, Array]
+    exact: set[int]
+    """Slots whose value was given; their own error, before it was replaced, is that of `error_before`."""
+    rounded_constants: bool = False
+    """Whether constants of floats may have been folded: computed in float64, then rounded once."""
+    steps: float | None = None
+    """If quantization is intended: how many steps a weight moves at most."""
+    operands: Mapping[int, tuple[Array, ...]] = field(default_factory=dict[int, "tuple[Array, ...]"])
+    _known: dict[int, Array | None] = field(default_factory=dict[int, "Array | None"])
+
+    def error(self, slot: int) -> Array | None:
+        """The bounds of what the row of a slot computed from the values that it read."""
+        todo = [slot]
+        while todo:
+            current = todo[-1]
+            row = self.graph.makers.get(current)
+            if current in self._known or row is None:
+                todo.pop()
+                self._known.setdefault(current, self._of_constant(current))
+                continue
+            if missing := [s for s in row.operands if s not in self.exact and s not in self._known]:
+                todo += missing
+                continue
+            todo.pop()
+            self._compute(row)
+        return self._known[slot]
+
+    def _of_constant(self, slot: int) -> Array | None:
+        array = self.graph.program.constants.get(slot)
+        if array is None or not self.rounded_constants or not np.issubdtype(array.dtype, np.floating):
+            return None
+        return np.abs(array).astype(np.float32) * np.float32(2.0**-23)
+
+    def _compute(self, row: Row) -> None:
+        read = [self.values[slot] for slot in row.operands]
+        errors = [None if slot in self.exact else self._known[slot] for slot in row.operands]
+        made = self.operands.get(id(row)) or tuple(self.values[slot] for slot in row.results)
+        found = errors_of(row.op, read, errors, made)
+        if self.steps is not None and (extra := intended(row.op, read, made, self.steps)) is not None:
+            found[0] = extra if found[0] is None else found[0] + extra
+        self._known.update(zip(row.results, found, strict=True))
+
+
+class Apart(NamedTuple):
+    """The element of a layer that is worst, and how far apart the two values of the layer may be."""
+
+    difference: float
+    bound: float
+    index: tuple[int, ...]
+    first: float
+    second: float
+
+
+@dataclass
+class Layer:
+    """One layer, over all samples: `parts` is the worst element beyond the bound, if there is one."""
+
+    name: str
+    where: str
+    op: str
+    equal: bool = True
+    """To the bit."""
+    largest: float = 0.0
+    """Largest absolute difference."""
+    bound: float = 0.0
+    """The bound of that element."""
+    parts: Apart | None = None
+    explained: bool = False
+    """Beyond the bound, but the layers behind it show that the two mean different values by it."""
+
+
+Views = Callable[[Array, Array], Iterable[Array]]
+"""How the other's value of a layer may appear in this module, from it and this module's value."""
+
+
+def as_it_is(other: Array, value: Array) -> Iterable[Array]:
+    """The same axes."""
+    if other.shape == value.shape:
+        yield other
+
+
+def in_any_order(other: Array, value: Array) -> Iterable[Array]:
+    """The same axes, then other orders of axes that give the shape."""
+    yield from as_it_is(other, value)
+    if other.ndim == value.ndim and 2 < other.ndim < 6 and sorted(other.shape) == sorted(value.shape):
+        for order in permutations(range(other.ndim)):
+            if order != tuple(range(other.ndim)) and tuple(other.shape[i] for i in order) == value.shape:
+                yield other.transpose(order)
+
+
+Errors = Callable[[int], "Array | None"]
+"""The bounds of the other's value, by slot; None where it is exact."""
+
+
+@dataclass
+class Follower:
+    """A module that follows another: it runs on the other's values, given by slot of this module."""
+
+    graph: Graph
+    layers: Mapping[int, str]
+    """Names of the layers to compare, by slot."""
+    views: Views = as_it_is
+    bits: bool = False
+    """Whether values must be equal to the bit."""
+    steps: float | None = None
+    found: dict[str, Layer] = field(default_factory=dict[str, Layer])
+
+    def follow(
+        self,
+        inputs: Mapping[str, Array],
+        given: Mapping[int, Array],
+        error: Errors | None,
+        outputs: Mapping[int, Array],
+    ) -> None:
+        """One run. `given` are the other's values by slot, `outputs` those that must be equal as they are.
+
+        `error` gives the bounds of the other's values; without it, they are computed by the same operations in another order,
+        and have the same bounds.
+
+        Raises CompileError, located, for operations that cannot be run.
+        """
+        _Run(self, inputs, given, error, outputs).run()
+
+    def first(self) -> Layer | None:
+        """The first layer that is wrong."""
+        return next((layer for layer in self.found.values() if layer.parts is not None and not layer.explained), None)
+
+
+class _Run:
+    """One run of a follower: two worlds, which are one wherever no layer is suspect."""
+
+    def __init__(
+        self,
+        follower: Follower,
+        inputs: Mapping[str, Array],
+        given: Mapping[int, Array],
+        error: Errors | None,
+        outputs: Mapping[int, Array],
+    ):
+        self.follower, self.graph = follower, follower.graph
+        self.given, self.error, self.outputs = given, error, outputs
+        self.forced = self.graph.begin(inputs)
+        self.own = dict(self.forced)
+        settings = {"rounded_constants": True, "steps": follower.steps}
+        self.exact_forced, self.exact_own = set[int](), set[int]()
+        self.made: dict[int, tuple[Array, ...]] = {}
+        self.in_forced = Analysis(self.graph, self.forced, self.exact_forced, **cast(Any, settings), operands=self.made)
+        self.in_own = Analysis(self.graph, self.own, self.exact_own, **cast(Any, settings))
+        self.causes: dict[int, frozenset[str]] = {}
+        self.shown: dict[str, Apart] = {}
+        """Suspects: layers that disagree although all that they read is the other's."""
+        self.explained: set[str] = set()
+        self.blamed: set[str] = set()
+
+    def run(self) -> None:
+        for row in self.graph.program.rows:
+            same = all(self.forced[s] is self.own[s] for s in row.operands)
+            made = self.graph.run(row, self.forced)
+            other = made if same else self.graph.run(row, self.own)
+            self.made[id(row)] = tuple(made)
+            self.forced.update(zip(row.results, made, strict=True))
+            self.own.update(zip(row.results, other, strict=True))
+            cause = frozenset[str]().union(*(self.causes.get(s, frozenset()) for s in row.operands))
+            for slot in row.results:
+                if cause:
+                    self.causes[slot] = cause
+                if slot in self.given:
+                    self._judge(slot)
+        for slot, expected in self.outputs.items():
+            self._judge_output(slot, expected)
+        for name, apart in self.shown.items():
+            layer = self.follower.found[name]
+            if name in self.blamed or name not in self.explained:
+                layer.parts, layer.explained = layer.parts if layer.parts and not layer.explained else apart, False
+            elif layer.parts is None:
+                layer.parts, layer.explained = apart, True
+
+    def _judge(self, slot: int) -> None:
+        value, own, cause = self.forced[slot], self.own[slot], self.causes.get(slot, frozenset())
+        layer = self._layer(slot)
+        view, apart = self._agreement(slot, value, self.in_forced, layer if not cause else None)
+        if view is None:
+            return  # no value of the other has this shape: both go on with their own
+        if not cause:
+            if apart is not None:
+                self.shown.setdefault(layer.name, apart)
+                self.causes[slot] = frozenset({layer.name})
+                self._force(slot, view)
+            else:
+                self._force(slot, view, both=True)
+            return
+        view_own, apart_own = self._agreement(slot, own, self.in_own, layer)
+        if apart_own is not None or view_own is None:
+            self._force(slot, view)
+            return
+        if apart is not None:
+            self.explained |= cause
+        self.causes.pop(slot)
+        self._force(slot, view_own, both=True)
+
+    def _force(self, slot: int, view: Array, *, both: bool = False) -> None:
+        """Replace the value of a layer by the other's. What it was computed as keeps its bound."""
+        self.forced[slot] = view
+        self.exact_forced.add(slot)
+        if both:
+            self.own[slot] = view
+            self.exact_own.add(slot)
+
+    def _judge_output(self, slot: int, expected: Array) -> None:
+        """An output must be equal as it is; where it is a layer, too, this was compared before it was replaced."""
+        cause = self.causes.get(slot, frozenset())
+        row = self.graph.makers.get(slot)
+        computed = None if row is None else self.made[id(row)][row.results.index(slot)]
+        value = self.own[slot] if cause or computed is None else computed
+        if value.shape == expected.shape and not np.array_equal(value, expected, equal_nan=_floating(value)):
+            analysis = self.in_own if cause else self.in_forced
+            apart = self._compare(slot, value, expected, analysis)
+        else:
+            apart = None if value.shape == expected.shape else Apart(np.inf, 0, (), np.nan, np.nan)
+        if apart is None:
+            return
+        if cause:
+            self.blamed |= cause
+            return
+        layer = self._layer(slot)
+        self.shown.setdefault(layer.name, apart)
+        self.blamed.add(layer.name)
+
+    def _layer(self, slot: int) -> Layer:
+        name = self.follower.layers[slot]
+        if (layer := self.follower.found.get(name)) is None:
+            row = self.graph.makers.get(slot)
+            where, op = ("", "an input") if row is None else (describe(row.op.location), row.op.name)
+            layer = self.follower.found[name] = Layer(name, where, op)
+        return layer
+
+    def _agreement(
+        self, slot: int, value: Array, analysis: Analysis, layer: Layer | None
+    ) -> tuple[Array | None, Apart | None]:
+        """The other's value in the form that agrees, or in its plain form with the worst element."""
+        first: tuple[Array | None, Apart | None] = None, None
+        for view in self.follower.views(self.given[slot], value):
+            if np.array_equal(view, value, equal_nan=_floating(value)):
+                return view, None
+            apart = self._compare(slot, value, view, analysis)
+            if apart is None:
+                if layer is not None:
+                    self._measured(layer, slot, value, view, analysis)
+                return view, None
+            if first[0] is None:
+                first = view, apart
+        if layer is not None and first[1] is not None:
+            layer.equal, layer.largest, layer.bound = False, first[1].difference, first[1].bound
+        return first
+
+    def _measured(self, layer: Layer, slot: int, value: Array, view: Array, analysis: Analysis) -> None:
+        layer.equal = False
+        difference = _distance(value, view)
+        i = np.unravel_index(int(np.argmax(difference)), difference.shape)
+        if float(difference[i]) > layer.largest:
+            layer.largest = float(difference[i])
+            bound = self._bound(slot, analysis)
+            layer.bound = float(np.broadcast_to(bound, difference.shape)[i])
+
+    def _bound(self, slot: int, analysis: Analysis) -> Array:
+        """The errors of both values; of the other's the largest, if its axes are in another order."""
+        own = analysis.error(slot)
+        other = own if self.error is None else self.error(slot)
+        total: Any = np.float64(0) if own is None else own.astype(np.float64)
+        if other is not None:
+            fits = own is None or other.shape == own.shape
+            total = total + (other.astype(np.float64) if fits else float(other.max(initial=0.0)))
+        return np.asarray(total, np.float64)
+
+    def _compare(self, slot: int, value: Array, view: Array, analysis: Analysis) -> Apart | None:
+        """The element that lies furthest beyond its bound; None if there is none."""
+        difference = _distance(value, view)
+        bound: Array = np.zeros(())
+        if not self.follower.bits:
+            bound = self._bound(slot, analysis)
+            if bound.ndim and bound.shape != difference.shape:
+                bound = np.asarray(bound.max(initial=0.0))
+        beyond = difference - bound
+        beyond = np.where(np.isnan(beyond), np.inf, beyond)
+        worst = np.unravel_index(int(np.argmax(beyond)), beyond.shape) if beyond.ndim else ()
+        if not beyond.size or not float(beyond[worst]) > 0:
+            return None
+        limit = float(np.broadcast_to(bound, difference.shape)[worst])
+        index = tuple(int(i) for i in worst)
+        return Apart(float(difference[worst]), limit, index, float(view[worst]), float(value[worst]))
+
+
+def _floating(array: Array) -> bool:
+    return bool(np.issubdtype(array.dtype, np.inexact)) or array.dtype.name == "bfloat16"
+
+
+def _distance(value: Array, view: Array) -> Array:
+    """Absolute differences in float64; equal infinities, and NaN in both, do not differ."""
+    a, b = value.astype(np.float64), view.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        return np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+
+
+def layer_error(name: str, layer: Layer, what: str) -> CompileError:
+    """The error that names a layer."""
+    parts = layer.parts
+    assert parts is not None
+    place = f"[{', '.join(map(str, parts.index))}]"
+    message = (
+        f"{what}: layer '{name}' ({layer.op}) is {parts.second:.9g} at {place} instead of {parts.first:.9g}; "
+        f"its operations explain {parts.bound:.3g}"
+    )
+    return CompileError(message, where=layer.where)
