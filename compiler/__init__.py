@@ -5,7 +5,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # type checkers take it for typing's, which would be the first import
 if TYPE_CHECKING:
     from .api import Loaded, execute, load, parse, quantize, report, run_pipeline, save, to_text
-    from .api_files import compare, evaluate, quantize_file, reduce, tune
+    from .api_files import bisect, compare, evaluate, quantize_file, reduce, tune
     from .configuration.settings import Activation, Arq, Calibration, Settings
     from .diagnostics import CompileError, Remark
     from .rewriting import FusionPattern
@@ -37,6 +37,7 @@ __all__ = [
     "Session",
     "Settings",
     "Target",
+    "bisect",
     "compare",
     "evaluate",
     "execute",
@@ -58,7 +59,7 @@ __all__ = [
 
 _PLACES = {
     ".api": ("Loaded", "execute", "load", "parse", "quantize", "report", "run_pipeline", "save", "to_text"),
-    ".api_files": ("compare", "evaluate", "quantize_file", "reduce", "tune"),
+    ".api_files": ("bisect", "compare", "evaluate", "quantize_file", "reduce", "tune"),
     ".configuration.settings": ("Activation", "Arq", "Calibration", "Settings"),
     ".diagnostics": ("CompileError", "Remark"),
     ".rewriting": ("FusionPattern",),

@@ -23,6 +23,7 @@ from .transforms.quantization.request import QuantizeOptions
 from .universe import new_session
 
 if TYPE_CHECKING:
+    from .checking.bisection import Bisection
     from .flows.evaluation import Labels, Metric
     from .flows.scoring import Engine, Scores
     from .flows.summary import Summary
@@ -42,20 +43,23 @@ def quantize_file(
     labels: str | None = None,
     preprocess: str | Preprocess | None = None,
     opset: int | None = None,
+    check: bool | PathLike = False,
     session: Session | None = None,
     **options: Any,
 ) -> Summary:
     """Quantize a model file and write the results into a folder, all of them or none, as `amct quantize` does.
 
     `data` and `labels` are what `--data` and `--labels` take; `options` are the others of `--quantize`, with underscores:
-    `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. `report(folder)` draws the
-    page of the results. Raises CompileError, located.
+    `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. `check` runs every pass and file
+    beside what was before it, on the samples that measure or on those of a path. `report(folder)` draws the page of the
+    results. Raises CompileError, located.
     """
     from .flows.quantization import quantize_file as quantized
 
     chosen, given = _options(options), DataOptions(_text(data), preprocess=preprocess)
     within = _session(session, profile)
-    return quantized(Path(model), chosen, given, Path(folder), within, opset=opset, labels=labels)
+    checked = None if check is False else "" if check is True else os.fspath(check)
+    return quantized(Path(model), chosen, given, Path(folder), within, opset=opset, labels=labels, check=checked)
 
 
 def tune(
@@ -146,6 +150,25 @@ def compare(
     first, second = (m if isinstance(m, ModuleOp) else load(m, _session(session, None)).module for m in (a, b))
     runs = [inputs] if isinstance(inputs, Mapping) else inputs
     return compared(first, second, runs, layers=layers)
+
+
+def bisect(
+    a: ModuleOp | PathLike,
+    b: ModuleOp | PathLike,
+    inputs: Mapping[str, Array] | Sequence[Mapping[str, Array]],
+    *,
+    session: Session | None = None,
+) -> Bisection:
+    """Find the first layer where two models or modules part, as `amct bisect` does: `result.first`, None if there is none.
+
+    Every layer of B is computed from the values of A, on the inputs of one run or of several, and compared with what its
+    operations explain (docs/checking.md). Raises CompileError, located, for inputs that do not fit, and for models that
+    have nothing in common.
+    """
+    from .checking.bisection import bisect as bisected
+
+    first, second = (m if isinstance(m, ModuleOp) else load(m, _session(session, None)).module for m in (a, b))
+    return bisected(first, second, [inputs] if isinstance(inputs, Mapping) else inputs)
 
 
 def reduce(model: Any, still_fails: Callable[[Any], bool], *, seconds: float = SECONDS) -> Any:

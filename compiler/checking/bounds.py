@@ -61,8 +61,14 @@ def errors_of(op: Operation, operands: Sequence[Array], errors: Errors, results:
         integers = np.issubdtype(results[0].dtype, np.integer) and operands[0].dtype == np.int8
         if integers and all(e is None for e in errors):
             return [None] * len(results)
-        if not op.has_meaning() or (meaning := (_as_real(op) if integers else op).meaning()).arrange is not None:
+        if not op.has_meaning():
             return _probed(op, operands, errors, results)
+        meaning = (_as_real(op) if integers else op).meaning()
+        if integers and (offset := getattr(op, "offset_x", None)) is not None:
+            operands = [operands[0].astype(np.float32) - offset.value.data, *operands[1:]]
+        if (arrange := meaning.arrange) is not None:
+            zeros = [_zeros(a) if e is None else e for a, e in zip(operands, errors, strict=True)]
+            operands, errors = arrange(operands), [e if e.any() else None for e in arrange(zeros)]
         count = len(meaning.op.operands)
         found = errors_of(meaning.op, operands[:count], errors[:count], results)
         if integers and isinstance(meaning.op, nn.AveragePoolOp):  # in integers it is the sum
@@ -141,7 +147,8 @@ def _run(op: Operation, *operands: Array) -> list[Array]:
 
 
 def _magnitudes(array: Array) -> Array:
-    return np.abs(array).astype(np.float32, copy=False)
+    """Absolute values as float32: those of integers first become floats, because -128 has none in 8 bits."""
+    return np.abs(array.astype(np.float32, copy=False))
 
 
 def _zeros(array: Array) -> Array:
@@ -335,23 +342,29 @@ def _probed(op: Operation, operands: Sequence[Array], errors: Errors, results: S
 
 def _shifted(array: Array, error: Array, signs: int) -> Array:
     """An operand moved by its error: up, down, or by turns."""
-    sign: Any = signs or np.where(np.arange(array.size).reshape(array.shape) % 2, 1, -1)
-    moved = array + sign * error
+    turns: Array = np.where(np.arange(array.size).reshape(array.shape) % 2, 1, -1)
+    moved = array + (signs if signs else turns) * error
     if np.issubdtype(array.dtype, np.integer):
         info = np.iinfo(array.dtype)
         moved = np.clip(np.rint(moved), info.min, info.max)
     return moved.astype(array.dtype)
 
 
-def intended(op: Operation, operands: Sequence[Array], results: Sequence[Array], steps: float) -> Array | None:
-    """What quantization changes on purpose: half a step of a value, more where the integers end; `steps` of a weight."""
-    if isinstance(op, nn.QuantizeOp):
-        scale, points = op.qparams.data.broadcastable(shape_of(op.input))
-        low, high = integer_range(op.qparams.data.storage)
-        with np.errstate(all="ignore"):
-            place = operands[0].astype(np.float64) / scale + points
-        return np.asarray(0.5 + np.maximum(0, np.maximum(low - place, place - high)), np.float32)
-    if isinstance(op, nn.DequantizeOp) and nn.constant_of(op.input) is not None:
-        scale, _ = op.qparams.data.broadcastable(operands[0].shape)
-        return np.broadcast_to(np.asarray(steps * scale * 1.001, np.float32), results[0].shape)
-    return None
+def intended(op: Operation, operands: Sequence[Array], errors: Errors) -> Array | None:
+    """How far integers may be from the reals that they stand for, in steps: half a step, more where the integers end, and the
+    errors of the reals. None for other operations than quantization.
+    """
+    factor: Any
+    with np.errstate(all="ignore"):
+        if isinstance(op, nn.QuantizeOp):
+            scale, points = op.qparams.data.broadcastable(shape_of(op.input))
+            factor, (low, high) = 1 / scale.astype(np.float64), integer_range(op.qparams.data.storage)
+        elif isinstance(op, AscendQuantOp):
+            factor = float(op.scale.value.data) ** (2 if op.sqrt_mode.value.data else 1)
+            points, (low, high) = float(op.offset.value.data), integer_range(op.storage)
+        else:
+            return None
+        place = operands[0].astype(np.float64) * factor + points
+        beyond = np.maximum(0, np.maximum(low - place, place - high))
+        own = 0 if errors[0] is None else errors[0] * np.abs(factor)
+        return np.asarray((0.5 + beyond + own) * (1 + 2.0**-10), np.float32)

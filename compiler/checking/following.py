@@ -16,12 +16,14 @@ from itertools import permutations
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, i8
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..diagnostics import CompileError, describe
+from ..dialects.nn import DequantizeOp
+from ..dialects.nn.shapes import element_of
 from ..ir.functions import input_names, main_function, output_names
 from ..runtime.executor import RunError, flatten, kernel_of
 from ..runtime.kernels import Array, Kernel
@@ -105,17 +107,28 @@ class Analysis:
 
     def _of_constant(self, slot: int) -> Array | None:
         array = self.graph.program.constants.get(slot)
+        if array is not None and self.steps is not None and self._is_weight(slot, array):
+            return np.full(array.shape, self.steps, np.float32)
         if array is None or not self.rounded_constants or not np.issubdtype(array.dtype, np.floating):
             return None
         return np.abs(array).astype(np.float32) * np.float32(2.0**-23)
+
+    def _is_weight(self, slot: int, array: Array) -> bool:
+        """Whether a constant holds the integers of a weight or a bias."""
+        if array.dtype.kind not in "iuV" or array.dtype.itemsize > 4:
+            return False
+        readers = [row.op for row in self.graph.program.readers.get(slot, ())]
+        return any(
+            isinstance(op, DequantizeOp) or any(element_of(operand) == i8 for operand in op.operands) for op in readers
+        )
 
     def _compute(self, row: Row) -> None:
         read = [self.values[slot] for slot in row.operands]
         errors = [None if slot in self.exact else self._known[slot] for slot in row.operands]
         made = self.operands.get(id(row)) or tuple(self.values[slot] for slot in row.results)
         found = errors_of(row.op, read, errors, made)
-        if self.steps is not None and (extra := intended(row.op, read, made, self.steps)) is not None:
-            found[0] = extra if found[0] is None else found[0] + extra
+        if self.steps is not None and (rounded := intended(row.op, read, errors)) is not None:
+            found[0] = rounded
         self._known.update(zip(row.results, found, strict=True))
 
 
@@ -124,7 +137,7 @@ class Apart(NamedTuple):
 
     difference: float
     bound: float
-    index: tuple[int, ...]
+    place: tuple[int, ...]
     first: float
     second: float
 
@@ -296,6 +309,8 @@ class _Run:
         else:
             apart = None if value.shape == expected.shape else Apart(np.inf, 0, (), np.nan, np.nan)
         if apart is None:
+            if cause and self._compare(slot, self.forced[slot], expected, self.in_forced) is not None:
+                self.explained |= cause
             return
         if cause:
             self.blamed |= cause
@@ -383,7 +398,7 @@ def layer_error(name: str, layer: Layer, what: str) -> CompileError:
     """The error that names a layer."""
     parts = layer.parts
     assert parts is not None
-    place = f"[{', '.join(map(str, parts.index))}]"
+    place = f"[{', '.join(map(str, parts.place))}]"
     message = (
         f"{what}: layer '{name}' ({layer.op}) is {parts.second:.9g} at {place} instead of {parts.first:.9g}; "
         f"its operations explain {parts.bound:.3g}"

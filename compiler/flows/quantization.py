@@ -72,6 +72,7 @@ def quantize_file(
     matmul_nbits: bool = False,
     labels: str | None = None,
     measuring: Measuring | None = MEASURING,
+    check: str | None = None,
 ) -> Summary:
     """Import, canonicalize, fuse, quantize and lower `model`; write the results into `folder`, all or none of them.
 
@@ -79,6 +80,8 @@ def quantize_file(
     `opset` is that of the ONNX file; by default the source's, or the first later one that can represent the quantized model.
     `matmul_nbits` writes products with weights in groups as MatMulNBits of onnxruntime.
     `measuring` says what is measured for the report (`report_of`); None measures nothing for it.
+    `check` names samples on which every pass and file is checked (`--check`); with an empty name, those that measure. None
+    checks nothing.
     Without data, seeded synthetic inputs are used and every result is marked synthetic. `session.on_progress` is called with
     the phases `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
     """
@@ -96,6 +99,11 @@ def quantize_file(
     batch_num = data.batch_num or request.settings.batch_num
     calibration, held, held_back = split(data, batch_num, module, session)
     judged = None if labels is None else load_labels(labels, held)
+    if check is not None:
+        from ..checking.checker import Checker
+
+        session.checker = Checker(DataOptions(check).available(module, session) if check else held)
+        session.checker.reading(model, module)
     simplify_and_fuse(request, module, session)
     onnx.check(module, session)
     if not matmul_nbits:
@@ -267,6 +275,10 @@ def _write(
         written: dict[str, int] = {}
         for role, (target, module) in formats.items():
             written[role] = sum(f.stat().st_size for f in target.write(module, pending[role], session))
+            if session.checker is not None:
+                session.checker.writing(pending[role], module, target, session)
+        if session.checker is not None:
+            session.note(session.checker.summary())
         with session.phase("onnxruntime"):
             peer = peer_of(pending["onnx"], simulation, samples)
         complete = replace(summary, sizes=replace(summary.sizes, written=written), peer=peer)

@@ -15,12 +15,14 @@ from ..diagnostics import CompileError
 from ..limits import HELP
 from . import (
     amct_auto_calibration,
+    amct_bisect,
     amct_calibration,
     amct_compare,
     amct_convert,
     amct_create_config,
     amct_evaluate,
     amct_quantize,
+    amct_reduce,
     amct_report,
     amct_run,
     amct_sensitivity,
@@ -44,6 +46,8 @@ COMMANDS = (
     amct_tune,
     amct_run,
     amct_compare,
+    amct_bisect,
+    amct_reduce,
     amct_evaluate,
 )
 """Each module adds its parser, which names the function that runs it."""

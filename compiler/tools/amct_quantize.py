@@ -13,6 +13,7 @@ from .amct_evaluate import LABELS, compared, shown
 from .amct_report import Drawn, draw
 from .parser import add_command
 from .shared import (
+    CHECK,
     MODEL,
     add_data_and_reading,
     add_json,
@@ -95,6 +96,8 @@ def add_parser(commands: Any) -> None:
         help="ONNX: write products with --group-size as onnxruntime's MatMulNBits, which keeps weights packed",
     )
     add("--labels", metavar="LABELS", help=f"{LABELS}; right answers are counted on the samples that measure")
+    text = CHECK.replace("synthetic); the first two runs are", "those that measure); the first two runs are")
+    add("--check", metavar="DATA", nargs="?", const="", help=text)
     add("--no-report", action="store_true", help="write neither layers.json nor report.html")
     add_json(add)
     add_data_and_reading(parser)
@@ -118,6 +121,7 @@ def run(args: argparse.Namespace) -> None:
             args.matmul_nbits,
             args.labels,
             None if args.no_report else MEASURING,
+            args.check,
         )
     report = Drawn() if args.no_report else draw(args.output)
     if args.json:

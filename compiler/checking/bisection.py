@@ -1,0 +1,125 @@
+"""The first layer where two models part, whatever their formats and stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from ..diagnostics import CompileError
+from ..dialects.ascend import AscendOp
+from ..dialects.nn import QuantizeOp
+from ..dialects.nn.shapes import element_of, shape_of, static, tensor_of
+from ..ir.dtypes import is_float
+from ..ir.functions import input_names, main_function
+from ..runtime.comparison import common_layers
+from ..runtime.executor import Executable, check_input
+from ..runtime.kernels import Array
+from .following import WEIGHT_STEPS, Analysis, Follower, Graph, Layer, in_any_order
+
+Inputs = Mapping[str, Array]
+
+RUNS = 2
+"""How many runs are compared, or samples of one run."""
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """The result of `bisect`: layers that both have, in the order of the second, each computed from the first's values."""
+
+    layers: Sequence[Layer]
+    first: Layer | None
+    """The first layer that parts: its difference is more than its operations explain. None if there is none."""
+    quantized: bool
+    """Whether one of the two is quantized and the other is not: rounding to integers is then part of what is explained."""
+    not_compared: Mapping[str, str]
+    """Layers that only one of the two has, or whose values are of different kinds, with the reason."""
+
+
+def bisect(a: ModuleOp, b: ModuleOp, runs: Sequence[Inputs]) -> Bisection:
+    """Runs `a`, then every layer of `b` on the values of `a`. Layers are matched by their names in the source.
+
+    Inputs and outputs whose names differ are matched by their order. Raises CompileError for inputs that do not fit, for
+    operations that cannot be run, and if the two have neither a layer nor an output in common.
+    """
+    first, second = Graph(a), Graph(b)
+    common, alone, absorbed = common_layers(a, b)
+    pairs = {n: (x, y) for n, (x, y) in common.items() if is_float(element_of(x)) == is_float(element_of(y))}
+    apart = {n: "is of integers in one, of floats in the other" for n in common if n not in pairs}
+    apart |= {n: "merged into another layer" if n in absorbed else f"is in {where} only" for n, where in alone.items()}
+    slots = {second.slots[y]: first.slots[x] for x, y in pairs.values()}
+    layers = {second.slots[y]: name for name, (_, y) in pairs.items()}
+    outputs = _matched("output", first.outputs, second.outputs)
+    layers |= {slot: name for name, slot in second.outputs.items() if slot not in layers}
+    if not slots and not outputs:
+        raise CompileError("the two have neither a layer nor an output in common")
+    quantized = _is_quantized(a) != _is_quantized(b)
+    steps = WEIGHT_STEPS if quantized else None
+    follower = Follower(second, layers, in_any_order, steps=steps)
+    names = _matched("input", first.inputs, second.inputs)
+    if len(names) != len(second.inputs) or len(first.inputs) != len(second.inputs):
+        hint = f"they are {', '.join(first.inputs)} and {', '.join(second.inputs)}"
+        raise CompileError("the two have different inputs", hint=hint)
+    for inputs in runs:
+        _check(a, inputs)
+        values = first.trace(inputs)
+        analysis = Analysis(first, values, set(slots.values()), steps=steps)
+        given = {slot: values[other] for slot, other in slots.items()}
+        expected = {slot: values[other] for slot, other in outputs.items()}
+        errors = {**outputs, **slots}
+        arrays = {name: values[names[slot]] for name, slot in second.inputs.items()}
+        fitting = {name: _fitting(name, array, b) for name, array in arrays.items()}
+        follower.follow(fitting, given, lambda slot, of=analysis, to=errors: of.error(to[slot]), expected)
+    return Bisection(tuple(follower.found.values()), follower.first(), quantized, apart)
+
+
+def few(runs: Sequence[Inputs], function: FuncOp, batch: int | None) -> list[Inputs]:
+    """The first runs; of a run whose number of samples the model leaves open, and nobody gave, the first samples."""
+    chosen = runs[:RUNS]
+    arguments = function.body.block.args
+    if batch is None and all(shape_of(a)[:1] and not static(shape_of(a)[:1]) for a in arguments):
+        return [{name: array[:RUNS] for name, array in chosen[0].items()}]
+    return list(chosen)
+
+
+def _matched(what: str, first: Mapping[str, int], second: Mapping[str, int]) -> dict[int, int]:
+    """Slots of the first by slots of the second: by name, or by order if no name is the same."""
+    if shared := [name for name in second if name in first]:
+        return {second[name]: first[name] for name in shared}
+    if len(first) == len(second):
+        return dict(zip(second.values(), first.values(), strict=True))
+    if what == "input":
+        hint = f"they are {', '.join(first)} and {', '.join(second)}"
+        raise CompileError("the two have different inputs", hint=hint)
+    return {}
+
+
+def _is_quantized(module: ModuleOp) -> bool:
+    return any(isinstance(op, QuantizeOp) or (isinstance(op, AscendOp) and "Quant" in op.name) for op in module.walk())
+
+
+def _check(module: ModuleOp, inputs: Inputs) -> None:
+    """Raises RunError if the inputs do not fit."""
+    Executable(module).ordered(inputs)
+
+
+def _fitting(name: str, array: Array, module: ModuleOp) -> Array:
+    """The input as the second module takes it: channels may be last there. Raises RunError if it takes another shape."""
+    function = main_function(module)
+    argument = dict(zip(input_names(function), function.body.block.args, strict=True))[name]
+    wanted = shape_of(argument)
+    orders = [(0, *range(2, array.ndim), 1), (0, array.ndim - 1, *range(1, array.ndim - 1))] if array.ndim > 2 else []
+    if len(wanted) == array.ndim and not _fits(array.shape, wanted):
+        for order in orders:
+            if _fits(tuple(array.shape[i] for i in order), wanted):
+                array = np.ascontiguousarray(array.transpose(order))
+                break
+    check_input(name, array, tensor_of(argument))
+    return array
+
+
+def _fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    return all(n == w or not static([w]) for n, w in zip(shape, wanted, strict=True))

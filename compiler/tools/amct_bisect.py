@@ -1,0 +1,107 @@
+"""`amct bisect`: the first layer where two models part."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .parser import add_command
+from .shared import (
+    MODEL,
+    add_batch,
+    add_import_options,
+    add_json,
+    add_run_data,
+    command_session,
+    image_form,
+    import_options,
+    load_module,
+    print_json,
+)
+from .tables import print_table, some
+
+if TYPE_CHECKING:
+    from ..checking.bisection import Bisection
+    from ..checking.following import Layer
+
+_DESCRIPTION = """\
+Runs A, then every layer of B on the values that A has there, so that an error of one layer does not reach the next. Prints how
+far each layer is from A's, beside what its operations explain: rounding in any order of their sums and, if only one of the two is
+quantized, rounding to integers. The first layer beyond that is named, and the status is 1. The first samples are used.
+
+A and B are models of any format, or .mlir modules of any stage; layers are matched by their names in the source.
+Options of how a model is read apply to A; if B needs some, convert it to a module first, with amct-opt."""
+
+
+def add_parser(commands: Any) -> None:
+    """The command `amct bisect` and its options."""
+    parser = add_command(
+        commands,
+        "bisect",
+        "A B --inputs DATA [options]",
+        "find the first layer where two models part",
+        _DESCRIPTION,
+        run,
+    )
+    parser.add_argument("a", metavar="A", type=Path, help=f"the reference: {MODEL}")
+    parser.add_argument("b", metavar="B", type=Path, help="the model to compare with it")
+    add_run_data(parser)
+    add_batch(parser)
+    add_import_options(parser.add_argument_group("how A is read").add_argument)
+    add_json(parser.add_argument)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Raises CompileError for unreadable models, inputs that do not fit, and, located at the layer, for models that part."""
+    from ..checking.bisection import bisect, few
+    from ..checking.following import layer_error
+    from ..ir.functions import main_function
+    from ..runtime.inputs import load_runs
+
+    a, _ = load_module(args.a, import_options(args), command_session(args))
+    b, _ = load_module(args.b, session=command_session(args))
+    runs = load_runs(args.data, main_function(a), args.batch, image_form(args))
+    result = bisect(a, b, few(runs.inputs, main_function(a), args.batch))
+    if args.json:
+        print_json(args, _as_json(result))
+    else:
+        _print(result)
+    if result.first is not None:
+        raise layer_error(result.first.name, result.first, "the models part here")
+
+
+def _print(result: Bisection) -> None:
+    rows = [(each.name, each.op, f"{each.largest:.3g}", f"{each.bound:.3g}", _verdict(each)) for each in result.layers]
+    print_table("layers", ("layer", "operation", "difference", "explained", ""), rows)
+    if result.not_compared:
+        groups: dict[str, list[str]] = {}
+        for name, reason in result.not_compared.items():
+            groups.setdefault(reason, []).append(name)
+        print_table("not compared", ("what", "why"), [(some(names), reason) for reason, names in groups.items()])
+    if result.first is None:
+        print("the models compute the same" + (", apart from quantization" if result.quantized else ""))
+
+
+def _verdict(layer: Layer) -> str:
+    if layer.parts is not None:
+        return "means another value" if layer.explained else "parts"
+    return "equal" if layer.equal else "rounding"
+
+
+def _as_json(result: Bisection) -> Mapping[str, Any]:
+    return {
+        "first": None if result.first is None else result.first.name,
+        "quantized": result.quantized,
+        "layers": {
+            each.name: {
+                "operation": each.op,
+                "verdict": _verdict(each),
+                "difference": each.largest,
+                "explained": each.bound,
+            }
+            for each in result.layers
+        },
+        "not_compared": dict(result.not_compared),
+    }

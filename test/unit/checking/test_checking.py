@@ -1,0 +1,136 @@
+"""Passes that change numbers are caught, and the first layer is named; passes that do not are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+import amct_opt
+from amct_opt import CompileError
+from amct_opt.checking import bounds
+from amct_opt.checking.checker import Checker
+from amct_opt.checking.following import Graph
+from amct_opt.dialects import nn
+from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.transforms.canonicalization import CanonicalizePass
+from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
+from amct_opt.transforms.quantization.convert_observers import ConvertObserversPass
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
+
+
+def constant(module: ModuleOp, key: str) -> nn.ConstantOp:
+    return next(op for op in module.walk() if isinstance(op, nn.ConstantOp) and key in op.key)
+
+
+def changed(module: ModuleOp, key: str, change: Callable[[np.ndarray], Any]) -> None:
+    old = constant(module, key)
+    new = nn.ConstantOp.of(np.asarray(change(old.array.copy()), old.array.dtype), old.key, old.location)
+    old.parent.insert_op_before(new, old)
+    old.result.replace_all_uses_with(new.result)
+    old.detach()
+    old.erase()
+
+
+def one(array: np.ndarray) -> np.ndarray:
+    array.reshape(-1)[0] += 1e-3
+    return array
+
+
+def swapped(array: np.ndarray) -> np.ndarray:
+    return array[::-1]
+
+
+FAULTS: list[tuple[type, str, Callable[[ModuleOp], None], str]] = [
+    (FuseBnPass, "fuse-bn", lambda m: changed(m, "conv2.weight.folded", one), "conv2"),
+    (FuseBnPass, "fuse-bn", lambda m: changed(m, "conv3.bias.folded", swapped), "conv3"),
+    (CanonicalizePass, "canonicalize", lambda m: changed(m, "fc1.weight", one), "fc1"),
+    (ConvertObserversPass, "convert-observers", lambda m: changed(m, "conv4.weight.i8", lambda w: -w), "conv4"),
+    (LowerToAscendPass, "lower-to-ascend", lambda m: changed(m, "depthwise1_deq_scale", lambda s: s * 2), "depthwise1"),
+    (LowerToAscendPass, "lower-to-ascend", lambda m: changed(m, "conv3.bias.i32", lambda b: b + 100), "conv3"),
+]
+
+
+@pytest.mark.parametrize(("broken", "name", "fault", "layer"), FAULTS)
+def test_the_pass_and_the_layer_are_named(
+    broken: type, name: str, fault: Callable[[ModuleOp], None], layer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = broken.apply
+
+    def wrong(self: Any, ctx: Any, op: ModuleOp) -> None:
+        apply(self, ctx, op)
+        fault(op)
+
+    monkeypatch.setattr(broken, "apply", wrong)
+    module, session = amct_opt.load(MODEL)
+    session.checker = Checker(None, 1)
+    quantization = f'insert-observers,calibrate{{data="{DATA}" samples=2}},convert-observers'
+    with pytest.raises(CompileError, match=rf"after --{name}: layer '{layer}'"):
+        amct_opt.run_pipeline(module, ["canonicalize", "fuse-bn", quantization, "lower-to-ascend"], session)
+
+
+@pytest.mark.parametrize("profile", ["ascend", "qdq", "ppq"])
+def test_right_passes_pass(profile: str, tmp_path: Path) -> None:
+    module, session = amct_opt.load(MODEL)
+    session.profile = profile
+    checker = session.checker = Checker(None, 1)
+    checker.reading(MODEL, module)
+    passes = ["canonicalize", "fuse-all", "equalize", f'quantize{{data="{DATA}" samples=2}}']
+    amct_opt.run_pipeline(module, passes, session)
+    path = tmp_path / "q.onnx"
+    amct_opt.save(module, path, session, "onnx")
+    checker.writing(path, module, session.targets["onnx"](), session)
+    if profile == "ascend":
+        amct_opt.run_pipeline(module, "deploy", session)
+    assert {"canonicalize", "fuse-all", "insert-observers", "calibrate", "convert-observers"} <= set(checker.checked)
+    assert not checker.skipped
+    assert checker.files == ["digits.onnx", "q.onnx"]
+
+
+def test_a_pass_that_changes_silently_must_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FuseBnPass, "apply", lambda self, ctx, op: changed(op, "fc1.bias", lambda b: b * (1 + 2**-23)))
+    module, session = amct_opt.load(MODEL)
+    session.checker = Checker(None)
+    with pytest.raises(CompileError, match="after --fuse-bn: layer 'fc1'"):
+        amct_opt.run_pipeline(module, "fuse-bn", session)
+
+
+def test_a_kernel_that_is_wrong_is_found_beside_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> None:
+    from amct_opt.runtime import kernels
+
+    kernel = kernels.bare_kernel_for
+    module, _ = amct_opt.load(MODEL)
+
+    def wrong(op: Any) -> Any:
+        run = kernel(op)
+        return (lambda x: run(x) * np.float32(1.0001)) if isinstance(op, nn.AveragePoolOp) else run
+
+    monkeypatch.setattr("amct_opt.runtime.executor.bare_kernel_for", wrong)
+    with pytest.raises(CompileError, match="layer 'pool1'"):
+        Checker(None).reading(MODEL, module)
+
+
+@pytest.mark.parametrize("terms", [9, 300])
+def test_bounds_hold_and_are_sharp(terms: int) -> None:
+    """Beside float64: no sum is beyond its bound, and the bound is not orders of magnitude above what worst cases reach."""
+    random = np.random.default_rng(0)
+    text = f"""func.func @main(%x: tensor<4x{terms}xf32>, %w: tensor<{terms}x8xf32>) -> tensor<4x8xf32> {{
+      %y = nn.matmul %x, %w : (tensor<4x{terms}xf32>, tensor<{terms}x8xf32>) -> tensor<4x8xf32>
+      func.return %y : tensor<4x8xf32> }}"""
+    graph = Graph(amct_opt.parse(text)[0])
+    (row,) = graph.program.rows
+    for _ in range(20):
+        x = random.standard_normal((4, terms)).astype(np.float32)
+        w = random.standard_normal((terms, 8)).astype(np.float32)
+        y = x @ w
+        (bound,) = bounds.errors_of(row.op, [x, w], [None, None], [y])
+        assert bound is not None
+        error = np.abs(y - x.astype(np.float64) @ w.astype(np.float64))
+        assert (error <= bound).all()
+        assert (bound <= 1.1 * (terms + 2) * 2.0**-24 * (np.abs(x) @ np.abs(w))).all()
