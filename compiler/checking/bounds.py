@@ -342,7 +342,7 @@ def _probed(op: Operation, operands: Sequence[Array], errors: Errors, results: S
 
 def _shifted(array: Array, error: Array, signs: int) -> Array:
     """An operand moved by its error: up, down, or by turns."""
-    turns: Array = np.where(np.arange(array.size).reshape(array.shape) % 2, 1, -1)
+    turns = np.resize(np.array([-1, 1]), array.shape)
     moved = array + (signs if signs else turns) * error
     if np.issubdtype(array.dtype, np.integer):
         info = np.iinfo(array.dtype)
