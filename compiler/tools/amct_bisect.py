@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("a", metavar="A", type=Path, help=f"the reference: {MODEL}")
     parser.add_argument("b", metavar="B", type=Path, help="the model to compare with it")
-    add_run_data(parser)
+    add_run_data(parser, "--inputs")
     add_batch(parser)
     add_import_options(parser.add_argument_group("how A is read").add_argument)
     add_json(parser.add_argument)

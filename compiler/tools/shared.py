@@ -105,11 +105,11 @@ def add_configuration(add: Callable[..., object]) -> None:
     )
 
 
-def add_run_data(parser: argparse.ArgumentParser) -> None:
-    """`--data` of a run, and how images become inputs."""
+def add_run_data(parser: argparse.ArgumentParser, *names: str) -> None:
+    """`--data` of a run, under further names as well, and how images become inputs."""
     text = """an .npz file with one array per model input, by name, a .npy file, a folder with one .npy file per input or, with
 --preprocess, or --scale, --mean and --std, a folder of images"""
-    parser.add_argument("--data", metavar="DATA", type=Path, required=True, help=text)
+    parser.add_argument(*names, "--data", dest="data", metavar="DATA", type=Path, required=True, help=text)
     add_image_options(parser.add_argument_group("images").add_argument)
 
 
