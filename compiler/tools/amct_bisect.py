@@ -11,12 +11,10 @@ from .parser import add_command
 from .shared import (
     MODEL,
     add_batch,
-    add_import_options,
     add_json,
     add_run_data,
     command_session,
     image_form,
-    import_options,
     load_module,
     print_json,
 )
@@ -32,7 +30,7 @@ far each layer is from A's, beside what its operations explain: rounding in any 
 quantized, rounding to integers. The first layer beyond that is named, and the status is 1. The first samples are used.
 
 A and B are models of any format, or .mlir modules of any stage; layers are matched by their names in the source.
-Options of how a model is read apply to A; if B needs some, convert it to a module first, with amct-opt."""
+If a model needs options to be read, convert it to a module first, with amct-opt."""
 
 
 def add_parser(commands: Any) -> None:
@@ -49,7 +47,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("b", metavar="B", type=Path, help="the model to compare with it")
     add_run_data(parser, "--inputs")
     add_batch(parser)
-    add_import_options(parser.add_argument_group("how A is read").add_argument)
     add_json(parser.add_argument)
 
 
@@ -60,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     from ..ir.functions import main_function
     from ..runtime.inputs import load_runs
 
-    a, _ = load_module(args.a, import_options(args), command_session(args))
+    a, _ = load_module(args.a, session=command_session(args))
     b, _ = load_module(args.b, session=command_session(args))
     runs = load_runs(args.data, main_function(a), args.batch, image_form(args))
     result = bisect(a, b, few(runs.inputs, main_function(a), args.batch))
