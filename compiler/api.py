@@ -126,6 +126,7 @@ def quantize(
     preprocess: str | Preprocess | None = None,
     record: Record | PathLike | None = None,
     equalize: bool = False,
+    fit_ranges: bool = False,
     round_weights: Method | None = None,
     correct_bias: bool = False,
     backend: Name = "auto",
@@ -137,7 +138,7 @@ def quantize(
     or a function that returns one (one run each, in the inputs' shapes and dtypes). If data is needed and not given, seeded
     synthetic inputs are used and the session warns. For a folder of images, `preprocess` is the name of a preset (`imagenet`)
     or an object. `record` contains parameters that replace calibration.
-    `equalize`, `round_weights` and `correct_bias` recover accuracy (docs/recovery.md).
+    `equalize`, `fit_ranges`, `round_weights` and `correct_bias` recover accuracy (docs/recovery.md).
     `backend` runs the module during calibration; it affects results only through the rounding of floats.
     `session.profile` decides what can be quantized; `session.remarks` reports what was not quantized, and why. Raises
     CompileError, located.
@@ -147,7 +148,9 @@ def quantize(
     given = DataOptions(_data(data, module, chosen.batch_num), preprocess=preprocess)
     if isinstance(record, str | os.PathLike):
         record = read_record(Path(record), joint_quant=settings is None or chosen.joint_quant)
-    recovery = RecoveryOptions(equalize=equalize, round_weights=round_weights, correct_bias=correct_bias)
+    recovery = RecoveryOptions(
+        equalize=equalize, fit_ranges=fit_ranges, round_weights=round_weights, correct_bias=correct_bias
+    )
     request = Request(chosen, profile_of(session), record, recovery=recovery)
     run_passes(module, [Quantize(request, given, BackendOptions(backend=backend))], session)
 

@@ -135,6 +135,10 @@ PASSES: Mapping[str, PassRow] = {
         "run data through the model and fill in the observers' ranges",
         "equal",
     ),
+    "fit-ranges": PassRow(
+        ".transforms.quantization.fit_ranges:FitRangesPass",
+        "choose ranges of activations by what they make of the outputs of the layers that read them",
+    ),
     "round-weights": PassRow(
         ".transforms.quantization.round_weights:RoundWeightsPass",
         "choose the integers of weights by what they make of layers' outputs (GPTQ)",

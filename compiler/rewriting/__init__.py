@@ -75,7 +75,11 @@ def erase_constant(op: ConstantOp) -> None:
 
 
 def layer_of(op: Operation) -> str:
-    """The user's name of an operation: its source layer, otherwise its result's name, otherwise its kind."""
+    """The user's name of an operation: its source layer, for a point the layer that it belongs to, otherwise its result's name,
+    otherwise its kind.
+    """
+    if isinstance(op, ObserveOp):
+        return op.point.data.rpartition(":")[0] or op.point.data
     origin = op.properties.get("origin")
     if isinstance(origin, OriginAttr):
         return origin.layer.data

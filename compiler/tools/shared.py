@@ -210,6 +210,8 @@ modules, or patterns such as '*/head/*'"""
     add = adders["recovery of accuracy"]
     text = "even out channels between layers by powers of two before quantization, where data shows that it helps"
     add("--equalize", action=argparse.BooleanOptionalAction, help=text)
+    text = "choose ranges of activations by the outputs of the layers that read them"
+    add("--fit-ranges", action=argparse.BooleanOptionalAction, help=text)
     text = "choose the integers of weights by the layers' outputs (default: the nearest)"
     add("--round-weights", choices=("gptq", "mismatch", "adaround"), help=text)
     text = "add to biases what quantization shifts layers' outputs by"

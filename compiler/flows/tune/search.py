@@ -44,6 +44,7 @@ STEPS: Sequence[Changes] = (
     {"round_weights": "mismatch"},
     {"equalize": True},
     {"correct_bias": True},
+    {"fit_ranges": True},
     {"observer": "octav"},
     {"observer": "ifmr"},
     {"observer": "percentile{percentile=0.99999}"},

@@ -20,7 +20,7 @@ from .steps import quantize_channels
 class QuantizePass(QuantizeOptions, DataOptions, BackendOptions, ModulePass):
     """Decide what is quantized, balance channels where that is planned, calibrate, and turn activations, weights and biases into
     integers: `--insert-observers`, `--balance-channels`, `--calibrate`, `--convert-observers` and `--shift-accumulators`; where
-    they are asked for, with `--equalize` first, and `--round-weights` and `--correct-bias` before conversion.
+    they are asked for, with `--equalize` first, and `--fit-ranges`, `--round-weights` and `--correct-bias` before conversion.
     """
 
     name = "quantize"

@@ -15,6 +15,8 @@ class RecoveryOptions:
 
     equalize: bool = False
     """Even out channels by powers of two that cancel out, where data shows that it helps (`--equalize`)."""
+    fit_ranges: bool = False
+    """Choose ranges of activations by the outputs of the layers that read them (`--fit-ranges`)."""
     round_weights: Method | None = None
     """`gptq`, `mismatch` or `adaround`: choose the integers of weights by layers' outputs (`--round-weights`)."""
     correct_bias: bool = False

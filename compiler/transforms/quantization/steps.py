@@ -13,6 +13,7 @@ from .balance_channels import balance_channels
 from .calibrate import calibrate_points
 from .convert_observers import convert_observers
 from .correct_bias import correct_bias
+from .fit_ranges import fit_ranges
 from .insert_observers import insert_observers
 from .request import Request
 from .round_weights import round_weights
@@ -32,6 +33,9 @@ def quantize_channels(
         balance_channels(module, samples, session, runner)
     with session.phase("calibrate"):
         calibrate_points(module, samples, session, runner)
+    if request.recovery.fit_ranges:
+        with session.phase("fit-ranges"):
+            fit_ranges(module, samples, session, runner)
     with session.phase("round-weights"):
         round_weights(module, request.recovery.round_weights, samples, session)
     if request.recovery.correct_bias:

@@ -204,13 +204,19 @@ def test_recovery_is_the_options_of_the_pass() -> None:
     module, session = amct_opt.load(DIGITS / "digits.onnx")
     amct_opt.run_pipeline(module, "fuse", session)
     by_pass = module.clone()
-    options = f"data={DIGITS / 'calib.npz'} equalize=true round-weights=gptq correct-bias=true"
+    options = f"data={DIGITS / 'calib.npz'} equalize=true fit-ranges=true round-weights=gptq correct-bias=true"
     make_pass("quantize", options).apply(session.clone(), by_pass)
     amct_opt.quantize(
-        module, session, data=DIGITS / "calib.npz", equalize=True, round_weights="gptq", correct_bias=True
+        module,
+        session,
+        data=DIGITS / "calib.npz",
+        equalize=True,
+        fit_ranges=True,
+        round_weights="gptq",
+        correct_bias=True,
     )
     assert amct_opt.to_text(module) == amct_opt.to_text(by_pass)
-    assert {"equalize", "round-weights", "correct-bias"} <= {r.pass_name for r in session.remarks}
+    assert {"equalize", "fit-ranges", "round-weights", "correct-bias"} <= {r.pass_name for r in session.remarks}
 
 
 def test_one_executable_run_by_several_threads() -> None:

@@ -19,6 +19,7 @@ from ....runtime.data import Samples
 from ....session import Session, session_of
 from ..balance_channels.input_channels import Weighted, activation_axis
 from ..data_options import BackendOptions, DataOptions
+from ..outputs import WORTH
 from ..recovery_options import RecoveryOptions
 from ..request import QuantizationOptions, Request
 from ..sites import Site
@@ -33,10 +34,6 @@ from .search import Search
 from .trial import Trial
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-WORTH = 0.5
-"""dB that outputs must win on average: less is as likely to be lost on other samples."""
 
 
 class _Method(NamedTuple):

@@ -16,7 +16,6 @@ from ....dialects.nn import (
     BatchNormOp,
     BoundOp,
     ConvolutionOp,
-    ConvTransposeOp,
     FusedOp,
     GroupNormOp,
     InstanceNormOp,
@@ -32,8 +31,8 @@ from ....dialects.nn.shapes import axis_of, element_of, shape_of
 from ....rewriting import Refusal, layer_of
 from ...fusion.computing import Computing, channel_axis
 from ..balance_channels.input_channels import Weighted, activation_axis
+from ..channels import Channels, carried, output_channels
 from ..sites import Site, sites
-from .channels import Channels, carried
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -214,20 +213,6 @@ def ask_for_numbers(site: Site) -> None:
 def _floats(site: Site, index: int) -> Array | None:
     array = array_of(site.operand(index))
     return array if array is not None and array.size and array.dtype.kind not in "iub" else None
-
-
-def output_channels(op: Computing) -> Array:
-    """The output channel of each number of the weight."""
-    shape = shape_of(op.operands[WEIGHT])
-    if isinstance(op, MatMulOp):
-        axis = len(shape) - (1 if op.transpose_b is None else 2)
-        return np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
-    ones = (1,) * (len(shape) - 2)
-    if not isinstance(op, ConvTransposeOp):
-        return np.arange(shape[0]).reshape(-1, 1, *ones)
-    inputs, per_group = shape[:2]
-    group = np.arange(inputs) // (inputs // op.group_count)
-    return (group[:, None] * per_group + np.arange(per_group)).reshape(inputs, per_group, *ones)
 
 
 def _readers(value: SSAValue, channels: Channels, places: Places) -> tuple[list[Reader], list[Bounded]]:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isnan
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ....backends import Runner
 from ....runtime.data import Samples
 from ....runtime.executor import Executable
-from ....runtime.metrics import Differences
 from ....session import Session
+from ..outputs import Sqnr, few, lost, sqnr_of_outputs
 from ..recovery_options import NO_RECOVERY
 from ..request import Request
 from ..steps import quantize_channels
-
-SAMPLES = 32
-"""So many samples decide, or one run of the model where it takes more."""
-TOLERATED = 0.1
-"""dB that an output may lose where others win."""
 
 
 class Trial:
@@ -30,9 +24,9 @@ class Trial:
         self._module = module
         self._original = module.clone()
         self._request = replace(request, recovery=NO_RECOVERY)
-        self._samples = samples.head(min(samples.count, max(1, SAMPLES // samples.batch_size) * samples.batch_size))
+        self._samples = few(samples)
         self._session, self._runner = session.silent(), runner
-        self._best: dict[str, float] | None = None
+        self._best: Sqnr | None = None
 
     def begin(self) -> None:
         """Measure the module before it is changed."""
@@ -43,25 +37,14 @@ class Trial:
 
         What they have then is what the next change is compared with.
         """
-        old, new = self._best or {}, self._sqnr()
-        gains = {name: new[name] - old[name] for name in old if not isnan(new[name] - old[name])}
-        worst = min(gains, key=lambda name: gains[name], default=None)
-        if worst is not None and (gains[worst] < -TOLERATED or sum(gains.values()) < worth * len(gains)):
-            return (
-                f"with it output {worst} of the quantized model has {new[worst]:.2f} dB, without it {old[worst]:.2f} dB"
-            )
-        self._best = new
-        return None
+        new = self._sqnr()
+        reason = lost(self._best or {}, new, worth)
+        if reason is None:
+            self._best = new
+        return reason
 
-    def _sqnr(self) -> dict[str, float]:
+    def _sqnr(self) -> Sqnr:
         """The SQNR of each output of reals of the module's quantized copy."""
         copy = self._module.clone()
         quantize_channels(copy, self._request, lambda: self._samples, self._session, self._runner)
-        exact, found = Executable(self._original), Executable(copy)
-        differences = {name: Differences() for name in exact.outputs}
-        for batch in self._samples.batches():
-            outputs = found.run(batch)
-            for name, array in exact.run(batch).items():
-                if array.dtype.kind not in "iub":
-                    differences[name].add(array, outputs[name])
-        return {name: each.sqnr for name, each in differences.items() if each.count}
+        return sqnr_of_outputs(Executable(self._original), Executable(copy), self._samples)

@@ -4,7 +4,7 @@ and some rows of held-back samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
@@ -148,7 +148,7 @@ class Networks:
         if that network is not needed: then the quantized one is used for both. Large values that wait between layers are stored
         in `folder`.
         """
-        fit, held = _split(samples)
+        fit, held = split(samples)
         self.held_back: int = 0 if held is None else held.count
         """The number of samples that are held back from the sums."""
         parts = [in_batches(module, [], part) for part in (fit, held) if part is not None]
@@ -185,7 +185,7 @@ class Networks:
             fits = i < self._fit
             places, rows_each = product.places(q)
             wanted = fit / self._fit if fits else _ROWS_HELD / rest
-            chosen = _chosen(places, wanted / rows_each, i)
+            chosen = some_of(places, wanted / rows_each, i)
             rows = product.rows(q, chosen)
             beside = rows if f is q else product.rows(f, chosen)
             if not (np.isfinite(rows).all() and np.isfinite(beside).all()):
@@ -228,9 +228,7 @@ class Networks:
     @property
     def measured(self) -> str:
         """The data that errors are measured on, as the last words of a remark."""
-        if not self.held_back:
-            return ""
-        return f" (on {self.held_back} sample{'' if self.held_back == 1 else 's'} held back)"
+        return measured_on(self.held_back)
 
     def _inputs(self, layer: NNOp) -> Iterator[tuple[Array, Array]]:
         """The inputs in both networks; the float one computes its next batch meanwhile, in a thread."""
@@ -256,13 +254,18 @@ def _add(waiting: list[tuple[Array, Array]], sums: Summed) -> None:
         waiting.clear()
 
 
-def _split(samples: Samples) -> tuple[Samples, Samples | None]:
+def measured_on(count: int) -> str:
+    """The last words of a remark with errors that are measured on so many samples held back, if there are any."""
+    return f" (on {count} sample{'' if count == 1 else 's'} held back)" if count else ""
+
+
+def split(samples: Samples) -> tuple[Samples, Samples | None]:
     """The samples to sum, and those to hold back."""
     back = max(samples.runs // HELD_BACK, int(samples.runs > 1)) * samples.batch_size
     return (samples.head(samples.count - back), samples.tail(back)) if back else (samples, None)
 
 
-def _chosen(places: int, wanted: float, seed: int) -> Array:
+def some_of(places: int, wanted: float, seed: int) -> Array:
     """About as many places as wanted, in any order: random, but the same ones each time."""
     count = min(places, max(1, round(wanted)))
     if count == places:
@@ -273,10 +276,11 @@ def _chosen(places: int, wanted: float, seed: int) -> Array:
 def points_of(module: ModuleOp) -> Mapping[Operation, Kernel]:
     """Kernels that make points round as the later quantize and dequantize will."""
     points = (op for op in module.walk() if isinstance(op, ObserveOp))
-    return {op: _rounding(op.qparams.data) for op in points if op.qparams is not None}
+    return {op: rounding_by(op.qparams.data) for op in points if op.qparams is not None}
 
 
-def _rounding(params: QParams) -> Kernel:
+def rounding_by(params: QParams) -> Callable[[Array], Array]:
+    """A kernel that rounds to the numbers of a point."""
     scale, zero_point = params.scales(), np.float32(params.zero_points())
     low, high = (np.float32(end) for end in integer_range(params.storage))
 

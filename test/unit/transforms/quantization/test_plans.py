@@ -51,6 +51,7 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 RECOVERY = {
     "": (),
     "round-weights=gptq": (("round-weights", "gptq data=x.npz"),),
+    "fit-ranges=true": (("fit-ranges", "data=x.npz"),),
     "correct-bias=true": (("correct-bias", "data=x.npz"),),
     "round-weights=mismatch correct-bias=true": (
         ("round-weights", "mismatch data=x.npz"),
@@ -144,7 +145,7 @@ def check_random(seed: int, folder: Path) -> None:
     module, _ = amct_opt.load(graph.save(folder / "net.onnx", *outputs), session)
     make_pass("fuse-all").apply(session, module)
     layers = [layer_of(op) for op in module.walk() if isinstance(op, nn.ConvOp)]
-    options, recovery = random_options(graph.random, profile, layers), list(RECOVERY)[seed % 5 % 4]
+    options, recovery = random_options(graph.random, profile, layers), list(RECOVERY)[seed % 7 % 5]
     text = amct_opt.to_text(module)
     session.remarks.clear()
     make_pass("quantize", f"data=x.npz {options} {recovery}").apply(session, module)

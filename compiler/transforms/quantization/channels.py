@@ -1,4 +1,4 @@
-"""Where the channels of a value stand, and where they stand behind an operation that keeps them apart."""
+"""Where the channels of a value stand, also behind operations that keep them apart; the output channels of a weight."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from xdsl.ir import SSAValue
 
-from ....dialects.nn import (
+from ...dialects.nn import (
+    ConvTransposeOp,
     DivOp,
     GatherOp,
     GlobalPoolOp,
+    MatMulOp,
     MulOp,
     NNOp,
     PadOp,
@@ -22,7 +24,8 @@ from ....dialects.nn import (
     TransposeOp,
     ints,
 )
-from ....dialects.nn.shapes import DYNAMIC, axis_of, shape_of
+from ...dialects.nn.shapes import DYNAMIC, axis_of, shape_of
+from ..fusion.computing import Computing
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -93,3 +96,17 @@ def _reshaped(value: SSAValue, result: SSAValue, channels: Channels) -> Channels
 def _known_from(shape: tuple[int, ...]) -> int:
     """The first axis behind the last one whose size is not known."""
     return max((i + 1 for i, size in enumerate(shape) if size == DYNAMIC), default=0)
+
+
+def output_channels(op: Computing) -> Array:
+    """The output channel of each number of the weight."""
+    shape = shape_of(op.operands[1])
+    if isinstance(op, MatMulOp):
+        axis = len(shape) - (1 if op.transpose_b is None else 2)
+        return np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    ones = (1,) * (len(shape) - 2)
+    if not isinstance(op, ConvTransposeOp):
+        return np.arange(shape[0]).reshape(-1, 1, *ones)
+    inputs, per_group = shape[:2]
+    group = np.arange(inputs) // (inputs // op.group_count)
+    return (group[:, None] * per_group + np.arange(per_group)).reshape(inputs, per_group, *ones)

@@ -1,0 +1,46 @@
+"""How far the outputs of a quantized module are from those of the float one: what decides about changes to all of it."""
+
+from __future__ import annotations
+
+from math import isnan
+
+from ...runtime.data import Samples
+from ...runtime.executor import Executable
+from ...runtime.metrics import Differences
+
+SAMPLES = 32
+"""So many samples decide, or one run of the model where it takes more."""
+WORTH = 0.5
+"""dB that outputs must win on average: less is as likely to be lost on other samples."""
+TOLERATED = 0.1
+"""dB that an output may lose where others win."""
+
+Sqnr = dict[str, float]
+"""dB by output; nan where both networks give nothing but zeros."""
+
+
+def few(samples: Samples) -> Samples:
+    """The samples that decide."""
+    return samples.head(min(samples.count, max(1, SAMPLES // samples.batch_size) * samples.batch_size))
+
+
+def sqnr_of_outputs(exact: Executable, found: Executable, samples: Samples) -> Sqnr:
+    """The SQNR of each output of reals."""
+    differences = {name: Differences() for name in exact.outputs}
+    for batch in samples.batches():
+        outputs = found.run(batch)
+        for name, array in exact.run(batch).items():
+            if array.dtype.kind not in "iub":
+                differences[name].add(array, outputs[name])
+    return {name: each.sqnr for name, each in differences.items() if each.count}
+
+
+def lost(old: Sqnr, new: Sqnr, worth: float) -> str | None:
+    """The reason why a change is to be undone: the outputs win less than `worth` dB on average, or one of them loses. None where
+    they win.
+    """
+    gains = {name: new[name] - old[name] for name in old if not isnan(new[name] - old[name])}
+    worst = min(gains, key=lambda name: gains[name], default=None)
+    if worst is not None and (gains[worst] < -TOLERATED or sum(gains.values()) < worth * len(gains)):
+        return f"with it output {worst} of the quantized model has {new[worst]:.2f} dB, without it {old[worst]:.2f} dB"
+    return None
