@@ -23,6 +23,9 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+import onnxruntime  # noqa: F401  # loaded once, not in every process
+
+import amct_opt.flows.quantization  # noqa: F401
 from amct_opt.files import reading
 from amct_opt.tools import amct
 

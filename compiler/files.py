@@ -10,6 +10,7 @@ has none, nothing is locked, and nothing of other processes is removed.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -59,7 +60,8 @@ def replacing_all(*paths: Path) -> Generator[tuple[IO[bytes], ...]]:
             for folder, staging in folders.items():
                 _replace(staging, folder)
         except OSError as e:
-            raise CompileError(f"cannot be written: {e.strerror}", where=str(e.filename2 or paths[0])) from e
+            why = "a file that was read became shorter meanwhile" if e.errno == errno.EFAULT else e.strerror
+            raise CompileError(f"cannot be written: {why}", where=str(e.filename2 or paths[0])) from e
 
 
 def _open(path: Path, folders: dict[Path, Path], cleanup: ExitStack) -> IO[bytes]:
@@ -115,12 +117,20 @@ def _remove_empty(folder: Path) -> None:
 def scratch() -> Generator[Path]:
     """A folder for temporary files that nobody else reads. Raises CompileError if it cannot be made."""
     with ExitStack() as cleanup:
-        try:
+        with spooling():
             folder = cleanup.enter_context(_staging(Path(tempfile.gettempdir())))
-        except OSError as e:
-            message = f"no temporary folder can be made: {e.strerror}"
-            raise CompileError(message, hint="TMPDIR names the folder for temporary files") from None
         yield folder
+
+
+@contextmanager
+def spooling() -> Generator[None]:
+    """Temporary files are made or written. Raises CompileError, located in their folder, if that fails."""
+    try:
+        yield
+    except OSError as e:
+        folder = tempfile.tempdir or os.environ.get("TMPDIR", "")
+        message = f"temporary files cannot be written: {e.strerror}"
+        raise CompileError(message, where=folder, hint="the environment variable TMPDIR sets their folder") from None
 
 
 @contextmanager
@@ -234,7 +244,7 @@ def _replace(staging: Path, folder: Path) -> None:
         paths = sorted(staging.iterdir())
         for path in paths:
             if (final := folder / path.name).is_dir():
-                raise IsADirectoryError(21, os.strerror(21), str(path), None, str(final))
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path), None, str(final))
         if len(paths) == 1:
             paths[0].replace(folder / paths[0].name)
         else:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from .. import frontends
 from ..backends.threads import OrderedBatches, Turn, threads_here
 from ..configuration.settings import Arq
 from ..diagnostics import CompileError, remarks_yaml
+from ..dialects.nn import weights_of
 from ..files import filling
 from ..ir.functions import main_function
 from ..ir.metadata import metadata
@@ -53,6 +55,12 @@ runs is specified."""
 
 STAGES: Sequence[str] = ("fake-quantized (nn)", "integer (ascend)", "integer kernels (nn)")
 """What is measured, in messages."""
+
+Stage = Callable[[], Executable]
+"""Makes a program of a module."""
+
+_LARGE = 1 << 26
+"""Bytes of weights from which on the stages are measured one after the other."""
 
 _NEWER_BITS, _INTEGERS_SINCE = {3, 4, 16}, 21
 """Bit widths that QuantizeLinear supports only from this opset on."""
@@ -119,8 +127,15 @@ def quantize_file(
     module = without_relu6(module, session)
     run_passes(module, [LowerToAscendPass()], session)
     kernels = _integer_kernels(quantized, session)
-    stages = [Executable(quantized), Executable(module), *kernels]
-    fake, integer, *by_kernels = measure(Executable(original), stages, held, session)
+    stages = [partial(Executable, quantized), partial(Executable, module), *kernels]
+    # each keeps its weights as float32
+    together = [[stage] for stage in stages] if weight_bytes(original) > _LARGE else [stages]
+    found: list[dict[str, Difference]] = []
+    for some in together:
+        found += measure(Executable(original), [stage() for stage in some], held, session)
+        for weight in weights_of(original):
+            weight.release()
+    fake, integer, *by_kernels = found
     if calibration is not None:
         by_stage = dict(zip(STAGES, (fake, integer, *by_kernels), strict=False))
         for doubt in (
@@ -130,7 +145,7 @@ def quantize_file(
             session.warn(doubt)
         for doubt in doubts_of_split(calibration, held) if held_back else ():
             session.warn(doubt)
-    answers = {} if judged is None else _answers(Executable(original), stages, judged, held, session)
+    answers = {} if judged is None else _answers([partial(Executable, original), *stages], judged, held, session)
     summary = Summary(
         model=model,
         metadata=metadata(module),
@@ -146,7 +161,7 @@ def quantize_file(
         "ascend": (MlirTarget(), module),
         "record": (RecordTarget(), quantized),
     }
-    simulation = Simulation(quantized, *((kernels[0], in_integers) if kernels else (stages[0], None)))
+    simulation = Simulation(quantized, (kernels or stages)[0](), in_integers if kernels else None)
     layers: dict[str, Any] | None = None
     if measuring is not None:
         with session.phase("measure layers"):
@@ -219,14 +234,16 @@ def split(
     return samples.head(samples.count - held), samples.tail(held), True
 
 
-def _integer_kernels(quantized: ModuleOp, session: Session) -> list[Executable]:
+def _integer_kernels(quantized: ModuleOp, session: Session) -> list[Stage]:
     """The module as integer kernels compute it; empty unless the profile targets them and the module has work for them."""
     if profile_of(session).points != "values":
         return []
+    stage = partial(Executable, quantized, rewrite=in_integers)
     try:
-        return [Executable(quantized, rewrite=in_integers)]
+        stage()
     except CompileError:  # no operation has both integer inputs and integer results
         return []
+    return [stage]
 
 
 def measure(
@@ -248,12 +265,10 @@ def measure(
     return [{name: d.result() for name, d in total.items()} for total in totals]
 
 
-def _answers(
-    expected: Executable, stages: Sequence[Executable], labels: Labels, samples: Samples, session: Session
-) -> dict[str, Answers]:
+def _answers(stages: Sequence[Stage], labels: Labels, samples: Samples, session: Session) -> dict[str, Answers]:
     """The right answers of the float model and of each stage, by the names in the summary."""
     silent = session.silent()
-    right = [ranks(each, samples, labels, silent).right for each in (expected, *stages)]
+    right = [ranks(stage(), samples, labels, silent).right for stage in stages]
     names = ("float", "fake_quantized", "integer", "kernels")
     return {name: Answers(Share.of(each), Pair.of(right[0], each)) for name, each in zip(names, right, strict=False)}
 

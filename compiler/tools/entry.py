@@ -46,6 +46,7 @@ def _start(name: str, module: str) -> None:
         _end_interrupted(name)
 
     signal.signal(signal.SIGINT, end)  # libraries that are being loaded make other errors of KeyboardInterrupt
+    import_module(".truncated", __package__).end_in_one_line()
     run_tool(name, import_module(f".{module}", __package__).run)
 
 
@@ -172,8 +173,9 @@ class _Interrupts:
 
 def _end_interrupted(name: str) -> NoReturn:
     """End at once: neither threads that are still running nor what libraries do at the end may delay or print anything."""
-    if files := sys.modules.get(f"{__name__.partition('.')[0]}.files"):
-        files.abandon()
+    files = sys.modules.get(f"{__name__.partition('.')[0]}.files")
+    if abandon := getattr(files, "abandon", None):  # not while it is being loaded
+        abandon()
     with suppress(OSError):
         os.write(2, f"{name}: interrupted\n".encode())
     os._exit(INTERRUPTED)

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.files import alone, filling, reading, replacing, replacing_all, same_file
 from amct_opt.ir.text import write_module
+from amct_opt.runtime.data.arrays import load_arrays
 
 
 def names(folder: Path) -> list[str]:
@@ -195,3 +197,17 @@ def test_folders_that_were_made_go_with_a_failure(tmp_path: Path) -> None:
     with filling(tmp_path / "there" / "a") as folder:
         (folder / "x").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["there", "a", "x"]
+
+
+def test_a_full_disk_is_named_not_the_file_that_is_unpacked(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "x.npz", x=np.zeros(1 << 20, np.float32))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    message = r"temporary files cannot be written: File too large"
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+        with pytest.raises(CompileError, match=message) as full:
+            load_arrays(tmp_path / "x.npz")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "x.npz" not in str(full.value)
+    assert load_arrays(tmp_path / "x.npz")["x"].size == 1 << 20

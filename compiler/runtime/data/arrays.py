@@ -8,13 +8,14 @@ import struct
 import tempfile
 import zipfile
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from ...diagnostics import CompileError
+from ...files import spooling
 from ...limits import require
 from .rows import Array
 
@@ -76,16 +77,22 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, stream: IO[bytes]) 
         stream.seek(info.header_offset + _LOCAL_HEADER - 4)
         name, extra = struct.unpack("<HH", stream.read(4))
         return _mapped(stream, info.header_offset + _LOCAL_HEADER + name + extra)
-    with archive.open(info) as member, tempfile.TemporaryFile() as unpacked:
-        unpacked.write(member.read(_LONGEST_HEADER))
-        unpacked.seek(0)
+    with archive.open(info) as member, ExitStack() as cleanup:
+        start = member.read(_LONGEST_HEADER)
+        with spooling():
+            unpacked = cleanup.enter_context(tempfile.TemporaryFile())
+            unpacked.write(start)
+            unpacked.seek(0)
         shape, _, dtype = _header(unpacked)
         # what the header declares is unpacked, however much the member contains
         size = unpacked.tell() + math.prod(shape) * dtype.itemsize
         require(size, f"array '{info.filename.removesuffix('.npy')}'", "")
         unpacked.seek(0, os.SEEK_END)
         while (missing := size - unpacked.tell()) > 0 and (part := member.read(min(missing, _PIECE))):
-            unpacked.write(part)
+            with spooling():
+                unpacked.write(part)
+        with spooling():
+            unpacked.flush()
         return _mapped(unpacked, 0)
 
 
@@ -112,6 +119,6 @@ def _reading(path: Path) -> Generator[None]:
     try:
         yield
     except CompileError as e:
-        raise CompileError(e.message, where=str(path), hint=e.hint) from None
+        raise CompileError(e.message, where=e.where or str(path), hint=e.hint) from None
     except Exception as e:  # numpy and zipfile raise half a dozen types for a corrupted file
         raise CompileError(f"cannot be read: {e}", where=str(path)) from None

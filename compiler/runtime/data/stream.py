@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.dialects.func import FuncOp
 
 from ...diagnostics import CompileError
+from ...files import spooling
 from ...ir.dtypes import Tensor, numpy_dtype
 from .rows import Array, forget
 from .samples import Samples, check_type, converted, input_types, samples_of
@@ -65,7 +66,8 @@ class Spool:
         self.types: dict[str, Tensor] = input_types(function)
         self.source = source
         self.count: int = 0
-        self._files = {name: tempfile.TemporaryFile() for name in self.types}  # noqa: SIM115
+        with spooling():
+            self._files = {name: tempfile.TemporaryFile() for name in self.types}  # noqa: SIM115
         self._shapes: dict[str, list[tuple[int, ...]]] = {name: [] for name in self.types}
 
     def fitting(self, batch: Batch) -> dict[str, Array]:
@@ -87,7 +89,8 @@ class Spool:
     def add(self, batch: Batch) -> None:
         """Keeps a batch. Raises CompileError if it does not fit."""
         for name, array in self.fitting(batch).items():
-            self._files[name].write(array.tobytes())
+            with spooling():
+                self._files[name].write(array.tobytes())
             self._shapes[name].append(array.shape)
         self.count += 1
 
@@ -99,7 +102,8 @@ class Spool:
 
     def _rows(self, name: str) -> SpooledRows:
         file, shapes, dtype = self._files[name], self._shapes[name], numpy_dtype(self.types[name].element_type)
-        file.flush()
+        with spooling():
+            file.flush()
         offsets = np.cumsum([0, *(int(np.prod(s)) for s in shapes)]) * dtype.itemsize
         return SpooledRows(np.memmap(file, np.uint8, "r"), shapes, offsets, dtype, self.source)
 

@@ -149,3 +149,24 @@ run_tool("tool", run)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=False)
     assert (done.returncode, done.stderr) == (130, "tool: interrupted\n")
+
+
+def test_a_file_that_becomes_shorter_while_it_is_read_is_one_line(tmp_path: Path) -> None:
+    """A signal would end the process without a word. The temporary folder of an unfinished result is removed."""
+    code = """
+import os, sys
+import numpy as np
+from pathlib import Path
+from amct_opt.files import filling
+from amct_opt.tools.truncated import end_in_one_line
+end_in_one_line()
+Path("big").write_bytes(bytes(1 << 20))
+array = np.memmap("big", np.uint8, "r")
+with filling(Path("out")):
+    os.truncate("big", 1 << 12)
+    print(array.sum())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"{tmp_path}/big: error: became shorter while it was read\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["big"]

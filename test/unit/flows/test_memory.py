@@ -1,0 +1,55 @@
+"""How much memory `amct quantize` takes beside the weights, which are mapped from their file."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from amct_opt.flows import quantization
+from amct_opt.tools import amct
+
+SIZE, LAYERS = 768, 8
+WEIGHTS = SIZE * SIZE * LAYERS * 4
+
+
+def network(folder: Path) -> Path:
+    """Matrix products whose weights, seeded noise, are in a file beside the model."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(0, SIZE**-0.5, (SIZE, SIZE)).astype(np.float32) for _ in range(LAYERS)]
+    (folder / "weights.bin").write_bytes(b"".join(array.tobytes() for array in arrays))
+    nodes, tensors = list[onnx.NodeProto](), list[TensorProto]()
+    for i in range(LAYERS):
+        tensor = TensorProto(name=f"w{i}", dims=[SIZE, SIZE], data_type=TensorProto.FLOAT)
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in (
+            ("location", "weights.bin"),
+            ("offset", i * WEIGHTS // LAYERS),
+            ("length", WEIGHTS // LAYERS),
+        ):
+            tensor.external_data.add(key=key, value=str(value))
+        tensors.append(tensor)
+        nodes.append(helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"], name=f"layer{i}"))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", SIZE]) for name in ("x0", f"x{LAYERS}")]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (folder / "net.onnx").write_bytes(model.SerializeToString())
+    np.savez(folder / "x.npz", x0=rng.normal(size=(8, SIZE)).astype(np.float32))
+    return folder / "net.onnx"
+
+
+def test_large_weights_are_in_memory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As integers, and as float32 for the module that is measured, not for both modules and the peer at once."""
+    monkeypatch.setattr(quantization, "_LARGE", 0)
+    argv = ["quantize", network(tmp_path), "--data", tmp_path / "x.npz", "-o", tmp_path / "out", "--backend", "numpy"]
+    tracemalloc.start()
+    try:
+        assert amct.run([*map(str, argv), "--no-report", "-q"]) == 0
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.8 * WEIGHTS
