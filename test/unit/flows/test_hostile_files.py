@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -322,6 +323,34 @@ def test_names_do_not_reach_the_terminal(name: str, folder: Path, capsys: pytest
     page = folder / "o" / "report.html"
     if page.exists():
         assert "<script>alert" not in page.read_text("utf-8")
+
+
+# Time
+
+
+def chained(count: int) -> bytes:
+    """So many products that share one weight, with an activation behind each."""
+    nodes: list[Any] = []
+    x = "x"
+    for i in range(count):
+        nodes.append(node("MatMul", [x, "w"], [f"m{i}"], f"mm{i}"))
+        nodes.append(node("Relu", [f"m{i}"], [f"r{i}"], f"relu{i}"))
+        x = f"r{i}"
+    weight = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32) / 8
+    return model(nodes, {"x": ["N", 64]}, {x: ["N", 64]}, [numpy_helper.from_array(weight, "w")])
+
+
+@pytest.mark.slow
+def test_time_grows_linearly(folder: Path) -> None:
+    """Four times the products take about four times as long; in quadratic time, they would take sixteen times as long."""
+    seconds: list[float] = []
+    for count in (10, 60, 240):  # the first loads what the command needs
+        (folder / "m.onnx").write_bytes(chained(count))
+        started = time.process_time()
+        status, said = ended("amct quantize m.onnx -o o --backend numpy")
+        seconds.append(time.process_time() - started)
+        assert status == 0, said
+    assert seconds[2] < 8 * seconds[1]
 
 
 # Damaged files
