@@ -25,8 +25,9 @@ PAGE = ROOT / "docs" / "reliability.md"
 RESULTS = CACHE / "reliability.json"
 BEGIN, END = "<!-- begin figures (benchmarks/reliability.py) -->\n", "<!-- end figures -->"
 SEED = 1000
-DAMAGED, GRAPHS = 2000, 10_000
-"""Files of each format, and graphs, of a whole campaign."""
+DIGITS = ROOT / "examples" / "digits"
+DAMAGED, GRAPHS, KILLS, PAIRS = 2000, 10_000, 300, 100
+"""Files of each format, graphs, kills, and pairs of runs, of a whole campaign."""
 
 
 class Row(NamedTuple):
@@ -65,9 +66,24 @@ def random_graphs(share: float) -> Iterator[Row]:
         yield Row(name, found.graphs, result, [f.command for f in found.failures])
 
 
+def crashes(share: float) -> Iterator[Row]:
+    """`amct quantize` is killed at any moment, runs twice at once into one folder, and is interrupted with Ctrl-C."""
+    from crashes import Runs, interrupts, kills, pairs
+
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Runs.of(DIGITS / "digits.onnx", DIGITS / "calib.npz", Path(folder))
+        for run, count in ((kills, KILLS), (pairs, PAIRS), (interrupts, PAIRS)):
+            place = Path(folder) / run.__name__
+            place.mkdir()
+            found = run(runs, place, max(1, round(count * share)), SEED)
+            result = f"{found.old} as before or empty, {found.new} with all files of one run"
+            yield Row(run.__name__, found.runs, result, [*found.torn, *(f"left {name}" for name in found.left)])
+
+
 CAMPAIGNS: Mapping[str, Callable[[float], Iterator[Row]]] = {
     "damaged files": damaged_files,
     "random graphs": random_graphs,
+    "crashes": crashes,
 }
 """By title. A campaign takes a share of its whole size."""
 
