@@ -242,7 +242,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     counts = campaign(seeds, processes=given.processes, format_=given.format, out=out, on_failure=show)
     print(counts.line())
     if given.json:
-        Path(given.json).write_text(json.dumps(asdict(counts), indent=1, ensure_ascii=False), "utf-8")
+        data = {**vars(counts), "failures": [asdict(failure) for failure in counts.failures]}
+        Path(given.json).write_text(json.dumps(data, indent=1, ensure_ascii=False), "utf-8")
     return 1 if counts.failures else 0
 
 

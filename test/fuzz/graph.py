@@ -75,6 +75,8 @@ class File:
     nodes: list[onnx.NodeProto] = field(default_factory=list[onnx.NodeProto])
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
     values: dict[str, Array] = field(default_factory=dict[str, Array])
+    divides: bool = False
+    """Whether it divides by a value, which rounds to zero when it is quantized, or takes its logarithm."""
     computed: dict[str, Array] = field(default_factory=dict[str, Array])
     """Values of nodes that read constants only."""
 
@@ -176,6 +178,13 @@ class File:
             raise Refused(f"{kind}: {e}") from e
         for result in results:
             self._check(kind, result)
+        if (kind in ("Div", "Mod") and inputs[1] in self.values) or kind in (
+            "Reciprocal",
+            "Log",
+            "Pow",
+            "ReduceLogSumExp",
+        ):
+            self.divides = True
         return self._node(kind, inputs, results, domain=domain, **attributes)
 
     def _check(self, kind: str, result: Array) -> None:

@@ -57,6 +57,9 @@ def integers_of(op: Operation) -> Integers | None:
     scale = np.float32(params.scales())
     if isinstance(op, nn.AveragePoolOp):
         return Integers(quantize, scale.reshape(1))
+    if isinstance(op, nn.ConvolutionOp):
+        rank, ranks = op.spatial_rank, (2,) if isinstance(op, nn.ConvTransposeOp) else (2, 3)
+        require(rank in ranks, "spatial-rank", f"Ascend IR has no operator of this type in int8 along {rank} axes")
     weight = weight_of(source(op.operands[1]))
     channels = _channel_axis(op)
     require(weight.axis in (None, channels), "channel-scales", f"its weight has scales along axis {weight.axis}")

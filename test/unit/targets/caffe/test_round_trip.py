@@ -115,6 +115,19 @@ def test_read_in_float(beside_integers: bool, tmp_path: Path) -> None:
     assert anti.offset.value.data == 9
 
 
+@pytest.mark.parametrize(
+    ("kind", "space"), [(nn.ConvTransposeOp, (3, 4, 5)), (nn.ConvOp, (7,)), (nn.ConvTransposeOp, (7,))]
+)
+def test_no_operator_in_integers(kind: Any, space: tuple[int, ...], tmp_path: Path) -> None:
+    """Ascend IR has no int8 convolution along one axis, and no transposed one along three: the layer computes in float."""
+    net = caffe_net(1, 4, *space)
+    y = net.layer(kind, net.x, int8(4, 4, *(2 for _ in space)), op_type="Convolution", zero_point=-9)
+    files = CaffeTarget(form="deploy").write(net.module(y), tmp_path / "net.prototxt", session := new_session())
+    assert "computes in float: Ascend IR has no operator of this type" in " ".join(r.reason for r in session.remarks)
+    (anti,) = (op for op in read(*files).walk() if isinstance(op, ascend.AscendAntiQuantOp))
+    assert anti.offset.value.data == 9
+
+
 def test_the_fake_quant_form(tmp_path: Path) -> None:
     """Quant rounds floats, DeQuant changes nothing; the weights are the floats that integers stand for."""
     net = caffe_net(1, 3, 4, 4)
