@@ -32,7 +32,7 @@ def onnx_file(seed: int, path: Path) -> case.Case:
     x = inputs[0]
     for _ in range(int(random.integers(2, 12))):
         if f.chance(0.15):  # a branch
-            x = f.pick(*f.values)
+            x = f.pick(*(name for name, array in f.values.items() if array.dtype.kind == "f"))
         x = _step(f, x)
     model = _model(f, x, inputs)
     path.write_bytes(model.SerializeToString())
@@ -87,7 +87,8 @@ def _model(f: File, last: str, inputs: list[str]) -> onnx.ModelProto:
         last = f.one("Identity", [last])
     made = [name for name in f.values if name not in inputs]
     read = {name for node in f.nodes for name in node.input}
-    outputs = {last, *(made[int(f.random.integers(len(made)))] for _ in range(f.pick(0, 0, 1, 2)))}
+    inner = [name for name in made if f.values[name].dtype.kind == "f"] or [last]
+    outputs = {last, *(f.pick(*inner) for _ in range(f.pick(0, 0, 1, 2)))}
     outputs |= {name for name in made if name not in read}
     batch = f.pick("N", "batch_size", None, BATCH, BATCH, BATCH)
     open_sizes = f.chance(0.15)

@@ -93,7 +93,7 @@ def _other(f: File, x: str) -> str:
     if f.chance(0.5):
         return f.like(x)
     if f.chance(0.2):
-        return f.pick(*f.values)
+        return f.pick(*(n for n, a in f.values.items() if a.dtype == f.values[x].dtype))
     channels = (shape[1], *[1] * (len(shape) - 2)) if len(shape) > 1 else shape
     full = (1, *channels) if len(shape) > 1 else shape
     return f.normal(

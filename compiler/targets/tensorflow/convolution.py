@@ -166,11 +166,11 @@ def _cuts(op: nn.ConvTransposeOp, layer: Layer, spatial: Shape) -> tuple[Shape, 
     n = op.spatial_rank
     pads = op.resolved_pads(spatial)
     if op.auto_pad is not None and op.output_shape is None:
-        # the output is a stride per input element, whatever the size is
+        # the output is a stride per input element, whatever the size is, or the covered area if that is less
         pads = op.resolved_pads((1,) * n)
         assert pads is not None
         rows = zip(op.full_sizes((1,) * n), op.stride_list, pads[:n], op.output_padding_list, strict=True)
-        return pads[:n], tuple(full - extra - stride - begin for full, stride, begin, extra in rows)
+        return pads[:n], tuple(full - extra - min(stride, full) - begin for full, stride, begin, extra in rows)
     if pads is None:
         raise layer.error("needs its input's size for output_shape", "--infer-shapes sets the sizes of inputs")
     return pads[:n], tuple(e - extra for e, extra in zip(pads[n:], op.output_padding_list, strict=True))

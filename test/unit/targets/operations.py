@@ -246,6 +246,11 @@ WINDOWS: dict[str, Case] = {
         (X,),
         dynamic=True,
     ),
+    "conv_transpose-same-narrow": Case(
+        lambda x: nn.ConvTransposeOp.make(x, const(real(4, 3, 1, 1)), strides=(2, 2), auto_pad="same_upper"),
+        (X,),
+        dynamic=True,
+    ),
     "conv_transpose-nhwc": Case(
         lambda x: nn.ConvTransposeOp.make(x, const(real(4, 3, 2, 2)), layout="nhwc", strides=(2, 2)), (nhwc(X),)
     ),
