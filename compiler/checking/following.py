@@ -284,8 +284,8 @@ class _Run:
         if apart_own is not None or view_own is None:
             self._force(slot, view)
             return
-        if apart is not None:
-            self.explained |= cause
+        if apart is not None and self._compare(slot, value, view, self.in_own) is not None:
+            self.explained |= cause  # within bounds that are sharp enough to tell the two apart
         self.causes.pop(slot)
         self._force(slot, view_own, both=True)
 
@@ -309,7 +309,7 @@ class _Run:
         else:
             apart = None if value.shape == expected.shape else Apart(np.inf, 0, (), np.nan, np.nan)
         if apart is None:
-            if cause and self._compare(slot, self.forced[slot], expected, self.in_forced) is not None:
+            if cause and self._compare(slot, self.forced[slot], expected, self.in_own) is not None:
                 self.explained |= cause
             return
         if cause:

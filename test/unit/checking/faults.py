@@ -1,0 +1,284 @@
+"""Fifty faults in kernels, folds, scales, layouts and axes, and networks to inject them into.
+
+`python test/unit/checking/faults.py 50 5` injects every fifth of them into a network of the size of ResNet-50 (20: of ResNet-20),
+names the step and the layer, reduces the model, and prints the seconds of each.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import onnx
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+import amct_opt
+from amct_opt import CompileError
+from amct_opt.checking.checker import Checker
+from amct_opt.dialects import nn
+from amct_opt.ir.functions import main_function
+from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.runtime.kernels import bare_kernel_for
+from amct_opt.transforms.canonicalization import CanonicalizePass
+from amct_opt.transforms.convert_layout import ConvertLayoutPass
+from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
+from amct_opt.transforms.quantization.convert_observers import ConvertObserversPass
+
+BLOCKS = {8: ([1, 1], 8, 8), 20: ([3, 3, 3], 16, 32), 50: ([3, 4, 6, 3], 64, 112)}
+"""Blocks per stage, width of the first, and size of the image, by depth."""
+
+
+def network(depth: int) -> ModelProto:
+    """A seeded residual network with batch norms; 50 has bottlenecks as ResNet-50 has them."""
+    random = np.random.default_rng(depth)
+    stages, width, size = BLOCKS[depth]
+    nodes: list[onnx.NodeProto] = []
+    weights: list[TensorProto] = []
+
+    def weight(name: str, array: np.ndarray) -> str:
+        weights.append(numpy_helper.from_array(array.astype(np.float32), name))
+        return name
+
+    def conv(name: str, x: str, inputs: int, outputs: int, kernel: int, stride: int = 1, relu: bool = True) -> str:
+        w = random.standard_normal((outputs, inputs, kernel, kernel)) / np.sqrt(inputs * kernel * kernel / 2)
+        attributes = {"strides": [stride] * 2, "pads": [kernel // 2] * 4}
+        nodes.append(helper.make_node("Conv", [x, weight(f"{name}.w", w)], [name], name, **attributes))
+        numbers = [random.uniform(0.5, 1.5, outputs), *random.standard_normal((2, outputs)) / 4]
+        parameters = [weight(f"{name}.{k}", a) for k, a in zip(("s", "b", "m"), numbers, strict=True)]
+        parameters.append(weight(f"{name}.v", random.uniform(0.5, 2, outputs)))
+        nodes.append(helper.make_node("BatchNormalization", [name, *parameters], [f"{name}_bn"], f"{name}_bn"))
+        if not relu:
+            return f"{name}_bn"
+        nodes.append(helper.make_node("Relu", [f"{name}_bn"], [f"{name}_relu"], f"{name}_relu"))
+        return f"{name}_relu"
+
+    x, channels = conv("stem", "x", 3, width, 3), width
+    for stage, count in enumerate(stages):
+        inner = width << stage
+        outer = inner * (4 if depth == 50 else 1)
+        for block in range(count):
+            name, stride = f"s{stage}b{block}", 2 if stage and not block else 1
+            if depth == 50:
+                y = conv(f"{name}c1", x, channels, inner, 1)
+                y = conv(f"{name}c2", y, inner, inner, 3, stride)
+                y = conv(f"{name}c3", y, inner, outer, 1, relu=False)
+            else:
+                y = conv(f"{name}c1", x, channels, inner, 3, stride)
+                y = conv(f"{name}c2", y, inner, outer, 3, relu=False)
+            if channels != outer or stride > 1:
+                x = conv(f"{name}short", x, channels, outer, 1, stride, relu=False)
+            nodes.append(helper.make_node("Add", [x, y], [f"{name}_add"], f"{name}_add"))
+            nodes.append(helper.make_node("Relu", [f"{name}_add"], [f"{name}_out"], f"{name}_out"))
+            x, channels = f"{name}_out", outer
+    nodes.append(helper.make_node("GlobalAveragePool", [x], ["pool"], "pool"))
+    nodes.append(helper.make_node("Flatten", ["pool"], ["flat"], "flat"))
+    fc = random.standard_normal((channels, 10)) / np.sqrt(channels)
+    nodes.append(helper.make_node("Gemm", ["flat", weight("fc.w", fc), weight("fc.b", fc[0])], ["fc"], "fc"))
+    nodes.append(helper.make_node("Softmax", ["fc"], ["y"], "softmax", axis=1))
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [value("x", TensorProto.FLOAT, [2, 3, size, size])],
+        [value("y", TensorProto.FLOAT, [2, 10])],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault in one step: `inject` makes it, `named` is what the error must say."""
+
+    kind: str
+    inject: Callable[[], Any]
+    passes: tuple[str, ...]
+    """The passes that run; none for a fault in a kernel, which shows beside onnxruntime."""
+    named: str
+
+    def error(self, model: ModelProto, folder: Path) -> str:
+        """What the check says about a model; empty if nothing is wrong, or if the model is not fit for the passes."""
+        path = folder / "model.onnx"
+        path.write_bytes(model.SerializeToString())
+        with self.inject():
+            try:
+                module, session = amct_opt.load(path)
+                session.on_remark = None
+                checker = session.checker = Checker(None, 1)
+                if not self.passes:
+                    checker.reading(path, module)
+                amct_opt.run_pipeline(module, self.passes, session)
+            except CompileError as e:
+                return e.message
+        return ""
+
+
+def constants(module: ModuleOp, key: str) -> Iterator[nn.ConstantOp]:
+    return (op for op in list(module.walk()) if isinstance(op, nn.ConstantOp) and op.key == key)
+
+
+def change(key: str, of: Callable[[np.ndarray], Any]) -> Callable[[ModuleOp], None]:
+    """Changes a constant, if the module has it."""
+
+    def fault(module: ModuleOp) -> None:
+        for old in constants(module, key):
+            array = np.ascontiguousarray(np.asarray(of(old.array.copy())).astype(old.array.dtype))
+            new = nn.ConstantOp.of(array, old.key, old.location)
+            block = old.parent
+            assert block is not None
+            block.insert_op_before(new, old)
+            old.result.replace_all_uses_with(new.result)
+            old.detach()
+            old.erase()
+
+    return fault
+
+
+def operation(layer: str, edit: Callable[[Operation], None]) -> Callable[[ModuleOp], None]:
+    """Changes the operations of a layer."""
+
+    def fault(module: ModuleOp) -> None:
+        for op in list(main_function(module).body.walk()):
+            origin = op.properties.get("origin")
+            if isinstance(origin, nn.OriginAttr) and origin.layer.data == layer:
+                edit(op)
+
+    return fault
+
+
+def behind(broken: type, fault: Callable[[ModuleOp], None]) -> Callable[[], Any]:
+    """The pass, with the fault behind it."""
+    apply = broken.apply  # type: ignore[attr-defined]
+
+    def wrong(self: Any, ctx: Any, op: ModuleOp) -> None:
+        apply(self, ctx, op)
+        fault(op)
+
+    return lambda: patch.object(broken, "apply", wrong)
+
+
+def kernel(kind: type[Operation], of: Callable[..., Any]) -> Callable[[], Any]:
+    """The kernel of a class of operations, with its result changed."""
+
+    def wrong(op: Operation) -> Any:
+        run = bare_kernel_for(op)
+        return (lambda *arrays: of(run(*arrays))) if isinstance(op, kind) and run is not None else run
+
+    return lambda: patch("amct_opt.runtime.executor.bare_kernel_for", wrong)
+
+
+def swap(op: Operation) -> None:
+    """Another order of the operands of a sum, or another stride or padding, by what the operation has."""
+    if isinstance(op, nn.ConvOp):
+        op.properties["pads"] = nn.properties.attribute_of(nn.ConvOp, "pads", (0, 0, 2, 2))
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "scaled": lambda y: y * np.float32(1.001),
+    "moved": lambda y: np.roll(y, 1, -1),
+    "negated": lambda y: -y,
+    "shifted": lambda y: y + np.float32(0.01),
+    "turned": lambda y: np.flip(y, -1).copy(),
+}
+LAYERS = ("stem", "s0b0c1", "s0b0c2", "s1b0c1", "s1b0short")
+QUANTIZED = ("fuse-bn", "insert-observers", "calibrate", "convert-observers")
+
+
+def faults() -> list[Fault]:
+    """The fifty."""
+    found: list[Fault] = []
+    kernels = (nn.ConvOp, nn.GlobalAveragePoolOp)
+    for kind, layer in zip(kernels, ("stem", "pool"), strict=True):
+        for name, of in CHANGES.items():
+            if kind is nn.GlobalAveragePoolOp and name in ("moved", "turned"):
+                continue
+            found.append(Fault(f"kernel {kind.name} {name}", kernel(kind, of), (), f"layer '{layer}'"))
+    found.append(Fault("kernel matmul", kernel(nn.MatMulOp, CHANGES["moved"]), (), "layer 'fc'"))
+    found.append(Fault("kernel softmax", kernel(nn.SoftmaxOp, CHANGES["scaled"]), (), "layer 'softmax'"))
+    after = "after --fuse-bn: layer '{}'"
+    for layer in LAYERS:
+        fold = change(f"{layer}.w.folded", lambda w: w * 1.01)
+        found.append(Fault(f"fold weight {layer}", behind(FuseBnPass, fold), ("fuse-bn",), after.format(layer)))
+        bias = change(f"{layer}_bn.bias.folded", lambda b: b + 0.1)
+        bias_named = change(f"{layer}.b.folded", lambda b: b + 0.1)
+        both = lambda m, a=bias, b=bias_named: (a(m), b(m))  # noqa: E731
+        found.append(Fault(f"fold bias {layer}", behind(FuseBnPass, both), ("fuse-bn",), after.format(layer)))
+    for layer in LAYERS:
+        scale = change(f"{layer}.w.i8", lambda w: w // 2)
+        named = f"after --convert-observers: layer '{layer}'"
+        found.append(Fault(f"scale {layer}", behind(ConvertObserversPass, scale), QUANTIZED, named))
+        scale = change(f"{layer}_deq_scale", lambda s: s * 1.01)
+        named = f"after --lower-to-ascend: layer '{layer}'"
+        lowered = (*QUANTIZED, "lower-to-ascend")
+        found.append(Fault(f"deq scale {layer}", behind(LowerToAscendPass, scale), lowered, named))
+    to_nhwc = "convert-layout{to=nhwc}"
+    for layer in LAYERS:
+        turned = change(f"{layer}.w", lambda w: w[:, ::-1] if w.shape[2] == 1 else w.transpose(0, 1, 3, 2))
+        named = f"after --convert-layout: layer '{layer}'"
+        found.append(Fault(f"layout {layer}", behind(ConvertLayoutPass, turned), (to_nhwc,), named))
+        mixed = change(f"{layer}.w", lambda w: np.roll(w, 1, 0))
+        found.append(Fault(f"layout channels {layer}", behind(ConvertLayoutPass, mixed), (to_nhwc,), named))
+    for layer in LAYERS[:4]:
+        named = f"after --canonicalize: layer '{layer}'"
+        found.append(Fault(f"axis {layer}", behind(CanonicalizePass, operation(layer, swap)), ("canonicalize",), named))
+        moved = change(f"{layer}_bn.s", lambda s: np.roll(s, 1))
+        moved_too = change(f"{layer}.s", lambda s: np.roll(s, 1))
+        both = lambda m, a=moved, b=moved_too: (a(m), b(m))  # noqa: E731
+        named = f"after --canonicalize: layer '{layer}_bn'"
+        found.append(Fault(f"axis bn {layer}", behind(CanonicalizePass, both), ("canonicalize",), named))
+    axis = operation("softmax", lambda op: op.properties.update(axis=nn.properties.attribute_of(type(op), "axis", 0)))
+    found.append(Fault("axis softmax", behind(CanonicalizePass, axis), ("canonicalize",), "layer 'softmax'"))
+    rolled = change("fc.w", lambda w: np.roll(w, 1, 1))
+    found.append(Fault("axis fc", behind(CanonicalizePass, rolled), ("canonicalize",), "layer 'fc'"))
+    return found[:50]
+
+
+def operations(model: ModelProto) -> int:
+    return sum(node.op_type != "Constant" for node in model.graph.node)
+
+
+def reduced(fault: Fault, model: ModelProto, folder: Path, seconds: float) -> ModelProto:
+    """The smallest model on which the same step is wrong, whatever the layer."""
+    step = re.sub(r"layer '.*", "", fault.named)
+    return amct_opt.reduce(model, lambda m: step in fault.error(m, folder) != "", seconds=seconds)
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def main(depth: int, every: int) -> None:
+    model, failed = network(depth), 0
+    print(operations(model), "operations")
+    with scratch() as folder:
+        for fault in faults()[::every]:
+            begin = time.process_time()
+            message = fault.error(model, folder)
+            named = fault.named in message
+            middle = time.process_time()
+            small = operations(reduced(fault, model, folder, 60)) if message else -1
+            end = time.process_time()
+            failed += not named or not 0 < small <= 10
+            print(
+                f"{fault.kind:28} {named!s:6} {middle - begin:6.1f} s {small:3} left {end - middle:6.1f} s", flush=True
+            )
+            if not named:
+                print("   ", message[:200] or "nothing found")
+    print(f"{failed} failed")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
