@@ -54,7 +54,7 @@ class _Shared:
     given: Range
     """The observer's range."""
     given_params: QParamsAttr
-    """Its parameters: the observer's range is not always rounded to float32 before they are computed."""
+    """Its parameters, which were computed before the range was rounded to float32."""
 
     @property
     def around_zero(self) -> Range:
