@@ -61,7 +61,7 @@ SCALED: Mapping[str, tuple[Callable[[str], str | None], int]] = {
 """The reader of a norm whose channels are scaled, by name, and the largest exponent."""
 COUNTS = {
     "tiny-vww": (64, 500),
-    "ocr-recognizer": (16, 300),
+    "ocr-recognizer": (16, 120),
     **dict.fromkeys(SEEDED, (8, 10)),
     **dict.fromkeys(ENCODERS, (64, 64)),
 }
@@ -91,8 +91,8 @@ WIDTHS: Sequence[Width] = (
         _PEERS,
         ("digits, scaled", "resnet20", "tiny-vww"),
     ),
-    Width(8, ((), _EQUALIZE, _ALL), _PEERS, ("ocr-recognizer", "mobilenet")),
-    Width(8, ((), _EQUALIZE, (*_ROUND["mismatch"], *_BIAS)), _PEERS, ("resnet50",)),
+    Width(8, ((), _EQUALIZE, _ALL), _PEERS, ("mobilenet",)),
+    Width(8, ((), _BIAS, _ROUND["mismatch"]), _PEERS, ("ocr-recognizer", "resnet50")),
     Width(
         4,
         ((), *_ROUND.values(), (*_ROUND["mismatch"], *_BIAS), _ALL),
@@ -143,8 +143,9 @@ def _seeded(network: str, folder: Path) -> zoo.Task:
     whole.mkdir(exist_ok=True)
     if network in ENCODERS:
         model = folder / "encoder.onnx"
-        script = str(zoo.HERE / "torch_encoder.py")
-        process.run([str(environments.python_of("aimet")), script, str(model), *ENCODERS[network]])
+        if not model.exists():
+            script = str(zoo.HERE / "torch_encoder.py")
+            process.run([str(environments.python_of("aimet")), script, str(model), *ENCODERS[network]])
         rows, size, name = np.random.default_rng(0).standard_normal((128, 32, 128), np.float32), 64, "x"
     else:
         model, rows, size, name = models.network(network), np.load(models.samples(network)), models.CALIBRATION, "data"
@@ -280,9 +281,10 @@ def _equalized(known: Mapping[str, Sequence[Sequence[str]]]) -> Iterator[Sequenc
     """Networks with weights of 8 bits as they are and equalized, side by side."""
     for name in (name for width in (ALONE, *WIDTHS) if width.bits == 8 for name in width.networks):
         if f"{name} 8" in known:
-            plain, equalized, *_ = known[f"{name} 8"]
-            network, _, samples, reference, _, *cells, _ = plain
-            yield network, samples, reference, *cells, *equalized[-3:-1]
+            by_method = {row[4]: row for row in known[f"{name} 8"]}
+            network, _, samples, reference, _, *cells, _ = by_method["nearest rounding"]
+            if equalized := by_method.get(f"`{' '.join(_EQUALIZE)}`"):
+                yield network, samples, reference, *cells, *equalized[-3:-1]
 
 
 if __name__ == "__main__":

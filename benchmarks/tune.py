@@ -47,7 +47,7 @@ class Search(NamedTuple):
 
 
 SEARCHES = (
-    Search("digits", ("--sqnr=30",), ("--weight-bits=4",), (200, 200, 197)),
+    Search("digits", ("--sqnr=30",), ("--weight-bits=4",), (128, 200, 197)),
     Search("ocr-recognizer", ("--drop=0.5",), ("--profile=qdq",), (16, 60, 240), "lines"),
     Search("ocr-recognizer", ("--drop=2",), ("--profile=qdq", "--weight-bits=4"), (16, 60, 240), "lines"),
     Search("resnet20", ("--drop=0.5", "--budget=bytes=150k"), (), (64, 200, 500), "labels"),
