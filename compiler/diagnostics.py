@@ -134,9 +134,15 @@ def remarks_yaml(remarks: Iterable[Remark]) -> str:
         }
         for r in remarks
     ]
+    rows = [{key: _utf_8(value) for key, value in row.items()} for row in rows]
     # libyaml's, where PyYAML was built with it, takes a tenth of the time
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return yaml.dump_all(rows, Dumper=dumper, sort_keys=False, allow_unicode=True, explicit_start=True) if rows else ""
+
+
+def _utf_8(text: object) -> object:
+    """A text in which names of files that are not UTF-8 are escaped; other values as they are."""
+    return text.encode(errors="backslashreplace").decode() if isinstance(text, str) else text
 
 
 def first_line(message: str) -> str:

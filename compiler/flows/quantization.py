@@ -59,6 +59,9 @@ STAGES: Sequence[str] = ("fake-quantized (nn)", "integer (ascend)", "integer ker
 Stage = Callable[[], Executable]
 """Makes a program of a module."""
 
+_ESCAPED = "backslashreplace"
+"""How names of files that are not UTF-8 are written."""
+
 _LARGE = 1 << 26
 """Bytes of weights from which on the stages are measured one after the other."""
 
@@ -297,9 +300,9 @@ def _write(
         with session.phase("onnxruntime"):
             peer = peer_of(pending["onnx"], simulation, samples)
         complete = replace(summary, sizes=replace(summary.sizes, written=written), peer=peer)
-        pending["remarks"].write_text(remarks_yaml(session.remarks), "utf-8")
+        pending["remarks"].write_text(remarks_yaml(session.remarks), "utf-8", _ESCAPED)
         if layers is not None:
-            pending["layers"].write_text(json.dumps(layers, ensure_ascii=False), "utf-8")
+            pending["layers"].write_text(json.dumps(layers, ensure_ascii=False), "utf-8", _ESCAPED)
         text = json.dumps(summary_data(complete), indent=2, ensure_ascii=False)
-        pending["summary"].write_text(f"{text}\n", "utf-8")
+        pending["summary"].write_text(f"{text}\n", "utf-8", _ESCAPED)
     return complete

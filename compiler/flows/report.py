@@ -31,7 +31,7 @@ def write_page(run: Run, layers: Sequence[Layer]) -> Path:
     """Write the page of a run, with its layers. Raises CompileError without the extra `report`."""
     path, page = run.folder / PAGE, page_of(run, layers)
     with replacing(path) as stream:
-        stream.write(page.encode())
+        stream.write(page.encode(errors="backslashreplace"))
     return path
 
 
@@ -42,7 +42,7 @@ def node_data_of(folder: Path) -> Path:
     """
     data = node_data(read_run(folder, new_session()))
     with replacing(folder / NODE_DATA) as stream:
-        stream.write(f"{json.dumps(data, indent=1, ensure_ascii=False)}\n".encode())
+        stream.write(f"{json.dumps(data, indent=1, ensure_ascii=False)}\n".encode(errors="backslashreplace"))
     return folder / NODE_DATA
 
 

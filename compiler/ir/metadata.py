@@ -10,11 +10,12 @@ METADATA = "nn.metadata"
 
 
 def metadata(module: ModuleOp) -> dict[str, str]:
-    """The module's metadata; empty if it has none."""
+    """The module's metadata; empty if it has none. Names of files that are not UTF-8 are escaped."""
     attribute = module.attributes.get(METADATA)
     if not isinstance(attribute, DictionaryAttr):
         return {}
-    return {k: v.data for k, v in attribute.data.items() if isinstance(v, StringAttr)}
+    entries = {k: v.data for k, v in attribute.data.items() if isinstance(v, StringAttr)}
+    return {k: v.encode(errors="backslashreplace").decode() for k, v in entries.items()}
 
 
 def add_metadata(module: ModuleOp, **entries: str) -> None:

@@ -151,7 +151,7 @@ class SideFile:
         mapped.filename = str(self.path)
         data = mapped[self._start + entry.begin : self._start + entry.end]
         if key in self._hashes and key not in self._compared:
-            if _hash(data) != self._hashes[key]:
+            if digest_of(data) != self._hashes[key]:
                 raise WeightError(f"{self.path}: array '{key}' is corrupted: checksum mismatch")
             self._compared.add(key)
         return from_stored(data, entry.dtype).reshape(entry.shape)
@@ -164,9 +164,9 @@ def _hashes(header: object) -> dict[str, str]:
     return {key.removeprefix(_HASH): str(value) for key, value in given.items() if key.startswith(_HASH)}
 
 
-def _hash(data: Array) -> str:
-    """The SHA-256 of bytes, which are released if they are mapped."""
-    result = hashlib.sha256()
+def digest_of(data: Array, algorithm: str = "sha256") -> str:
+    """The hash of bytes, which are released if they are mapped."""
+    result = hashlib.new(algorithm, usedforsecurity=False)
     for i in range(0, data.size, _HASHED):
         result.update(data[i : i + _HASHED].data)
         release(data[i : i + _HASHED])
@@ -271,7 +271,7 @@ def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> str:
     hashes: dict[str, str] = {}
     for key, array in ordered:
         data = _bytes(array)
-        hashes[key] = _hash(data)
+        hashes[key] = digest_of(data)
         stream.write(data.data)
         release(array)
     header = _header(ordered, hashes)

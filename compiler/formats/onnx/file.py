@@ -6,7 +6,8 @@ any order, so the graph's initializers are written field by field after the rest
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -77,13 +78,16 @@ def write_model(
     beside = external_file(path)
     small = [i for i in initializers if i.array.nbytes <= INLINE]
     large = [i for i in initializers if i.array.nbytes > INLINE]
-    for initializer, offset in zip(large, _offsets(large), strict=True):
-        graph.initializer.append(_external(initializer, offset, beside.name))
+    checksum = hashlib.sha1(usedforsecurity=False)  # the one that ONNX defines
     with replacing_all(path, beside) as (stream, data):
         for initializer in large:
-            data.write(b"\0" * (-data.tell() % _ALIGNMENT))
-            data.write(packed(initializer.array).data)
+            for part in (b"\0" * (-data.tell() % _ALIGNMENT), packed(initializer.array).data):
+                data.write(part)
+                checksum.update(part)
             release(initializer.array)
+        entries = {"location": beside.name, "checksum": checksum.hexdigest()}
+        for initializer, offset in zip(large, _offsets(large), strict=True):
+            graph.initializer.append(_external(initializer, offset, entries))
         _write(stream, model, graph, [_Inline(i) for i in small])
     return [path, beside]
 
@@ -121,10 +125,10 @@ def _tensor(initializer: Initializer) -> TensorProto:
     return TensorProto(name=initializer.name, dims=initializer.array.shape, data_type=code)
 
 
-def _external(initializer: Initializer, offset: int, location: str) -> TensorProto:
+def _external(initializer: Initializer, offset: int, file: Mapping[str, str]) -> TensorProto:
     tensor = _tensor(initializer)
     tensor.data_location = TensorProto.EXTERNAL
-    entries = {"location": location, "offset": str(offset), "length": str(stored_size(initializer.array))}
+    entries = {**file, "offset": str(offset), "length": str(stored_size(initializer.array))}
     tensor.external_data.extend(StringStringEntryProto(key=k, value=v) for k, v in entries.items())
     return tensor
 

@@ -15,6 +15,7 @@ from ...diagnostics import CompileError
 from ...dialects.nn.shapes import DYNAMIC
 from ...files import lies_beside
 from ...ir.dtypes import Tensor, dtype_named, element_type
+from ...ir.weights import digest_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -82,6 +83,7 @@ class TensorReader:
         self._folder = model.parent
         self._weights = weights
         self._maps: dict[Path, Array] = {}
+        self._sums: dict[Path, str] = {}
 
     def initializer(self, tensor: TensorProto, where: str) -> Array:
         """Like `read`, for an initializer of the model's graph, whose bytes may still be in the file."""
@@ -116,6 +118,7 @@ class TensorReader:
         if not size:
             return np.empty(0, np.uint8)
         mapped = self._map(path, where)
+        self._compare(path, mapped, entries.get("checksum"), where)
         if offset + size > mapped.size:
             message = f"needs bytes {offset} to {offset + size} of {path.name}, which has {mapped.size}"
             raise CompileError(
@@ -142,6 +145,17 @@ class TensorReader:
                 hint="put a copy of the file there",
             )
         return path
+
+    def _compare(self, path: Path, mapped: Array, checksum: str | None, where: str) -> None:
+        """Raises CompileError if a file is not the one that the model was written with, as far as the model says."""
+        if checksum is None or self._sums.get(path) == checksum.lower():
+            return
+        if path not in self._sums:
+            self._sums[path] = digest_of(mapped, "sha1")
+            self._compare(path, mapped, checksum, where)
+            return
+        message = f"external data {path} does not belong to the model: checksum mismatch"
+        raise CompileError(message, where=where, hint="write or copy the model and the file again, together")
 
     def _map(self, path: Path, where: str) -> Array:
         if path not in self._maps:

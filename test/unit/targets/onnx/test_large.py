@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
@@ -51,3 +52,27 @@ def test_two_gigabytes_in_and_out(tmp_path: Path) -> None:
     integers = [values[f"w{i}.i8"] for i in range(WEIGHTS)]
     assert [list(w[0, :2]) for w in integers] == [[i + 1, 127] for i in range(WEIGHTS)]
     assert all(np.count_nonzero(w) == 2 for w in integers)
+
+
+def test_a_model_is_read_only_with_the_external_data_that_it_was_written_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the checksum that ONNX defines; onnxruntime accepts it."""
+    for name, value in (("one", 1), ("other", 2)):
+        (tmp_path / name).mkdir()
+        tensor = onnx.numpy_helper.from_array(np.full((1, 512), value, np.float32), "w")
+        ends = [helper.make_tensor_value_info(end, TensorProto.FLOAT, [1, 512]) for end in "xy"]
+        graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "net", ends[:1], ends[1:], [tensor])
+        onnx.save(
+            helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx"
+        )
+        argv = [str(tmp_path / "net.onnx"), "-t", "onnx{external=true}", "-o", str(tmp_path / name / "net.onnx")]
+        assert amct_opt.run(argv) == 0
+    path = tmp_path / "one" / "net.onnx"
+    assert amct_opt.run([str(path)]) == 0
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (result,) = session.run(None, {"x": np.zeros((1, 512), np.float32)})
+    assert np.all(np.asarray(result) == 1)
+    (tmp_path / "other" / "net.onnx.data").replace(tmp_path / "one" / "net.onnx.data")
+    assert amct_opt.run([str(path)]) == 1
+    assert "net.onnx.data does not belong to the model: checksum mismatch" in capsys.readouterr().err
