@@ -229,8 +229,8 @@ def test_every_pass_has_a_summary_and_is_listed(tool: Tool, capsys: pytest.Captu
         tool("--help")
     assert e.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
-    for name, (_, summary) in PASSES.items():
-        assert f"--{name} {summary}" in text
+    for name, row in PASSES.items():
+        assert f"--{name} {row.summary}" in text
 
 
 def python(code: str) -> list[str]:

@@ -123,7 +123,8 @@ def test_mistakes(amct_tool, tmp_path: Path) -> None:
 
 
 def test_an_endless_function_ends_with_batch_num(amct_tool, tmp_path: Path) -> None:
-    text = "import numpy as np\ndef batches():\n    while True:\n        yield np.ones((1, 1, 8, 8))\n"
+    image = f"np.load({str(DIGITS / 'calib.npz')!r})['image'][:1]"
+    text = f"import numpy as np\nimage = {image}\ndef batches():\n    while True:\n        yield image\n"
     (tmp_path / "calib.py").write_text(text)
     data = ("--data", f"{tmp_path / 'calib.py'}:batches", "--batch-num", 20)
     result = amct_tool("quantize", DIGITS / "digits.onnx", *data, "-o", tmp_path / "out")
