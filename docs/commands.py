@@ -44,7 +44,9 @@ finite are null.
 `layers`, `accuracy`, `onnxruntime`, `bytes`, `files` |
 | `amct run` | `runs`, `outputs`, `files` |
 | `amct compare` | `outputs`, `layers`, `not_compared` |
+| `amct bisect` | `first`, `quantized`, `layers`, `not_compared` |
 | `amct evaluate` | `samples`, `source`, `models`, `pairs` |
+| `amct reduce` | `failure`, `operations`, `runs`, `files` |
 
 `files` has the paths of what was written by role: for `amct quantize` `onnx`, `nn`, `ascend`, `record`, `remarks`, `summary`,
 `layers` and `report`; for AMCT's commands its names without the prefix (`deploy_model.onnx`, `record.txt`).

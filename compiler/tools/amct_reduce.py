@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
     before, after = counted(given), counted(small)
     if args.json:
         data = {"failure": str(wanted), "operations": {"before": before, "after": after}, "runs": reducer.tests}
-        print_json(args, {**data, "files": [str(each) for each in files]})
+        print_json(args, {**data, "files": {each.suffix[1:]: str(each) for each in files}})
         return
     print(f"{after} of {before} operations, after {reducer.tests} runs of the command, still fail: {wanted}")
     print("written:", ", ".join(map(str, files)))
