@@ -152,7 +152,7 @@ class SideFile:
         data = mapped[self._start + entry.begin : self._start + entry.end]
         if key in self._hashes and key not in self._compared:
             if digest_of(data) != self._hashes[key]:
-                raise WeightError(f"{self.path}: array '{key}' is corrupted: checksum mismatch")
+                raise WeightError(f"{self.path}: is corrupted: checksum mismatch of array '{key}'")
             self._compared.add(key)
         return from_stored(data, entry.dtype).reshape(entry.shape)
 

@@ -364,7 +364,7 @@ def test_a_changed_array_is_an_error_when_it_is_used(tmp_path: Path) -> None:
     flip(path.with_suffix(".safetensors"))
     one, other = constants(read(path))
     assert one.array[0] == 1
-    with pytest.raises(CompileError, match=r"net.mlir:3:3: error: .* array 'b' is corrupted: checksum mismatch"):
+    with pytest.raises(CompileError, match=r"net.mlir:3:3: error: .* is corrupted: checksum mismatch of array 'b'"):
         _ = other.array
 
 
