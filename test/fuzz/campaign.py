@@ -169,7 +169,8 @@ def campaign(
                 if result.failure is not None and on_failure is not None:
                     on_failure(result.failure)
     except KeyboardInterrupt:
-        pass
+        if _POOL:
+            _POOL.pop().shutdown(wait=False, cancel_futures=True)
     counts.seconds = time.monotonic() - start
     return counts
 
