@@ -178,6 +178,10 @@ PASSES: Mapping[str, PassRow] = {
         ".lowering.ascend:LowerToAscendPass",
         "nn to the ascend dialect, integer arithmetic explicit",
     ),
+    "convert-to-linalg": PassRow(
+        ".lowering.linalg:ConvertToLinalgPass",
+        "nn and ascend to linalg, tensor, arith and math, which other compilers read",
+    ),
     "fuse-requant": PassRow(
         ".lowering.ascend.fuse_requant:FuseRequantPass",
         "AscendDequant, Relu and AscendQuant in one step; Relu6 as Relu where that is exact",
@@ -227,6 +231,7 @@ TARGETS = {
     "onnx": ".targets.onnx:OnnxTarget",
     "onnx-ascend": ".targets.onnx_ascend:OnnxAscendTarget",
     "caffe": ".targets.caffe:CaffeTarget",
+    "linalg": ".targets.linalg:LinalgTarget",
     "record": ".targets.record:RecordTarget",
     "fusion-info": ".targets.fusion_info:FusionInfoTarget",
     "tf-fakequant": ".targets.tensorflow:TfFakequantTarget",

@@ -9,9 +9,10 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import data_type_number, i8
 from ...dialects.nn.shapes import element_of
+from ..refusal import require
 from .constants import constant_behind, numbers_behind
 from .quantized import Quantizer
-from .rules import Builder, require
+from .rules import Builder
 
 
 def reals(build: Builder, op: nn.DequantizeOp, quantizer: Quantizer) -> Sequence[SSAValue]:

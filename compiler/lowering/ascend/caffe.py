@@ -10,7 +10,8 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import FB
 from ...dialects.nn.shapes import Shape, element_of, known, shape_of
-from .rules import Builder, array_of, lowers, require
+from ..refusal import require
+from .rules import Builder, array_of, lowers
 
 ELTWISE, SCALE, BIAS = (("caffe", "Eltwise"),), (("caffe", "Scale"),), (("caffe", "Bias"),)
 BATCH_NORM = (("caffe", "BatchNorm"),)

@@ -11,8 +11,9 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import element_of, known, shape_of, static
 from ...ir.dtypes import numpy_dtype
+from ..refusal import require
 from .indexing import sizes_of
-from .rules import Builder, Source, lowers, require
+from .rules import Builder, Source, lowers
 
 
 def _onnx(op_type: str) -> tuple[Source]:

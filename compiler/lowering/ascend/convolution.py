@@ -8,6 +8,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import shape_of
+from ..refusal import require
 from .constants import Array
 from .convolution_operators import FORMATS, OPERATORS, Operands, Operator, arranged_filter
 from .quantized import (
@@ -23,7 +24,7 @@ from .quantized import (
     stored_as_int8,
     weight_of,
 )
-from .rules import RULES, Builder, Rule, require
+from .rules import RULES, Builder, Rule
 
 Finish = Callable[[SSAValue], SSAValue]
 """The steps between the convolution and the removal of an added axis."""

@@ -11,8 +11,9 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend.convolution import full_rank
 from ...dialects.nn.shapes import known, shape_of, static
+from ..refusal import NotLowered, require
 from .constants import Array, constant_behind
-from .rules import Builder, Key, NotLowered, array_of, require
+from .rules import Builder, Key, array_of
 
 FORMATS = {1: ("NCHW", "NHWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 """Data formats by number of spatial axes: channels second, channels last. One axis becomes two."""

@@ -14,7 +14,8 @@ from ...dialects.ascend.base import FB, data_type_number
 from ...dialects.nn import Predicate
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import is_float, numpy_dtype
-from .rules import Builder, array_of, lowers, lowers_each, require
+from ..refusal import require
+from .rules import Builder, array_of, lowers, lowers_each
 
 SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 """The float32 constants of Selu, from ONNX."""

@@ -9,7 +9,8 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
-from .rules import Builder, lowers, require
+from ..refusal import require
+from .rules import Builder, lowers
 
 INT64 = 9
 """Ascend's number of int64."""

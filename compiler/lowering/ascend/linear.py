@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import shape_of
+from ..refusal import require
 from .quantized import (
     QUANTIZED_RULES,
     Activation,
@@ -23,7 +24,7 @@ from .quantized import (
     stored_as_int8,
     weight_of,
 )
-from .rules import RULES, Builder, Rule, Source, keys_of, lowers, require
+from .rules import RULES, Builder, Rule, Source, keys_of, lowers
 
 
 class Operands(NamedTuple):

@@ -27,6 +27,7 @@ from ...rewriting import Remarks, erase_dead_constants
 from ...rewriting.driver import garbage_collection_off
 from ...transforms.quantization.pairs import quantize_at
 from ...transforms.quantization.sites import Site
+from ..refusal import NotLowered
 from . import (
     caffe,
     carried,
@@ -46,7 +47,7 @@ from .constants import dequantize_of
 from .fused import inline_fused
 from .linear import product_of_inputs
 from .quantized import Quantizer, quantized_rules
-from .rules import RULES, Builder, NotLowered, keys_of
+from .rules import RULES, Builder, keys_of
 from .weight_only import has_integer_weight, weight_only_matmul
 
 FAMILIES = (

@@ -12,7 +12,8 @@ from ...dialects import ascend, nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
 from ...ir.dtypes import numpy_dtype
 from ...transforms.fusion.fuse_bn.norm import factor_and_shift
-from .rules import Builder, lowers, require
+from ..refusal import require
+from .rules import Builder, lowers
 
 
 @lowers(nn.BatchNormOp)

@@ -16,8 +16,9 @@ from ...dialects.ascend.base import same_pad_pairs
 from ...dialects.ascend.convolution import full_rank
 from ...dialects.nn import AutoPad
 from ...dialects.nn.shapes import shape_of, static
+from ..refusal import NotLowered, require
 from .quantized import Activation, dequantized, in_range, lowers_quantized
-from .rules import Builder, NotLowered, lowers, require
+from .rules import Builder, lowers
 
 CAFFE = (("caffe", "Pooling"),)
 AVERAGE, LARGEST = (("tensorflow", "AvgPool"),), (("tensorflow", "MaxPool"), ("tensorflow", "MaxPoolV2"))

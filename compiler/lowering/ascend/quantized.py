@@ -16,8 +16,9 @@ from ...dialects.ascend.base import F, data_type_number, i4, i8
 from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
 from ...ir.precision import forces_fp16, shortened
+from ..refusal import NotLowered, require
 from .constants import Array, dequantize_of
-from .rules import Builder, Key, NotLowered, Source, keys, keys_of, require
+from .rules import Builder, Key, Source, keys, keys_of
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import DYNAMIC, known, shape_of
+from ..refusal import require
 from .indexing import INT64, as_int64, sizes_of
-from .rules import Builder, lowers, require
+from .rules import Builder, lowers
 
 
 @lowers(nn.ReshapeOp)

@@ -18,23 +18,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialects.ascend import AscendOp
 from ...dialects.nn import ConstantOp, NNOp, OpaqueOp
 from ...dialects.nn.properties import number_defaults
+from ..refusal import NotLowered
 from .constants import Array, numbers_behind
-
-
-class NotLowered(Exception):
-    """A condition of a rule fails: its name, and the reason as one sentence."""
-
-    def __init__(self, rule: str, reason: str):
-        super().__init__(reason)
-        self.rule = rule
-        self.reason = reason
-
-
-def require(holds: bool, rule: str, reason: str) -> None:
-    """Raises NotLowered, with the rule and the reason, if the condition is false."""
-    if not holds:
-        raise NotLowered(rule, reason)
-
 
 _Made = TypeVar("_Made", bound=AscendOp)
 _Op = TypeVar("_Op", bound=NNOp)

@@ -12,7 +12,8 @@ from ...dialects import ascend, nn
 from ...dialects.nn import PadMode, ints
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import numpy_dtype
-from .rules import Builder, lowers, require
+from ..refusal import require
+from .rules import Builder, lowers
 
 
 @lowers(nn.FlattenOp)

@@ -9,8 +9,9 @@ from xdsl.ir import OpResult, SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import shape_of
+from ..refusal import NotLowered, require
 from .quantized import stored
-from .rules import Builder, NotLowered, array_of, lowers, require
+from .rules import Builder, array_of, lowers
 
 
 @lowers(nn.ShiftAccumulatorOp)

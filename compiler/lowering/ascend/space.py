@@ -13,7 +13,8 @@ from ...dialects.ascend.base import data_type_number
 from ...dialects.nn import ints
 from ...dialects.nn.attributes import Coordinates, Nearest, ResizeMode
 from ...dialects.nn.shapes import element_of, known, shape_of
-from .rules import Builder, NotLowered, lowers, require
+from ..refusal import NotLowered, require
+from .rules import Builder, lowers
 
 _FLAGS = {
     Coordinates.ASYMMETRIC: (False, False),

@@ -16,9 +16,10 @@ from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QParamsAttr
 from ...dialects.nn.shapes import static
 from ...ir.dtypes import Tensor, numpy_dtype
 from ...transforms.quantization.pairs import quantized_pair
+from ..refusal import NotLowered, require
 from .linear import product_of_inputs
 from .quantized import Quantizer, quantized_rules
-from .rules import Builder, NotLowered, require
+from .rules import Builder
 
 _INTEGERS = QParamsAttr.of(i8, 1.0)
 _KEPT = 4096

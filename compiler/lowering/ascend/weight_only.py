@@ -17,10 +17,11 @@ from ...dialects import ascend, nn
 from ...dialects.ascend.base import i4, i8
 from ...dialects.nn import NNOp, QParams
 from ...dialects.nn.shapes import element_of, shape_of
+from ..refusal import NotLowered, require
 from .constants import Array, dequantize_of
 from .linear import multiply
 from .quantized import stored_as_int8
-from .rules import Builder, NotLowered, require
+from .rules import Builder
 
 
 def has_integer_weight(op: NNOp) -> bool:

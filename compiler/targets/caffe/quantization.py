@@ -19,7 +19,7 @@ from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from ...formats.deq_scale import pack
 from ...lowering.ascend.quantized import Activation, bias_of, dequantization_scale, dequantize_of, weight_of
-from ...lowering.ascend.rules import NotLowered, require
+from ...lowering.refusal import NotLowered, require
 from ...transforms.quantization.shift_accumulators import shift_of
 from ..graph import source
 from .layer import Layer, Written, constant_array, converter

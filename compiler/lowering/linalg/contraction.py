@@ -1,0 +1,288 @@
+"""Convolutions and matrix products, in float and in integers.
+
+An integer product is that of the raw integers in int32, which is exact; what the zero point contributes, `zero_point * sum(w)`,
+is subtracted from the bias before, so that accumulation starts from there. Padding is filled with the zero point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from xdsl.dialects.builtin import AnyFloat, DenseIntElementsAttr, TensorType, i32, i64
+from xdsl.dialects.linalg.ops import Conv2DNchwFchwOp, MatmulOp
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import AffineExpr
+
+from ...dialects import ascend, nn
+from ...dialects.ascend.base import i8
+from ...dialects.nn.shapes import DYNAMIC, Shape, element_of, known, shape_of
+from ..refusal import require
+from .build import Array, Builder, Scalars, Size, identity
+from .elementwise import wide
+from .rules import lowers
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """The element types of a product: its operands', that of the sum, and that of the result; and the zero point of x."""
+
+    operand: Attribute
+    sum: Attribute
+    result: Attribute
+    zero_point: int = 0
+
+    @staticmethod
+    def of(element: Attribute, result: Attribute, zero_point: int = 0) -> Contraction:
+        return Contraction(element, i32 if element == i8 else wide(element), result, zero_point)
+
+    def body(self, s: Scalars, x: SSAValue, w: SSAValue, total: SSAValue) -> SSAValue:
+        """`total + x * w`."""
+        a, b = (s.convert(each, self.operand, self.sum) for each in (x, w))
+        return s.plus(total, s.times(a, b))
+
+
+# -- convolutions ------------------------------------------------------------------------------------------------------
+
+
+class Geometry(NamedTuple):
+    """A convolution: its weight as `[M, C/groups, *kernel]`; `pads` lists all begins, then all ends."""
+
+    weight: Shape
+    groups: int
+    strides: Shape
+    dilations: Shape
+    pads: Shape
+    channels_last: bool
+
+    @property
+    def rank(self) -> int:
+        return len(self.weight) - 2
+
+    @property
+    def channel_axis(self) -> int:
+        return 1 + self.rank if self.channels_last else 1
+
+    def padded(self, build: Builder, x: SSAValue, fill: float) -> SSAValue:
+        """x with its padding."""
+        n = self.rank
+        before, after = ([0], [0]) if self.channels_last else ([0, 0], list[int]())
+        low, high = ([*before, *side, *after] for side in (self.pads[:n], self.pads[n:]))
+        return build.pad(x, low, high, fill)
+
+    def windows(self, build: Builder, x: SSAValue) -> list[Size]:
+        """The number of windows along each spatial axis of a padded x."""
+        first = 1 if self.channels_last else 2
+        rows = zip(self.weight[2:], self.strides, self.dilations, strict=True)
+        return [windows(build, build.size(x, first + i), *row) for i, row in enumerate(rows)]
+
+
+@lowers(nn.ConvOp)
+def conv(build: Builder, op: nn.ConvOp, x: SSAValue, weight: SSAValue, bias: SSAValue | None = None) -> SSAValue:
+    element = element_of(op.input)
+    require(isinstance(element, AnyFloat), "float", f"a convolution of {element} has no defined sum")
+    pads = op.resolved_pads(op.spatial(shape_of(op.input)))
+    require(pads is not None, "auto-pad", "its padding depends on an unknown size")
+    assert pads is not None
+    shape = shape_of(op.weight)
+    geometry = Geometry(shape, op.group_count, op.stride_list, op.dilation_list, pads, op.channels_last)
+    return convolution(build, geometry, Contraction.of(element, element), x, weight, bias)
+
+
+@lowers(ascend.Conv2DOp, ascend.Conv3DOp, ascend.DepthwiseConv2DOp)
+def conv_of_the_matrix_engine(
+    build: Builder,
+    op: ascend.GroupedOp | ascend.DepthwiseConv2DOp,
+    x: SSAValue,
+    filter: SSAValue,
+    bias: SSAValue | None = None,
+) -> SSAValue:
+    """int8 operands give int32."""
+    weight, depthwise = filter, isinstance(op, ascend.DepthwiseConv2DOp)
+    if op.channels_last or depthwise:
+        weight = build.constant(op.nn_filter(_constant(filter, "filter")), "filter")
+    groups = op.filter_sizes.channels if depthwise else op.group_count
+    pads = (*(b for b, _ in op.pad_list), *(e for _, e in op.pad_list))
+    geometry = Geometry(shape_of(weight), groups, op.stride_list, op.dilation_list, pads, op.channels_last)
+    return convolution(
+        build, geometry, Contraction.of(element_of(op.x), element_of(op.y), op.zero_point), x, weight, bias
+    )
+
+
+def _constant(value: SSAValue, what: str) -> Array:
+    array = nn.array_of(value)
+    require(array is not None, f"constant-{what}", f"its {what} is computed at run time")
+    assert array is not None
+    return array
+
+
+def convolution(
+    build: Builder, geometry: Geometry, kinds: Contraction, x: SSAValue, weight: SSAValue, bias: SSAValue | None
+) -> SSAValue:
+    """x `[N, C, *space]`, or channels last; the result in the layout of x."""
+    require(DYNAMIC not in geometry.weight, "dynamic-weight", "sizes of its weight are unknown")
+    x = geometry.padded(build, x, kinds.zero_point)
+    start = _bias(build, kinds, weight, bias)
+    if geometry.groups > 1:
+        return _grouped(build, geometry, kinds, x, weight, start)
+    n, last = geometry.rank, geometry.channels_last
+    sizes = geometry.windows(build, x)
+    out: list[Size] = (
+        [build.size(x, 0), *sizes, geometry.weight[0]] if last else [build.size(x, 0), geometry.weight[0], *sizes]
+    )
+    target = _started(build, start, out, geometry.channel_axis, kinds.sum)
+    if n == 2 and not last and kinds.operand == kinds.sum:
+        strides, dilations = (_pair(v) for v in (geometry.strides, geometry.dilations))
+        return build.add(Conv2DNchwFchwOp([x, weight], [target], [target.type], strides=strides, dilations=dilations))
+    batch, m, *d = (AffineExpr.dimension(i) for i in range(3 + 2 * n))
+    places, c, window = d[:n], d[n], d[n + 1 :]
+    taps = _taps(geometry, places, window)
+    x_map, y_map = (
+        [batch, *space, channel] if last else [batch, channel, *space] for space, channel in ((taps, c), (places, m))
+    )
+    y = build.generic([(x, x_map), (weight, [m, c, *window])], target, y_map, 3 + 2 * n, kinds.body)
+    return _narrowed(build, y, kinds)
+
+
+def _grouped(
+    build: Builder, geometry: Geometry, kinds: Contraction, x: SSAValue, weight: SSAValue, start: SSAValue | None
+) -> SSAValue:
+    """The channels are split into groups and channels in a group, and those of the result are merged again."""
+    n, last, groups, axis = geometry.rank, geometry.channels_last, geometry.groups, geometry.channel_axis
+    out, per_group = geometry.weight[0] // groups, geometry.weight[1]
+    sizes = geometry.windows(build, x)
+    x, weight = _split(build, x, axis, (groups, per_group)), _split(build, weight, 0, (groups, out))
+    start = None if start is None else _split(build, start, 0, (groups, out))
+    batch = build.size(x, 0)
+    result: list[Size] = [batch, *sizes, groups, out] if last else [batch, groups, out, *sizes]
+    target = _started(build, start, result, axis, kinds.sum)
+    b, g, m, *d = (AffineExpr.dimension(i) for i in range(4 + 2 * n))
+    places, c, window = d[:n], d[n], d[n + 1 :]
+    taps = _taps(geometry, places, window)
+    x_map, y_map = (
+        [b, *space, g, channel] if last else [b, g, channel, *space] for space, channel in ((taps, c), (places, m))
+    )
+    y = build.generic([(x, x_map), (weight, [g, m, c, *window])], target, y_map, 4 + 2 * n, kinds.body)
+    merged = build.collapse(y, [[i] if i < axis else [axis, axis + 1] if i == axis else [i + 1] for i in range(n + 2)])
+    return _narrowed(build, merged, kinds)
+
+
+def _taps(geometry: Geometry, places: Sequence[AffineExpr], window: Sequence[AffineExpr]) -> list[AffineExpr]:
+    rows = zip(places, window, geometry.strides, geometry.dilations, strict=True)
+    return [place * stride + tap * dilation for place, tap, stride, dilation in rows]
+
+
+def windows(build: Builder, size: Size, kernel: int, stride: int, dilation: int) -> Size:
+    """The number of windows in a padded axis."""
+    return build.plus(build.quotient(build.plus(size, -dilation * (kernel - 1) - 1), stride), 1)
+
+
+def _split(build: Builder, value: SSAValue, axis: int, sizes: tuple[int, int]) -> SSAValue:
+    """A tensor whose axis is split in two."""
+    shape = shape_of(value)
+    if (array := nn.array_of(value)) is not None:
+        return build.constant(array.reshape(*shape[:axis], *sizes, *shape[axis + 1 :]), "weight")
+    groups = [[i] if i < axis else [axis, axis + 1] if i == axis else [i + 1] for i in range(len(shape))]
+    rest: list[Size] = build.sizes(value)
+    return build.expand(value, groups, [*rest[:axis], *sizes, *rest[axis + 1 :]])
+
+
+def _bias(
+    build: Builder, kinds: Contraction, weight: SSAValue, bias: SSAValue | None, axis: int = 0
+) -> SSAValue | None:
+    """What accumulation starts from, per output channel: the bias, minus what the zero point contributes."""
+    if not kinds.zero_point:
+        return bias
+    sums = _constant(weight, "filter").astype(np.int64)
+    sums = sums.sum(axis=tuple(i for i in range(sums.ndim) if i != axis % sums.ndim)) * -kinds.zero_point
+    if bias is not None:
+        sums = sums + _constant(bias, "bias")
+    return build.constant(sums.astype(np.int32), "start")
+
+
+def _started(build: Builder, start: SSAValue | None, sizes: Sequence[Size], axis: int, element: Attribute) -> SSAValue:
+    """A tensor of these sizes that is `start` along its axes from `axis` on, otherwise 0."""
+    if start is None:
+        return build.filled(sizes, element, 0)
+    source = element_of(start)
+    d = identity(len(sizes))
+    out = build.empty(sizes, element)
+    along = d[axis : axis + len(shape_of(start))]
+    return build.generic([(start, along)], out, d, len(sizes), lambda s, b: s.convert(b, source, element))
+
+
+def _narrowed(build: Builder, sums: SSAValue, kinds: Contraction) -> SSAValue:
+    """Sums in the type of the result."""
+    if kinds.sum == kinds.result:
+        return sums
+    return build.elementwise(
+        [sums], kinds.result, lambda s, x: s.convert(x, kinds.sum, kinds.result), build.sizes(sums)
+    )
+
+
+def _pair(values: Sequence[int]) -> DenseIntElementsAttr:
+    return DenseIntElementsAttr.from_list(TensorType(i64, [len(values)]), list(values))
+
+
+# -- matrix products ---------------------------------------------------------------------------------------------------
+
+
+@lowers(nn.MatMulOp)
+def mat_mul(build: Builder, op: nn.MatMulOp, a: SSAValue, b: SSAValue, bias: SSAValue | None = None) -> SSAValue:
+    element = element_of(op.lhs)
+    kinds = Contraction(element, wide(element), element)
+    return product(build, kinds, (a, op.transpose_a is not None), (b, op.transpose_b is not None), bias)
+
+
+@lowers(ascend.MatMulV2Op, ascend.BatchMatMulV2Op)
+def mat_mul_of_the_matrix_engine(
+    build: Builder, op: ascend.MatrixOp, a: SSAValue, b: SSAValue, bias: SSAValue | None = None
+) -> SSAValue:
+    kinds = Contraction.of(element_of(op.x1), element_of(op.y), op.zero_point)
+    first, second = op.transposes
+    start = bias
+    if kinds.zero_point:
+        require(len(shape_of(b)) == 2, "rank", "the zero point of a product with a weight per batch")
+        start = _bias(build, kinds, b, bias, 0 if second else 1)
+    return product(build, kinds, (a, first), (b, second), start)
+
+
+def product(
+    build: Builder, kinds: Contraction, lhs: tuple[SSAValue, bool], rhs: tuple[SSAValue, bool], start: SSAValue | None
+) -> SSAValue:
+    """`[..., M, K]` times `[..., K, N]`, after their flags that say whether they are stored transposed; batches broadcast."""
+    (a, first), (b, second) = lhs, rhs
+    ranks = [len(shape_of(v)) for v in (a, b)]
+    require(min(ranks) >= 2, "rank", "a product with a vector")
+    batches = max(ranks) - 2
+    sizes: list[Size] = []
+    for axis in range(batches):
+        rows = [(v, axis - (max(ranks) - len(shape_of(v)))) for v in (a, b)]
+        open_ = [(v, i) for v, i in rows if i >= 0 and shape_of(v)[i] != 1] or [(v, i) for v, i in rows if i >= 0]
+        unknown = {build.root(v, i) for v, i in open_} if any(not known(shape_of(v)[i]) for v, i in open_) else {None}
+        require(len(unknown) == 1, "broadcast", f"the unknown sizes of axis {axis} may differ, and broadcast")
+        sizes.append(build.size(*open_[0]))
+    sizes += [build.size(a, ranks[0] - (1 if first else 2)), build.size(b, ranks[1] - (2 if second else 1))]
+    d = [AffineExpr.dimension(i) for i in range(batches + 3)]
+    m, n, k = d[batches:]
+    target = _started(build, start, sizes, batches + 1, kinds.sum)
+    if batches == 0 and not first and not second and kinds.operand == kinds.sum:
+        return _narrowed(build, build.add(MatmulOp([a, b], [target], [target.type])), kinds)
+    operands: list[tuple[SSAValue, Sequence[AffineExpr]]] = []
+    for value, matrix in ((a, [k, m] if first else [m, k]), (b, [n, k] if second else [k, n])):
+        value, batch = _batch(build, value, sizes[:batches])
+        operands.append((value, [*batch, *matrix]))
+    y = build.generic(operands, target, d[: batches + 2], batches + 3, kinds.body)
+    return _narrowed(build, y, kinds)
+
+
+def _batch(build: Builder, value: SSAValue, sizes: Sequence[Size]) -> tuple[SSAValue, list[AffineExpr]]:
+    """A tensor without the batch axes that broadcast, and the loops of those that stay."""
+    shape = shape_of(value)
+    own = len(shape) - 2
+    first = len(sizes) - own
+    gone = [i for i in range(own) if shape[i] == 1 and sizes[first + i] != 1]
+    left = [AffineExpr.dimension(first + i) for i in range(own) if i not in gone]
+    return (build.without(value, gone) if gone else value), left

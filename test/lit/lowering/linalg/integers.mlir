@@ -1,0 +1,86 @@
+// RUN: amct-opt %s --convert-to-linalg --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// The bound stands between product and sum, so that they are not contracted.
+// CHECK-LABEL: @quant
+// CHECK:         [[p:%\d+]] = arith.mulf %{{.*}}, %{{.*}} : f32
+// CHECK:         [[b:%\d+]] = arith.maxnumf [[p]], %{{.*}} : f32
+// CHECK:         [[s:%\d+]] = arith.addf [[b]], %{{.*}} : f32
+// CHECK-NEXT:    [[r:%\d+]] = math.roundeven [[s]] : f32
+// CHECK:         arith.maxnumf [[r]]
+// CHECK:         arith.minnumf
+// CHECK:         arith.fptosi %{{.*}} : f32 to i8
+// REMARK:      [convert-to-linalg applied lower] "q": computed by linalg
+func.func @quant(%x: tensor<?x3xf32>) -> tensor<?x3xi8> {
+  %q = ascend.AscendQuant %x scale 12.5 offset -3.0 : (tensor<?x3xf32>) -> tensor<?x3xi8>
+  func.return %q : tensor<?x3xi8>
+}
+
+// -----
+
+// Padding is the zero point, and sums start from the bias minus what the zero point contributes: 5 - 2 * (1 + 3) = -3.
+// CHECK-LABEL: @convolution
+// CHECK:         [[fill:%\d+]] = arith.constant 2 : i8
+// CHECK:         tensor.pad %x low[0, 0, 0, 1] high[0, 0, 0, 0]
+// CHECK:         tensor.yield [[fill]] : i8
+// CHECK:         arith.constant dense<-3> : tensor<1xi32>
+// CHECK:         "reduction", "reduction", "reduction"]
+// CHECK:         arith.extsi %{{.*}} : i8 to i32
+// CHECK:         arith.muli
+// CHECK:         arith.addi
+// CHECK:         arith.sitofp %{{.*}} : i32 to f32
+func.func @convolution(%x: tensor<1x1x4x4xi8>) -> tensor<1x1x4x4xf32> {
+  %w = nn.constant dense<[[[[1, 3]]]]> : tensor<1x1x1x2xi8>
+  %b = nn.constant dense<5> : tensor<1xi32>
+  %scale = nn.constant dense<0.5> : tensor<1xf32>
+  %acc = ascend.Conv2D %x, %w, %b strides [1, 1, 1, 1] pads [0, 0, 1, 0] data_format "NCHW" offset_x 2 : (tensor<1x1x4x4xi8>, tensor<1x1x1x2xi8>, tensor<1xi32>) -> tensor<1x1x4x4xi32>
+  %y = ascend.AscendDequant %acc, %scale : (tensor<1x1x4x4xi32>, tensor<1xf32>) -> tensor<1x1x4x4xf32>
+  func.return %y : tensor<1x1x4x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @unsigned
+// CHECK-SAME:    tensor<4xf32>) -> tensor<4xi8>
+// CHECK:         arith.fptoui %{{.*}} : f32 to i8
+func.func @unsigned(%x: tensor<4xf32>) -> tensor<4xui8> {
+  %q = nn.quantize %x by <ui8, scale = 0.5, zero_point = 128> : (tensor<4xf32>) -> tensor<4xui8>
+  func.return %q : tensor<4xui8>
+}
+
+// -----
+
+// What stays reads what it read, and its accumulators are not read by others.
+// CHECK-LABEL: @stays
+// CHECK:         nn.pad
+// REMARK:      [convert-to-linalg missed pad-mode] "p": padding by reflect has no form in tensor
+func.func @stays(%x: tensor<1x1x4x4xf32>) -> tensor<1x1x6x6xf32> {
+  %r = nn.relu %x : tensor<1x1x4x4xf32>
+  %p = nn.pad %r pads [0, 0, 1, 1, 0, 0, 1, 1] mode reflect : (tensor<1x1x4x4xf32>) -> tensor<1x1x6x6xf32>
+  %y = nn.relu %p : tensor<1x1x6x6xf32>
+  func.return %y : tensor<1x1x6x6xf32>
+}
+
+// -----
+
+// Unknown sizes that may differ broadcast or not: nobody knows before the run.
+// CHECK-LABEL: @broadcast
+// CHECK:         nn.add
+// REMARK:      [convert-to-linalg missed broadcast] "y": the unknown sizes of axis 0 may differ, and broadcast
+func.func @broadcast(%a: tensor<?x3xf32>, %b: tensor<?x3xf32>) -> tensor<?x3xf32> {
+  %y = nn.add %a, %b : tensor<?x3xf32>
+  func.return %y : tensor<?x3xf32>
+}
+
+// -----
+
+// Here they are the same: both go back to the batch of x.
+// CHECK-LABEL: @same_batch
+// CHECK-NOT:     nn.add
+// CHECK:         arith.addf
+func.func @same_batch(%x: tensor<?x3xf32>) -> tensor<?x3xf32> {
+  %a = nn.relu %x : tensor<?x3xf32>
+  %b = nn.sigmoid %x : tensor<?x3xf32>
+  %y = nn.add %a, %b : tensor<?x3xf32>
+  func.return %y : tensor<?x3xf32>
+}
