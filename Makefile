@@ -21,11 +21,12 @@ test: $(READY)
 	$(LIT)
 	$(PYTEST) -m "not slow"
 
+# What fresh seeds find is printed, and work for later: it does not fail the change that happens to be tested.
 test-all: $(READY)
 	$(LIT)
 	$(PYTEST)
 	$(BIN)/python test/fuzz --graphs 500 --seed 0
-	$(BIN)/python test/fuzz --graphs 200 --seed fresh
+	-$(BIN)/python test/fuzz --graphs 200 --seed fresh
 
 # Until Ctrl-C; what fails is kept in out/fuzz.
 fuzz: $(READY)
