@@ -245,7 +245,7 @@ func.func @functions(%x: tensor<?x3xf32>) -> tensor<?x3xi1> {
 // CHECK:         %y = nn.
 // CHECK-NEXT:    %z = nn.
 // REMARK-DAG:  [lower-to-ascend missed no-ascend-op] "y": no ascend operation stands for nn.opaque
-// REMARK-DAG:  [lower-to-ascend missed no-ascend-op] "z": no ascend operation stands for nn.observe
+// REMARK-DAG:  [lower-to-ascend missed no-ascend-op] "conv1": no ascend operation stands for nn.observe
 func.func @no_ascend_op(%x: tensor<4xf32>) -> (tensor<1x?xi64>, tensor<4xf32>) {
   %y = nn.opaque %x framework "onnx" op_type "NonZero" version 13 : (tensor<4xf32>) -> tensor<1x?xi64>
   %z = nn.observe %x as "conv1:input" by "minmax" : tensor<4xf32>

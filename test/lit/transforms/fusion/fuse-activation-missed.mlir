@@ -109,7 +109,7 @@ func.func @other_activations(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-LABEL: @points
 // CHECK-NOT:   nn.fused
 // CHECK:       func.return
-// REMARK:      [fuse-activation missed quantization-point] "r1": its input comes from 'nn.observe' o, a quantization point, which cannot be part of a region
+// REMARK:      [fuse-activation missed quantization-point] "r1": its input comes from 'nn.observe' conv1, a quantization point, which cannot be part of a region
 // REMARK:      [fuse-activation missed quantization-point] "r2": its input comes from 'nn.dequantize' dq, a quantization point, which cannot be part of a region
 func.func @points(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>

@@ -244,7 +244,7 @@ func.func @alone(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // Not fused: a quantization point stands between.
 // CHECK-LABEL: @quantized
 // CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed no-producer] "point": its input comes from 'nn.observe' o, which has no weights
+// REMARK:      [fuse-bn missed no-producer] "point": its input comes from 'nn.observe' bn1, which has no weights
 func.func @quantized(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
