@@ -42,9 +42,9 @@ class Traced:
 
     def __init__(self, module: ModuleOp, runs: Sequence[Inputs]):
         """Raises CompileError, located, for operations that cannot be run."""
-        self.graph = Graph(module)
-        self.runs = runs
-        self.values = [self.graph.trace(inputs) for inputs in runs]
+        self.graph: Graph = Graph(module)
+        self.runs: Sequence[Inputs] = runs
+        self.values: list[dict[int, Array]] = [self.graph.trace(inputs) for inputs in runs]
 
     def outputs(self, index: int) -> dict[str, Array]:
         """The outputs of one run, by name."""

@@ -69,8 +69,8 @@ def code_of(dtype: np.dtype[Any]) -> int:
     return _ELEMENT_CODES[dtype.name]
 
 
-_MOST_DIGITS = 19
-"""Digits of the largest number of bytes that a file can have."""
+_MOST_DIGITS = 40
+"""What has more digits is not read as a number: Python takes quadratic time for it."""
 _LARGEST = 1 << 60
 """More elements than any file holds: numpy cannot make their shape, even if another size of it is 0."""
 

@@ -366,6 +366,7 @@ Body = (
 
 
 def is_real(value: SSAValue) -> bool:
+    """Whether a scalar is a float."""
     return isinstance(value.type, AnyFloat)
 
 
@@ -383,10 +384,12 @@ def scalar_constant(value: float, element: Attribute) -> arith.ConstantOp:
 
 
 def shaped(sizes: Sequence[Size], element: Attribute) -> Tensor:
+    """The type of a tensor of these sizes."""
     return TensorType(element, [s if isinstance(s, int) else DYNAMIC for s in sizes])
 
 
 def identity(rank: int) -> list[AffineExpr]:
+    """The loops in their order, as the map of a tensor that has one axis for each."""
     return [AffineExpr.dimension(i) for i in range(rank)]
 
 

@@ -54,6 +54,7 @@ def result_sizes(build: Builder, op: NNOp, values: Sequence[SSAValue]) -> list[S
 
 
 def by_element(build: Builder, op: NNOp, values: Sequence[SSAValue], body: Body) -> SSAValue:
+    """The result of an operation whose operands broadcast, in its declared element type."""
     element = signless(element_of(op.results[0]))
     return build.elementwise(values, element, body, result_sizes(build, op, values))
 
@@ -191,6 +192,7 @@ def _real_function(build: Builder, op: NNOp, x: SSAValue, function: Function) ->
 
 
 def is_real_tensor(value: SSAValue) -> bool:
+    """Whether the elements are floats."""
     return isinstance(element_of(value), AnyFloat)
 
 

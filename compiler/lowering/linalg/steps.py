@@ -29,6 +29,7 @@ _ROUNDING: Mapping[str, Any] = {
 
 
 def rounded(s: Scalars, x: SSAValue) -> SSAValue:
+    """The nearest integer, ties to even."""
     return s.add(math.RoundEvenOp(x))
 
 

@@ -88,6 +88,7 @@ def max_pool(build: Builder, op: nn.MaxPoolOp, x: SSAValue) -> SSAValue:
 
 
 def lowest(element: Attribute) -> float:
+    """What no element is less than."""
     return float("-inf") if isinstance(element, AnyFloat) else range_of(element)[0]
 
 
@@ -323,6 +324,7 @@ def standardized(
 
 
 def scaled(build: Builder, y: SSAValue, scale: SSAValue, bias: SSAValue | None, element: Attribute) -> SSAValue:
+    """`y * scale + bias`, as another float type; scale and bias broadcast to y."""
     sums, source = element_of(y), element_of(scale)
 
     def body(s: Scalars, y: SSAValue, *parameters: SSAValue) -> SSAValue:

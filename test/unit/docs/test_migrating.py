@@ -32,8 +32,8 @@ def named(cells: list[str]) -> list[str]:
 def test_options_of_calibration() -> None:
     commands = argparse.ArgumentParser().add_subparsers()
     amct_calibration.add_parser(commands)
-    text = commands.choices["calibration"].format_usage()
-    options = set(re.findall(r"--\w+", text))
+    text = commands.choices["calibration"].format_help()
+    options = set(re.findall(r"--\w+", text)) - {"--help"}
     assert set(named([row[0] for row in rows("Options of `calibration`")])) == options
 
 
