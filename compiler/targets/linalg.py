@@ -23,7 +23,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ..diagnostics import op_error
 from ..dialects.nn import ConstantOp
-from ..dialects.nn.base import ANY_TENSOR, NNOp
+from ..dialects.nn.base import ANY_TENSOR, NNOp, Result
 from ..files import replacing, replacing_all
 from ..ir.dtypes import Tensor, as_stored
 from ..ir.text import module_text
@@ -178,7 +178,7 @@ class GlobalLoadOp(IRDLOperation):
     name = "util.global.load"
 
     sym_name: StringAttr = prop_def(StringAttr)
-    result = result_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
 
     @staticmethod
     def of(key: str, type_: Tensor) -> GlobalLoadOp:
