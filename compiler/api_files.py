@@ -117,8 +117,8 @@ def evaluate(
     """Score models on the same samples, as `amct evaluate` does, by labels or by a function.
 
     `models` are model files, written files, or module text of any stage; `data` is what `--data` takes; `labels` are int
-    [samples] or what `--labels` takes. `engine` is `interpreter` or `onnxruntime`, which runs ONNX files. Raises CompileError,
-    located.
+    [samples] or what `--labels` takes. `engine` is `interpreter`, `onnxruntime`, which runs ONNX files, or `iree`. Raises
+    CompileError, located.
     """
     from .flows.scoring import evaluate_files
 

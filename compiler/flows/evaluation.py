@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -17,18 +17,11 @@ from ..ir.functions import main_function
 from ..runtime.data import FloatModel, Samples, Spool, takes_whole_inputs
 from ..runtime.data.script import load_script, running
 from ..runtime.executor import Array, Executable
+from ..runtime.inputs import Runnable
 from ..session import Session
 from .significance import Share
 
 _BY_FUNCTION = "write a function that measures it: --evaluator FILE.py:FUNCTION"
-
-
-class Runnable(Protocol):
-    """What runs a model: an `Executable`, or a file in onnxruntime. Threads may call `run` at the same time."""
-
-    def run(self, inputs: Mapping[str, Array], /) -> dict[str, Array]:
-        """Arrays by output name, in the order of the outputs, for arrays by input name."""
-        ...
 
 
 Score = Callable[[ModuleOp, Samples, Session], float]

@@ -20,16 +20,17 @@ from ..ir.verification import verify
 from ..runtime.data import ImageRows, Samples, input_types
 from ..runtime.data.samples import samples_of
 from ..runtime.executor import Array, Executable
+from ..runtime.inputs import Runnable
 from ..session import Session
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data_options import DataOptions
-from .evaluation import Labels, Metric, Ranking, Runnable, measured_by, ranks
+from .evaluation import Labels, Metric, Ranking, measured_by, ranks
 from .labels import load_labels
 from .peer import open_session
 from .plausibility import warn_of_data
 from .significance import Pair, Share
 
-Engine = Literal["interpreter", "onnxruntime"]
+Engine = Literal["interpreter", "onnxruntime", "iree"]
 TOP = 5
 """The second count of classes, beside 1."""
 
@@ -79,7 +80,8 @@ def evaluate_files(
 ) -> Scores:
     """Score every model on all samples, by labels (text as `load_labels` reads it) or by a function.
 
-    `new_session` gives the session in which each model is read. `engine` runs ONNX files; the interpreter runs all others.
+    `new_session` gives the session in which each model is read. onnxruntime runs ONNX files, and the interpreter
+    all others then; IREE runs every model.
     Data is read once, and images once for each model, in the form of its input. Raises CompileError, located in the model.
     """
     scored: list[Scored] = []
@@ -97,19 +99,28 @@ def evaluate_files(
             if labels is not None and samples is not None:
                 judged = judged or (load_labels(labels, samples) if isinstance(labels, str) else labels.of(samples))
             start = time.monotonic()
-            by_onnx = engine == "onnxruntime" and path.suffix.lower() == ".onnx"
-            run: Runnable = _OnnxRuntime(path) if by_onnx else Executable(module)
+            name, run = _runnable(engine, path, module, session)
             ranking = None if judged is None or samples is None else ranks(run, samples, judged, session)
             value = None
             if metric is not None:
                 found = measured_by(metric.function, module, metric.path, samples=samples, run=run.run)
                 value = metric.number(found)
-            name = "onnxruntime" if by_onnx else "interpreter"
             scored.append(Scored(path, name, time.monotonic() - start, ranking, value))
     count = len(judged.classes) if judged is not None else 0 if first is None else first.count
     by = labels.source if isinstance(labels, Labels) else labels
     source = by or (f"{metric.path}:{metric.name}" if metric is not None else "")
     return Scores(scored, count, source)
+
+
+def _runnable(engine: Engine, path: Path, module: ModuleOp, session: Session) -> tuple[Engine, Runnable]:
+    """What runs a model, and its name."""
+    if engine == "onnxruntime" and path.suffix.lower() == ".onnx":
+        return engine, _OnnxRuntime(path)
+    if engine != "iree":
+        return "interpreter", Executable(module)
+    from ..backends.iree import IreeModule
+
+    return engine, IreeModule(module, session)
 
 
 def _samples(data: DataOptions, first: Samples | None, module: ModuleOp, session: Session) -> Samples:

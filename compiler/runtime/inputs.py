@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
@@ -15,7 +15,6 @@ from ..diagnostics import CompileError
 from ..ir.dtypes import Tensor, numpy_dtype
 from ..ir.functions import input_names
 from .data import Form, Preprocess, Samples, load_arrays, load_samples, takes_whole_inputs
-from .executor import Executable
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -74,7 +73,15 @@ def _cut(samples: Samples, batch: int | None) -> Runs:
     return Runs([{name: samples.take(name, *part) for name in samples.rows} for part in parts], stacked)
 
 
-def run_all(executable: Executable, runs: Runs) -> dict[str, Array]:
+class Runnable(Protocol):
+    """What runs a model: an `Executable`, a file in onnxruntime, a module in IREE. Threads may call `run` at the same time."""
+
+    def run(self, inputs: Mapping[str, Array], /) -> dict[str, Array]:
+        """Arrays by output name, in the order of the outputs, for arrays by input name."""
+        ...
+
+
+def run_all(executable: Runnable, runs: Runs) -> dict[str, Array]:
     """The results of all runs, joined. Raises RunError, located, if a run fails or results do not join."""
     return joined([executable.run(inputs) for inputs in runs.inputs], stacked=runs.stacked)
 

@@ -53,8 +53,8 @@ def add_parser(commands: Any) -> None:
     add("models", metavar="MODEL", type=Path, nargs="+", help=MODEL)
     add("--labels", metavar="LABELS", help=LABELS)
     add("--evaluator", metavar="FILE.py:FUNCTION", help="a function that measures a model; FILE.py is executed")
-    text = "what runs ONNX files: interpreter (default), which runs everything else, or onnxruntime"
-    add("--engine", choices=("interpreter", "onnxruntime"), default="interpreter", help=text)
+    text = "what runs the models: interpreter (default), onnxruntime (ONNX files only, else the interpreter), or iree"
+    add("--engine", choices=("interpreter", "onnxruntime", "iree"), default="interpreter", help=text)
     add_json(add)
     add_samples_options(parser.add_argument_group("data").add_argument)
     reading = parser.add_argument_group("how the first MODEL is read").add_argument

@@ -47,6 +47,8 @@ def add_parser(commands: Any) -> None:
         "--fp16", action="store_true", help="round to float16, as a device without float32 does (ascend modules)"
     )
     modes.add_argument("--integers", action="store_true", help=INTEGERS)
+    text = "what runs it: interpreter (default), or iree, as native code"
+    modes.add_argument("--engine", choices=("interpreter", "iree"), default="interpreter", help=text)
     add_import_options(parser.add_argument_group("how the model is read").add_argument)
     add_json(parser.add_argument)
     parser.add_argument("-o", dest="output", metavar="OUT.npz", type=Path, required=True, help="write the outputs here")
@@ -65,12 +67,17 @@ def run(args: argparse.Namespace) -> None:
 
     imports = import_options(args)
     protect([args.output], reads=[*files_of(args.model, imports), args.data])
-    module, _ = load_module(args.model, imports, command_session(args))
+    module, session = load_module(args.model, imports, command_session(args))
     runs = load_runs(args.data, main_function(module), args.batch, image_form(args))
     if args.fp16:
         require_ascend(module)
-    rewrite = in_half if args.fp16 else in_integers if args.integers else None
-    outputs = run_all(Executable(module, rewrite=rewrite), runs)
+    if args.engine == "iree":
+        from ..backends.iree import IreeModule
+
+        outputs = run_all(IreeModule(module, session), runs)
+    else:
+        rewrite = in_half if args.fp16 else in_integers if args.integers else None
+        outputs = run_all(Executable(module, rewrite=rewrite), runs)
     save_arrays(args.output, outputs)
     if args.json:
         written = {name: {"type": str(each.dtype), "shape": list(each.shape)} for name, each in outputs.items()}

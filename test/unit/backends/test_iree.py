@@ -1,0 +1,72 @@
+"""Modules that IREE runs: the interpreter's outputs, by command and in Python."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import amct_opt
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+
+
+@pytest.fixture
+def integers(tmp_path: Path) -> Path:
+    """The digits network in `ascend`."""
+    module, session = amct_opt.load(DIGITS / "digits.onnx")
+    data = f'"{DIGITS / "calib.npz"}"'
+    amct_opt.run_pipeline(module, f"fuse-all,quantize{{data={data}}},lower-to-ascend,fuse-requant", session)
+    amct_opt.save(module, tmp_path / "m.mlir", session=session)
+    return tmp_path / "m.mlir"
+
+
+@pytest.mark.slow
+def test_outputs_are_equal_to_the_bit(
+    integers: Path, amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network ends in AscendDequant: no float sum is in between. The code is compiled once."""
+    pytest.importorskip("iree.runtime")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    given = (integers, "--data", DIGITS / "heldout.npz", "--batch", 50)
+    for engine in ("interpreter", "iree", "iree"):
+        assert amct_tool("run", *given, "--engine", engine, "-o", tmp_path / f"{engine}.npz").status == 0
+    assert len(list((tmp_path / "cache").rglob("*.vmfb"))) == 1
+    expected, found = (np.load(tmp_path / f"{engine}.npz")["logits"] for engine in ("interpreter", "iree"))
+    np.testing.assert_array_equal(found, expected)
+
+    labels = ("--labels", DIGITS / "heldout_labels.npy")
+    result = amct_tool("evaluate", integers, "--data", DIGITS / "heldout.npz", *labels, "--engine", "iree")
+    assert result.status == 0
+    assert "iree" in result.out
+
+
+def test_without_iree_there_is_one_line(
+    integers: Path, amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "iree.runtime", None)
+    result = amct_tool(
+        "run", integers, "--data", DIGITS / "heldout.npz", "--engine", "iree", "-o", tmp_path / "out.npz"
+    )
+    assert result.status == 1
+    assert result.err == "error: --engine iree requires IREE\n  hint: pip install 'amct-opt[iree]'\n"
+
+
+@pytest.mark.slow
+def test_what_has_no_form_is_located(amct_tool, tmp_path: Path) -> None:
+    pytest.importorskip("iree.runtime")
+    (tmp_path / "m.mlir").write_text(
+        """func.func @main(%x: tensor<1x1x4x4xf32>) -> tensor<1x1x6x6xf32> {
+  %y = nn.pad %x pads [0, 0, 1, 1, 0, 0, 1, 1] mode reflect : (tensor<1x1x4x4xf32>) -> tensor<1x1x6x6xf32>
+  func.return %y : tensor<1x1x6x6xf32>
+}
+"""
+    )
+    np.savez(tmp_path / "x.npz", arg0=np.zeros((1, 1, 4, 4), np.float32))
+    given = ("--data", tmp_path / "x.npz", "--engine", "iree", "-o", tmp_path / "out.npz")
+    result = amct_tool("run", tmp_path / "m.mlir", *given)
+    assert result.status == 1
+    assert result.err.startswith(f"{tmp_path / 'm.mlir'}:2:3: error: 'nn.pad' op has no form in linalg\n")
+    assert not (tmp_path / "out.npz").exists()
