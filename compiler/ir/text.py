@@ -33,7 +33,7 @@ from xdsl.dialects.builtin import (
     RankedStructure,
     StringAttr,
 )
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue, TypeAttribute
 from xdsl.irdl import base
 from xdsl.parser import AttrParser, Parser, ParserState, UnresolvedOperand
 from xdsl.printer import Printer
@@ -62,6 +62,12 @@ class _Lexer(MLIRLexer):
 
 _LARGEST_SPLAT = 1 << 24
 """The maximum number of elements that one number in the text may represent."""
+
+
+_WIDEST_INTEGER = (1 << 24) - 1
+"""Bits of the widest integer type of upstream MLIR. The range of a wider one takes seconds to compute."""
+_WIDEST_STORED = 64
+"""Bits of the widest integers that xDSL packs into bytes."""
 
 
 class ModuleParser(Parser):
@@ -130,6 +136,13 @@ class ModuleParser(Parser):
             return None if text is None else StringAttr(text)
         return super()._parse_optional_string_attr()
 
+    def _parse_optional_integer_or_float_type(self) -> TypeAttribute | None:
+        start = self.pos
+        type_ = super()._parse_optional_integer_or_float_type()
+        if isinstance(type_, IntegerType) and type_.bitwidth > _WIDEST_INTEGER:
+            self.raise_error(f"an integer has at most {_WIDEST_INTEGER} bits", start, self.pos)
+        return type_
+
     def _parse_tensor_literal_element(self) -> AttrParser._TensorLiteralElement:
         element = super()._parse_tensor_literal_element()
         return _HexElement(element.is_negative, element.value, element.span) if _is_hex(element.span.text) else element
@@ -139,6 +152,9 @@ class ModuleParser(Parser):
         type_ = cast("RankedStructure[Any]", self.expect(self.parse_optional_type, "dense attribute must be typed"))
         if not _DENSE_TYPE.verifies(type_):
             self.raise_error("tensor of integers or floats expected", start, self.pos)
+        element = type_.get_element_type()
+        if isinstance(element, IntegerType) and element.bitwidth > _WIDEST_STORED:
+            self.raise_error(f"a constant of {element} cannot be stored", start, self.pos)
         if DYNAMIC_INDEX in type_.get_shape():
             self.raise_error("a dense attribute has a static shape", start, self.pos)
         if math.prod(type_.get_shape()) > max(_LARGEST_SPLAT, len(self.lexer.input.content)):

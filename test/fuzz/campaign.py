@@ -208,9 +208,9 @@ def _count(counts: Counts, result: Result) -> None:
     counts.formats[result.format] += 1
     counts.traits.update(result.traits)
     counts.passed.update(result.passed)
-    counts.refused.update(
-        f"{stage}: {reason.partition('error: ')[2].splitlines()[0][:80]}" for stage, reason in result.refused
-    )
+    for stage, reason in result.refused:
+        message = reason.partition("error: ")[2] or reason  # what onnxruntime refuses has no place
+        counts.refused[f"{stage}: {message.splitlines()[0][:80]}"] += 1
     if result.failure is not None:
         counts.failures.append(result.failure)
 

@@ -25,6 +25,11 @@ LIT = Path(__file__).parents[2] / "lit" / "dialects" / "nn"
             "net.mlir:1:31: error: too many elements for a constant",
         ),
         ("%c = nn.constant dense<99999999999999999999> : tensor<1xi8>", "net.mlir:1:60: error: Integer value 9999"),
+        ("%c = nn.constant dense<1> : tensor<1xi65>", "net.mlir:1:29: error: a constant of i65 cannot be stored"),
+        (
+            "%c = nn.constant dense<1> : tensor<1xi4294967296>",
+            "net.mlir:1:38: error: an integer has at most 16777215 bits",
+        ),
         ("%c = nn.constant dense<1.0e39> : tensor<1xf32>", "net.mlir:1:47: error: "),
         ("\n\n  \N{NULL}", "net.mlir:3:3: error: "),
     ],
