@@ -316,6 +316,8 @@ class _Check:
         if name == "record":
             with self.stage("record"):
                 again = floats.clone()
+                if "equalize=true" in self.choices.quantize:  # the record belongs to the equalized network
+                    raise Stop
                 run_passes(again, [make_pass("quantize", f"record={files[0]}")], self.session)
                 self.close("record", self.run(again), simulated)
             return

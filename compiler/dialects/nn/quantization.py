@@ -100,7 +100,7 @@ class ObserveOp(PointOp):
 class QuantizeOp(PointOp):
     """`saturate(round_half_even(x / scale) + zero_point)` (ONNX QuantizeLinear).
 
-    input of any float shape, result of the same shape in the storage type of `qparams`.
+    input of any float shape, result of the same shape in the storage type of `qparams`. NaN becomes the least integer.
     `group` and `master` are those of the point.
     """
 

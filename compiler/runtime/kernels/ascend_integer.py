@@ -19,6 +19,7 @@ from ...dialects.nn.shapes import element_of
 from ...ir.dtypes import integer_range, numpy_dtype
 from ..bounds import UNBOUNDED, Bounds
 from . import Array, Kernel
+from .quantization import saturated
 
 _F32 = np.dtype(np.float32)
 
@@ -48,8 +49,7 @@ def quant_in_float32(op: ascend.AscendQuantOp, bounds: Bounds = UNBOUNDED) -> Ca
     low, high = (np.array(end) for end in np.clip(ends, *integer_range(op.storage)))
 
     def run(x: Array) -> Array:
-        y = rounded(x)
-        return y.clip(low, high, out=y)
+        return saturated(rounded(x), low, high)
 
     return run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import i16
@@ -34,9 +35,15 @@ def quantize(op: nn.QuantizeOp) -> Kernel:
         y = np.asarray(np.divide(x.astype(np.float32, copy=False), scale))
         y = np.rint(y, out=y).astype(sums, copy=False)
         np.add(y, zero_point, out=y, casting="same_kind")
-        return np.clip(y, low, high, out=y).astype(storage)
+        return saturated(y, low, high).astype(storage)
 
     return run
+
+
+def saturated(y: Array, low: Any, high: Any) -> Array:
+    """Bounds floats before they become integers, in place. NaN, which has no integer, becomes `low`, as in onnxruntime."""
+    np.fmax(y, low, out=y)
+    return np.minimum(y, high, out=y)
 
 
 @kernel(nn.DequantizeOp)

@@ -24,9 +24,8 @@ def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str | None]:
     """Writes the meaning of the operation in `nn`."""
     if isinstance(op, FormatOp):
         require_channels_second(op, layer)
-    meaning = op.meaning()
-    sums = isinstance(op, CubeOp | AveragingOp) and is_integer(op)
-    if meaning.arrange is not None or sums:
+    # what has integers has no meaning in `nn` alone
+    if (isinstance(op, CubeOp | AveragingOp) and is_integer(op)) or (meaning := op.meaning()).arrange is not None:
         raise layer.error(f"is {op.name.removeprefix('ascend.')}, which these files do not have")
     return written_as(meaning.op, op, layer)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.rewriter import Rewriter
 
 from ...dialects import ascend
+from ...dialects.nn.shapes import shape_of
 from ...lowering.ascend import LowerIntegersPass
 from ...rewriting import erase_dead_constants
 from ...session import Session
@@ -18,7 +20,26 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
     LowerIntegersPass().apply(session, module)
     made: Made = {}
     for op in list(module.walk()):
+        if isinstance(op, ascend.FullyConnectionOp) and op.first_axis == len(shape_of(op.x)) - 1:
+            op = _as_product(op)
         if isinstance(op, ascend.MatMulV2Op | ascend.BatchMatMulV2Op):
             turn_weight(op, made)
     erase_dead_constants(module)
     return module
+
+
+def _as_product(op: ascend.FullyConnectionOp) -> ascend.MatrixOp:
+    """Caffe's inner product along the last axis; TensorFlow has products of matrices only."""
+    kind, flag = (ascend.MatMulV2Op, "transpose_x2") if op.first_axis == 1 else (ascend.BatchMatMulV2Op, "adj_x2")
+    product = kind.make(
+        op.x,
+        op.w,
+        op.b,
+        offset_x=op.offset_x,
+        origin=op.origin,
+        location=op.location,
+        result_types=op.result_types,
+        **{flag: not op.is_transposed},
+    )
+    Rewriter.replace_op(op, product)
+    return product

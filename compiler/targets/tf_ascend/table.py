@@ -24,8 +24,8 @@ def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
         raise layer.error(
             "takes the integers of AscendQuant as numbers, which are without their zero point in these files"
         )
-    meaning = op.meaning()
-    if meaning.arrange is not None or (isinstance(op, CubeOp | AveragingOp) and is_integer(op)):
+    # what has integers has no meaning in `nn` alone
+    if (isinstance(op, CubeOp | AveragingOp) and is_integer(op)) or (meaning := op.meaning()).arrange is not None:
         hint = "leave --lower-to-ascend to the target"
         raise layer.error(f"is {op.name.removeprefix('ascend.')}, which these files do not have", hint)
     return written_as(meaning.op, op, layer)

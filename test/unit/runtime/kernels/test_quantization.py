@@ -54,6 +54,12 @@ def test_single_numbers(run) -> None:
     assert run(nn.DequantizeOp, q, qparams=params) == 1.0
 
 
+@pytest.mark.parametrize("storage", STORAGES, ids=str)
+def test_nan_is_the_least_integer(run, storage) -> None:
+    q = run(nn.QuantizeOp, np.float32([np.nan, 1]), qparams=nn.QParamsAttr.of(storage, 1.0))
+    assert q.tolist() == [integer_range(storage)[0], 1]
+
+
 def test_halves_go_to_even(run) -> None:
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 127.5, -128.5, -129.5], np.float32)
     q = run(nn.QuantizeOp, x, qparams=nn.QParamsAttr.of(IntegerType(8), 1.0))

@@ -168,6 +168,19 @@ def test_matmul(transposed: bool, bias: bool, deploy_tf: Any) -> None:
         np.testing.assert_array_equal(array(nodes["fc.bias"]), added)
 
 
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("transposed", [False, True], ids=["", "transpose_b"])
+def test_inner_product_of_caffe(rank: int, transposed: bool, deploy_tf: Any) -> None:
+    """FullyConnection, which TensorFlow does not have, is a product of matrices."""
+    shape = (2, 3, 7)[-rank:]
+    net = Net(*shape, framework="caffe")
+    properties = {"transpose_b": transposed, "name": "fc", "op_type": "InnerProduct", "zero_point": -9}
+    weight = int8(5, 7) if transposed else int8(7, 5)
+    y = net.layer(nn.MatMulOp, net.x, weight, bias=int32(5), **properties)
+    nodes = deploy_tf.assert_equal(net.module(y), {"arg0": real(*shape)})
+    assert nodes["fc"].op == ("MatMul" if rank == 2 else "BatchMatMulV2")
+
+
 @pytest.mark.parametrize("rank", [3, 4])
 @pytest.mark.parametrize("per_channel", [True, False], ids=["per channel", "per tensor"])
 def test_batched_matmul(rank: int, per_channel: bool, deploy_tf: Any) -> None:

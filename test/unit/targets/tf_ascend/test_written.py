@@ -85,6 +85,17 @@ CASES: dict[str, tuple[Any, str]] = {
         ),
         "is FullyConnection, which these files do not have",
     ),
+    "layer of Caffe on several axes": (
+        lambda: module(
+            INT8,
+            "%w = nn.constant dense<1> : tensor<5x96xi8>",
+            "%a = ascend.FullyConnection %q, %w num_output 5 offset_x -9"
+            " : (tensor<1x4x6x4xi8>, tensor<5x96xi8>) -> tensor<1x5xi32>",
+            DEQUANT.format(options="", shape="1x5"),
+            result="1x5xf32",
+        ),
+        "is FullyConnection, which these files do not have",
+    ),
     "new operators": (
         lambda: module(
             "%o = nn.constant dense<0.0> : tensor<1xf32>",
