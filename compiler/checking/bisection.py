@@ -58,7 +58,7 @@ def bisect(a: ModuleOp, b: ModuleOp, runs: Sequence[Inputs]) -> Bisection:
         raise CompileError("the two have neither a layer nor an output in common")
     quantized = _is_quantized(a) != _is_quantized(b)
     steps = WEIGHT_STEPS if quantized else None
-    follower = Follower(second, layers, in_any_order, steps=steps)
+    follower = Follower(second, layers, in_any_order, steps=steps, measured=True)
     names = _matched("input", first.inputs, second.inputs)
     if len(names) != len(second.inputs) or len(first.inputs) != len(second.inputs):
         hint = f"they are {', '.join(first.inputs)} and {', '.join(second.inputs)}"

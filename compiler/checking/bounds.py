@@ -170,17 +170,17 @@ def _terms(op: Operation, operands: Sequence[Array], results: Sequence[Array]) -
 
 @_rule(nn.ConvolutionOp, nn.MatMulOp)
 def _products(op: Operation, operands: Sequence[Array], errors: Errors, results: Sequence[Array]) -> Sequence[Any]:
-    """`y = sum x w + b`, with x and w of which one may be a weight."""
+    """`y = sum x w + b`, with x and w of which one may be a weight; rounding and errors go through one product."""
     x, w, *rest = map(_magnitudes, operands)
     e_x, e_w, *e_rest = errors
-    total: Array = np.float32(gamma(_terms(op, operands, results), unit(results[0].dtype))) * _run(op, x, w, *rest)[0]
-    bare = [_zeros(each) for each in rest]
-    if e_x is not None:
-        total = total + _run(op, e_x, w if e_w is None else w + e_w, *bare)[0]
-    if e_w is not None:
-        total = total + _run(op, x, e_w, *bare)[0]
-    if e_rest and e_rest[0] is not None:
-        total = total + _run(op, _zeros(x), _zeros(w), e_rest[0], *bare[1:])[0]
+    relative = np.float32(gamma(_terms(op, operands, results), unit(results[0].dtype)))
+    added = [relative * a if e is None else relative * a + e for a, e in zip(rest, e_rest, strict=True)]
+    if e_w is None:
+        total = _run(op, relative * x if e_x is None else relative * x + e_x, w, *added)[0]
+    else:
+        total = _run(op, x, relative * w + e_w, *added)[0]
+        if e_x is not None:
+            total = total + _run(op, e_x, w + e_w, *map(_zeros, rest))[0]
     return [total * np.float32(1 + 2.0**-10)]
 
 
@@ -274,15 +274,14 @@ def _error(array: Array, error: Array | None) -> Array:
     return np.zeros((), np.float32) if error is None else error
 
 
-def _ends(op: Operation, operands: Sequence[Array], error: Array) -> Array:
+def _ends(op: Operation, operands: Sequence[Array], error: Array, result: Array) -> Array:
     """The larger change of a monotone function of the first operand at the ends of `x +- e`."""
     x, rest = operands[0], operands[1:]
-    wide = x.astype(np.float32, copy=False) if not np.issubdtype(x.dtype, np.floating) else x
-    middle, low, high = (
-        _run(op, np.asarray(each, wide.dtype), *rest)[0].astype(np.float64)
-        for each in (wide, wide - error, wide + error)
-    )
-    return np.maximum(np.abs(high - middle), np.abs(middle - low))
+    whole = not np.issubdtype(x.dtype, np.floating)
+    wide = x.astype(np.float32, copy=False) if whole else x
+    middle = _run(op, wide, *rest)[0] if whole else result
+    low, high = (_run(op, np.asarray(each, wide.dtype), *rest)[0] for each in (wide - error, wide + error))
+    return np.maximum(np.abs(high.astype(np.float64) - middle), np.abs(low.astype(np.float64) - middle))
 
 
 @_rule(nn.UnaryOp, nn.PReluOp)
@@ -293,7 +292,7 @@ def _function(op: Operation, operands: Sequence[Array], errors: Errors, results:
     if isinstance(op, nn.SinOp | nn.CosOp):
         own = own + _error(x, errors[0])
         return [own]
-    return [own if errors[0] is None else own + 2 * _ends(op, operands, errors[0])]
+    return [own if errors[0] is None else own + 2 * _ends(op, operands, errors[0], results[0])]
 
 
 @_rule(nn.QuantizeOp, AscendQuantOp, AscendRequantOp)
@@ -304,7 +303,7 @@ def _integers(op: Operation, operands: Sequence[Array], errors: Errors, results:
     if isinstance(op, AscendQuantOp):  # the sum with the offset is rounded, too: by at most half a unit of 2^8
         offset = 2.0**-16 / abs(float(op.scale.value.data) or 1.0)
     own = _magnitudes(x) * np.float32(4 * 2.0**-24) + np.float32(offset)
-    return [_ends(op, operands, own if errors[0] is None else own + errors[0])]
+    return [_ends(op, operands, own if errors[0] is None else own + errors[0], results[0])]
 
 
 @_rule(nn.DequantizeOp, nn.ShiftAccumulatorOp, AscendDequantOp, AscendAntiQuantOp)
@@ -315,11 +314,10 @@ def _reals(op: Operation, operands: Sequence[Array], errors: Errors, results: Se
         return [own]
     if isinstance(op, AscendDequantOp) and op.shifts:
         return _probed(op, operands, errors, results)
-    x = _magnitudes(operands[0])
-    return [
-        own
-        + _ends(op, operands, _error(x, errors[0]) + x * np.float32(2.0**-22 * isinstance(op, nn.ShiftAccumulatorOp)))
-    ]
+    error = _error(operands[0], errors[0])
+    if isinstance(op, nn.ShiftAccumulatorOp):
+        error = error + _magnitudes(operands[0]) * np.float32(2.0**-22)
+    return [own + _ends(op, operands, error, results[0])]
 
 
 def _probed(op: Operation, operands: Sequence[Array], errors: Errors, results: Sequence[Array]) -> list[Array | None]:

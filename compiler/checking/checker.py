@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -22,7 +22,7 @@ from ..runtime.kernels import Array
 from ..session import Session
 from ..targets import Target
 from ..universe import PASSES, Numbers
-from .following import WEIGHT_STEPS, Analysis, Follower, Graph, as_it_is, in_any_order, layer_error
+from .following import WEIGHT_STEPS, Analysis, Follower, Graph, Known, as_it_is, in_any_order, layer_error
 from .peers import CannotRunError, beside_onnxruntime
 
 RUNS = 2
@@ -40,11 +40,13 @@ Inputs = Mapping[str, Array]
 class Traced:
     """A module with all values of its runs."""
 
-    def __init__(self, module: ModuleOp, runs: Sequence[Inputs]):
-        """Raises CompileError, located, for operations that cannot be run."""
+    def __init__(self, module: ModuleOp, runs: Sequence[Inputs], known: Sequence[Known] = ()):
+        """What is known of each run is not computed again. Raises CompileError, located, for operations that cannot be run."""
         self.graph: Graph = Graph(module)
         self.runs: Sequence[Inputs] = runs
-        self.values: list[dict[int, Array]] = [self.graph.trace(inputs) for inputs in runs]
+        each = zip_longest(runs, known)
+        self.values: list[dict[int, Array]] = [self.graph.trace(inputs, known) for inputs, known in each]
+        self.known: list[Known] = [self.graph.known(values) for values in self.values]
 
     def outputs(self, index: int) -> dict[str, Array]:
         """The outputs of one run, by name."""
@@ -63,12 +65,12 @@ def compare(before: Traced, after: ModuleOp, numbers: Numbers, weight_steps: flo
     bits = numbers in ("kept", "equal")
     follower = Follower(graph, layers, as_it_is if bits else in_any_order, bits)
     follower.steps = weight_steps if numbers == "quantized" else None
-    for inputs, values in zip(before.runs, before.values, strict=True):
+    for inputs, values, known in zip(before.runs, before.values, before.known, strict=True):
         analysis = Analysis(before.graph, values, set(slots.values()))
         given = {slot: values[other] for slot, other in slots.items()}
         expected = {slot: values[other] for slot, other in outputs.items()}
         errors = {**outputs, **slots}
-        follower.follow(inputs, given, lambda slot, a=analysis, of=errors: a.error(of[slot]), expected)
+        follower.follow(inputs, given, lambda slot, a=analysis, of=errors: a.error(of[slot]), expected, known)
     return follower
 
 
@@ -133,7 +135,8 @@ class Checker:
 
     def _keep(self, module: ModuleOp) -> None:
         try:
-            self._before = Traced(module.clone(), self.runs_of(module))
+            known = () if self._before is None else self._before.known
+            self._before = Traced(module.clone(), self.runs_of(module), known)
         except RunError as e:
             raise self._unusable(e) from None
         except CompileError as e:

@@ -10,7 +10,7 @@ with its own value and not with the other's, the two mean different things, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, NamedTuple, cast
@@ -22,7 +22,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..diagnostics import CompileError, describe
-from ..dialects.nn import DequantizeOp
+from ..dialects.nn import ConstantOp, DequantizeOp
 from ..dialects.nn.shapes import element_of
 from ..ir.functions import input_names, main_function, output_names
 from ..runtime.executor import RunError, flatten, kernel_of
@@ -32,6 +32,12 @@ from .bounds import errors_of, intended
 
 WEIGHT_STEPS = 0.5
 """By how many of its steps a weight that is rounded to the nearest integer moves at most."""
+
+_LEAST = 2.0**-126
+"""Runtimes may make smaller numbers zero."""
+
+Known = Mapping[Hashable, Sequence[Array]]
+"""Results by what decides them (`Graph.identity`)."""
 
 
 class Graph:
@@ -49,6 +55,16 @@ class Graph:
         self.outputs: dict[str, int] = dict(zip(output_names(function), (self.slots[v] for v in returned), strict=True))
         self.makers: dict[int, Row] = {slot: row for row in self.program.rows for slot in row.results}
         self._kernels: dict[Operation, Kernel] = {}
+        constants = ((slot, value.owner) for value, slot in self.slots.items())
+        self._constants = {slot: owner.value for slot, owner in constants if isinstance(owner, ConstantOp)}
+
+    def identity(self, row: Row, values: Mapping[int, Array]) -> Hashable:
+        """What decides the results of a row: the same operation on the same arrays gives them in any module; None if unknown."""
+        op = row.op
+        if op.regions or row.kernel is not None:
+            return None
+        read = tuple(self._constants.get(slot) or id(values[slot]) for slot in row.operands)
+        return op.name, frozenset(op.properties.items()), frozenset(op.attributes.items()), op.result_types, read
 
     def run(self, row: Row, values: Mapping[int, Array]) -> Sequence[Array]:
         """The results of one row. Raises RunError, located at its operation."""
@@ -65,12 +81,18 @@ class Graph:
         """The slots of a run before its first row."""
         return {**self.program.constants, **{self.inputs[name]: array for name, array in inputs.items()}}
 
-    def trace(self, inputs: Mapping[str, Array]) -> dict[int, Array]:
-        """All values of a run, by slot."""
+    def trace(self, inputs: Mapping[str, Array], known: Known | None = None) -> dict[int, Array]:
+        """All values of a run, by slot. What is `known` is not computed again."""
         values = self.begin(inputs)
         for row in self.program.rows:
-            values.update(zip(row.results, self.run(row, values), strict=True))
+            made = known.get(self.identity(row, values)) if known else None
+            values.update(zip(row.results, made or self.run(row, values), strict=True))
         return values
+
+    def known(self, values: Mapping[int, Array]) -> Known:
+        """The results of a run, for modules that partly compute the same; `values` must outlive them."""
+        rows = ((self.identity(row, values), tuple(values[s] for s in row.results)) for row in self.program.rows)
+        return {identity: results for identity, results in rows if identity is not None}
 
 
 @dataclass
@@ -194,6 +216,8 @@ class Follower:
     bits: bool = False
     """Whether values must be equal to the bit."""
     steps: float | None = None
+    measured: bool = False
+    """Whether differences within the bounds are measured, too."""
     found: dict[str, Layer] = field(default_factory=dict[str, Layer])
 
     def follow(
@@ -202,15 +226,16 @@ class Follower:
         given: Mapping[int, Array],
         error: Errors | None,
         outputs: Mapping[int, Array],
+        known: Known | None = None,
     ) -> None:
         """One run. `given` are the other's values by slot, `outputs` those that must be equal as they are.
 
         `error` gives the bounds of the other's values; without it, they are computed by the same operations in another order,
-        and have the same bounds.
+        and have the same bounds. What is `known` of the other is neither computed nor compared again.
 
         Raises CompileError, located, for operations that cannot be run.
         """
-        _Run(self, inputs, given, error, outputs).run()
+        _Run(self, inputs, given, error, outputs, known or {}).run()
 
     def first(self) -> Layer | None:
         """The first layer that is wrong."""
@@ -227,7 +252,9 @@ class _Run:
         given: Mapping[int, Array],
         error: Errors | None,
         outputs: Mapping[int, Array],
+        known: Known,
     ):
+        self.known = known
         self.follower, self.graph = follower, follower.graph
         self.given, self.error, self.outputs = given, error, outputs
         self.forced = self.graph.begin(inputs)
@@ -246,7 +273,7 @@ class _Run:
     def run(self) -> None:
         for row in self.graph.program.rows:
             same = all(self.forced[s] is self.own[s] for s in row.operands)
-            made = self.graph.run(row, self.forced)
+            made = self.known.get(self.graph.identity(row, self.forced)) or self.graph.run(row, self.forced)
             other = made if same else self.graph.run(row, self.own)
             self.made[id(row)] = tuple(made)
             self.forced.update(zip(row.results, made, strict=True))
@@ -269,23 +296,26 @@ class _Run:
     def _judge(self, slot: int) -> None:
         value, own, cause = self.forced[slot], self.own[slot], self.causes.get(slot, frozenset())
         layer = self._layer(slot)
-        view, apart = self._agreement(slot, value, self.in_forced, layer if not cause else None)
-        if view is None:
+        views = [*self.follower.views(self.given[slot], value)]
+        if not views:
             return  # no value of the other has this shape: both go on with their own
         if not cause:
+            view, apart = self._agreement(slot, value, views, self.in_forced, layer)
             if apart is not None:
                 self.shown.setdefault(layer.name, apart)
                 self.causes[slot] = frozenset({layer.name})
-                self._force(slot, view)
-            else:
-                self._force(slot, view, both=True)
+            self._force(slot, view, both=apart is None)
             return
-        view_own, apart_own = self._agreement(slot, own, self.in_own, layer)
-        if apart_own is not None or view_own is None:
-            self._force(slot, view)
+        own_views = [*self.follower.views(self.given[slot], own)]
+        view_own, apart_own = self._agreement(slot, own, own_views, self.in_own, None) if own_views else (None, None)
+        if view_own is None or apart_own is not None:
+            sure = len(views) == 1 and not self.follower.measured
+            self._force(slot, views[0] if sure else self._agreement(slot, value, views, self.in_forced, layer)[0])
             return
-        if apart is not None and self._compare(slot, value, view, self.in_own) is not None:
+        _, apart = self._agreement(slot, value, views, self.in_forced, layer)
+        if apart is not None and self._compare(slot, value, views[0], self.in_own) is not None:
             self.explained |= cause  # within bounds that are sharp enough to tell the two apart
+            self._agreement(slot, own, own_views, self.in_own, layer)
         self.causes.pop(slot)
         self._force(slot, view_own, both=True)
 
@@ -328,51 +358,53 @@ class _Run:
         return layer
 
     def _agreement(
-        self, slot: int, value: Array, analysis: Analysis, layer: Layer | None
-    ) -> tuple[Array | None, Apart | None]:
+        self, slot: int, value: Array, views: Sequence[Array], analysis: Analysis, layer: Layer | None
+    ) -> tuple[Array, Apart | None]:
         """The other's value in the form that agrees, or in its plain form with the worst element."""
-        first: tuple[Array | None, Apart | None] = None, None
-        for view in self.follower.views(self.given[slot], value):
-            if np.array_equal(view, value, equal_nan=_floating(value)):
+        first: Apart | None = None
+        for view in views:
+            if view is value or np.array_equal(view, value, equal_nan=_floating(value)):
                 return view, None
             apart = self._compare(slot, value, view, analysis)
             if apart is None:
                 if layer is not None:
-                    self._measured(layer, slot, value, view, analysis)
+                    self._measure(layer, slot, value, view, analysis)
                 return view, None
-            if first[0] is None:
-                first = view, apart
-        if layer is not None and first[1] is not None:
-            layer.equal, layer.largest, layer.bound = False, first[1].difference, first[1].bound
-        return first
+            first = first or apart
+        if layer is not None and first is not None:
+            layer.equal, layer.largest, layer.bound = False, first.difference, first.bound
+        return views[0], first
 
-    def _measured(self, layer: Layer, slot: int, value: Array, view: Array, analysis: Analysis) -> None:
+    def _measure(self, layer: Layer, slot: int, value: Array, view: Array, analysis: Analysis) -> None:
         layer.equal = False
+        if not self.follower.measured:
+            return
         difference = _distance(value, view)
         i = np.unravel_index(int(np.argmax(difference)), difference.shape)
         if float(difference[i]) > layer.largest:
             layer.largest = float(difference[i])
-            bound = self._bound(slot, analysis)
+            bound = self._bound(slot, analysis, difference)
             layer.bound = float(np.broadcast_to(bound, difference.shape)[i])
 
-    def _bound(self, slot: int, analysis: Analysis) -> Array:
-        """The errors of both values; of the other's the largest, if its axes are in another order."""
+    def _bound(self, slot: int, analysis: Analysis, difference: Array) -> Array:
+        """The errors of both values, the other's only where it takes them to explain the difference."""
         own = analysis.error(slot)
+        total: Any = np.float64(_LEAST) if own is None else own + np.float64(_LEAST)
+        if not self.follower.measured and bool(np.all(difference <= total)):
+            return total
         other = own if self.error is None else self.error(slot)
-        total: Any = np.float64(0) if own is None else own.astype(np.float64)
         if other is not None:
             fits = own is None or other.shape == own.shape
-            total = total + (other.astype(np.float64) if fits else float(other.max(initial=0.0)))
-        return np.asarray(total, np.float64)
+            total = total + (other if fits else float(other.max(initial=0.0)))
+        fits = not total.ndim or total.shape == difference.shape
+        return total if fits else np.asarray(total.max(initial=0.0))
 
     def _compare(self, slot: int, value: Array, view: Array, analysis: Analysis) -> Apart | None:
         """The element that lies furthest beyond its bound; None if there is none."""
         difference = _distance(value, view)
-        bound: Array = np.zeros(())
-        if not self.follower.bits:
-            bound = self._bound(slot, analysis)
-            if bound.ndim and bound.shape != difference.shape:
-                bound = np.asarray(bound.max(initial=0.0))
+        bound: Array = np.zeros(()) if self.follower.bits else self._bound(slot, analysis, difference)
+        if bool(np.all(difference <= bound)):
+            return None
         beyond = difference - bound
         beyond = np.where(np.isnan(beyond), np.inf, beyond)
         worst = np.unravel_index(int(np.argmax(beyond)), beyond.shape) if beyond.ndim else ()
@@ -389,9 +421,12 @@ def _floating(array: Array) -> bool:
 
 def _distance(value: Array, view: Array) -> Array:
     """Absolute differences in float64; equal infinities, and NaN in both, do not differ."""
-    a, b = value.astype(np.float64), view.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        return np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+        difference = np.asarray(np.abs(value.astype(np.float64) - view))
+    if not np.isfinite(difference).all():
+        same = (value == view) | (np.isnan(value) & np.isnan(view))
+        difference[same] = 0.0
+    return difference
 
 
 def layer_error(name: str, layer: Layer, what: str) -> CompileError:

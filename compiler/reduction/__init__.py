@@ -1,8 +1,9 @@
 """Shrinks a model while something about it keeps failing: fewer operations, smaller sizes, plainer weights.
 
 Any subset of operations is a model: values that come from outside become inputs, values that go outside become outputs.
-Therefore operations are found by delta debugging (Zeller and Hildebrandt, 2002), without knowledge of the failure. What is
-left is made plainer step by step; every step is kept that still fails.
+Therefore operations are found by delta debugging (Zeller and Hildebrandt, 2002), without knowledge of the failure. Sizes become
+smaller before, so that each test of the whole model takes little time. What is left is made plainer step by step; every step is
+kept that still fails.
 """
 
 from __future__ import annotations
@@ -13,6 +14,12 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 M = TypeVar("M")
+
+Changes = Iterator[tuple[str, Callable[[], "M | None"]]]
+"""Smaller or plainer models, each with a name, made when they are called."""
+
+_FIRST = 0.3
+"""The part of the time after which operations are cut, even if sizes can still become smaller."""
 
 SECONDS = 60.0
 """How long a reduction takes at most, if no other limit is given, apart from the test that runs when it ends."""
@@ -28,7 +35,11 @@ class Form(Protocol[M]):
         """
         ...
 
-    def changes(self, model: M) -> Iterator[tuple[str, Callable[[], M | None]]]:
+    def sizes(self, model: M) -> Changes[M]:
+        """Ways to make a model smaller with all its operations, each with a name; None as for `changes`."""
+        ...
+
+    def changes(self, model: M) -> Changes[M]:
         """Ways to make a model plainer, each with a name; None if one does not apply or gives an invalid model."""
         ...
 
@@ -47,14 +58,14 @@ class Reducer(Generic[M]):
 
     def run(self, model: M) -> M:
         """The smallest model found that still fails; `model` itself if nothing smaller does."""
-        size = -1
+        model, size = self._plainer(model, self.form.sizes, _FIRST), -1
         while self.form.parts(model)[0] != size and not self._late():
             size = self.form.parts(model)[0]
-            model = self._plainer(self._fewer(model))
+            model = self._plainer(self._fewer(model), self.form.changes)
         return model
 
-    def _late(self) -> bool:
-        return time.monotonic() - self._begin >= self.seconds
+    def _late(self, part: float = 1) -> bool:
+        return time.monotonic() - self._begin >= part * self.seconds
 
     def _test(self, model: M | None) -> bool:
         if model is None or self._late():
@@ -76,12 +87,12 @@ class Reducer(Generic[M]):
         kept = _without_chunks(_window(list(range(count)), fails), fails)
         return model if len(kept) == count else cut(kept) or model
 
-    def _plainer(self, model: M) -> M:
-        """The model after every change that keeps it failing; changes run again until none helps."""
+    def _plainer(self, model: M, changes: Callable[[M], Changes[M]], part: float = 1) -> M:
+        """The model after every change that keeps it failing; changes run again until none helps, for a part of the time."""
         tried: set[str] = set()
-        while not self._late():
-            for name, change in self.form.changes(model):
-                if name in tried:
+        while not self._late(part):
+            for name, change in changes(model):
+                if name in tried or self._late(part):
                     continue
                 tried.add(name)
                 changed = change()

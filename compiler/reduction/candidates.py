@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from .. import frontends
 from ..diagnostics import CompileError, first_line
 from ..ir.verification import verify
-from ..session import Session
+from ..session import ImportOptions, Session
 from . import Form
 from .module import ModuleForm
 from .onnx_model import OnnxForm
@@ -30,11 +30,19 @@ def form_of(model: object) -> Form[Any]:
 
 
 def read(path: Path, session: Session) -> Model:
-    """An ONNX file as it is, with its external data; any other model as a module. Raises CompileError."""
+    """An ONNX file as it is, with its external data; any other model as a module.
+
+    Raises CompileError, also for options of how an ONNX file is read.
+    """
     if path.suffix.lower() != ".onnx":
         module = frontends.read(path, session)
         verify(module)
         return module
+    if session.imports != ImportOptions():
+        hint = "give the options to the command that fails"
+        raise CompileError(
+            "an ONNX model is reduced as it is: it takes no options of how it is read", where=str(path), hint=hint
+        )
     try:
         return cast(Any, onnx).load(path)
     except OSError as e:

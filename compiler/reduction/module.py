@@ -35,21 +35,24 @@ class ModuleForm:
         operations = _operations(model)
         return len(operations), partial(_cut, model, operations)
 
-    def changes(self, model: ModuleOp) -> Iterator[tuple[str, Change]]:
-        """From those that make most plain to those that make least."""
-        function = main_function(model)
-        sizes = {n for a in function.body.block.args for n in tensor_of(a).get_shape() if n > 1}
+    def sizes(self, model: ModuleOp) -> Iterator[tuple[str, Change]]:
+        """Of places (axes behind the second) alone, then of everything that has the same size."""
+        sizes = {n for a in main_function(model).body.block.args for n in tensor_of(a).get_shape() if n > 1}
         sizes |= {n for op in _constants(model) for n in tensor_of(op.result).get_shape() if n > 1}
         for size in sorted(sizes, reverse=True):
             for new in smaller(size):
                 yield f"places {size} {new}", partial(_resized, model, size, new, places=True)
                 yield f"size {size} {new}", partial(_resized, model, size, new)
+
+    def changes(self, model: ModuleOp) -> Iterator[tuple[str, Change]]:
+        """From those that make most plain to those that make least."""
+        yield from self.sizes(model)
         operations = _operations(model)
         if len(operations) <= _FEW:
             for i, op in enumerate(operations):
                 for k in range(len(op.operands)):
                     yield f"bypass {len(operations)} {i} {k}", partial(_bypassed, model, i, k)
-        outputs = len(return_op(function).operands)
+        outputs = len(return_op(main_function(model)).operands)
         for i in range(outputs) if outputs > 1 else ():
             yield f"output {outputs} {i}", partial(_without_output, model, i)
         for i, constant in enumerate(_constants(model)):

@@ -28,10 +28,14 @@ class OnnxForm:
         nodes = [node for node in model.graph.node if node.op_type != "Constant"]
         return len(nodes), partial(_cut, model, nodes, _types(model))
 
+    def sizes(self, model: ModelProto) -> Iterator[tuple[str, Change]]:
+        """Of places (axes behind the second) alone, then of everything that has the same size."""
+        return _sizes(model)
+
     def changes(self, model: ModelProto) -> Iterator[tuple[str, Change]]:
         """From those that make most plain to those that make least."""
         yield "metadata", partial(_bare, model)
-        yield from _sizes(model)
+        yield from self.sizes(model)
         nodes = [node for node in model.graph.node if node.op_type != "Constant"]
         if len(nodes) <= _FEW:
             for node in nodes:
@@ -165,7 +169,6 @@ def _bare(model: ModelProto) -> ModelProto | None:
 
 
 def _sizes(model: ModelProto) -> Iterator[tuple[str, Change]]:
-    """Smaller sizes: of places (axes behind the second) alone, then of everything that has the same size."""
     shapes = [[dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in model.graph.input]
     places = {size for shape in shapes if len(shape) > 2 for size in shape[2:]}
     for size in sorted(places, reverse=True):

@@ -11,11 +11,11 @@ from .parser import add_command
 from .shared import (
     MODEL,
     add_batch,
+    add_import_options,
     add_json,
     add_run_data,
-    command_session,
     image_form,
-    load_module,
+    load_with,
     print_json,
 )
 from .tables import print_table, some
@@ -29,8 +29,10 @@ Runs A, then every layer of B on the values that A has there, so that an error o
 far each layer is from A's, beside what its operations explain: rounding in any order of their sums and, if only one of the two is
 quantized, rounding to integers. The first layer beyond that is named, and the status is 1. The first samples are used.
 
-A and B are models of any format, or .mlir modules of any stage; layers are matched by their names in the source.
-If a model needs options to be read, convert it to a module first, with amct-opt."""
+A and B are models of any format, or .mlir modules of any stage; layers are matched by their names in the source."""
+
+_NAMES = "input-names"
+"""What the names of inputs are called here, where `--inputs` are data."""
 
 
 def add_parser(commands: Any) -> None:
@@ -47,6 +49,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("b", metavar="B", type=Path, help="the model to compare with it")
     add_run_data(parser, "--inputs")
     add_batch(parser)
+    add_import_options(parser.add_argument_group("how A is read").add_argument, inputs=_NAMES)
+    add_import_options(parser.add_argument_group("how B is read").add_argument, "b-", _NAMES)
     add_json(parser.add_argument)
 
 
@@ -57,8 +61,7 @@ def run(args: argparse.Namespace) -> None:
     from ..ir.functions import main_function
     from ..runtime.inputs import load_runs
 
-    a, _ = load_module(args.a, session=command_session(args))
-    b, _ = load_module(args.b, session=command_session(args))
+    a, b = load_with(args, args.a, inputs=_NAMES), load_with(args, args.b, "b-", _NAMES)
     runs = load_runs(args.data, main_function(a), args.batch, image_form(args))
     result = bisect(a, b, few(runs.inputs, main_function(a), args.batch))
     if args.json:

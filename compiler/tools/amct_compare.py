@@ -15,10 +15,8 @@ from .shared import (
     add_import_options,
     add_json,
     add_run_data,
-    command_session,
     image_form,
-    import_options,
-    load_module,
+    load_with,
     print_json,
 )
 from .tables import print_table, some
@@ -29,9 +27,7 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Runs A (the reference) and B on the same inputs and prints, per output: SQNR in dB, cosine similarity, largest absolute
-difference, and how many elements differ. A and B are models, or .mlir modules of any stage.
-
-Options of how a model is read apply to A; if B needs some, convert it to a module first, with amct-opt."""
+difference, and how many elements differ. A and B are models, or .mlir modules of any stage."""
 
 _COLUMNS = ("SQNR dB", "cosine", "largest difference", "differing")
 
@@ -51,6 +47,7 @@ def add_parser(commands: Any) -> None:
     add_run_data(parser)
     add_batch(parser)
     add_import_options(parser.add_argument_group("how A is read").add_argument)
+    add_import_options(parser.add_argument_group("how B is read").add_argument, "b-")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--integers", action="store_true", help=f"of B: {INTEGERS}")
     what.add_argument(
@@ -68,8 +65,7 @@ def run(args: argparse.Namespace) -> None:
     from ..runtime.inputs import load_runs
     from ..runtime.integer_plan import in_integers
 
-    a, _ = load_module(args.a, import_options(args), command_session(args))
-    b, _ = load_module(args.b, session=command_session(args))
+    a, b = load_with(args, args.a), load_with(args, args.b, "b-")
     runs = load_runs(args.data, main_function(a), args.batch, image_form(args))
     result = compare(a, b, runs.inputs, layers=args.layers, rewrite=in_integers if args.integers else None)
     if args.json:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..diagnostics import CompileError
 from .parser import add_command
-from .shared import MODEL, add_json, command_session, positive, print_json, protect
+from .shared import MODEL, add_import_options, add_json, command_session, import_options, positive, print_json, protect
 
 _DESCRIPTION = """\
 Shrinks MODEL while a command keeps failing on it: takes operations away, then makes sizes smaller, weights plainer and attributes
@@ -18,7 +18,9 @@ defaults. Writes what is left as ONNX and as module text: the model to attach to
 
 The command fails the same way if its status (or signal) is the same, and the words of its last line that reports an error,
 without names, numbers and paths. It is run by the shell, once per candidate, with the path of the candidate in place of {}.
-An ONNX model stays ONNX; any other model becomes a module, and candidates are module text (.mlir)."""
+An ONNX model stays ONNX, and candidates are .onnx files. Any other model (TensorFlow, Keras, Caffe) is read once, with the
+options below, and reduced as a module: candidates are module text (.mlir). Either is written as ONNX and as module text in the
+end."""
 
 
 def add_parser(commands: Any) -> None:
@@ -42,6 +44,7 @@ def add_parser(commands: Any) -> None:
         "--command-seconds", metavar="N", type=positive, default=60, help="the most that one run may take (default: 60)"
     )
     add_json(add)
+    add_import_options(parser.add_argument_group("how a model that is not ONNX is read").add_argument)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -54,6 +57,7 @@ def run(args: argparse.Namespace) -> None:
     session = command_session(args)
     stem: Path = args.output.with_suffix("") if args.output.suffix in (".onnx", ".mlir") else args.output
     protect([stem.with_suffix(".onnx"), stem.with_suffix(".mlir")], [args.model])
+    session.imports = import_options(args)
     given = read(args.model, session)
     with tempfile.TemporaryDirectory(prefix="amct-reduce-") as folder:
         command = Command(args.line, Path(folder), args.command_seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -43,35 +44,55 @@ CHECK = """run the module after each pass beside the one before it, layer by lay
 IMAGE_OPTIONS = ("preprocess", "resize", "crop", "pad", "scale", "mean", "std", "layout", "color")
 
 
-def add_import_options(add: Callable[..., object]) -> None:
-    """Options for reading a model; `add` is the `add_argument` of their group."""
+def add_import_options(add: Callable[..., object], prefix: str = "", inputs: str = "inputs") -> None:
+    """Options for reading a model; `add` is the `add_argument` of their group.
+
+    Commands that read two models put a prefix before the names for the second. `inputs` is what the first is called where
+    `--inputs` are data.
+    """
     text = "names of the inputs, which may lie inside the graph (default: found in the model)"
-    add("--inputs", dest="input_names", default="", metavar="NAME,...", help=text)
-    add("--outputs", default="", metavar="NAME,...", help="names of the outputs (default: found in the model)")
+    dest = f"{prefix}input_names".replace("-", "_")
+    add(f"--{prefix}{inputs}", dest=dest, default="", metavar="NAME,...", help=text)
+    add(f"--{prefix}outputs", default="", metavar="NAME,...", help="names of the outputs (default: found in the model)")
     add(
-        "--input-shape",
+        f"--{prefix}input-shape",
         default="",
         metavar="NAME:SIZES;...",
         help="shapes of inputs, such as 'x:1,224,224,3;ids:?,16'; ? (or -1) is a size not known before run time",
     )
-    add("--signature", default="", metavar="NAME", help="the signature of a SavedModel")
+    add(f"--{prefix}signature", default="", metavar="NAME", help="the signature of a SavedModel")
     add(
-        "--weights",
+        f"--{prefix}weights",
         type=Path,
         metavar="FILE",
         help="the file with the weights, for formats that keep them apart (Caffe)",
     )
 
 
-def import_options(args: argparse.Namespace) -> ImportOptions:
+def import_options(args: argparse.Namespace, prefix: str = "") -> ImportOptions:
     """The values of these options. Raises CompileError for malformed ones."""
+    given = {name: getattr(args, f"{prefix}{name}".replace("-", "_")) for name in _READING}
     return ImportOptions(
-        inputs=names(args.input_names),
-        outputs=names(args.outputs),
-        shapes=shapes(args.input_shape, ",", "--input-shape"),
-        signature=args.signature,
-        weights=args.weights,
+        inputs=names(given["input_names"]),
+        outputs=names(given["outputs"]),
+        shapes=shapes(given["input_shape"], ",", f"--{prefix}input-shape"),
+        signature=given["signature"],
+        weights=given["weights"],
     )
+
+
+_READING = ("input_names", "outputs", "input_shape", "signature", "weights")
+_READING_OPTION = re.compile(r"(?<![\w-])--(inputs|outputs|input-shape|signature|weights)(?![\w-])")
+
+
+def load_with(args: argparse.Namespace, path: Path, prefix: str = "", inputs: str = "inputs") -> ModuleOp:
+    """Reads one of two models with its own options; hints name them as `add_import_options` did. Raises CompileError."""
+    try:
+        return load_module(path, import_options(args, prefix), command_session(args))[0]
+    except CompileError as e:
+        spelled = {"inputs": inputs}
+        hint = _READING_OPTION.sub(lambda m: f"--{prefix}{spelled.get(m[1], m[1])}", e.hint)
+        raise CompileError(e.message, where=e.where, hint=hint) from None
 
 
 def add_amct_files(add: Callable[..., object]) -> None:

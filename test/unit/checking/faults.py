@@ -35,12 +35,13 @@ from amct_opt.transforms.convert_layout import ConvertLayoutPass
 from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
 from amct_opt.transforms.quantization.convert_observers import ConvertObserversPass
 
-BLOCKS = {8: ([1, 1], 8, 8), 20: ([3, 3, 3], 16, 32), 50: ([3, 4, 6, 3], 64, 112)}
+BLOCKS = {8: ([1, 1], 8, 8), 20: ([3, 3, 3], 16, 32), 50: ([3, 4, 6, 3], 64, 224)}
 """Blocks per stage, width of the first, and size of the image, by depth."""
 
 
 def network(depth: int) -> ModelProto:
-    """A seeded residual network with batch norms; 50 has bottlenecks as ResNet-50 has them."""
+    """A seeded residual network with batch norms, for 2 samples; 50 is ResNet-50, for one."""
+    samples = 1 if depth == 50 else 2
     random = np.random.default_rng(depth)
     stages, width, size = BLOCKS[depth]
     nodes: list[onnx.NodeProto] = []
@@ -63,7 +64,11 @@ def network(depth: int) -> ModelProto:
         nodes.append(helper.make_node("Relu", [f"{name}_bn"], [f"{name}_relu"], f"{name}_relu"))
         return f"{name}_relu"
 
-    x, channels = conv("stem", "x", 3, width, 3), width
+    x, channels = conv("stem", "x", 3, width, 7 if depth == 50 else 3, 2 if depth == 50 else 1), width
+    if depth == 50:
+        window = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+        nodes.append(helper.make_node("MaxPool", [x], ["pooled"], "pooled", **window))
+        x = "pooled"
     for stage, count in enumerate(stages):
         inner = width << stage
         outer = inner * (4 if depth == 50 else 1)
@@ -90,8 +95,8 @@ def network(depth: int) -> ModelProto:
     graph = helper.make_graph(
         nodes,
         "net",
-        [value("x", TensorProto.FLOAT, [2, 3, size, size])],
-        [value("y", TensorProto.FLOAT, [2, 10])],
+        [value("x", TensorProto.FLOAT, [samples, 3, size, size])],
+        [value("y", TensorProto.FLOAT, [samples, 10])],
         weights,
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)

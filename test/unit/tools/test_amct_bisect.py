@@ -66,6 +66,39 @@ def test_a_model_shrinks_while_its_command_fails(tmp_path: Path, capsys: pytest.
     assert "nn.global_average_pool" in (tmp_path / "small.mlir").read_text()
 
 
+def test_each_model_has_its_own_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module, session = amct_opt.load(MODEL)
+    net, weights = (str(tmp_path / f"net.{ending}") for ending in ("prototxt", "caffemodel"))
+    amct_opt.save(module, net, session, "caffe")
+    data = ["--inputs", str(DATA)]
+    assert amct.run(["bisect", net, net, *data, "--weights", weights, "--b-weights", weights, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["layers"]) > 8
+    options = ["--data", str(DATA), "--b-weights", weights, "--b-input-shape", "image:?,1,8,8"]
+    assert amct.run(["compare", str(MODEL), net, *options]) == 0
+    assert "logits" in capsys.readouterr().out
+    assert amct.run(["bisect", str(MODEL), weights, *data]) == 1
+    assert "hint: name the prototxt, and this file as --b-weights net.caffemodel" in capsys.readouterr().err
+
+
+def test_a_model_of_caffe_shrinks_to_onnx_and_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module, session = amct_opt.load(MODEL)
+    amct_opt.save(module, tmp_path / "net.prototxt", session, "caffe")
+    command = [
+        "reduce",
+        str(tmp_path / "net.prototxt"),
+        "--weights",
+        str(tmp_path / "net.caffemodel"),
+        "-o",
+        str(tmp_path / "s"),
+    ]
+    assert amct.run([*command, "--command", "! grep -q nn.average_pool {}"]) == 0
+    assert [node.op_type for node in onnx.load(tmp_path / "s.onnx").graph.node] == ["AveragePool"]
+    assert "nn.average_pool" in (tmp_path / "s.mlir").read_text()
+    command = ["reduce", str(MODEL), "--outputs", "logits", "-o", str(tmp_path / "s")]
+    assert amct.run([*command, "--command", "false {}"]) == 1
+    assert "an ONNX model is reduced as it is" in capsys.readouterr().err
+
+
 def test_commands_that_cannot_be_reduced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "small.onnx")
     assert amct.run(["reduce", str(MODEL), "--command", "true {}", "-o", out]) == 1
