@@ -81,9 +81,16 @@ def record_of(module: ModuleOp, session: Session) -> Record:
     remarks = Remarks(session, RecordTarget.name)
     profile = profile_of(session)
     layers: dict[str, LayerRecord] = {}
+    ambiguous: set[str] = set()
     for site in sites(module, profile.rows):
         try:
-            layers.update((name, _with_skip(layer, name, session)) for name, layer in _records(site, profile))
+            for name, layer in _records(site, profile):
+                entry = _with_skip(layer, name, session)
+                if layers.setdefault(name, entry) != entry:
+                    ambiguous.add(name)
+                    raise CompileError(
+                        "its operations have different parameters, and a record has one entry for a layer"
+                    )
         except CompileError as e:
             remarks.missed(site.compute, "recorded", e.message)
     for each in recurrent_layers(module):
@@ -92,6 +99,7 @@ def record_of(module: ModuleOp, session: Session) -> Record:
                 layers[each.layer.name] = _recurrent_record(each)
             except CompileError as e:
                 remarks.missed(each.op, "recorded", e.message)
+    layers = {name: layer for name, layer in layers.items() if name not in ambiguous}
     remarks.flush()
     if not layers:
         session.warn("no layer is quantized in a way that can be recorded: the record is empty")

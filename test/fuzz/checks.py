@@ -37,8 +37,14 @@ from .graph import run as onnxruntime_run
 
 BOUND = 1e-4
 """Of the largest number of an output: some tens of layers of sums of up to some hundred products in float32."""
+AMPLIFIED = 64
+"""Times what changes of the inputs in their last bits make of an output: those of many inputs cancel out in part."""
 HALF_BOUND = 2e-2
 """The same of networks that compute partly in float16."""
+ROUGH = frozenset({"op InstanceNormalization"})
+"""Operators for which onnxruntime subtracts numbers much larger than their difference: `x * s + (bias - mean * s)`."""
+ROUGH_BOUND = 1e-3
+"""The bound of networks with such operators."""
 AGREEMENT_DB = 25.0
 """Signal to difference of two ways to compute the same integers: some values on the border of two steps go either way."""
 AGREEMENT_OF_INTEGERS_DB = 40.0
@@ -121,6 +127,8 @@ class _Check:
             case.traits
         )  # each runtime has its own maximum of NaN
         self.spread: dict[str, float] = {}
+        rough = not ROUGH.isdisjoint(case.traits)
+        self.bound = HALF_BOUND if not case.exact else ROUGH_BOUND if rough else BOUND
 
     def new_session(self) -> Session:
         session = new_session()
@@ -339,7 +347,7 @@ class _Check:
                 self.close("onnx-ascend", self.renamed(self.run_back([path])), lowered, AGREEMENT_OF_INTEGERS_DB)
         with self.stage("fuse-requant"):
             run_passes(module, [make_pass("fuse-requant")], self.session)
-            same("fuse-requant", self.run(module), lowered)
+            self.close("fuse-requant", self.run(module), lowered)  # one rounding in place of two
         with self.stage("legalize-ascend"):
             run_passes(module, [make_pass("legalize-ascend")], self.session)
 
@@ -373,7 +381,7 @@ class _Check:
                     raise Mismatch(stage, f"{name} differs")
                 continue
             largest = max(1.0, float(np.abs(array[np.isfinite(array)], dtype=np.float64).max(initial=0)))
-            bound = (BOUND if self.case.exact else HALF_BOUND) * largest + 16 * self.spread.get(name, 0.0)
+            bound = self.bound * largest + AMPLIFIED * self.spread.get(name, 0.0)
             error = _difference(found[name], array)
             if error > bound and not self.steps(found[name], array, bound):
                 raise Mismatch(stage, f"{name} is off by {error:g}, at most {bound:g}")

@@ -109,3 +109,26 @@ def test_what_is_left_out(reason: str, capsys: pytest.CaptureFixture[str]) -> No
     assert not record_of(module, session).layers
     assert [(r.kind, r.reason) for r in session.remarks] == [("missed", reason)]
     assert "the record is empty" in capsys.readouterr().err
+
+
+def test_a_layer_of_several_operations_with_different_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    """Caffe's Power is several operations; profile ppq quantizes the inputs of each."""
+    text = """
+    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %c = nn.constant dense<0.5> : tensor<f32>
+      %q = nn.quantize %x by <i8, scale = 0.5> : (tensor<4xf32>) -> tensor<4xi8>
+      %d = nn.dequantize %q by <i8, scale = 0.5> : (tensor<4xi8>) -> tensor<4xf32>
+      %y = nn.mul %d, %c from <caffe, "Power", "power"> : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+      %r = nn.quantize %y by <i8, scale = 0.25> : (tensor<4xf32>) -> tensor<4xi8>
+      %e = nn.dequantize %r by <i8, scale = 0.25> : (tensor<4xi8>) -> tensor<4xf32>
+      %z = nn.add %e, %c from <caffe, "Power", "power"> : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+      func.return %z : tensor<4xf32>
+    }
+    """
+    session = new_session()
+    session.profile = "ppq"
+    assert not record_of(parse_module(session, text), session).layers
+    assert [r.reason for r in session.remarks] == [
+        "its operations have different parameters, and a record has one entry for a layer"
+    ]
+    assert "the record is empty" in capsys.readouterr().err
