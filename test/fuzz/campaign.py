@@ -21,7 +21,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -31,6 +31,8 @@ from typing import Any
 
 SECONDS = 60
 """A graph that takes more time of its processor hangs."""
+SECONDS_OF_SMALL = 10
+"""The same of a graph that was made smaller."""
 FORMATS = ("onnx", "onnx", "onnx", "onnx", "tensorflow", "caffe")
 """The format of a seed, in turn."""
 HERE = Path(__file__).parent
@@ -99,38 +101,53 @@ def format_of(seed: int) -> str:
     return FORMATS[seed % len(FORMATS)]
 
 
-def check_seed(seed: int, folder: Path, format_: str = "") -> Result:
-    """Make and check one graph, in this process. The folder keeps its files."""
+def check_seed(seed: int, folder: Path, format_: str = "", shrunk: Path | None = None) -> Result:
+    """Make and check one graph, in this process. The folder keeps its files; one that fails is made smaller as `shrunk`."""
     from .checks import Mismatch, check
     from .choices import choices
 
     format_ = format_ or format_of(seed)
     chosen = choices(seed)
     ending = {"onnx": ".onnx", "tensorflow": ".pb", "caffe": ".prototxt"}[format_]
-    case = maker(format_)(seed, folder / f"model{ending}")
+    with _limited(SECONDS):
+        case = maker(format_)(seed, folder / f"model{ending}")
     traits = (*case.traits, *chosen.traits())
     command = f"python test/fuzz --seed {seed} --graphs 1 --format {format_} --out out"
     try:
-        outcome = check(case, chosen, folder)
+        with _limited(SECONDS):
+            outcome = check(case, chosen, folder)
     except Mismatch as e:
-        return Result(seed, format_, traits, failure=Failure(seed, format_, e.stage, str(e), command))
+        text = str(e)
+        if shrunk is not None:
+            text += f"\n  {_shrunk(case, chosen, e, shrunk)}"
+        return Result(seed, format_, traits, failure=Failure(seed, format_, e.stage, text, command))
     return Result(seed, format_, traits, tuple(outcome.passed), tuple(outcome.refused))
 
 
-def _in_process(seed: int, format_: str, out: str) -> Result:
-    """In a process of the pool: one that takes too long is interrupted, the files of failures are kept."""
-    warnings.simplefilter("ignore")
-    folder = Path(tempfile.mkdtemp(prefix="fuzz"))
+def _shrunk(case: Any, chosen: Any, failure: Any, stem: Path) -> str:
+    """What is left of a graph that fails."""
+    from .shrinking import shrink
+
     try:
-        with _limited(SECONDS):
-            result = check_seed(seed, folder, format_)
+        return shrink(case, chosen, failure, stem, lambda: _limited(SECONDS_OF_SMALL))
+    except Exception as e:  # the reduction runs what is wrong, which must not hide what failed
+        return f"not reduced: {type(e).__name__}: {e}"
+
+
+def _in_process(seed: int, format_: str, out: str, scratch: str) -> Result:
+    """In a process of the pool: one that takes too long is interrupted, the files of failures are kept, with a small one."""
+    warnings.simplefilter("ignore")
+    tempfile.tempdir = scratch
+    folder = Path(tempfile.mkdtemp())
+    kept = Path(out) / f"{format_}-{seed}"
+    try:
+        result = check_seed(seed, folder, format_, kept / "small" if out else None)
     except Exception as e:  # of the generator, or of a stage that hangs
         command = f"python test/fuzz --seed {seed} --graphs 1 --format {format_} --out out"
         result = Result(
             seed, format_, failure=Failure(seed, format_, "time or maker", f"{type(e).__name__}: {e}", command)
         )
     if result.failure is not None and out:
-        kept = Path(out) / f"{format_}-{seed}"
         shutil.copytree(folder, kept, dirs_exist_ok=True)
         (kept / "failure.txt").write_text(f"{result.failure.text}\n\n{result.failure.command}\n", "utf-8")
     shutil.rmtree(folder, ignore_errors=True)
@@ -162,15 +179,21 @@ def campaign(
     counts = Counts()
     start = time.monotonic()
     waiting = iter(seeds)
+    scratch = tempfile.mkdtemp(prefix="fuzz")
     try:
         while batch := list(islice(waiting, 50 * processes)):  # a process that died takes its batch along, no more
-            for result in _batch(batch, processes, format_, out):
+            for result in _batch(batch, processes, format_, out, scratch):
                 _count(counts, result)
                 if result.failure is not None and on_failure is not None:
                     on_failure(result.failure)
     except KeyboardInterrupt:
-        if _POOL:
-            _POOL.pop().shutdown(wait=False, cancel_futures=True)
+        with _uninterrupted():
+            while _POOL:
+                _POOL.pop().shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.kill()  # a graph takes up to a minute
+                process.join()
+    shutil.rmtree(scratch, ignore_errors=True)
     counts.seconds = time.monotonic() - start
     return counts
 
@@ -178,22 +201,33 @@ def campaign(
 _POOL: list[ProcessPoolExecutor] = []
 
 
-def _batch(seeds: Sequence[int], processes: int, format_: str, out: str) -> Iterator[Result]:
+def _batch(seeds: Sequence[int], processes: int, format_: str, out: str, scratch: str) -> Iterator[Result]:
     if not _POOL:
         _POOL.append(ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_quiet))
-    futures: dict[int, Future[Result]] = {
-        seed: _POOL[0].submit(_in_process, seed, format_ or format_of(seed), out) for seed in seeds
-    }
-    for seed, future in futures.items():
+    with _uninterrupted():  # processes start here, and inherit it
+        futures: dict[Future[Result], int] = {
+            _POOL[0].submit(_in_process, seed, format_ or format_of(seed), out, scratch): seed for seed in seeds
+        }
+    for future in as_completed(futures):
         try:
             yield future.result()
         except BrokenProcessPool:
             _POOL.clear()
-            format_ = format_ or format_of(seed)
-            command = f"python test/fuzz --seed {seed} --graphs 1 --format {format_} --out out"
-            text = f"a process died at a seed from {seed} to {seeds[-1]}"
-            yield Result(seed, format_, failure=Failure(seed, format_, "process", text, command))
+            left = sorted(seed for each, seed in futures.items() if each.exception() is not None)
+            format_ = format_ or format_of(left[0])
+            command = f"python test/fuzz --seed {left[0]} --graphs 1 --format {format_} --out out"
+            text = f"a process died at a seed from {left[0]} to {left[-1]}"
+            yield Result(left[0], format_, failure=Failure(left[0], format_, "process", text, command))
             return
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _quiet() -> None:
@@ -228,7 +262,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--format", default="", choices=sorted(set(FORMATS)), help="one format only (default: all in turn)"
     )
     parser.add_argument("--processes", type=int, default=2, metavar="N", help="default: 2")
-    parser.add_argument("--out", default="", metavar="FOLDER", help="keep the files of graphs that fail")
+    parser.add_argument(
+        "--out", default="", metavar="FOLDER", help="keep the files of graphs that fail, and a smaller one of each"
+    )
     parser.add_argument("--json", default="", metavar="FILE", help="write the counts")
     given = parser.parse_args(arguments)
     fresh = given.seed == "fresh" or given.forever

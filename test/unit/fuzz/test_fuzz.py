@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import fuzz
+import numpy as np
+import onnx
 import pytest
 from fuzz import campaign, checks
 from fuzz.campaign import check_seed
+from xdsl.ir import Operation
+
+from amct_opt.dialects import nn
+from amct_opt.runtime.kernels import bare_kernel_for
 
 
 @pytest.mark.filterwarnings("ignore")  # of oracles
@@ -28,6 +40,38 @@ def test_a_wrong_number_fails_with_the_command_that_shows_it(tmp_path: Path, mon
     assert failure is not None
     assert (failure.stage, failure.command) == ("run", "python test/fuzz --seed 5 --graphs 1 --format caffe --out out")
     assert " is off by " in failure.text
+
+
+@pytest.mark.parametrize(("seed", "format_"), [(5, "onnx"), (0, "caffe")])
+def test_what_fails_is_made_smaller(seed: int, format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(op: Operation) -> Any:
+        run = bare_kernel_for(op)
+        return (lambda *x: run(*x) * np.float32(1.01)) if isinstance(op, nn.ConvOp) and run is not None else run
+
+    monkeypatch.setattr("amct_opt.runtime.executor.bare_kernel_for", wrong)
+    failure = check_seed(seed, tmp_path, format_, tmp_path / "out" / "small").failure
+    assert failure is not None
+    assert "\n  1 of " in failure.text
+    assert [node.op_type for node in onnx.load(tmp_path / "out" / "small.onnx").graph.node] == ["Conv"]
+    assert "nn.conv" in (tmp_path / "out" / "small.mlir").read_text()
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_it_at_once_with_the_counts(tmp_path: Path) -> None:
+    folder = Path(fuzz.__file__).parent
+    command = [sys.executable, str(folder), "--forever", "--format", "onnx"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, start_new_session=True, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("seeds from ")
+        time.sleep(2)
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=5)
+    assert " graphs (" in output
+    assert "Traceback" not in output
+    assert not list(tmp_path.iterdir())
 
 
 def test_counts(tmp_path: Path) -> None:
