@@ -20,7 +20,11 @@ from ..runtime.kernels import Array
 from ..session import Session
 from ..targets.linalg import SCOPE, LinalgTarget
 
-_OPTIONS = ("--iree-hal-target-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=host")
+_OPTIONS = (
+    "--iree-hal-target-backends=llvm-cpu",
+    "--iree-llvmcpu-target-cpu=host",
+    "--iree-input-demote-f64-to-f32=false",
+)
 _INSTALL = "pip install 'amct-opt[iree]'"
 
 

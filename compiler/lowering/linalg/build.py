@@ -370,6 +370,23 @@ def is_real(value: SSAValue) -> bool:
     return isinstance(value.type, AnyFloat)
 
 
+def reshaped(build: Builder, x: SSAValue, sizes: Sequence[Size]) -> SSAValue:
+    """The same elements in other sizes: all axes merged, then split."""
+    if build.sizes_known(x, sizes):
+        return x
+    rank = len(shape_of(x))
+    flat = build.collapse(x, [list(range(rank))]) if rank > 1 else x
+    if not all(isinstance(s, int) for s in sizes):
+        flat = build.cast(flat, TensorType(element_of(x), [DYNAMIC]))
+    if len(sizes) == 1 and rank >= 1:
+        return flat
+    if rank == 0:
+        return build.expand(x, [], sizes)
+    if not sizes:
+        return build.collapse(flat, [])
+    return build.expand(flat, [list(range(len(sizes)))], sizes)
+
+
 def scalar_constant(value: float, element: Attribute) -> arith.ConstantOp:
     """A number of an element type; integers outside of a signless type's range wrap to its bits."""
     if isinstance(element, AnyFloat):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from xdsl.dialects.builtin import AnyFloat, DenseIntElementsAttr, TensorType, i32, i64
+from xdsl.dialects.builtin import AnyFloat, DenseIntElementsAttr, TensorType, f32, i32, i64
 from xdsl.dialects.linalg.ops import Conv2DNchwFchwOp, MatmulOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr
@@ -20,9 +20,11 @@ from ...dialects import ascend, nn
 from ...dialects.ascend.base import i8
 from ...dialects.nn.shapes import DYNAMIC, Shape, element_of, known, shape_of
 from ..refusal import require
-from .build import Array, Builder, Scalars, Size, identity
+from .build import Array, Builder, Scalars, Size, identity, reshaped
 from .elementwise import wide
 from .rules import lowers
+from .shape import margins, sliced
+from .steps import real_weight
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,93 @@ def conv_of_the_matrix_engine(
     return convolution(
         build, geometry, Contraction.of(element_of(op.x), element_of(op.y), op.zero_point), x, weight, bias
     )
+
+
+# -- transposed convolutions -------------------------------------------------------------------------------------------
+
+
+@lowers(nn.ConvTransposeOp)
+def conv_transpose(
+    build: Builder, op: nn.ConvTransposeOp, x: SSAValue, weight: SSAValue, bias: SSAValue | None = None
+) -> SSAValue:
+    element = element_of(op.input)
+    require(isinstance(element, AnyFloat), "float", f"a convolution of {element} has no defined sum")
+    pads = op.resolved_pads(op.spatial(shape_of(op.input)))
+    require(pads is not None, "auto-pad", "its padding depends on an unknown size")
+    assert pads is not None
+    geometry = Geometry(shape_of(op.weight), op.group_count, op.stride_list, op.dilation_list, pads, op.channels_last)
+    return transposed(build, geometry, op.output_padding_list, Contraction.of(element, element), x, weight, bias)
+
+
+@lowers(ascend.Conv2DTransposeOp, ascend.Conv2DBackpropInputOp, ascend.DeconvolutionOp)
+def transposed_of_the_matrix_engine(build: Builder, op: ascend.TransposedOp, *operands: SSAValue) -> SSAValue:
+    x, weight, *bias = (operands[i] for i in op.operand_order)
+    if op.channels_last:
+        weight = build.constant(op.nn_filter(_constant(weight, "filter")), "filter")
+    pads = (*(b for b, _ in op.pad_list), *(e for _, e in op.pad_list))
+    geometry = Geometry(shape_of(weight), op.group_count, op.stride_list, op.dilation_list, pads, op.channels_last)
+    kinds = Contraction.of(element_of(op.x_value), element_of(op.results[0]), op.zero_point)
+    return transposed(build, geometry, op.output_padding_list, kinds, x, weight, bias[0] if bias else None)
+
+
+def transposed(
+    build: Builder,
+    geometry: Geometry,
+    extra: Shape,
+    kinds: Contraction,
+    x: SSAValue,
+    weight: SSAValue,
+    bias: SSAValue | None,
+) -> SSAValue:
+    """A convolution by the flipped kernel, of x spread out by the strides; gaps and margins are the zero point.
+
+    The weight of `geometry` is `[C, M/groups, *kernel]`; `extra` is what is added to each spatial size.
+    """
+    require(DYNAMIC not in geometry.weight, "dynamic-weight", "sizes of its weight are unknown")
+    n, first = geometry.rank, 1 if geometry.channels_last else 2
+    rows = zip(
+        geometry.weight[2:], geometry.strides, geometry.dilations, geometry.pads, geometry.pads[n:], extra, strict=False
+    )
+    low, high = [0] * (n + 2), [0] * (n + 2)
+    for axis, (kernel, stride, dilation, begin, end, more) in enumerate(rows, first):
+        reach = dilation * (kernel - 1)
+        low[axis], high[axis] = reach - begin, reach - end + more - (stride - 1)
+    x = margins(build, _spread(build, x, geometry.strides, first, kinds.zero_point), low, high, kinds.zero_point)
+    weight = _turned_weight(build, weight, geometry.groups)
+    ones = (1,) * n
+    plain = Geometry(
+        shape_of(weight), geometry.groups, ones, geometry.dilations, (0,) * (2 * n), geometry.channels_last
+    )
+    return convolution(build, plain, kinds, x, weight, bias)
+
+
+def _spread(build: Builder, x: SSAValue, strides: Shape, first: int, fill: float) -> SSAValue:
+    """x with `stride - 1` elements after each of its own, along the axes from `first` on."""
+    if not any(s > 1 for s in strides):
+        return x
+    sizes = build.sizes(x)
+    split, groups, high = list[Size](), list[list[int]](), list[int]()
+    for axis, size in enumerate(sizes):
+        stride = strides[axis - first] if first <= axis < first + len(strides) else 1
+        here = [len(split), len(split) + 1] if stride > 1 else [len(split)]
+        groups.append(here)
+        split += [size, 1] if stride > 1 else [size]
+        high += [0, stride - 1] if stride > 1 else [0]
+    y = build.pad(build.expand(x, groups, split), [0] * len(high), high, fill)
+    return build.collapse(y, groups)
+
+
+def _turned_weight(build: Builder, weight: SSAValue, groups: int) -> SSAValue:
+    """`[C, M/groups, *kernel]` as the weight `[M, C/groups, *kernel]` of a convolution, its kernel flipped."""
+    channels, per_group, *kernel = shape_of(weight)
+    sizes, axes = (groups, channels // groups, per_group, *kernel), range(2, 2 + len(kernel))
+    final = (groups * per_group, channels // groups, *kernel)
+    if (array := nn.array_of(weight)) is not None:
+        turned = np.flip(array, tuple(axes)).reshape(sizes).swapaxes(1, 2)
+        return build.constant(turned.reshape(final), "filter")
+    back = [slice(None, None, -1) if i in axes else slice(None) for i in range(len(shape_of(weight)))]
+    y = reshaped(build, sliced(build, weight, back), sizes)
+    return reshaped(build, build.transpose(y, (0, 2, 1, *range(3, len(sizes)))), final)
 
 
 def _constant(value: SSAValue, what: str) -> Array:
@@ -233,7 +322,14 @@ def _pair(values: Sequence[int]) -> DenseIntElementsAttr:
 def mat_mul(build: Builder, op: nn.MatMulOp, a: SSAValue, b: SSAValue, bias: SSAValue | None = None) -> SSAValue:
     element = element_of(op.lhs)
     kinds = Contraction(element, wide(element), element)
-    return product(build, kinds, (a, op.transpose_a is not None), (b, op.transpose_b is not None), bias)
+    vectors = [len(shape_of(v)) == 1 for v in (a, b)]
+    a = reshaped(build, a, [1, build.size(a, 0)]) if vectors[0] else a
+    b = reshaped(build, b, [build.size(b, 0), 1]) if vectors[1] else b
+    first, second = op.transpose_a is not None and not vectors[0], op.transpose_b is not None and not vectors[1]
+    y = product(build, kinds, (a, first), (b, second), bias)
+    rank = len(shape_of(y))
+    ones = [rank - 2 + i for i, vector in enumerate(vectors) if vector]
+    return reshaped(build, y, [s for i, s in enumerate(build.sizes(y)) if i not in ones]) if ones else y
 
 
 @lowers(ascend.MatMulV2Op, ascend.BatchMatMulV2Op)
@@ -247,6 +343,51 @@ def mat_mul_of_the_matrix_engine(
         require(len(shape_of(b)) == 2, "rank", "the zero point of a product with a weight per batch")
         start = _bias(build, kinds, b, bias, 0 if second else 1)
     return product(build, kinds, (a, first), (b, second), start)
+
+
+@lowers(ascend.FullyConnectionOp)
+def inner_product(
+    build: Builder, op: ascend.FullyConnectionOp, x: SSAValue, w: SSAValue, b: SSAValue | None = None
+) -> SSAValue:
+    """The axes of x from `axis` on become one."""
+    kinds = Contraction.of(element_of(op.x), element_of(op.y), op.zero_point)
+    depth = shape_of(w)[0 if op.is_transposed else 1]
+    require(known(depth), "dynamic-weight", "sizes of its weight are unknown")
+    x = reshaped(build, x, [*build.sizes(x)[: op.first_axis], depth])
+    start = _bias(build, kinds, w, b, 1 if op.is_transposed else 0)
+    return product(build, kinds, (x, False), (w, not op.is_transposed), start)
+
+
+@lowers(ascend.WeightQuantBatchMatmulV2Op)
+def product_with_weight_quantized(
+    build: Builder,
+    op: ascend.WeightQuantBatchMatmulV2Op,
+    x: SSAValue,
+    weight: SSAValue,
+    scale: SSAValue,
+    offset: SSAValue,
+    bias: SSAValue | None = None,
+) -> SSAValue:
+    """The weight is computed in float32 and rounded to the type of x; groups of rows share scales."""
+    element, turned = element_of(op.x), bool(op.transpose_weight.value.data)
+    if op.group_size:
+        rows = shape_of(weight)[1 if turned else 0]
+        require(known(rows), "dynamic-weight", "sizes of its weight are unknown")
+        arrays = [np.repeat(_constant(v, "scale"), op.group_size, axis=0)[:rows] for v in (scale, offset)]
+        scale, offset = (build.constant(a, "scale") for a in arrays)
+    if turned:
+        weight = build.transpose(weight, (1, 0))
+    real = build.elementwise(
+        [weight, scale, offset],
+        element,
+        lambda s, q, scale, offset: s.convert(real_weight(s, q, scale, offset, source=element), f32, element),
+        build.sizes(weight),
+    )
+    if bias is not None:
+        source = element_of(bias)
+        bias = build.elementwise([bias], f32, lambda s, b: s.convert(b, source, f32), build.sizes(bias))
+    transposed_x = bool(op.transpose_x.value.data)
+    return product(build, Contraction(element, f32, element), (x, transposed_x), (real, False), bias)
 
 
 def product(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from math import pi, sqrt
 from typing import cast
 
+import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, f32, f64
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects import nn
+from ...dialects import ascend, nn
 from ...dialects.nn import NNOp
 from ...dialects.nn.attributes import Predicate
 from ...dialects.nn.shapes import element_of, known, shape_of
+from ...ir.dtypes import numpy_dtype
 from ..refusal import require
-from .build import Body, Builder, Scalars, Size, integer_of, is_real, is_unsigned, range_of, signless
+from .build import Body, Builder, Scalars, Size, integer_of, is_real, is_unsigned, range_of, reshaped, signless
 from .rules import lowers
 
 Function = Callable[[Scalars, SSAValue], SSAValue]
@@ -186,6 +189,13 @@ def prelu(build: Builder, op: nn.PReluOp, x: SSAValue, slope: SSAValue) -> SSAVa
     return by_element(build, op, [x, slope], widened(element_of(x), _leaky))
 
 
+@lowers(ascend.PReluOp)
+def prelu_by_channel(build: Builder, op: ascend.PReluOp, x: SSAValue, slope: SSAValue) -> SSAValue:
+    after = (1,) * max(len(shape_of(x)) - 2, 0)
+    slope = reshaped(build, slope, [*build.sizes(slope), *after])
+    return by_element(build, op, [x, slope], widened(element_of(x), _leaky))
+
+
 def _real_function(build: Builder, op: NNOp, x: SSAValue, function: Function) -> SSAValue:
     require(is_real_tensor(x), "float", "linalg computes it in float")
     return by_element(build, op, [x], widened(element_of(x), function))
@@ -321,3 +331,77 @@ def cast_elements(build: Builder, op: nn.CastOp, x: SSAValue) -> SSAValue:
         fits = integer.width.data >= 32 and not is_unsigned(target)
         require(fits, "float-to-integer", f"a float that {target} does not hold wraps in nn, and is undefined in arith")
     return by_element(build, op, [x], lambda s, x: s.convert(x, source, target))
+
+
+# -- what `ascend` has beside these ------------------------------------------------------------------------------------
+
+
+@lowers(ascend.IdentityOp, nn.ObserveOp)
+def identity(_: Builder, __: NNOp, x: SSAValue) -> SSAValue:
+    return x
+
+
+@lowers(ascend.SquareOp)
+def square(build: Builder, op: ascend.SquareOp, x: SSAValue) -> SSAValue:
+    return by_element(build, op, [x], widened(element_of(x), lambda s, x: s.times(x, x)))
+
+
+@lowers(ascend.AddsOp, ascend.MulsOp)
+def by_number(build: Builder, op: ascend.ByNumberOp, x: SSAValue) -> SSAValue:
+    """The number is rounded to the type of x."""
+    number = np.array(op.value.value.data).astype(numpy_dtype(element_of(op.x))).item()
+    combine = Scalars.plus if isinstance(op, ascend.AddsOp) else Scalars.times
+    return by_element(build, op, [x], widened(element_of(x), lambda s, x: combine(s, x, s.like(number, x))))
+
+
+@lowers(ascend.SwishOp, ascend.FastGeluOp)
+def gated(build: Builder, op: ascend.SwishOp | ascend.FastGeluOp, x: SSAValue) -> SSAValue:
+    """`x * sigmoid(scale * x)`."""
+    scale = op.scale.value.data if isinstance(op, ascend.SwishOp) else 1.702
+    return _real_function(build, op, x, lambda s, x: s.times(x, _sigmoid(s, s.times(x, s.like(scale, x)))))
+
+
+@lowers(ascend.AddNOp)
+def sum_of_many(build: Builder, op: ascend.AddNOp, *xs: SSAValue) -> SSAValue:
+    return _folded(build, op, Scalars.plus, xs)
+
+
+@lowers(ascend.EltwiseOp)
+def combination(build: Builder, op: ascend.EltwiseOp, *xs: SSAValue) -> SSAValue:
+    """Weighted sums are computed in float32."""
+    mode, factors, element = op.mode.value.data, op.factors, element_of(xs[0])
+    if mode != 1 or not factors:
+        return _folded(build, op, (Scalars.times, Scalars.plus, Scalars.most)[mode], xs)
+
+    def body(s: Scalars, *elements: SSAValue) -> SSAValue:
+        terms = [s.times(s.convert(x, element, f32), s.number(f, f32)) for x, f in zip(elements, factors, strict=True)]
+        return s.convert(reduce(s.plus, terms), f32, element)
+
+    return by_element(build, op, xs, cast(Body, body))
+
+
+def _folded(build: Builder, op: NNOp, combine: Body, xs: Sequence[SSAValue]) -> SSAValue:
+    """Operands combined one after the other; each result is rounded to their type."""
+    body = widened(element_of(xs[0]), combine)
+    return reduce(lambda a, b: by_element(build, op, [a, b], body), xs)
+
+
+@lowers(ascend.ClipByValueV2Op)
+def clip(build: Builder, op: ascend.ClipByValueV2Op, x: SSAValue, low: SSAValue, high: SSAValue) -> SSAValue:
+    unsigned = is_unsigned(element_of(op.x))
+
+    def body(s: Scalars, x: SSAValue, low: SSAValue, high: SSAValue) -> SSAValue:
+        return s.least(s.most(x, low, unsigned), high, unsigned)
+
+    return by_element(build, op, [x, *(reshaped(build, bound, []) for bound in (low, high))], body)
+
+
+@lowers(ascend.ScaleOp, ascend.BiasOp)
+def scale(build: Builder, op: ascend.ScaleOp | ascend.BiasOp, x: SSAValue, *parameters: SSAValue) -> SSAValue:
+    """`x * scale + bias`; the product is rounded to the type of x."""
+    shape = op.parameter_shape
+    steps = (Scalars.times, Scalars.plus) if isinstance(op, ascend.ScaleOp) else (Scalars.plus,)
+    for step, parameter in zip(steps, parameters, strict=False):
+        body = widened(element_of(x), step)
+        x = by_element(build, op, [x, reshaped(build, parameter, shape)], body)
+    return x

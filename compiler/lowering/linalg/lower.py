@@ -34,11 +34,11 @@ from ...rewriting.driver import garbage_collection_off
 from ...transforms.partial_shapes import Dimension, root
 from ..ascend.fused import inline_fused
 from ..refusal import NotLowered, require
-from . import contraction, elementwise, shape, steps, windows
+from . import contraction, elementwise, lookups, norms, shape, steps, windows
 from .build import Builder, key_of, signless
 from .rules import RULES, Rule
 
-FAMILIES = (contraction, elementwise, shape, steps, windows)
+FAMILIES = (contraction, elementwise, lookups, norms, shape, steps, windows)
 """The modules whose rules are registered."""
 
 

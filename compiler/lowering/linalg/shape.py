@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, cast
 
@@ -15,10 +15,11 @@ from ...dialects import ascend, nn
 from ...dialects.nn import NNOp
 from ...dialects.nn.attributes import DepthMode, PadMode
 from ...dialects.nn.shapes import DYNAMIC, axis_of, element_of, known, shape_of, static
+from ...dialects.nn.window import LayoutOp
 from ..refusal import require
-from .build import INDEX, Builder, Scalars, Size, identity, shaped, signless
+from .build import INDEX, Body, Builder, Scalars, Size, identity, reshaped, shaped, signless
+from .lookups import entry_of, padded_by_elements, picked
 from .rules import lowers, lowers_to_many
-from .windows import reshaped
 
 
 def _declared(build: Builder, op: NNOp, x: SSAValue, shape: SSAValue | None, target: Sequence[int]) -> list[Size]:
@@ -27,23 +28,29 @@ def _declared(build: Builder, op: NNOp, x: SSAValue, shape: SSAValue | None, tar
     unknown = [i for i, s in enumerate(declared) if not known(s)]
     sizes: list[Size] = list(declared)
     if len(unknown) == 1:
-        whole: Size = 1
-        for size in build.sizes(x):
-            whole = build.times(whole, size)
+        whole = _product(build, build.sizes(x))
         rest = prod(s for s in declared if known(s))
         require(rest > 0, "empty", "its unknown size is that of an empty tensor")
         sizes[unknown[0]] = build.quotient(whole, rest)
         return sizes
-    if shape is None:
-        for i in unknown:
-            require(
-                i < len(target) and target[i] == 0 and i < len(shape_of(x)),
-                "dynamic",
-                "several of its sizes are unknown",
-            )
-            sizes[i] = build.size(x, i)
-        return sizes
-    return _given(build, op, x, shape, sizes)
+    if shape is not None:
+        return _given(build, op, x, shape, sizes)
+    copied = [i for i in unknown if i < len(target) and target[i] == 0 and i < len(shape_of(x))]
+    rest = [i for i in unknown if i not in copied]
+    require(len(rest) <= 1, "dynamic", "several of its sizes are unknown")
+    for i in copied:
+        sizes[i] = build.size(x, i)
+    for i in rest:
+        whole, others = (_product(build, each) for each in (build.sizes(x), [s for j, s in enumerate(sizes) if j != i]))
+        sizes[i] = build.add(arith.DivUIOp(build.as_index(whole), build.as_index(others)))
+    return sizes
+
+
+def _product(build: Builder, sizes: Sequence[Size]) -> Size:
+    whole: Size = 1
+    for size in sizes:
+        whole = build.times(whole, size)
+    return whole
 
 
 def _given(build: Builder, op: NNOp, x: SSAValue, shape: SSAValue, sizes: list[Size]) -> list[Size]:
@@ -54,17 +61,14 @@ def _given(build: Builder, op: NNOp, x: SSAValue, shape: SSAValue, sizes: list[S
         if known(cast(int, size)):
             entries.append(size)
         else:
-            entry = build.add(tensor.ExtractOp(shape, [build.index(i)], element_of(shape)))
-            entry = build.add(arith.IndexCastOp(entry, INDEX))
+            entry = entry_of(build, shape, [build.index(i)])
             if op.properties.get("allow_zero") is None and i < len(shape_of(x)):
                 entry = build.choose("eq", entry, 0, build.size(x, i), entry)
             rest = build.times(rest, build.choose("slt", entry, 0, 1, entry))
             entries.append(entry)
             continue
         rest = build.times(rest, size)
-    whole: Size = 1
-    for size in build.sizes(x):
-        whole = build.times(whole, size)
+    whole = _product(build, build.sizes(x))
     left = build.add(arith.DivUIOp(build.as_index(whole), build.as_index(rest)))
     return [e if isinstance(e, int) else build.choose("slt", e, 0, left, e) for e in entries]
 
@@ -88,13 +92,7 @@ def _moved_sizes(build: Builder, op: nn.ReshapingOp, x: SSAValue) -> list[Size]:
     if isinstance(op, nn.FlattenOp):
         axis = op.axis.value.data
         cut = axis + len(sizes) if axis < 0 else axis
-        halves: list[Size] = []
-        for half in (sizes[:cut], sizes[cut:]):
-            size: Size = 1
-            for each in half:
-                size = build.times(size, each)
-            halves.append(size)
-        return halves
+        return [_product(build, half) for half in (sizes[:cut], sizes[cut:])]
     rest = iter([s for s in sizes if s != 1])
     return [d if d == 1 else next(rest) for d in declared]
 
@@ -105,10 +103,19 @@ def transpose(build: Builder, op: nn.TransposeOp, x: SSAValue) -> SSAValue:
 
 
 @lowers(nn.ExpandOp)
-def expand(build: Builder, op: nn.ExpandOp, x: SSAValue, _: SSAValue | None = None) -> SSAValue:
-    shape = shape_of(op.result)
-    require(static(shape), "dynamic", "its sizes are unknown")
-    return build.elementwise([x], element_of(x), lambda s, x: x, list(shape))
+def expand(build: Builder, op: nn.ExpandOp, x: SSAValue, shape: SSAValue | None = None) -> SSAValue:
+    declared, own = shape_of(op.result), shape_of(x)
+    sizes: list[Size] = list(declared)
+    for axis, size in enumerate(declared):
+        if not known(size):
+            before = axis - len(declared) + len(own)
+            require(shape is not None, "dynamic", "its sizes are unknown")
+            one = before < 0 or own[before] == 1
+            require(one, "broadcast", f"it is unknown whether axis {axis} broadcasts")
+            entries = shape_of(cast(SSAValue, shape))[0]
+            require(known(entries), "dynamic", "how many axes it asks for is unknown")
+            sizes[axis] = entry_of(build, cast(SSAValue, shape), [build.index(axis - len(declared) + entries)])
+    return build.elementwise([x], element_of(x), lambda s, x: x, sizes)
 
 
 @lowers(nn.ConcatOp)
@@ -147,117 +154,221 @@ def _slice(
 
 @lowers(nn.SliceOp)
 def slice_axes(build: Builder, op: nn.SliceOp, x: SSAValue) -> SSAValue:
-    return _sliced(build, x, op.slices(len(shape_of(x))))
+    return sliced(build, x, op.slices(len(shape_of(x))))
 
 
 @lowers(ascend.SliceOp)
 def slice_of_ascend(build: Builder, op: ascend.SliceOp, x: SSAValue, *_: SSAValue) -> SSAValue:
-    return _sliced(build, x, op.slices())
+    return sliced(build, x, op.slices())
 
 
-def _sliced(build: Builder, x: SSAValue, slices: Sequence[slice]) -> SSAValue:
-    """A negative step is a slice, whose axis is then read backwards."""
+def sliced(build: Builder, x: SSAValue, slices: Sequence[slice]) -> SSAValue:
+    """A slice; with a negative step on one of its axes, elements looked up one by one."""
     starts: list[Size] = []
     sizes: list[Size] = []
     steps: list[int] = []
-    turned: list[int] = []
     for axis, (size, each) in enumerate(zip(shape_of(x), slices, strict=True)):
-        if each == slice(None):
-            starts, sizes, steps = [*starts, 0], [*sizes, build.size(x, axis)], [*steps, 1]
-            continue
-        require(known(size), "dynamic", "it takes a range of an unknown size")
-        taken = range(*each.indices(size))
-        if taken.step < 0:
-            turned.append(axis)
-            taken = taken[::-1]
-        starts, sizes, steps = [*starts, taken.start if len(taken) else 0], [*sizes, len(taken)], [*steps, taken.step]
-    y = _slice(build, x, starts, sizes, steps)
-    return _turned(build, y, turned) if turned else y
+        start: Size = 0
+        count = build.size(x, axis)
+        if each != slice(None) and known(size):
+            taken = range(*each.indices(size))
+            start, count = taken.start if len(taken) else 0, len(taken)
+        elif each != slice(None):
+            start, count = _unknown_range(build, count, each)
+        starts, sizes, steps = [*starts, start], [*sizes, count], [*steps, each.step or 1]
+    if min(steps, default=1) > 0:
+        return _slice(build, x, starts, sizes, steps)
+    firsts = [build.as_index(start) for start in starts]
+
+    def where(s: Scalars, place: list[SSAValue]) -> Sequence[SSAValue]:
+        rows = zip(place, firsts, steps, strict=True)
+        return [s.plus(first, s.times(at, s.number(step, INDEX))) for at, first, step in rows]
+
+    return picked(build, x, sizes, where)
 
 
-def _turned(build: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
-    """A tensor read backwards along some axes of known sizes."""
-    shape = shape_of(x)
-    sizes = build.sizes(x)
-    out = build.empty(sizes, element_of(x))
-    d = identity(len(sizes))
+def _unknown_range(build: Builder, size: Size, taken: slice) -> tuple[Size, Size]:
+    """The first element and the number of elements that a slice with a positive step takes of an unknown size."""
+    step = taken.step or 1
+    require(step > 0, "dynamic", "it reads an axis of unknown size backwards")
+    start, stop = (_bound(build, size, bound) for bound in (taken.start or 0, taken.stop))
+    length = build.add(arith.MaxSIOp(build.add(arith.SubiOp(stop, start)), build.index(0)))
+    return start, build.quotient(build.plus(length, step - 1), step)
 
-    def body(s: Scalars, _: SSAValue) -> SSAValue:
-        where = [s.position(i) for i in range(len(sizes))]
-        for i in axes:
-            where[i] = s.minus(s.number(shape[i] - 1, INDEX), where[i])
-        return s.add(tensor.ExtractOp(x, where, element_of(x)))
 
-    return build.generic([(x, d)], out, d, len(sizes), body)
+def _bound(build: Builder, size: Size, bound: int | None) -> SSAValue:
+    """Where a bound of a slice lies in an axis of this size."""
+    end = build.as_index(size)
+    if bound is None:
+        return end
+    if bound >= 0:
+        return build.add(arith.MinSIOp(build.index(bound), end))
+    return build.add(arith.MaxSIOp(build.as_index(build.plus(end, bound)), build.index(0)))
 
 
 @lowers_to_many(nn.SplitOp)
 def split(build: Builder, op: nn.SplitOp, x: SSAValue) -> Sequence[SSAValue]:
-    axis = axis_of(op.axis.value.data, len(shape_of(x)))
+    return _parts(build, x, axis_of(op.axis.value.data, len(shape_of(x))), nn.ints(op.sizes))
+
+
+def _parts(build: Builder, x: SSAValue, axis: int, lengths: Sequence[int]) -> Sequence[SSAValue]:
+    """x cut along an axis into parts of these lengths."""
     parts: list[SSAValue] = []
     start = 0
-    for size in nn.ints(op.sizes):
+    for length in lengths:
         sizes = build.sizes(x)
-        sizes[axis] = size
+        sizes[axis] = length
         starts: list[Size] = [start if i == axis else 0 for i in range(len(sizes))]
         parts.append(_slice(build, x, starts, sizes, [1] * len(sizes)))
-        start += size
+        start += length
     return parts
 
 
 @lowers(nn.PadOp)
 def pad(build: Builder, op: nn.PadOp, x: SSAValue) -> SSAValue:
-    require(op.mode.data is PadMode.CONSTANT, "pad-mode", f"padding by {op.mode.data.value} has no form in tensor")
     pads, rank = nn.ints(op.pads), len(shape_of(x))
-    begins, ends = pads[:rank], pads[rank:]
-    if min(pads, default=0) < 0:
-        cut = [slice(max(-b, 0), min(e, 0) or None) for b, e in zip(begins, ends, strict=True)]
-        x = _sliced(build, x, cut)
-    return build.pad(x, [max(b, 0) for b in begins], [max(e, 0) for e in ends], op.value.value.data)
+    if op.mode.data is PadMode.CONSTANT:
+        return margins(build, x, pads[:rank], pads[rank:], op.value.value.data)
+    cut = [min(p, 0) for p in pads]
+    x = margins(build, x, cut[:rank], cut[rank:], 0)
+    begins, ends = ([max(p, 0) for p in side] for side in (pads[:rank], pads[rank:]))
+    return padded_by_elements(build, x, op.mode.data, begins, ends)
 
 
-@lowers(nn.GatherOp)
-def gather(build: Builder, op: nn.GatherOp, x: SSAValue, indices: SSAValue) -> SSAValue:
-    """Elements looked up; negative indices count from the end. An index out of range is undefined."""
-    require(op.batch_count == 0, "batch-dims", "it looks up in each batch on its own")
+def margins(build: Builder, x: SSAValue, begins: Sequence[int], ends: Sequence[int], fill: float) -> SSAValue:
+    """x between margins of one number; negative ones are cut off."""
+    if min(*begins, *ends, 0) < 0:
+        cut = [min(b, 0) + min(e, 0) for b, e in zip(begins, ends, strict=True)]
+        sizes = [build.plus(size, change) for size, change in zip(build.sizes(x), cut, strict=True)]
+        x = _slice(build, x, [max(-b, 0) for b in begins], sizes, [1] * len(cut))
+    return build.pad(x, [max(b, 0) for b in begins], [max(e, 0) for e in ends], fill)
+
+
+# -- space, channels and batch -----------------------------------------------------------------------------------------
+
+
+@lowers(nn.DepthToSpaceOp)
+def depth_to_space(build: Builder, op: nn.DepthToSpaceOp, x: SSAValue) -> SSAValue:
+    def move(x: SSAValue) -> SSAValue:
+        n, c, h, w = shape_of(x)
+        b = op.block.value.data
+        if op.mode.data is DepthMode.DCR:
+            y = build.transpose(reshaped(build, x, [n, b, b, c // (b * b), h, w]), (0, 3, 4, 1, 5, 2))
+        else:
+            y = build.transpose(reshaped(build, x, [n, c // (b * b), b, b, h, w]), (0, 1, 4, 2, 5, 3))
+        return reshaped(build, y, [n, c // (b * b), h * b, w * b])
+
+    return _channels_first(build, op, x, move)
+
+
+@lowers(nn.SpaceToDepthOp)
+def space_to_depth(build: Builder, op: nn.SpaceToDepthOp, x: SSAValue) -> SSAValue:
+    def move(x: SSAValue) -> SSAValue:
+        n, c, h, w = shape_of(x)
+        b = op.block.value.data
+        y = build.transpose(reshaped(build, x, [n, c, h // b, b, w // b, b]), (0, 3, 5, 1, 2, 4))
+        return reshaped(build, y, [n, c * b * b, h // b, w // b])
+
+    return _channels_first(build, op, x, move)
+
+
+@lowers(nn.SpaceToBatchOp)
+def space_to_batch(build: Builder, op: nn.SpaceToBatchOp, x: SSAValue) -> SSAValue:
+    block, pads = nn.ints(op.block), nn.ints(op.pads)
+    m = len(block)
+
+    def move(x: SSAValue) -> SSAValue:
+        rest = [0] * (len(shape_of(x)) - 2 - m)
+        x = build.pad(x, [0, 0, *pads[:m], *rest], [0, 0, *pads[m:], *rest], 0)
+        n, c, *space = shape_of(x)
+        cells = [d // b for d, b in zip(space, block, strict=False)]
+        pairs = [size for pair in zip(cells, block, strict=True) for size in pair]
+        y = reshaped(build, x, [n, c, *pairs, *space[m:]])
+        inner, outer = [3 + 2 * i for i in range(m)], [2 + 2 * i for i in range(m)]
+        y = build.transpose(y, [*inner, 0, 1, *outer, *range(2 + 2 * m, len(shape_of(y)))])
+        return reshaped(build, y, [n * prod(block), c, *cells, *space[m:]])
+
+    return _channels_first(build, op, x, move)
+
+
+@lowers(nn.BatchToSpaceOp)
+def batch_to_space(build: Builder, op: nn.BatchToSpaceOp, x: SSAValue) -> SSAValue:
+    block, crops = nn.ints(op.block), nn.ints(op.crops)
+    m = len(block)
+
+    def move(x: SSAValue) -> SSAValue:
+        n, c, *space = shape_of(x)
+        n //= prod(block)
+        y = reshaped(build, x, [*block, n, c, *space])
+        pairs = [axis for i in range(m) for axis in (m + 2 + i, i)]
+        y = build.transpose(y, [m, m + 1, *pairs, *range(2 * m + 2, len(shape_of(y)))])
+        y = reshaped(build, y, [n, c, *(d * b for d, b in zip(space, block, strict=False)), *space[m:]])
+        rest = [0] * (len(space) - m)
+        begins, ends = ([0, 0, *(-c for c in side), *rest] for side in (crops[:m], crops[m:]))
+        return margins(build, y, begins, ends, 0)
+
+    return _channels_first(build, op, x, move)
+
+
+def _channels_first(build: Builder, op: LayoutOp, x: SSAValue, move: Callable[[SSAValue], SSAValue]) -> SSAValue:
+    """What `move` makes of x with its channels second, in the layout of x."""
+    require(static(shape_of(x)), "dynamic", "its sizes are unknown")
+    rank = len(shape_of(x))
+    if not op.channels_last:
+        return move(x)
+    return build.transpose(move(build.transpose(x, (0, rank - 1, *range(1, rank - 1)))), (0, *range(2, rank), 1))
+
+
+# -- parts and tensors of numbers --------------------------------------------------------------------------------------
+
+
+@lowers(ascend.PackOp)
+def pack(build: Builder, op: ascend.PackOp, *parts: SSAValue) -> SSAValue:
+    axis = op.new_axis
+    sizes = build.sizes(next((p for p in parts if static(shape_of(p))), parts[0]))
+    slices = [reshaped(build, part, [*sizes[:axis], 1, *sizes[axis:]]) for part in parts]
+    return build.add(
+        tensor.ConcatOp(slices, axis, shaped([*sizes[:axis], len(parts), *sizes[axis:]], element_of(parts[0])))
+    )
+
+
+@lowers_to_many(ascend.UnpackOp)
+def unpack(build: Builder, op: ascend.UnpackOp, x: SSAValue) -> Sequence[SSAValue]:
     axis = axis_of(op.axis.value.data, len(shape_of(x)))
+    parts = _parts(build, x, axis, [1] * op.num.value.data)
     sizes = build.sizes(x)
-    count = build.as_index(sizes[axis])
-    picked = build.sizes(indices)
-    out: list[Size] = [*sizes[:axis], *picked, *sizes[axis + 1 :]]
-    d = identity(len(out))
-
-    def body(s: Scalars, index: SSAValue) -> SSAValue:
-        at = s.add(arith.IndexCastOp(index, INDEX))
-        at = s.choose(s.compare("lt", at, s.number(0, INDEX)), s.plus(at, count), at)
-        names = [s.position(i) for i in range(len(out))]
-        where = [*names[:axis], at, *names[axis + len(picked) :]]
-        return s.add(tensor.ExtractOp(x, where, element_of(x)))
-
-    target = build.empty(out, element_of(x))
-    return build.generic([(indices, d[axis : axis + len(picked)])], target, d, len(out), body)
+    return [reshaped(build, part, [*sizes[:axis], *sizes[axis + 1 :]]) for part in parts]
 
 
-@lowers(ascend.GatherV2Op)
-def gather_of_ascend(build: Builder, op: ascend.GatherV2Op, x: SSAValue, indices: SSAValue, _: SSAValue) -> SSAValue:
-    return gather(build, op.meaning().op, x, indices)
+@lowers_to_many(ascend.SplitOp)
+def split_equally(build: Builder, op: ascend.SplitOp, _: SSAValue, x: SSAValue) -> Sequence[SSAValue]:
+    axis, count = op.split_axis, op.num_split.value.data
+    require(known(shape_of(x)[axis]), "dynamic", "it cuts an axis of unknown size")
+    return _parts(build, x, axis, [shape_of(x)[axis] // count] * count)
 
 
-@lowers(nn.DepthToSpaceOp, nn.SpaceToDepthOp)
-def blocks(build: Builder, op: nn.DepthToSpaceOp | nn.SpaceToDepthOp, x: SSAValue) -> SSAValue:
-    shape = shape_of(x)
-    require(static(shape), "dynamic", "its sizes are unknown")
-    require(not op.channels_last, "layout", "its channels are last")
-    n, c, h, w = shape
-    b = op.block.value.data
-    if isinstance(op, nn.SpaceToDepthOp):
-        y = reshaped(build, x, [n, c, h // b, b, w // b, b])
-        return reshaped(build, build.transpose(y, (0, 3, 5, 1, 2, 4)), list(shape_of(op.result)))
-    if op.mode.data is DepthMode.DCR:
-        y = build.transpose(reshaped(build, x, [n, b, b, c // (b * b), h, w]), (0, 3, 4, 1, 5, 2))
-    else:
-        y = build.transpose(reshaped(build, x, [n, c // (b * b), b, b, h, w]), (0, 1, 4, 2, 5, 3))
-    return reshaped(build, y, list(shape_of(op.result)))
+@lowers(ascend.FillOp)
+def fill(build: Builder, op: ascend.FillOp, dims: SSAValue, value: SSAValue) -> SSAValue:
+    sizes = [size if known(size) else entry_of(build, dims, [build.index(i)]) for i, size in enumerate(shape_of(op.y))]
+    return build.elementwise([reshaped(build, value, [])], element_of(value), lambda s, v: v, sizes)
+
+
+@lowers(ascend.RangeOp)
+def range_of_integers(
+    build: Builder, op: ascend.RangeOp, start: SSAValue, limit: SSAValue, delta: SSAValue
+) -> SSAValue:
+    first, end, step = (entry_of(build, v, []) for v in (start, limit, delta))
+    count = build.add(arith.CeilDivSIOp(build.add(arith.SubiOp(end, first)), step))
+    count = build.add(arith.MaxSIOp(count, build.index(0)))
+    (size,) = shape_of(op.y)
+    element = cast(IntegerType, element_of(op.y))
+    d = identity(1)
+
+    def body(s: Scalars) -> SSAValue:
+        place = s.plus(first, s.times(s.position(0), step))
+        return s.add(arith.IndexCastOp(place, element))
+
+    return build.generic([], build.empty([size if known(size) else count], element), d, 1, cast(Body, body))
 
 
 @lowers(nn.ShapeOp, ascend.ShapeOp)

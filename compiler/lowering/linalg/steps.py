@@ -17,7 +17,7 @@ from ...dialects.ascend.base import i8, i16
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import integer_range
 from ..refusal import require
-from .build import Array, Builder, Scalars, range_of, signless
+from .build import Array, Builder, Scalars, range_of, reshaped, signless
 from .rules import lowers, lowers_to_many
 
 _ROUNDING: Mapping[str, Any] = {
@@ -126,7 +126,7 @@ def shift_accumulator(build: Builder, op: nn.ShiftAccumulatorOp, x: SSAValue) ->
 def quant(build: Builder, op: ascend.AscendQuantOp, x: SSAValue) -> SSAValue:
     """`clip(round(x * scale + offset))`; product, sum and integer are each rounded to float32."""
     scale, offset, source = op.scale.value.data, op.offset.value.data, element_of(op.x)
-    squared, rounding = bool(op.sqrt_mode.value.data), _ROUNDING[op.round_mode.data]
+    squared, rounding = bool(op.sqrt_mode.value.data), _ROUNDING[op.round_mode.data.capitalize()]
 
     def body(s: Scalars, x: SSAValue) -> SSAValue:
         factor = s.number(scale, f32)
@@ -237,3 +237,53 @@ def requant_s16(
 
     total = _per_element(build, x, [x] if other is None else [x, other], i16, add)
     return [_per_element(build, x, [total, _reshaped(build, scales, op.scale_shape)], i8, scale), total]
+
+
+# -- weights with offsets, and activations with scales per channel -----------------------------------------------------
+
+
+@lowers(ascend.AscendWeightQuantOp)
+def weight_quant(build: Builder, op: ascend.AscendWeightQuantOp, x: SSAValue, offset: SSAValue) -> SSAValue:
+    """`x - offset`; a difference out of range, an error of the interpreter, is undefined."""
+    return _per_element(build, x, [x, offset], i8, Scalars.minus)
+
+
+@lowers(ascend.AscendQuantV2Op)
+def quant_by_channel(
+    build: Builder, op: ascend.AscendQuantV2Op, x: SSAValue, scale: SSAValue, offset: SSAValue | None = None
+) -> SSAValue:
+    source, squared, rounding = (
+        element_of(op.x),
+        bool(op.sqrt_mode.value.data),
+        _ROUNDING[op.round_mode.data.capitalize()],
+    )
+    after = op.parameter_shape[1:]
+    parameters = [reshaped(build, v, [*build.sizes(v), *after]) for v in (scale, offset) if v is not None]
+
+    def body(s: Scalars, x: SSAValue, *parameters: SSAValue) -> SSAValue:
+        factor, *rest = (real(s, p, source) for p in parameters)
+        y = product(s, real(s, x, source), factor)
+        y = product(s, y, factor) if squared else y
+        return clipped(s, s.add(rounding(s.plus(y, rest[0]) if rest else y)), op.storage)
+
+    return _per_element(build, x, [x, *parameters], signless(op.storage), body)
+
+
+@lowers(ascend.AscendAntiQuantV2Op)
+def anti_quant_by_channel(
+    build: Builder, op: ascend.AscendAntiQuantV2Op, q: SSAValue, scale: SSAValue, offset: SSAValue | None = None
+) -> SSAValue:
+    target, squared, source = element_of(op.y), bool(op.sqrt_mode.value.data), element_of(op.scale)
+
+    def body(s: Scalars, q: SSAValue, scale: SSAValue, *offset: SSAValue) -> SSAValue:
+        y = real_weight(s, q, scale, *offset, source=source)
+        return s.convert(product(s, y, real(s, scale, source)) if squared else y, f32, target)
+
+    return _per_element(build, q, [q, scale, *([] if offset is None else [offset])], target, body)
+
+
+def real_weight(s: Scalars, q: SSAValue, scale: SSAValue, *offset: SSAValue, source: Attribute) -> SSAValue:
+    """`(q + offset) * scale`, each rounded to float32; scale and offset of type `source`."""
+    y = real(s, q, i8)
+    y = s.plus(y, real(s, offset[0], source)) if offset else y
+    return product(s, y, real(s, scale, source))

@@ -140,7 +140,7 @@ def unsqueeze(op: nn.UnsqueezeOp) -> Kernel:
     return run
 
 
-_NUMPY_MODES: dict[PadMode, Literal["reflect", "edge", "wrap"]] = {
+NUMPY_MODES: dict[PadMode, Literal["reflect", "edge", "wrap"]] = {
     PadMode.REFLECT: "reflect",
     PadMode.EDGE: "edge",
     PadMode.WRAP: "wrap",
@@ -163,7 +163,7 @@ def padding(op: nn.PadOp, value: float) -> Kernel:
     def run(x: Array) -> Array:
         x = x[cut]
         if mode is not PadMode.CONSTANT:
-            return np.pad(x, added, mode=_NUMPY_MODES[mode])
+            return np.pad(x, added, mode=NUMPY_MODES[mode])
         y = np.full([d + b + e for d, (b, e) in zip(x.shape, added, strict=True)], value, x.dtype)
         y[tuple(slice(b, b + d) for d, (b, _) in zip(x.shape, added, strict=True))] = x
         return y
@@ -171,8 +171,8 @@ def padding(op: nn.PadOp, value: float) -> Kernel:
     return run
 
 
-@kernel(nn.ResizeOp)
-def resize(op: nn.ResizeOp) -> Kernel:
+def resampled_axes(op: nn.ResizeOp, shape: Shape) -> list[tuple[int, Taps]]:
+    """The axes that a resize changes, for an input of this shape, and what their elements are made of."""
     sampling = Sampling(
         op.mode.data,
         op.coordinates.data,
@@ -181,17 +181,18 @@ def resize(op: nn.ResizeOp) -> Kernel:
         op.exclude_outside is not None,
         None if op.cubic_steps is None else op.cubic_steps.value.data,
     )
-    scales = None if op.scales is None else op.scales.data
+    out = op.output_sizes(shape)
+    scales = [o / d for o, d in zip(out, shape, strict=True)] if op.scales is None else op.scales.data
+    rows = enumerate(zip(shape, out, scales, strict=True))
+    return [(axis, taps_of(sampling, d, o, s)) for axis, (d, o, s) in rows if o != d or s != 1]
 
-    @cache
-    def axes(shape: Shape) -> list[tuple[int, Taps]]:
-        out = op.output_sizes(shape)
-        factors = scales or [o / d for o, d in zip(out, shape, strict=True)]
-        rows = enumerate(zip(shape, out, factors, strict=True))
-        return [(axis, taps_of(sampling, d, o, s)) for axis, (d, o, s) in rows if o != d or s != 1]
+
+@kernel(nn.ResizeOp)
+def resize(op: nn.ResizeOp) -> Kernel:
+    axes = cache(partial(resampled_axes, op))
+    exact = op.mode.data is ResizeMode.NEAREST
 
     def run(x: Array) -> Array:
-        exact = sampling.mode is ResizeMode.NEAREST
         y = x if exact else x.astype(wide(x.dtype), copy=False)
         for axis, taps in axes(x.shape):
             y = resample(y, axis, taps)

@@ -58,15 +58,15 @@ def test_without_iree_there_is_one_line(
 def test_what_has_no_form_is_located(amct_tool, tmp_path: Path) -> None:
     pytest.importorskip("iree.runtime")
     (tmp_path / "m.mlir").write_text(
-        """func.func @main(%x: tensor<1x1x4x4xf32>) -> tensor<1x1x6x6xf32> {
-  %y = nn.pad %x pads [0, 0, 1, 1, 0, 0, 1, 1] mode reflect : (tensor<1x1x4x4xf32>) -> tensor<1x1x6x6xf32>
-  func.return %y : tensor<1x1x6x6xf32>
+        """func.func @main(%a: tensor<?x3xf32>, %b: tensor<?x3xf32>) -> tensor<?x3xf32> {
+  %y = nn.add %a, %b : tensor<?x3xf32>
+  func.return %y : tensor<?x3xf32>
 }
 """
     )
-    np.savez(tmp_path / "x.npz", arg0=np.zeros((1, 1, 4, 4), np.float32))
+    np.savez(tmp_path / "x.npz", arg0=np.zeros((2, 3), np.float32), arg1=np.zeros((2, 3), np.float32))
     given = ("--data", tmp_path / "x.npz", "--engine", "iree", "-o", tmp_path / "out.npz")
     result = amct_tool("run", tmp_path / "m.mlir", *given)
     assert result.status == 1
-    assert result.err.startswith(f"{tmp_path / 'm.mlir'}:2:3: error: 'nn.pad' op has no form in linalg\n")
+    assert result.err.startswith(f"{tmp_path / 'm.mlir'}:2:3: error: 'nn.add' op has no form in linalg\n")
     assert not (tmp_path / "out.npz").exists()

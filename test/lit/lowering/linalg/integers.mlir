@@ -52,13 +52,13 @@ func.func @unsigned(%x: tensor<4xf32>) -> tensor<4xui8> {
 
 // What stays reads what it read, and its accumulators are not read by others.
 // CHECK-LABEL: @stays
-// CHECK:         nn.pad
-// REMARK:      [convert-to-linalg missed pad-mode] "p": padding by reflect has no form in tensor
-func.func @stays(%x: tensor<1x1x4x4xf32>) -> tensor<1x1x6x6xf32> {
-  %r = nn.relu %x : tensor<1x1x4x4xf32>
-  %p = nn.pad %r pads [0, 0, 1, 1, 0, 0, 1, 1] mode reflect : (tensor<1x1x4x4xf32>) -> tensor<1x1x6x6xf32>
-  %y = nn.relu %p : tensor<1x1x6x6xf32>
-  func.return %y : tensor<1x1x6x6xf32>
+// CHECK:         nn.resize
+// REMARK:      [convert-to-linalg missed dynamic] "p": it resamples an axis of unknown size
+func.func @stays(%x: tensor<1x1x?x4xf32>) -> tensor<1x1x?x8xf32> {
+  %r = nn.relu %x : tensor<1x1x?x4xf32>
+  %p = nn.resize %r scales [1.0, 1.0, 2.0, 2.0] mode linear : (tensor<1x1x?x4xf32>) -> tensor<1x1x?x8xf32>
+  %y = nn.relu %p : tensor<1x1x?x8xf32>
+  func.return %y : tensor<1x1x?x8xf32>
 }
 
 // -----
@@ -83,4 +83,25 @@ func.func @same_batch(%x: tensor<?x3xf32>) -> tensor<?x3xf32> {
   %b = nn.sigmoid %x : tensor<?x3xf32>
   %y = nn.add %a, %b : tensor<?x3xf32>
   func.return %y : tensor<?x3xf32>
+}
+
+// -----
+
+// A transposed convolution is a convolution of x with gaps of the zero point, 3, by the flipped kernel, without a stride.
+// CHECK-LABEL: @transposed
+// CHECK:         tensor.expand_shape %x {{.*}} into tensor<1x1x2x1x2x1xi8>
+// CHECK:         [[fill:%\d+]] = arith.constant 3 : i8
+// CHECK:         tensor.pad %{{.*}} low[0, 0, 0, 0, 0, 0] high[0, 0, 0, 1, 0, 1]
+// CHECK:         tensor.yield [[fill]] : i8
+// CHECK:         tensor.collapse_shape
+// CHECK:         %filter = arith.constant dense<{{.*}}[4, 3], [2, 1]
+// CHECK:         arith.constant dense<-30> : tensor<1xi32>
+// CHECK:         arith.muli
+func.func @transposed(%x: tensor<1x1x2x2xi8>) -> tensor<1x1x4x4xf32> {
+  %size = nn.constant dense<[0, 0, 0, 0]> : tensor<4xi32>
+  %w = nn.constant dense<[[[[1, 2], [3, 4]]]]> : tensor<1x1x2x2xi8>
+  %scale = nn.constant dense<0.5> : tensor<1xf32>
+  %acc = ascend.Conv2DTranspose %size, %x, %w strides [1, 1, 2, 2] pads [0, 0, 0, 0] data_format "NCHW" offset_x 3 : (tensor<4xi32>, tensor<1x1x2x2xi8>, tensor<1x1x2x2xi8>) -> tensor<1x1x4x4xi32>
+  %y = ascend.AscendDequant %acc, %scale : (tensor<1x1x4x4xi32>, tensor<1xf32>) -> tensor<1x1x4x4xf32>
+  func.return %y : tensor<1x1x4x4xf32>
 }

@@ -22,6 +22,8 @@ from amct_opt.runtime.executor import Executable
 from amct_opt.session import Session
 from amct_opt.targets.linalg import LinalgTarget
 
+from .native import called, compiled
+
 DIGITS = Path(__file__).parents[4] / "examples" / "digits"
 QUANTIZED = 'fuse-all,quantize{data="' + str(DIGITS / "calib.npz") + '"}'
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -104,22 +106,7 @@ def test_a_module_is_linalg_alone(tmp_path: Path) -> None:
 
 
 def in_iree(module: ModuleOp, session: Session, folder: Path, inputs: list[Array]) -> list[Array]:
-    """The results of a module that IREE compiled; the compiler must be installed."""
-    runtime: Any = pytest.importorskip("iree.runtime")
-    compiler: Any = pytest.importorskip("iree.compiler")
-    LinalgTarget().write(module, folder / "m.mlir", session)
-    options = ["--iree-llvmcpu-target-cpu=host"]
-    compiler.compile_file(
-        str(folder / "m.mlir"), target_backends=["llvm-cpu"], extra_args=options, output_file=str(folder / "m.vmfb")
-    )
-    config = runtime.Config("local-task")
-    parameters = runtime.ParameterIndex()
-    if (folder / "m.safetensors").exists():
-        parameters.load(str(folder / "m.safetensors"))
-    archive = runtime.create_io_parameters_module(config.vm_instance, parameters.create_provider(scope="model"))
-    program = runtime.VmModule.mmap(config.vm_instance, str(folder / "m.vmfb"))
-    results = runtime.load_vm_modules(archive, program, config=config)[-1].main(*inputs)
-    return [np.asarray(each) for each in (results if isinstance(results, list | tuple) else [results])]
+    return called(compiled(module, session, folder).main, inputs)
 
 
 def inputs_of(kind: str, shape: tuple[int, ...]) -> Array:

@@ -1,0 +1,41 @@
+"""Modules that IREE compiled, for tests that compare their numbers; such tests are skipped where it is not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from amct_opt.session import Session
+from amct_opt.targets.linalg import LinalgTarget
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def compiled(module: ModuleOp, session: Session, folder: Path) -> Any:
+    """The functions of a module, as attributes."""
+    runtime: Any = pytest.importorskip("iree.runtime")
+    compiler: Any = pytest.importorskip("iree.compiler")
+    LinalgTarget().write(module, folder / "m.mlir", session)
+    options = ["--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false"]
+    compiler.compile_file(
+        str(folder / "m.mlir"), target_backends=["llvm-cpu"], extra_args=options, output_file=str(folder / "m.vmfb")
+    )
+    config = runtime.Config("local-task")
+    parameters = runtime.ParameterIndex()
+    if (folder / "m.safetensors").exists():
+        parameters.load(str(folder / "m.safetensors"))
+    archive = runtime.create_io_parameters_module(config.vm_instance, parameters.create_provider(scope="model"))
+    program = runtime.VmModule.mmap(config.vm_instance, str(folder / "m.vmfb"))
+    return runtime.load_vm_modules(archive, program, config=config)[-1]
+
+
+def called(function: Any, inputs: Sequence[Array]) -> list[Array]:
+    """The results of a function. linalg has signless integers: unsigned ones are passed, and come back, as signed ones."""
+    given = [a.view(f"i{a.itemsize}") if a.dtype.kind == "u" else a for a in inputs]
+    results = function(*given)
+    return [np.asarray(each) for each in (results if isinstance(results, list | tuple) else [results])]
