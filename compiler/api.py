@@ -53,19 +53,40 @@ _OBJECTS: Mapping[str, str] = {
     "keras.Model": ".frontends.tensorflow:from_keras",
     "tf_keras.Model": ".frontends.tensorflow:from_keras",
 }
+_PYTORCH: Mapping[str, str] = {
+    "torch.ExportedProgram": ".frontends.torch:from_program",
+    "torch.Module": ".frontends.torch:from_module",
+}
 """The readers of in-memory objects, by package and class; the package itself is not imported for the lookup."""
 
 
-def load(model: Any, session: Session | None = None, *, signature: Sequence[Any] = ()) -> Loaded:
+def load(
+    model: Any,
+    session: Any = None,
+    example_inputs: Any = None,
+    *,
+    signature: Sequence[Any] = (),
+    dynamic_shapes: Any = None,
+) -> Loaded:
     """Read a model as a verified module of `nn` (or of the dialects in the text of a module).
 
     `model` is a path (a file of a known ending, the folder of a SavedModel), or an object: an `onnx.ModelProto`, a model of Keras
-    or tf_keras, a `tf.Graph` or GraphDef, a `tf.function` or other callable on tensors, for which `signature` may give the
-    `tf.TensorSpec` of each argument. `session.imports` overrides the inputs, outputs and shapes found in the model; without
-    a session, one is created. Raises CompileError, located in the model.
+    or tf_keras, a `tf.Graph` or GraphDef, a `torch.export.ExportedProgram`; a `torch.nn.Module`, for which `example_inputs` give
+    the arguments (a tensor, a tuple, or arguments by name) and `dynamic_shapes` is that of `torch.export.export`; a `tf.function`
+    or other callable on tensors, for which `signature` may give the `tf.TensorSpec` of each argument. `session.imports`
+    overrides the inputs, outputs and shapes found in the model; without a session, one is created: `load(module, inputs)`
+    gives inputs in its place. Raises CompileError, located in the model.
     """
+    if session is not None and not isinstance(session, Session):
+        session, example_inputs = example_inputs, session
     session = new_session() if session is None else session
-    module = _read(model, session, signature)
+    if reference := _reference(model, _PYTORCH):
+        module: ModuleOp = load_reference(reference)(model, session, example_inputs, dynamic_shapes)
+    elif example_inputs is not None or dynamic_shapes is not None:
+        hint = "load(model, session) reads any other model"
+        raise CompileError("example inputs and dynamic shapes are for PyTorch modules", hint=hint)
+    else:
+        module = _read(model, session, signature)
     verify(module)
     return Loaded(module, session)
 
@@ -73,13 +94,20 @@ def load(model: Any, session: Session | None = None, *, signature: Sequence[Any]
 def _read(model: Any, session: Session, signature: Sequence[Any]) -> ModuleOp:
     if isinstance(model, str | os.PathLike):
         return frontends.read(Path(cast(PathLike, model)), session)
-    for each in type(model).__mro__:
-        if reference := _OBJECTS.get(f"{each.__module__.partition('.')[0]}.{each.__name__}"):
-            return load_reference(reference)(model, session)
+    if reference := _reference(model, _OBJECTS):
+        return load_reference(reference)(model, session)
     if callable(model):
         return load_reference(".frontends.tensorflow:from_function")(model, session, *signature)
-    hint = "give a path, an onnx.ModelProto, a Keras model, a TensorFlow graph or a function on tensors"
+    hint = (
+        "give a path, an onnx.ModelProto, a PyTorch module, a Keras model, a TensorFlow graph or a function on tensors"
+    )
     raise CompileError(f"{type(model).__name__} is not a model", hint=hint)
+
+
+def _reference(model: object, readers: Mapping[str, str]) -> str | None:
+    """The reader of an object: that of the first of its classes that has one."""
+    names = (f"{each.__module__.partition('.')[0]}.{each.__name__}" for each in type(model).__mro__)
+    return next((readers[name] for name in names if name in readers), None)
 
 
 def parse(text: str, session: Session | None = None, *, name: str = "<text>") -> Loaded:

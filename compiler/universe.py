@@ -223,6 +223,7 @@ FRONTENDS = {
     ".hdf5": ".frontends.tensorflow.keras:read",
     ".prototxt": ".frontends.caffe:read",
     ".caffemodel": ".frontends.caffe:read",
+    ".pt2": ".frontends.torch:read",
 }
 """By file ending: a function from path and session to a module."""
 

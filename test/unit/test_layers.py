@@ -22,7 +22,11 @@ LAYERS: Mapping[str, str] = {
 }
 """The folders that a folder may import. Modules of no folder, and those of other folders, count as part of what imports them."""
 
-FRAMEWORKS: Mapping[str, str] = {"targets.onnx_ascend": "targets.onnx", "targets.tf_ascend": "targets.tensorflow"}
+FRAMEWORKS: Mapping[str, str] = {
+    "targets.onnx_ascend": "targets.onnx",
+    "targets.tf_ascend": "targets.tensorflow",
+    "frontends.torch": "frontends.onnx",
+}
 """Folders of one framework that extend another: all other folders of frontends, formats and targets know their own only."""
 
 ALL_NAMES = "universe"

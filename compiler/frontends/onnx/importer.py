@@ -33,7 +33,7 @@ from .opaque import carry
 from .ops import converter_of
 from .regions import Untyped, carry_region, is_control, reason_of, region_of
 from .single import function_body
-from .source import OLDEST_OPSET, Source, checked, load, opsets
+from .source import MEMORY, OLDEST_OPSET, Source, checked, load, opsets
 from .symbols import Symbols
 
 _DEFAULTS_SINCE = 4
@@ -49,12 +49,12 @@ def read(path: Path, session: Session) -> ModuleOp:
     return _module(load(path), session)
 
 
-def from_model(model: ModelProto, session: Session) -> ModuleOp:
-    """Imports a ModelProto in memory, like `read`; the model is not changed.
+def from_model(model: ModelProto, session: Session, path: Path = MEMORY) -> ModuleOp:
+    """Imports a ModelProto in memory, like `read`; the model is not changed. `path` is where errors are located.
 
     Raises CompileError like `read`, and for a model whose tensors are still in files.
     """
-    return _module(checked(model), session)
+    return _module(checked(model, path), session)
 
 
 def _module(source: Source, session: Session) -> ModuleOp:

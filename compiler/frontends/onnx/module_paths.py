@@ -13,6 +13,7 @@ from ...ir.layer_names import module_path
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
 """Paths from the model (`''`) to the innermost module, then the name of the node in the traced graph, as a Python list."""
+_CLASSES = "pkg.torch.onnx.class_hierarchy"
 _NAMESPACE = "namespace"
 """The same as `path: class` joined by slashes."""
 _RULES = "pkg.onnxscript.rewriter.rule_name"
@@ -32,13 +33,31 @@ def module_paths(node: NodeProto) -> tuple[str, ...]:
     The last one is empty if the exporter has folded a batch norm whose name is lost. Metadata in another form than the
     exporter's is ignored.
     """
-    metadata = {entry.key: entry.value for entry in node.metadata_props}
-    scopes = _scopes(metadata.get(_SCOPES, "")) or _namespace(metadata.get(_NAMESPACE, ""))
+    metadata = _metadata(node)
+    scopes = scopes_of(node)
     if not scopes:
         return _by_names(node)
     path = _CALL.sub("", scopes[-2]) if len(scopes) > 1 else ""
     folded = _parameter_owner(node) if _FOLDS_NORM in metadata.get(_RULES, "") else ""
     return tuple(dict.fromkeys(filter(None, (folded, path))))
+
+
+def scopes_of(node: NodeProto) -> Sequence[str]:
+    """The scopes in the metadata: paths from the model (`""`) to the innermost module, then the node of the traced graph.
+
+    A path has the number of a further call of its module (`conv@1`). Empty without metadata of the exporter.
+    """
+    metadata = _metadata(node)
+    return _scopes(metadata.get(_SCOPES, "")) or _namespace(metadata.get(_NAMESPACE, ""))
+
+
+def classes_of(node: NodeProto) -> Sequence[str]:
+    """The classes of the modules among its scopes, then the operator of the traced graph."""
+    return _scopes(_metadata(node).get(_CLASSES, ""))
+
+
+def _metadata(node: NodeProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in node.metadata_props}
 
 
 def _scopes(text: str) -> Sequence[str]:

@@ -22,7 +22,7 @@ from ..ordering import CycleError, in_order
 
 OLDEST_OPSET = 7
 """In an older opset, only operators that are the same in this one are read."""
-_MEMORY = Path("<memory>", "model")
+MEMORY = Path("<memory>", "model")
 """The place of a model that is not in a file."""
 
 
@@ -49,15 +49,15 @@ def load(path: Path) -> Source:
     return Source(path, _checked(model, where), weights)
 
 
-def checked(model: ModelProto) -> Source:
+def checked(model: ModelProto, path: Path = MEMORY) -> Source:
     """A copy of a model in memory, with the checks of `load`. Raises CompileError like `load`, and for tensors in files."""
     if any(uses_external_data(tensor) for tensor in model.graph.initializer):
         raise CompileError(
-            "its tensors are in files", where=str(_MEMORY), hint="onnx.load reads them in, or give the path"
+            "its tensors are in files", where=str(path), hint="onnx.load reads them in, or give the path"
         )
     copied = ModelProto()
     copied.CopyFrom(model)
-    return Source(_MEMORY, _checked(copied, str(_MEMORY)), {})
+    return Source(path, _checked(copied, str(path)), {})
 
 
 def _checked(model: ModelProto, where: str) -> ModelProto:

@@ -1,0 +1,43 @@
+"""torch itself, which the extra `torch` installs."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from ...diagnostics import CompileError
+
+HINT = "pip install 'amct-opt[torch]'"
+_LOUD = ("torch", "onnxscript", "onnx_ir")
+
+
+def torch_library(where: str) -> Any:
+    """The package, if what its exporter to ONNX needs is there, too.
+
+    Raises CompileError, located at `where`, if the extra is not installed.
+    """
+    try:
+        import_module("onnxscript")
+        return import_module("torch")
+    except ImportError as e:
+        raise CompileError(f"PyTorch models require the package {e.name}", where=where, hint=HINT) from None
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Without what torch logs and warns of while it traces and translates: failures are exceptions."""
+    loggers = [logging.getLogger(name) for name in _LOUD]
+    levels = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)

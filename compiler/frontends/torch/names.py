@@ -1,0 +1,93 @@
+"""Names of layers: the paths of PyTorch modules, from what the exporter writes beside each node."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from onnx import GraphProto, NodeProto
+
+from ..onnx.module_paths import classes_of, scopes_of
+
+_MAIN = frozenset(
+    {"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN", "BatchNormalization", "LayerNormalization"}
+)
+"""Nodes that have the name of their operator, wherever they stand among the nodes that it becomes."""
+_NUMBER = re.compile(r"_\d+$")
+_UNNAMED = "_empty_nn_module_stack"
+"""What torch calls operators that it adds for the sizes of inputs."""
+_OURS = ("torch.nn.", "torch.ao.")
+"""Modules that are an operator each, however often they are called."""
+
+
+class _Unit(NamedTuple):
+    """A node of the traced graph: an ATen operator, which may become several nodes of ONNX."""
+
+    path: str
+    operator: str
+
+    @property
+    def kind(self) -> str:
+        return _NUMBER.sub("", self.operator)
+
+
+def name_layers(graph: GraphProto) -> None:
+    """Gives each node the path of its module as its name, in place.
+
+    `layer1.0.conv2` is the operator of that module, `layer1.0.relu@0` and `@1` are those of two calls of one. `layer1.0.add` is
+    an operator that a module of the model's own writes between others. Further nodes of an operator have their type behind
+    its name (`fc/Add`).
+    """
+    units: dict[_Unit, list[NodeProto]] = {}
+    for node in graph.node:
+        units.setdefault(_unit(node), []).append(node)
+    modules: dict[str, list[_Unit]] = {}
+    for unit in units:
+        modules.setdefault(unit.path, []).append(unit)
+    outer = {around for path in modules for around in _around(path)}
+    taken: Counter[str] = Counter()
+    for unit, nodes in units.items():
+        calls = [each for each in modules[unit.path] if _is_call(units[each])] or modules[unit.path]
+        if not unit.path or unit.path in outer or unit not in calls or not _are_calls(calls, nodes):
+            name = ".".join(filter(None, (unit.path, unit.kind)))
+        else:
+            name = unit.path if len(calls) == 1 else f"{unit.path}@{calls.index(unit)}"
+        _name(nodes, name, taken)
+
+
+def _unit(node: NodeProto) -> _Unit:
+    scopes = scopes_of(node)
+    named = scopes and not scopes[-1].startswith(_UNNAMED)
+    return _Unit(scopes[-2] if len(scopes) > 1 else "", scopes[-1] if named else node.op_type.lower())
+
+
+def _is_call(nodes: Sequence[NodeProto]) -> bool:
+    """Whether the nodes are what their module is for: an LSTM makes its first states, too."""
+    return _is_ours(nodes[0]) and any(node.op_type in _MAIN for node in nodes)
+
+
+def _are_calls(units: Sequence[_Unit], nodes: Sequence[NodeProto]) -> bool:
+    """Whether each of these operators is a call of their module; a module of the model's own may have equal operators."""
+    return len(units) == 1 or (len({unit.kind for unit in units}) == 1 and _is_ours(nodes[0]))
+
+
+def _is_ours(node: NodeProto) -> bool:
+    classes = classes_of(node)
+    return len(classes) > 1 and classes[-2].startswith(_OURS)
+
+
+def _name(nodes: Sequence[NodeProto], name: str, taken: Counter[str]) -> None:
+    """Names the nodes of one operator; nodes of the type of its main node get the operator's name, with numbers."""
+    main = next((n for n in nodes if n.op_type in _MAIN), nodes[-1]).op_type
+    for node in nodes:
+        wanted = name if node.op_type == main else f"{name}/{node.op_type}"
+        taken[wanted] += 1
+        node.name = wanted if taken[wanted] == 1 else f"{wanted}_{taken[wanted] - 1}"
+
+
+def _around(path: str) -> list[str]:
+    """The paths around a path."""
+    parts = path.split(".")
+    return [".".join(parts[:n]) for n in range(1, len(parts))]

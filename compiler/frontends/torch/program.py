@@ -1,0 +1,112 @@
+"""From a module to an exported program, and on to a model of ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from typing import Any, cast
+
+from onnx import ModelProto
+
+from ...diagnostics import CompileError, first_line
+from .library import quiet
+from .names import name_layers
+
+_FUNCTIONAL = frozenset({"FloatFunctional", "FXFloatFunctional"})
+
+
+def traced(torch: Any, module: Any, inputs: Any, dynamic_shapes: Any) -> Any:
+    """The exported program of a module, on example inputs: a tensor, a sequence of arguments, or arguments by name.
+
+    Raises CompileError, located at the module's class, for a module in training mode, without inputs, and for one that torch
+    cannot export.
+    """
+    where = type(module).__name__
+    if inputs is None:
+        hint = "amct_opt.load(module, (tensor,), dynamic_shapes=...)"
+        raise CompileError("example inputs are needed to trace a module", where=where, hint=hint)
+    if any(each.training for each in module.modules()):
+        message = "is in training mode, in which batch norms and dropouts compute something else"
+        raise CompileError(message, where=where, hint="call module.eval() first")
+    ordered, named = _arguments(torch, inputs)
+    try:
+        with quiet(), torch.no_grad(), _functionals_called(module):
+            return torch.export.export(module, ordered, named, dynamic_shapes=dynamic_shapes)
+    except Exception as e:  # code of the module may raise anything
+        hint = "torch.export.export(module, inputs) says more"
+        raise CompileError(f"torch cannot export it: {first_line(str(e))}", where=where, hint=hint) from e
+
+
+def _arguments(torch: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call, in order and by name."""
+    if isinstance(inputs, Mapping):
+        return (), dict(cast("Mapping[str, Any]", inputs))
+    return ((inputs,) if isinstance(inputs, torch.Tensor) else tuple(cast("Sequence[Any]", inputs))), {}
+
+
+@contextmanager
+def _functionals_called(module: Any) -> Generator[None]:
+    """Makes the operations of FloatFunctionals calls of these modules: only calls have a path in a traced graph."""
+    names = ("add", "add_scalar", "mul", "mul_scalar", "cat", "add_relu", "matmul")
+    changed = [each for each in module.modules() if not _FUNCTIONAL.isdisjoint(c.__name__ for c in type(each).__mro__)]
+    for each in changed:
+        methods: dict[str, Any] = {name: getattr(each, name) for name in names}
+        each.forward = partial(_call, methods)
+        for name in names:
+            setattr(each, name, partial(each, name))
+    try:
+        yield
+    finally:
+        for each in changed:
+            for name in ("forward", *names):
+                del each.__dict__[name]
+
+
+def _call(methods: Mapping[str, Any], name: str, *arguments: Any, **named: Any) -> Any:
+    return methods[name](*arguments, **named)
+
+
+def to_onnx(torch: Any, program: Any, where: str) -> ModelProto:
+    """An exported program as a model of ONNX, with layers named after modules and weights after the keys of the state dict.
+
+    Only constants are folded: the exporter's other optimizations fold batch norms and lose their names. Raises CompileError
+    for operators that ONNX cannot express.
+    """
+    try:
+        with quiet(), torch.no_grad():
+            translated = torch.onnx.export(
+                program, dynamo=True, verbose=False, optimize=False, output_names=_outputs(program)
+            )
+            _fold_constants(translated.model)
+            model: ModelProto = translated.model_proto
+    except Exception as e:  # the exporter wraps anything
+        message = f"torch cannot export it to ONNX: {first_line(str(_innermost(e)))}"
+        raise CompileError(message, where=where) from e
+    name_layers(model.graph)
+    return model
+
+
+def _fold_constants(graph: Any) -> None:
+    """Folds constants, and lists of tensors; the operators that replace lists keep the metadata of those that made them."""
+    lists = {n.inputs[0].name: dict(n.metadata_props) for n in graph.graph if n.op_type == "SplitToSequence"}
+    import_module("onnxscript.optimizer").fold_constants(graph)
+    for node in graph.graph:
+        if node.op_type == "Split" and not node.metadata_props:
+            node.metadata_props.update(lists.get(node.inputs[0].name, {}))
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _outputs(program: Any) -> Sequence[str]:
+    """The names of results: keys of a returned dictionary, else `output`, or `output_0` and so on."""
+    count = len(program.graph_signature.user_outputs)
+    spec = program.call_spec.out_spec
+    if getattr(spec, "type", None) is dict and spec.num_children == count:
+        return [str(key) for key in spec.context]
+    return ["output"] if count == 1 else [f"output_{i}" for i in range(count)]
