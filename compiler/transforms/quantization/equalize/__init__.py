@@ -19,6 +19,7 @@ from ....runtime.data import Samples
 from ....session import Session, session_of
 from ..balance_channels.input_channels import Weighted, activation_axis
 from ..data_options import BackendOptions, DataOptions
+from ..matters import matters_of
 from ..outputs import WORTH
 from ..recovery_options import RecoveryOptions
 from ..request import QuantizationOptions, Request
@@ -115,7 +116,7 @@ def _equalize(
     inputs = {site.compute: _input_of(site) for site in weighted}
     bounded = [ChannelsOf(each.value, each.axis) for link in links for each in link.bounded]
     seen = channels_seen(module, [*inputs.values(), *bounded], samples, session, runner)
-    search = Search(links, weights, inputs, seen)
+    search = Search(links, weights, inputs, seen, matters_of(module))
     search.run()
     trial = Trial(module, request, samples, session, runner)
     divided: dict[Link, Array] = {}

@@ -97,11 +97,6 @@ class Weight:
     def _magnitudes(self) -> Array:
         return np.abs(self.numbers).max(axis=3)
 
-    def gains(self, matters: Array) -> Array:
-        """The part of each input channel in the squared error of the output, weighted by `matters`: float64 [inputs]."""
-        squares = np.square(self.numbers).sum(axis=3, dtype=np.float64)
-        return (squares @ matters.reshape(len(squares), -1, 1)).reshape(-1)
-
     def quantized(self, up: Array, down: Array) -> Array:
         """The numbers behind symmetric quantization, where input channels are multiplied by 2^up and output channels divided by
         2^down.

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....dialects.nn import NNOp
 from ..balance_channels.factors import balance_factors
+from ..matters import Matters
 from .channels_seen import ChannelsOf, Seen
 from .costs import Weight
 from .limits import Limits
@@ -40,19 +41,16 @@ class Search:
         weights: Mapping[NNOp, Weight],
         inputs: Mapping[NNOp, ChannelsOf],
         seen: Mapping[ChannelsOf, Seen],
+        matters: Matters,
     ):
+        """`matters` weights the errors of the layers' output channels."""
         self._weights = weights
         self._seen = {op: seen[channels] for op, channels in inputs.items()}
         self._limits = {link: Limits.of(link, seen) for link in links}
         self.exponents: dict[Link, Array] = {link: np.zeros(link.size, np.int32) for link in links}
         self._begun: dict[NNOp, Link] = {link.begins: link for link in links if link.begins is not None}
         self._ended = {reader.compute: (link, reader.of) for link in links for reader in link.readers}
-        self._matters: dict[NNOp, Array] = {op: np.ones(weight.outputs) for op, weight in weights.items()}
-        for link in reversed(self._begun.values()):
-            gains = np.zeros(link.size)
-            for reader in link.readers:
-                np.add.at(gains, reader.of, weights[reader.compute].gains(self._matters[reader.compute]))
-            self._matters[link.compute] = gains / (gains.mean() or 1)
+        self._matters = {op: matters[op] for op in weights}
 
     def run(self) -> None:
         """Sweep over the links until nothing changes."""
@@ -94,11 +92,11 @@ class Search:
         for reader in link.readers:
             op = reader.compute
             errors = self._weights[op].error(self._seen[op], exponents[reader.of], self._down(op))
-            total += float(errors @ self._matters[op])
+            total += float((errors * self._matters[op]).sum())
         weight = None if link.begins is None else self._weights.get(link.begins)
         if weight is not None and not weight.grids.per_channel:
             errors = weight.output_errors(self._seen[link.compute], self._up(link.compute), exponents)
-            total += float(errors @ self._matters[link.compute])
+            total += float((errors * self._matters[link.compute]).sum())
         return total
 
     def _up(self, op: NNOp) -> Array:

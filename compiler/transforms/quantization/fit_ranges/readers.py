@@ -28,10 +28,10 @@ from ....dialects.nn import (
 from ....dialects.nn.shapes import shape_of
 from ....rewriting import layer_of
 from ....runtime.kernels import Kernel, kernel_for
+from ..matters import Matters, matters_of
 from ..profiles import Profile
 from ..round_weights.integer_layers import WEIGHT, IntegerLayer, integer_layers
 from ..round_weights.layer_data import some_of
-from .matters import Matters, matters_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

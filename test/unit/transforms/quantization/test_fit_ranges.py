@@ -20,9 +20,9 @@ from amct_opt.runtime.executor import Executable
 from amct_opt.session import Session
 from amct_opt.transforms.quantization.fit_ranges import kept as keeping
 from amct_opt.transforms.quantization.fit_ranges.kept import Errors, Kept, kept_of
-from amct_opt.transforms.quantization.fit_ranges.matters import matters_of
 from amct_opt.transforms.quantization.fit_ranges.readers import Readers
 from amct_opt.transforms.quantization.fit_ranges.search import least_error
+from amct_opt.transforms.quantization.matters import matters_of
 from amct_opt.transforms.quantization.parameters import activation_params
 from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.universe import new_session
@@ -140,9 +140,19 @@ def test_the_search_finds_the_least_error_of_all_ranges() -> None:
     assert least_error(lambda ends: 0.0, given, together=False) == given
 
 
-def test_channels_matter_as_much_as_the_layers_behind_amplify_them() -> None:
-    """Beside finite differences of a linear network: the energy at the output that an error of each channel causes."""
-    _, module = steps(network(), DATA)
+RELU = "%d = nn.relu %c : tensor<?x4x6x6xf32>"
+SWISH = """%s = nn.sigmoid %c : tensor<?x4x6x6xf32>
+  %d = nn.mul %c, %s : (tensor<?x4x6x6xf32>, tensor<?x4x6x6xf32>) -> tensor<?x4x6x6xf32>"""
+SQUEEZE = """%s = nn.global_average_pool %x : (tensor<?x4x6x6xf32>) -> tensor<?x4x1x1xf32>
+  %d = nn.mul %c, %s : (tensor<?x4x6x6xf32>, tensor<?x4x1x1xf32>) -> tensor<?x4x6x6xf32>"""
+
+
+@pytest.mark.parametrize("between", [RELU, SWISH, SQUEEZE])
+def test_channels_matter_as_much_as_the_layers_behind_amplify_them(between: str) -> None:
+    """Beside the energy at the output that an error of each channel causes, if what lies between does to all the same."""
+    text = network()
+    assert RELU in text
+    _, module = steps(text.replace(RELU, between), DATA)
     matters = {layer_of(op): found for op, found in matters_of(module).items()}
     matrix = next(op for op in module.walk() if isinstance(op, nn.MatMulOp))
     weight = nn.array_of(matrix.rhs)

@@ -9,11 +9,13 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue, Use
 
-from ....dialects.nn import (
+from ...dialects.nn import (
     AddOp,
     ConvolutionOp,
+    DivOp,
     FusedOp,
     MatMulOp,
+    MulOp,
     NNOp,
     ObserveOp,
     SubOp,
@@ -21,12 +23,12 @@ from ....dialects.nn import (
     YieldOp,
     array_of,
 )
-from ....dialects.nn.shapes import shape_of
-from ...fusion.computing import Computing, channel_axis
-from ..balance_channels.input_channels import activation_axis, weight_channels
-from ..channels import Channels, carried, output_channels
-from ..round_weights.integer_layers import WEIGHT
-from ..sites import Site, sites
+from ...dialects.nn.shapes import shape_of
+from ..fusion.computing import Computing, channel_axis
+from .balance_channels.input_channels import activation_axis, weight_channels
+from .channels import Channels, carried, output_channels
+from .round_weights.integer_layers import WEIGHT
+from .sites import Site, sites
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -38,7 +40,8 @@ def matters_of(module: ModuleOp) -> Matters:
     """These weights: the squares of all weights that read a channel, times what their outputs matter.
 
     All channels are alike where something else than layers with constant weights reads them: an output of the model, a
-    normalization, a product of two values. Through additions the channels of residual networks are followed to all layers.
+    normalization. Through additions the channels of residual networks are followed to all layers, and through products with
+    computed values, which are taken to be as large for one channel as for another: hard swish, squeeze-and-excitation.
     """
     layers = {site.compute: site for site in sites(module, (ConvolutionOp, MatMulOp)) if _weight(site) is not None}
     found: dict[Operation, Array] = {}
@@ -82,7 +85,7 @@ def _behind(use: Use, channels: Channels) -> tuple[SSAValue, Channels] | None:
         return op.body.block.args[use.index], channels
     if isinstance(op, YieldOp) and isinstance(region := op.parent_op(), FusedOp):
         return region.result, channels
-    if isinstance(op, AddOp | SubOp) and shape_of(op.operands[use.index]) == shape_of(op.results[0]):
+    if isinstance(op, AddOp | SubOp | MulOp | DivOp) and shape_of(op.operands[use.index]) == shape_of(op.results[0]):
         return op.results[0], channels
     if not isinstance(op, NNOp) or use.index != 0 or len(op.results) != 1:
         return None
