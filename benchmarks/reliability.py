@@ -80,9 +80,25 @@ def crashes(share: float) -> Iterator[Row]:
             yield Row(run.__name__, found.runs, result, [*found.torn, *(f"left {name}" for name in found.left)])
 
 
+def injected_faults(share: float) -> Iterator[Row]:
+    """Wrong kernels, folds, scales, layouts and axes in ResNet-50: `--check` names step and layer, the model is reduced."""
+    sys.path.insert(0, str(ROOT / "test" / "unit" / "checking"))
+    from faults import faults, trials
+
+    chosen = faults()[:: max(1, round(1 / share))]
+    for kind in dict.fromkeys(fault.kind.split()[0] for fault in chosen):
+        found = list(trials(50, [fault for fault in chosen if fault.kind.split()[0] == kind]))
+        most, finding, reducing = (
+            max(each) for each in zip(*((t.left, t.finding, t.reducing) for t in found), strict=True)
+        )
+        result = f"named within {finding:.0f} s, reduced to {most} operations or fewer within {reducing:.0f} s"
+        yield Row(kind, len(found), result, [str(t) for t in found if t.failed])
+
+
 CAMPAIGNS: Mapping[str, Callable[[float], Iterator[Row]]] = {
     "damaged files": damaged_files,
     "random graphs": random_graphs,
+    "injected faults": injected_faults,
     "crashes": crashes,
 }
 """By title. A campaign takes a share of its whole size."""

@@ -50,8 +50,12 @@ class Simulation:
     """The reference of a file: the module that it was written from, run with `rewrite`."""
 
     module: ModuleOp
-    executable: Executable
     rewrite: Rewrite | None
+
+    def run(self, samples: Samples) -> list[tuple[Mapping[str, Array], dict[str, Array]]]:
+        """The inputs and outputs of the first runs."""
+        executable = Executable(self.module, rewrite=self.rewrite)
+        return [(inputs, executable.run(inputs)) for inputs in islice(samples.batches(), RUNS)]
 
 
 @dataclass(frozen=True)
@@ -78,20 +82,20 @@ def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None 
         return None
     version = str(onnxruntime.__version__)
     totals: dict[str, Differences] = {}
-    runs, apart = 0, None
+    apart = None
+    # before onnxruntime has the weights, too
+    expected = [] if ours is None or samples is None else ours.run(samples)
     try:
         session = open_session(onnxruntime, path)
-        if ours is not None and samples is not None:
-            for inputs in islice(samples.batches(), RUNS):
-                theirs = _run(session, inputs)
-                for name, array in ours.executable.run(inputs).items():
-                    totals.setdefault(name, Differences()).add(array, theirs[name])
-                runs += 1
-                if apart is None and any(d.sqnr < CLOSE for d in totals.values()):
-                    apart = _first_apart(onnxruntime, path, ours, inputs)
+        for inputs, outputs in expected:
+            theirs = _run(session, inputs)
+            for name, array in outputs.items():
+                totals.setdefault(name, Differences()).add(array, theirs[name])
+            if apart is None and ours is not None and any(d.sqnr < CLOSE for d in totals.values()):
+                apart = _first_apart(onnxruntime, path, ours, inputs)
     except Exception as e:  # onnxruntime's have no other base
         return Peer(version, first_line(str(e)))
-    return Peer(version, "", runs, {name: d.result() for name, d in totals.items()}, apart)
+    return Peer(version, "", len(expected), {name: d.result() for name, d in totals.items()}, apart)
 
 
 def open_session(onnxruntime: Any, path: Path) -> Any:

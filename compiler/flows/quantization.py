@@ -20,7 +20,7 @@ from ..dialects.nn import weights_of
 from ..files import filling
 from ..ir.functions import main_function
 from ..ir.metadata import metadata
-from ..ir.weights import side_file_of
+from ..ir.weights import reclaim, side_file_of
 from ..lowering.ascend import LowerToAscendPass
 from ..lowering.ascend.fuse_requant import without_relu6
 from ..pipelines.passes import run_on_verified, run_passes
@@ -115,6 +115,12 @@ def quantize_file(
 
         session.checker = Checker(DataOptions(check).available(module, session) if check else held)
         session.checker.reading(model, module)
+    large = weight_bytes(original) > _LARGE
+
+    def settle() -> None:
+        if large:
+            reclaim()
+
     simplify_and_fuse(request, module, session)
     onnx.check(module, session)
     if not matmul_nbits:
@@ -125,19 +131,23 @@ def quantize_file(
         equalize(module, request, lambda: calibrating.load(module, session), session, running.runner())
         request = replace(request, recovery=replace(request.recovery, equalize=False))
         reference = module.clone()
+    settle()
     run_on_verified(module, [Quantize(request, calibrating, running)], session)
+    settle()
     quantized = module
     module = without_relu6(module, session)
     run_passes(module, [LowerToAscendPass()], session)
     kernels = _integer_kernels(quantized, session)
     stages = [partial(Executable, quantized), partial(Executable, module), *kernels]
     # each keeps its weights as float32
-    together = [[stage] for stage in stages] if weight_bytes(original) > _LARGE else [stages]
+    together = [[stage] for stage in stages] if large else [stages]
     found: list[dict[str, Difference]] = []
     for some in together:
+        settle()
         found += measure(Executable(original), [stage() for stage in some], held, session)
         for weight in weights_of(original):
             weight.release()
+    settle()
     fake, integer, *by_kernels = found
     if calibration is not None:
         by_stage = dict(zip(STAGES, (fake, integer, *by_kernels), strict=False))
@@ -164,12 +174,13 @@ def quantize_file(
         "ascend": (MlirTarget(), module),
         "record": (RecordTarget(), quantized),
     }
-    simulation = Simulation(quantized, (kernels or stages)[0](), in_integers if kernels else None)
+    simulation = Simulation(quantized, in_integers if kernels else None)
     layers: dict[str, Any] | None = None
     if measuring is not None:
         with session.phase("measure layers"):
             few = in_batches(reference, [], held.head(_whole(min(measuring.samples, held.count), held)))
             layers = {"commands": session.commands, **measure_layers(reference, quantized, few, session)}
+        settle()
     return _write(summary, formats, layers, simulation, held, session)
 
 

@@ -14,6 +14,7 @@ import json
 import mmap
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from math import prod
 from pathlib import Path
@@ -237,6 +238,19 @@ def release(array: Array) -> None:
     begin = array.__array_interface__["data"][0] - np.frombuffer(source, np.uint8).__array_interface__["data"][0]
     first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, (begin + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
     source.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def reclaim() -> None:
+    """Frees the weights of erased operations, which refer to each other, and returns freed memory to the system.
+
+    Otherwise glibc keeps what large arrays, and those of threads, leave behind. With other C libraries memory is only freed.
+    """
+    import ctypes
+    import gc
+
+    gc.collect()
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def open_side_file(path: Path) -> SideFile:

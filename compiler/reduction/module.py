@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import cast
 
@@ -19,7 +19,7 @@ from ..dialects.nn.shapes import tensor_of
 from ..ir.functions import input_names, main_function, output_names, return_op, value_attributes
 from ..ir.verification import verify
 from ..ir.weights import WeightError
-from .onnx_model import FILLS, smaller
+from .onnx_model import FILLS, all_smaller, resized, smaller
 
 _FEW = 24
 """Operations up to which single operations are bypassed."""
@@ -36,13 +36,15 @@ class ModuleForm:
         return len(operations), partial(_cut, model, operations)
 
     def sizes(self, model: ModuleOp) -> Iterator[tuple[str, Change]]:
-        """Of places (axes behind the second) alone, then of everything that has the same size."""
+        """All large ones, then places (axes behind the second) alone, then everything that has the same size."""
         sizes = {n for a in main_function(model).body.block.args for n in tensor_of(a).get_shape() if n > 1}
         sizes |= {n for op in _constants(model) for n in tensor_of(op.result).get_shape() if n > 1}
+        for name, chosen in all_smaller(sizes):
+            yield name, partial(_resized, model, chosen)
         for size in sorted(sizes, reverse=True):
             for new in smaller(size):
-                yield f"places {size} {new}", partial(_resized, model, size, new, places=True)
-                yield f"size {size} {new}", partial(_resized, model, size, new)
+                yield f"places {size} {new}", partial(_resized, model, {size: new}, places=True)
+                yield f"size {size} {new}", partial(_resized, model, {size: new})
 
     def changes(self, model: ModuleOp) -> Iterator[tuple[str, Change]]:
         """From those that make most plain to those that make least."""
@@ -157,21 +159,21 @@ def _valid(module: ModuleOp) -> ModuleOp | None:
     return module
 
 
-def _resized(module: ModuleOp, size: int, new_size: int, *, places: bool = False) -> ModuleOp | None:
-    """Every axis of this size, in inputs and constants, and the same number in shapes; `places`: axes of inputs behind the
+def _resized(module: ModuleOp, sizes: Mapping[int, int], *, places: bool = False) -> ModuleOp | None:
+    """Every axis of these sizes, in inputs and constants, and the same numbers in shapes; `places`: axes of inputs behind the
     second alone.
     """
     new = module.clone()
     block = main_function(new).body.block
     for argument in block.args:
         shape = tensor_of(argument).get_shape()
-        sizes = [new_size if n == size and (not places or i > 1) else n for i, n in enumerate(shape)]
-        set_type(argument, TensorType(tensor_of(argument).element_type, sizes))
+        smaller_shape = [sizes.get(n, n) if not places or i > 1 else n for i, n in enumerate(shape)]
+        set_type(argument, TensorType(tensor_of(argument).element_type, smaller_shape))
     for op in () if places else list(block.ops):
         if isinstance(op, ConstantOp):
-            _resize_constant(op, size, new_size)
-        elif isinstance(op, ConvolutionOp) and op.group_count == size:
-            op.groups = integer(new_size)
+            _resize_constant(op, sizes)
+        elif isinstance(op, ConvolutionOp) and op.group_count in sizes:
+            op.groups = integer(sizes[op.group_count])
     if not _inferred(block.ops):
         return None
     return _valid(_whole(new))
@@ -190,11 +192,9 @@ def _inferred(operations: Iterable[Operation]) -> bool:
     return True
 
 
-def _resize_constant(op: ConstantOp, size: int, new_size: int) -> None:
+def _resize_constant(op: ConstantOp, sizes: Mapping[int, int]) -> None:
     array = op.array
-    cut = array[tuple(slice(new_size if n == size else None) for n in array.shape)]
-    if cut.dtype == np.int64 and cut.ndim < 2:
-        cut = np.where(cut == size, np.int64(new_size), cut)
+    cut = resized(array, sizes)
     if cut.shape == array.shape and np.array_equal(cut, array):
         return
     _replace(op, np.ascontiguousarray(cut).reshape(cut.shape))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,8 @@ from ..formats.onnx.graphs import free_names, subgraphs
 
 _LARGE = 1024
 """Elements of a weight above which its numbers cannot be the sizes of other values."""
+_SMALL = 8
+"""Sizes above it are made smaller all at once."""
 _FEW = 24
 """Operations up to which single operations are bypassed."""
 
@@ -29,7 +31,7 @@ class OnnxForm:
         return len(nodes), partial(_cut, model, nodes, _types(model))
 
     def sizes(self, model: ModelProto) -> Iterator[tuple[str, Change]]:
-        """Of places (axes behind the second) alone, then of everything that has the same size."""
+        """All large ones, then places (axes behind the second) alone, then everything that has the same size."""
         return _sizes(model)
 
     def changes(self, model: ModelProto) -> Iterator[tuple[str, Change]]:
@@ -170,6 +172,9 @@ def _bare(model: ModelProto) -> ModelProto | None:
 
 def _sizes(model: ModelProto) -> Iterator[tuple[str, Change]]:
     shapes = [[dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in model.graph.input]
+    every = {size for shape in shapes for size in shape} | {d for w in model.graph.initializer for d in w.dims}
+    for name, sizes in all_smaller(every):
+        yield name, partial(_resized, model, sizes)
     places = {size for shape in shapes if len(shape) > 2 for size in shape[2:]}
     for size in sorted(places, reverse=True):
         for new in smaller(size):
@@ -178,15 +183,21 @@ def _sizes(model: ModelProto) -> Iterator[tuple[str, Change]]:
         for axis, size in enumerate(shape):
             for new in smaller(size):
                 yield f"input {i} {axis} {size} {new}", partial(_resized_input, model, i, axis, new)
-    every = {size for shape in shapes for size in shape} | {d for w in model.graph.initializer for d in w.dims}
     for size in sorted(every, reverse=True):
         for new in smaller(size):
-            yield f"size {size} {new}", partial(_resized, model, size, new)
+            yield f"size {size} {new}", partial(_resized, model, {size: new})
 
 
 def smaller(size: int) -> list[int]:
     """The sizes to try in place of one, the smallest first."""
     return sorted({new for new in (1, 2, 4, 8, size // 2) if 0 < new < size})
+
+
+def all_smaller(sizes: Iterable[int]) -> Iterator[tuple[str, Mapping[int, int]]]:
+    """Ways to make all large sizes small at once, each with a name: the test of a large model then takes little time."""
+    large = sorted(size for size in set(sizes) if size > _SMALL)
+    for new in smaller(_SMALL) if large else ():
+        yield f"sizes {large} {new}", dict.fromkeys(large, new)
 
 
 def _resized_places(model: ModelProto, size: int, new_size: int) -> ModelProto | None:
@@ -204,25 +215,31 @@ def _resized_input(model: ModelProto, index: int, axis: int, new_size: int) -> M
     return _valid(new)
 
 
-def _resized(model: ModelProto, size: int, new_size: int) -> ModelProto | None:
-    """Every axis of this size, in inputs and weights, the same number in shapes that are weights, and groups."""
+def _resized(model: ModelProto, sizes: Mapping[int, int]) -> ModelProto | None:
+    """Every axis of these sizes, in inputs and weights, the same numbers in shapes that are weights, and groups."""
     new = _copy(model)
     for value in new.graph.input:
         for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_value == size:
-                dim.dim_value = new_size
+            if dim.dim_value in sizes:  # a name of a size has none
+                dim.dim_value = sizes[dim.dim_value]
     for weight in new.graph.initializer:
         array = numpy_helper.to_array(weight)
-        cut = array[tuple(slice(new_size if n == size else None) for n in array.shape)]
-        if cut.dtype == np.int64 and cut.ndim < 2:
-            cut = np.where(cut == size, np.int64(new_size), cut)
+        cut = resized(array, sizes)
         if cut is not array:
             weight.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(cut).reshape(cut.shape), weight.name))
     for node in new.graph.node:
         for attribute in node.attribute:
-            if attribute.name == "group" and attribute.i == size:
-                attribute.i = new_size
+            if attribute.name == "group":
+                attribute.i = sizes.get(attribute.i, attribute.i)
     return _valid(new)
+
+
+def resized(array: np.ndarray[Any, Any], sizes: Mapping[int, int]) -> np.ndarray[Any, Any]:
+    """The first numbers along each axis of these sizes; in integers of at most one axis, which may be a shape, other numbers."""
+    cut = array[tuple(slice(sizes.get(n, n)) for n in array.shape)]
+    if cut.dtype == np.int64 and cut.ndim < 2:
+        return np.array([sizes.get(n, n) for n in cut.reshape(-1).tolist()], np.int64).reshape(cut.shape)
+    return array if cut.shape == array.shape else cut
 
 
 def _bypassed(model: ModelProto, output: str, operand: int) -> ModelProto | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -81,12 +82,15 @@ def shift_accumulator(op: nn.ShiftAccumulatorOp) -> Kernel:
 def _once(run: Callable[[Array], Array]) -> Kernel:
     """Dequantizes weights in the first run and keeps them: a quantized model then needs the memory of its float model."""
     kept: list[Array] = []
+    one = Lock()  # threads run the same layers at the same time, and would each keep the weights
 
     def remembered(q: Array) -> Array:
         if not kept:
-            result = run(q)
-            result.setflags(write=False)
-            kept.append(result)
+            with one:
+                if not kept:
+                    result = run(q)
+                    result.setflags(write=False)
+                    kept.append(result)
         return kept[0]
 
     return remembered

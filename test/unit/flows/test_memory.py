@@ -38,14 +38,17 @@ def network(folder: Path) -> Path:
     graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     (folder / "net.onnx").write_bytes(model.SerializeToString())
-    np.savez(folder / "x.npz", x0=rng.normal(size=(8, SIZE)).astype(np.float32))
+    np.savez(folder / "x.npz", x0=rng.normal(size=(24, SIZE)).astype(np.float32))
     return folder / "net.onnx"
 
 
-def test_large_weights_are_in_memory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As integers, and as float32 for the module that is measured, not for both modules and the peer at once."""
+@pytest.mark.parametrize("profile", ["ascend", "qdq"])
+def test_large_weights_are_in_memory_once(profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As integers, and as float32 for the module that is measured: not for two modules at once, nor for each thread."""
     monkeypatch.setattr(quantization, "_LARGE", 0)
+    monkeypatch.setattr(quantization, "threads_here", lambda: 2)
     argv = ["quantize", network(tmp_path), "--data", tmp_path / "x.npz", "-o", tmp_path / "out", "--backend", "numpy"]
+    argv += ["--profile", profile]
     tracemalloc.start()
     try:
         assert amct.run([*map(str, argv), "--no-report", "-q"]) == 0

@@ -13,7 +13,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from amct_opt.flows import peer
-from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.session import Session
 from amct_opt.tools import amct
@@ -123,7 +122,7 @@ def test_where_the_two_part(model: Path) -> None:
     weights.CopyFrom(numpy_helper.from_array(np.negative(numpy_helper.to_array(weights)), weights.name))
     onnx.save(file, out / "net_qdq.onnx")
     samples = DataOptions(str(model.parent / "data.npz")).load(module, Session())
-    simulation = peer.Simulation(module, Executable(module, rewrite=in_integers), in_integers)
+    simulation = peer.Simulation(module, in_integers)
     found = peer.peer_of(out / "net_qdq.onnx", simulation, samples)
     assert found is not None
     assert found.first_apart is not None
