@@ -78,6 +78,10 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "torch":
+        from importlib import import_module
+
+        return import_module(".torch", __name__)
     for place, names in _PLACES.items():
         if name in names:
             from importlib import import_module

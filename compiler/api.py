@@ -17,6 +17,7 @@ from .configuration.files import read_settings
 from .configuration.record import Record, read_record
 from .configuration.settings import Settings
 from .diagnostics import CompileError
+from .flows.model_file import simplify_and_fuse
 from .ir.text import module_text, parse_module
 from .ir.verification import verify
 from .pipelines.passes import After, parse_pipeline, run_passes
@@ -146,8 +147,8 @@ def run_pipeline(module: ModuleOp, pipeline: Pipeline, session: Session, after: 
 
 
 def quantize(
-    module: ModuleOp,
-    session: Session,
+    module: Any,
+    session: Any,
     settings: Settings | PathLike | None = None,
     data: Given | PathLike | None = None,
     *,
@@ -158,8 +159,13 @@ def quantize(
     round_weights: Method | None = None,
     correct_bias: bool = False,
     backend: Name = "auto",
-) -> None:
-    """Quantize a module in place: observers, calibration, integers. Run fusions before.
+    profile: str | None = None,
+) -> Loaded:
+    """Quantize a module in place: observers, calibration, integers. Run fusions before. Returns the module and its session.
+
+    `quantize(model, loader)` does all of it for a `torch.nn.Module` or an exported program, which is not changed: the first batch
+    of the loader traces it, it is simplified and fused for `profile`, and all batches calibrate. Batches are tensors, tuples
+    or dictionaries, of which the arguments of `forward` are taken; labels behind them are not used.
 
     `settings` are an object or a configuration file of AMCT (JSON in a file ending in .json, else simplified); by default the
     observer is mse. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an iterable of batches
@@ -171,8 +177,16 @@ def quantize(
     `session.profile` decides what can be quantized; `session.remarks` reports what was not quantized, and why. Raises
     CompileError, located.
     """
-    _check_session(session, "quantize(module, session)")
+    loading = _reference(module, _PYTORCH) is not None
+    if not loading:
+        _check_session(session, "quantize(module, session)")
+        if profile is not None:
+            raise CompileError("a profile is for PyTorch modules here", hint="set session.profile before fusions")
+    elif data is not None:
+        raise CompileError("the loader is the data", hint="quantize(model, loader)")
     chosen = _settings(settings)
+    if loading:
+        module, session, data = _loaded(module, session, profile)
     given = DataOptions(_data(data, module, chosen.batch_num), preprocess=preprocess)
     if isinstance(record, str | os.PathLike):
         record = read_record(Path(record), joint_quant=settings is None or chosen.joint_quant)
@@ -180,7 +194,21 @@ def quantize(
         equalize=equalize, fit_ranges=fit_ranges, round_weights=round_weights, correct_bias=correct_bias
     )
     request = Request(chosen, profile_of(session), record, recovery=recovery)
+    if loading:
+        simplify_and_fuse(request, module, session)
     run_passes(module, [Quantize(request, given, BackendOptions(backend=backend))], session)
+    return Loaded(module, session)
+
+
+def _loaded(model: Any, loader: Any, profile: str | None) -> tuple[ModuleOp, Session, Any]:
+    """A PyTorch model in a session of its own, and the inputs in the loader's batches."""
+    from .api_torch import load_with
+
+    session = new_session()
+    if profile is not None:
+        session.profile = session.profiles[profile].name
+    module, batches = load_with(model, loader, session)
+    return module, session, batches
 
 
 def _check_session(session: object, call: str) -> None:

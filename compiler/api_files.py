@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from .api import PathLike, load
 from .diagnostics import CompileError
 from .reduction import SECONDS
-from .runtime.data import FloatModel, Preprocess
+from .runtime.data import FloatModel, Preprocess, Samples
 from .runtime.executor import Array
 from .session import Session
 from .transforms.quantization.data_options import DataOptions
@@ -106,7 +106,7 @@ def tune(
 
 def evaluate(
     models: PathLike | Sequence[PathLike],
-    data: PathLike | None = None,
+    data: Any = None,
     labels: str | Array | None = None,
     *,
     metric: Measure | None = None,
@@ -116,20 +116,35 @@ def evaluate(
 ) -> Scores:
     """Score models on the same samples, as `amct evaluate` does, by labels or by a function.
 
-    `models` are model files, written files, or module text of any stage; `data` is what `--data` takes; `labels` are int
-    [samples] or what `--labels` takes. `engine` is `interpreter`, `onnxruntime`, which runs ONNX files, or `iree`. Raises
-    CompileError, located.
+    `models` are model files, written files, or module text of any stage. `data` is what `--data` takes, or a loader of PyTorch,
+    whose batches have labels behind their inputs; `labels` are int [samples] or what `--labels` takes. `engine` is
+    `interpreter`, `onnxruntime`, which runs ONNX files, or `iree`. Raises CompileError, located.
     """
     from .flows.scoring import evaluate_files
 
+    paths = [Path(each) for each in ([models] if isinstance(models, str | os.PathLike) else models)]
+    source: Any = data
+    if data is None or isinstance(data, str | os.PathLike):
+        source = _text(cast("PathLike | None", data))
+    elif labels is None:
+        source, labels = _labelled(data, paths[0], session)
     if (labels is None) == (metric is None):
         raise CompileError("either labels or a metric must judge")
     if labels is not None and data is None:
         raise CompileError("labels need samples", hint="give data")
-    paths = [Path(each) for each in ([models] if isinstance(models, str | os.PathLike) else models)]
-    given = DataOptions(_text(data), preprocess=preprocess)
+    given = DataOptions(source, preprocess=preprocess)
     measure = None if metric is None else _metric(metric)
     return evaluate_files(paths, given, lambda _: _session(session, None), _labels(labels), measure, engine)
+
+
+def _labelled(loader: Any, model: Path, session: Session | None) -> tuple[Samples, Array]:
+    """The samples of a loader for a model, and their labels."""
+    from .api_torch import labelled
+    from .runtime.data.given import samples_from
+
+    module = load(model, _session(session, None)).module
+    inputs, labels = labelled(loader, module)
+    return samples_from(inputs, module), labels
 
 
 def compare(

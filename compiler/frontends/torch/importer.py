@@ -9,10 +9,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError
 from ...session import Session
+from ...transforms.fusion.fuse_modules import fuse_modules
 from .. import onnx
 from ..options import take_only
 from .archive import load_program
 from .library import torch_library
+from .names import fused_chains
 from .program import to_onnx, traced
 
 
@@ -47,4 +49,8 @@ def from_program(program: Any, session: Session, inputs: Any = None, dynamic_sha
 
 
 def _module(torch: Any, program: Any, path: Path, session: Session) -> ModuleOp:
-    return onnx.from_model(to_onnx(torch, program, str(path)), session, path)
+    model = to_onnx(torch, program, str(path))
+    module = onnx.from_model(model, session, path)
+    if chains := fused_chains(model.graph):
+        fuse_modules(module, chains, session)
+    return module

@@ -18,8 +18,9 @@ _MAIN = frozenset(
 _NUMBER = re.compile(r"_\d+$")
 _UNNAMED = "_empty_nn_module_stack"
 """What torch calls operators that it adds for the sizes of inputs."""
-_OURS = ("torch.nn.", "torch.ao.")
-"""Modules that are an operator each, however often they are called."""
+_FUSED = "amct_opt.torch."
+_OURS = ("torch.nn.", "torch.ao.", _FUSED)
+"""Modules that are an operator each, however often they are called, or a fused chain of them."""
 
 
 class _Unit(NamedTuple):
@@ -57,6 +58,22 @@ def name_layers(graph: GraphProto) -> None:
         _name(nodes, name, taken)
 
 
+def fused_chains(graph: GraphProto) -> list[list[str]]:
+    """The layers of each call of a module that `amct_opt.torch.fuse_modules` made, in order; the layers have their names."""
+    units: dict[_Unit, list[NodeProto]] = {}
+    for node in graph.node:
+        if _class(node).startswith(_FUSED):
+            units.setdefault(_unit(node), []).append(node)
+    chains: dict[str, list[list[str]]] = {}
+    for unit, nodes in units.items():
+        main = next((node for node in nodes if node.op_type in _MAIN), None)
+        if main is not None:
+            chains.setdefault(unit.path, []).append([main.name])
+        elif unit.path in chains:
+            chains[unit.path][-1].append(nodes[-1].name)
+    return [chain for calls in chains.values() for chain in calls if len(chain) > 1]
+
+
 def _unit(node: NodeProto) -> _Unit:
     scopes = scopes_of(node)
     named = scopes and not scopes[-1].startswith(_UNNAMED)
@@ -74,8 +91,12 @@ def _are_calls(units: Sequence[_Unit], nodes: Sequence[NodeProto]) -> bool:
 
 
 def _is_ours(node: NodeProto) -> bool:
-    classes = classes_of(node)
-    return len(classes) > 1 and classes[-2].startswith(_OURS)
+    return _class(node).startswith(_OURS)
+
+
+def _class(node: NodeProto) -> str:
+    """The class of the module of a node; empty without metadata."""
+    return "".join(classes_of(node)[-2:-1])
 
 
 def _name(nodes: Sequence[NodeProto], name: str, taken: Counter[str]) -> None:

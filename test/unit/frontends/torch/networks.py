@@ -399,3 +399,31 @@ def small() -> Network:
     for each in module.modules():
         _informative(each)
     return Network(module, (torch.randn(2, 3, 8, 8),))
+
+
+class Chain(nn.Module):
+    """A convolution, and what Horizon's `fuse_modules` fuses with it; the result has the shape of the input."""
+
+    def __init__(self, compute: str, norm: bool, add: bool, activation: str, groups: int):
+        super().__init__()
+        self.conv = getattr(nn, compute)(4, 4, 3, padding=1, groups=groups, bias=add)
+        self.bn = nn.BatchNorm2d(4) if norm else None
+        self.add = nnq.FloatFunctional() if add else None
+        self.act = getattr(nn, activation)() if activation else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv(x)
+        y = y if self.bn is None else self.bn(y)
+        y = y if self.add is None else self.add.add(y, x)
+        return y if self.act is None else self.act(y)
+
+
+def chain(compute: str, norm: bool, add: bool, activation: str, groups: int) -> nn.Module:
+    module = Chain(compute, norm, add, activation, groups).eval()
+    for each in module.modules():
+        _informative(each)
+    return module
+
+
+def chains(each: list[nn.Module]) -> nn.Sequential:
+    return nn.Sequential(*each)

@@ -1,0 +1,74 @@
+"""Batches of a DataLoader: the inputs of a module, and the labels behind them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from ...diagnostics import CompileError
+from ...runtime.executor import Array
+
+_LABELS = ("labels", "label", "targets", "target", "y")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments that a module takes: a batch has more than those, and in several forms."""
+
+    names: Sequence[str]
+    required: int
+    """How many of them have no default; a batch that is a tuple begins with so many."""
+
+    @staticmethod
+    def of(module: Any) -> Arguments:
+        """Of a module's `forward`, or the inputs of an exported program."""
+        if not hasattr(module, "forward"):
+            names = [str(name) for name in module.graph_signature.user_inputs]
+            return Arguments(names, len(names))
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        parameters = [p for p in inspect.signature(module.forward).parameters.values() if p.kind in kinds]
+        required = sum(p.default is inspect.Parameter.empty for p in parameters)
+        return Arguments([p.name for p in parameters], required)
+
+    def inputs(self, batch: Any) -> dict[str, Any]:
+        """The inputs in a batch, by name: a tensor, a sequence that begins with them, or a dictionary that has them.
+
+        Raises CompileError for a batch without them.
+        """
+        return self._split(batch)[0]
+
+    def labels(self, batch: Any) -> Any:
+        """What follows the inputs in a sequence, or stands beside them in a dictionary. Raises CompileError if nothing does."""
+        found = self._split(batch)[1]
+        if found is None:
+            hint = "batches are (inputs, labels), or dictionaries with 'labels'"
+            raise CompileError("the batch has no labels", where="loader", hint=hint)
+        return found
+
+    def _split(self, batch: Any) -> tuple[dict[str, Any], Any]:
+        if isinstance(batch, Mapping):
+            given = cast("Mapping[str, Any]", batch)
+            inputs = {name: given[name] for name in self.names if name in given}
+            label = next((given[name] for name in _LABELS if name in given and name not in inputs), None)
+        elif isinstance(batch, list | tuple):
+            items = cast("Sequence[Any]", batch)
+            if items and isinstance(items[0], Mapping):
+                return self.inputs(items[0]), items[1] if len(items) > 1 else None
+            count = max(self.required, 1)
+            inputs = dict(zip(self.names, items[:count], strict=False))
+            label = items[count] if len(items) > count else None
+        else:
+            inputs, label = dict.fromkeys(self.names[:1], batch), None
+        if missing := [name for name in self.names[: self.required] if name not in inputs]:
+            hint = f"the arguments are {', '.join(self.names)}"
+            raise CompileError(f"the batch has no '{missing[0]}'", where="loader", hint=hint)
+        return inputs, label
+
+
+def array(value: Any) -> Array:
+    """A tensor of any device, or anything that numpy takes, as an array."""
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)

@@ -1,0 +1,115 @@
+"""Horizon's `fuse_modules` on PyTorch modules: all its combinations compute the same, and are regions of what is loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import amct_opt
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects.nn import FusedOp, ObserveOp
+
+torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
+pytest.importorskip("onnxscript", reason="the extra torch is not installed")
+
+COMBINATIONS = [
+    (compute, norm, add, activation)
+    for compute in ("Conv2d", "ConvTranspose2d")
+    for norm in (True, False)
+    for add in (True, False)
+    for activation in ("", "ReLU", "ReLU6")
+    if add or activation or (norm and compute == "ConvTranspose2d")
+]
+"""The 21 of Horizon's table."""
+
+
+def name_of(combination: tuple[str, bool, bool, str]) -> str:
+    compute, norm, add, activation = combination
+    return "_".join(filter(None, (compute, "bn" * norm, "add" * add, activation)))
+
+
+def chain_of(combination: tuple[str, bool, bool, str]) -> list[str]:
+    _, norm, add, activation = combination
+    return ["conv", *["bn"] * norm, *["add"] * add, *["act"] * bool(activation)]
+
+
+@pytest.fixture(scope="module")
+def network() -> Any:
+    """A module per combination, in grouped and in plain convolutions, one after the other."""
+    from .networks import chain, chains
+
+    torch.manual_seed(0)
+    return chains([chain(*each, groups=1 + i % 2) for i, each in enumerate(COMBINATIONS)]).eval()
+
+
+def test_every_combination_computes_the_same(network: Any) -> None:
+    assert len(COMBINATIONS) == 21
+    x = torch.randn(2, 4, 6, 6)
+    for each, combination in zip(network, COMBINATIONS, strict=True):
+        fused = amct_opt.torch.fuse_modules(each, [chain_of(combination)])
+        kinds = [type(m).__name__ for m in fused.children() if not isinstance(m, torch.nn.Identity)]
+        compute, _, add, activation = combination
+        prefix = compute.removesuffix("2d")
+        assert kinds == [f"{prefix}{'Add' * add}{activation}2d"], name_of(combination)
+        with torch.no_grad():
+            torch.testing.assert_close(fused(x), each(x), rtol=1e-5, atol=1e-5, msg=name_of(combination))
+    assert not any(isinstance(m, torch.nn.Identity) and "activation" not in n for n, m in network.named_modules())
+
+
+def test_regions_are_loaded_and_have_no_points_inside(network: Any) -> None:
+    fusing = [[f"{i}.{name}" for name in chain_of(each)] for i, each in enumerate(COMBINATIONS) if each[2] or each[3]]
+    fused = amct_opt.torch.fuse_modules(network, fusing)
+    x = torch.randn(2, 4, 6, 6)
+    module, session = amct_opt.load(fused, (x,))
+    regions = [op for op in module.walk() if isinstance(op, FusedOp)]
+    assert len(regions) == len(fusing) == 20
+    with torch.no_grad():
+        expected = network(x).numpy()
+    np.testing.assert_allclose(amct_opt.execute(module, {"input": x.numpy()})["output"], expected, rtol=1e-4, atol=1e-4)
+    session.profile = "qdq"
+    amct_opt.run_pipeline(module, "fuse,insert-observers", session)
+    points = [op for op in module.walk() if isinstance(op, ObserveOp)]
+    assert points
+    assert not [op for op in points if isinstance(op.parent_op(), FusedOp)]
+
+
+def test_by_index_and_in_place() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.ReLU()).eval()
+    x = torch.randn(1, 1, 5, 5)
+    with torch.no_grad():
+        expected = model(x)
+        assert amct_opt.torch.fuse_modules(model, ["0", "1", "2"], inplace=True) is model
+        torch.testing.assert_close(model(x), expected)
+    assert list(model.state_dict()) == ["0.weight", "0.bias"]
+
+
+def test_the_other_order_of_operands() -> None:
+    from .networks import chain
+
+    model = chain("Conv2d", False, True, "ReLU", groups=1)
+    fused = amct_opt.torch.fuse_modules(model, [["conv", "add", "act"]])
+    fused.add.swap_inputs()
+    x, y = torch.randn(1, 4, 6, 6), torch.randn(1, 4, 6, 6)
+    with torch.no_grad():
+        torch.testing.assert_close(fused.add.add(y, x), model.act(model.conv(x) + y))
+
+
+def test_mistakes() -> None:
+    nn = torch.nn
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Linear(2, 2), nn.BatchNorm2d(2, track_running_stats=False)
+    )
+    chains = {
+        ("0", "9"): "there is no module '9'",
+        ("0",): "is not a chain that is fused",
+        ("3", "2"): "Linear, ReLU is not a chain",
+        ("0", "2", "1"): "Conv2d, ReLU, BatchNorm2d is not a chain",
+        ("0", "1"): "the batch norm has 3 channels, the convolution gives 2",
+        ("0", "4"): "no running statistics",
+    }
+    for chain, message in chains.items():
+        with pytest.raises(CompileError, match=message) as caught:
+            amct_opt.torch.fuse_modules(model, [chain])
+        assert caught.value.where
