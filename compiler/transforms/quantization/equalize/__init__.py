@@ -27,10 +27,10 @@ from ..sites import Site
 from .absorb import absorbed
 from .channels_seen import ChannelsOf, Seen, channels_seen
 from .costs import Grids, Weight
-from .grids import grids_of
+from .grids import as_rounded, grids_of
 from .links import WEIGHT, Link, links_of
 from .products import products_of
-from .scaling import Change, scaled, undo
+from .scaling import scaled, undo
 from .search import Search
 from .trial import Trial
 
@@ -51,6 +51,9 @@ _METHODS = (
     _Method(False, "equalized", WORTH, ("no-gain", "no factors make its readers' errors a fifth smaller")),
     _Method(True, "balanced", 3, ("no-product", "no product with its input makes its error four times smaller")),
 )
+
+_INEXACT = ("exact", "its numbers times powers of two leave the range of their type")
+"""The remark on a layer that cannot be scaled."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def equalize(
     links, refused = links_of(module)
     for layer, refusal in refused.items():
         remarks.missed(layer, *refusal)
-    request = request.within(module, session)
+    request = as_rounded(request.within(module, session))
     links += products_of(module, links, request, session, remarks)
     if links:
         _equalize(module, links, request, samples(), session, runner, remarks)
@@ -121,30 +124,47 @@ def _equalize(
     trial = Trial(module, request, samples, session, runner)
     divided: dict[Link, Array] = {}
     for method in _METHODS:
-        changes: list[Change] = []
-        done: list[tuple[Link, str]] = []
+        able: dict[Link, Array] = {}
         for link, exponents in search.exponents.items():
             if (link.site is None) != method.product:
                 continue
-            if not exponents.any():
-                remarks.missed(link.compute, *method.no_gain)
-                continue
-            trial.begin()
-            if (changed := scaled(link, exponents)) is None:
-                remarks.missed(link.compute, "exact", "its numbers times powers of two leave the range of their type")
-                continue
-            changes += changed
-            done.append((link, _outcome(link, exponents, search)))
-        lost = trial.lost(method.worth) if changes else None
-        if lost is not None:
-            undo(changes)
-        for link, outcome in done:
-            if lost is None:
-                divided[link] = search.exponents[link]
-                remarks.applied(link.compute, method.rule, outcome)
+            if exponents.any():
+                able[link] = exponents
             else:
-                remarks.missed(link.compute, "outputs", lost)
+                remarks.missed(link.compute, *method.no_gain)
+        done, lost = _done(able, search, trial, method.worth)
+        for link, exponents in able.items():
+            if link in done:
+                divided[link] = exponents
+                remarks.applied(link.compute, method.rule, _outcome(link, exponents, search))
+            else:
+                remarks.missed(link.compute, *lost.get(link, _INEXACT))
     _absorb(links, divided, {link: seen[inputs[link.readers[0].compute]] for link in links}, trial, remarks)
+
+
+def _done(
+    able: Mapping[Link, Array], search: Search, trial: Trial, worth: float
+) -> tuple[set[Link], Mapping[Link, tuple[str, str]]]:
+    """Scale the links, or, where all of them together do not serve the outputs, the half that gains most, a quarter, ... down to
+    one; returns those that are scaled, and the remark on each that is not because of the outputs.
+    """
+    ranked = sorted(
+        able, key=lambda link: search.error(link, able[link]) / search.error(link, np.zeros_like(able[link]))
+    )
+    lost: dict[Link, tuple[str, str]] = {}
+    count = len(ranked)
+    while count:
+        trial.begin()
+        tried = set(ranked[:count])
+        found = {link: changed for link in able if link in tried and (changed := scaled(link, able[link])) is not None}
+        if not found:
+            break
+        if (reason := trial.lost(worth)) is None:
+            return set(found), lost
+        undo([change for changes in found.values() for change in changes])
+        lost |= dict.fromkeys(found, ("outputs", reason))
+        count //= 2
+    return set(), lost
 
 
 def _absorb(

@@ -3,16 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ....configuration.layer_settings import settings_for
-from ....configuration.settings import Arq
+from ....configuration.settings import Arq, Calibration
 from ....dialects.nn.shapes import shape_of
 from ..layers import layer_at, quantizable_layers
 from ..request import Request
 from ..sites import Site
 from .costs import FLOAT, Grids
+
+ROUNDED = 6
+"""Weights of fewer bits that are rounded by the layers' outputs lose no more than nearest rounding to so many bits does."""
+
+
+def as_rounded(request: Request) -> Request:
+    """The request with as many bits of weights as nearest rounding needs for what `--round-weights` will leave of their error.
+
+    Otherwise that error hides the one of activations. Where weights alone are quantized, it is the only one, and stays.
+    """
+    settings = request.settings
+    if request.recovery.round_weights is None or (settings.common and settings.common.weight_compress_only):
+        return request
+
+    def finer(given: Calibration) -> Calibration:
+        if given.weight_compress_only or not isinstance(given.weight, Arq) or given.weight.bits >= ROUNDED:
+            return given
+        return replace(given, weight=replace(given.weight, bits=ROUNDED))
+
+    found = replace(
+        settings,
+        common=settings.common and finer(settings.common),
+        by_type={name: finer(given) for name, given in settings.by_type.items()},
+        by_layer={name: finer(given) for name, given in settings.by_layer.items()},
+        weight_bits={name: max(ROUNDED, bits) for name, bits in settings.weight_bits.items()},
+    )
+    return replace(request, settings=found)
 
 
 def grids_of(module: ModuleOp, layers: Sequence[Site], request: Request) -> list[Grids]:

@@ -28,7 +28,7 @@ from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.equalize.costs import FLOAT, Grids, Seen, Weight
-from amct_opt.transforms.quantization.equalize.grids import grids_of
+from amct_opt.transforms.quantization.equalize.grids import as_rounded, grids_of
 from amct_opt.transforms.quantization.equalize.links import links_of
 from amct_opt.transforms.quantization.equalize.products import products_of
 from amct_opt.transforms.quantization.equalize.scaling import scaled, undo
@@ -363,6 +363,9 @@ GRIDS: Mapping[tuple[str, str], tuple[Grids, Grids]] = {
     ("ascend", ""): (Grids(8, 8, per_channel=True, symmetric=False),) * 2,
     ("ascend", "bits=16 weight-bits=4 channel-wise=false"): (Grids(16, 4, per_channel=False, symmetric=False),) * 2,
     ("ascend", "activation-offset=false"): (Grids(8, 8, per_channel=True, symmetric=True),) * 2,
+    ("ascend", "weight-bits=4"): (Grids(8, 4, per_channel=True, symmetric=False),) * 2,
+    ("ascend", "weight-bits=4 round-weights=gptq"): (Grids(8, 6, per_channel=True, symmetric=False),) * 2,
+    ("qdq", "layer-weight-bits=first:3 round-weights=gptq"): (Grids(8, 6, True, False), Grids(8, 8, True, False)),
     ("qdq", "skip-layers=second"): (Grids(8, 8, per_channel=True, symmetric=False), FLOAT),
     ("qdq", "weight-only=true"): (FLOAT, FLOAT),  # weights alone are those of matrix products
 }
@@ -380,7 +383,7 @@ def test_grids_are_those_of_the_request(profile: str, options: str) -> None:
     }"""
     module, _ = amct_opt.parse(text, session)
     request = make_pass("quantize", options).request(session)
-    assert grids_of(module, sites(module, [nn.ConvOp]), request) == list(GRIDS[profile, options])
+    assert grids_of(module, sites(module, [nn.ConvOp]), as_rounded(request)) == list(GRIDS[profile, options])
 
 
 @pytest.mark.parametrize("options", ["", "weight-bits=4 observer=minmax"])
