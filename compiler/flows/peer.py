@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import islice
@@ -51,11 +51,16 @@ class Simulation:
 
     module: ModuleOp
     rewrite: Rewrite | None
+    settle: Callable[[], None] = lambda: None
+    """Called when the weights of the module are no longer needed."""
 
     def run(self, samples: Samples) -> list[tuple[Mapping[str, Array], dict[str, Array]]]:
         """The inputs and outputs of the first runs."""
         executable = Executable(self.module, rewrite=self.rewrite)
-        return [(inputs, executable.run(inputs)) for inputs in islice(samples.batches(), RUNS)]
+        found = [(inputs, executable.run(inputs)) for inputs in islice(samples.batches(), RUNS)]
+        del executable
+        self.settle()
+        return found
 
 
 @dataclass(frozen=True)

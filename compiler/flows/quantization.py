@@ -174,7 +174,7 @@ def quantize_file(
         "ascend": (MlirTarget(), module),
         "record": (RecordTarget(), quantized),
     }
-    simulation = Simulation(quantized, in_integers if kernels else None)
+    simulation = Simulation(quantized, in_integers if kernels else None, settle)
     layers: dict[str, Any] | None = None
     if measuring is not None:
         with session.phase("measure layers"):

@@ -187,6 +187,19 @@ def test_pad_before_pool(deploy: Any) -> None:
         assert [n.op_type for n in model.graph.node] == [*order, "AveragePool", "AscendDequant"]
 
 
+@pytest.mark.parametrize("op", ["nn.abs %q", "nn.neg %q", "nn.max %q, %q", "nn.min %q, %q"])
+def test_functions_of_integers(op: str, deploy: Any) -> None:
+    """Operators that ONNX defines for int8 compute with the integers themselves."""
+    types = "(tensor<2x8xi8>, tensor<2x8xi8>) -> tensor<2x8xi8>" if "," in op else "tensor<2x8xi8>"
+    text = f"""func.func @main(%x: tensor<2x8xf32> {{nn.name = "x"}}) -> (tensor<2x8xf32> {{nn.name = "y"}}) {{
+      %q = nn.quantize %x by <i8, scale = 0.05> given user : (tensor<2x8xf32>) -> tensor<2x8xi8>
+      %a = {op} : {types}
+      %y = nn.dequantize %a by <i8, scale = 0.05> : (tensor<2x8xi8>) -> tensor<2x8xf32>
+      func.return %y : tensor<2x8xf32> }}"""
+    model = deploy.assert_equal(parse_module(new_session(), text), {"x": real(2, 8)})
+    assert "AscendQuant" in [n.op_type for n in model.graph.node]
+
+
 def test_half_precision(deploy: Any) -> None:
     """Activations in float16: AscendDequant gives them, by its dtype."""
     net = Net(1, 3, 5, 5, element=f16)

@@ -33,8 +33,22 @@ MOVES = frozenset(
         "Reshape",
     }
     | {"Shape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "AscendAntiQuant"}
+    | {
+        "Abs",
+        "ArgMax",
+        "ArgMin",
+        "Equal",
+        "GatherElements",
+        "Greater",
+        "GreaterOrEqual",
+        "Less",
+        "LessOrEqual",
+        "Max",
+        "Min",
+    }
+    | {"Neg", "ReduceMax", "ReduceMin", "ScatterElements", "ScatterND", "Sign", "TopK", "Trilu", "Where"}
 )
-"""Operators that pass quantized integers on unchanged, or read them as plain numbers."""
+"""Operators that pass quantized integers on unchanged, or compute with them as plain numbers, as ONNX defines for int8."""
 
 
 def registered(table: dict[str, Converter], *op_types: str) -> Callable[[Converter], Converter]:
