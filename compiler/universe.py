@@ -233,6 +233,7 @@ TARGETS = {
     "onnx-ascend": ".targets.onnx_ascend:OnnxAscendTarget",
     "caffe": ".targets.caffe:CaffeTarget",
     "linalg": ".targets.linalg:LinalgTarget",
+    "ascendnpu-ir": ".targets.ascendnpu_ir:AscendNpuIrTarget",
     "record": ".targets.record:RecordTarget",
     "fusion-info": ".targets.fusion_info:FusionInfoTarget",
     "tf-fakequant": ".targets.tensorflow:TfFakequantTarget",

@@ -28,7 +28,8 @@ from ..files import replacing, replacing_all
 from ..ir.dtypes import Tensor, as_stored
 from ..ir.text import module_text
 from ..ir.weights import side_file_of, write_arrays
-from ..lowering.linalg import ConvertToLinalgPass
+from ..lowering.linalg import lower
+from ..lowering.linalg.build import Builder
 from ..session import Session
 from . import Target
 
@@ -53,24 +54,12 @@ class LinalgTarget(Target):
         return [path, side_file_of(path)] if self.weights == "parameters" else [path]
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
-        module = module.clone()
-        ConvertToLinalgPass().apply(session, module)
-        if left := [op for op in module.walk() if isinstance(op, NNOp | UnrealizedConversionCastOp)]:
-            first = next((op for op in left if isinstance(op, NNOp)), left[0])
-            hint = "--convert-to-linalg --remarks=missed says why, for all operations"
-            raise op_error(first, "has no form in linalg", hint=hint)
-        _drop_own_attributes(module)
+        module = lowered(module, session, Builder)
         constants = [op for op in module.walk() if isinstance(op, ConstantOp)]
         names = _unique(op.key for op in constants)
         arrays = {name: op.array for op, name in zip(constants, names, strict=True)}
         if self.weights == "resources":
-            for op, name in zip(constants, names, strict=True):
-                _replace(op, arith.ConstantOp(DenseResourceAttr(StringAttr(name), _type(op))))
-            with replacing(path) as stream:
-                stream.write(module_text(module).encode())
-                if arrays:
-                    stream.write(_resources({name: as_stored(a).tobytes() for name, a in arrays.items()}).encode())
-            return [path]
+            return write_with_resources(module, path)
         block = module.body.block
         for op, name in zip(constants, names, strict=True):
             Rewriter.insert_op(GlobalOp.of(name, _type(op)), InsertPoint.at_start(block))
@@ -84,6 +73,31 @@ class LinalgTarget(Target):
             write_arrays(weights, arrays)
             stream.write(module_text(module).encode())
         return [path, side]
+
+
+def lowered(module: ModuleOp, session: Session, builder: type[Builder]) -> ModuleOp:
+    """A copy without operations of `nn` and `ascend`. Raises CompileError at the first one that has no form."""
+    module = module.clone()
+    lower(session, module, builder)
+    if left := [op for op in module.walk() if isinstance(op, NNOp | UnrealizedConversionCastOp)]:
+        first = next((op for op in left if isinstance(op, NNOp)), left[0])
+        raise op_error(first, "has no form in linalg", hint="--remarks=missed says why, for all operations")
+    _drop_own_attributes(module)
+    return module
+
+
+def write_with_resources(module: ModuleOp, path: Path) -> list[Path]:
+    """Writes a lowered module with its arrays in hexadecimal at its end."""
+    constants = [op for op in module.walk() if isinstance(op, ConstantOp)]
+    arrays: dict[str, bytes] = {}
+    for op, name in zip(constants, _unique(op.key for op in constants), strict=True):
+        arrays[name] = as_stored(op.array).tobytes()
+        _replace(op, arith.ConstantOp(DenseResourceAttr(StringAttr(name), _type(op))))
+    with replacing(path) as stream:
+        stream.write(module_text(module).encode())
+        if arrays:
+            stream.write(_resources(arrays).encode())
+    return [path]
 
 
 def _drop_own_attributes(module: ModuleOp) -> None:

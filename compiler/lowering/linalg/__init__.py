@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from .lower import ConvertToLinalgPass
+from .lower import ConvertToLinalgPass, lower
+from .whole import WholeBuilder
 
-__all__ = ["ConvertToLinalgPass"]
+__all__ = ["ConvertToLinalgPass", "WholeBuilder", "lower"]

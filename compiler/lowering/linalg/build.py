@@ -7,7 +7,7 @@ width, and those of fewer than 8 bits in i8. Rules read from the operation that 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 from xdsl.dialects import arith, tensor
@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     AffineMapAttr,
     AnyFloat,
     ArrayAttr,
+    DenseArrayBase,
     FloatAttr,
     IndexType,
     IntegerAttr,
@@ -65,8 +66,19 @@ def range_of(element: Attribute) -> tuple[int, int]:
     return integer_range(cast(IntegerType, element))
 
 
+class Multiplied(Protocol):
+    """What is multiplied and summed, by element types."""
+
+    def body(self, s: Scalars, x: SSAValue, w: SSAValue, total: SSAValue, /) -> SSAValue:
+        """`total + x * w`."""
+        ...
+
+
 class Builder:
     """Builds operations on tensors before one operation, with its location; remembers them so that they can be removed."""
+
+    NAMED: ClassVar[bool] = True
+    """Whether convolutions and products are named operations where linalg has them."""
 
     def __init__(self, op: Operation, root: Callable[[SSAValue, int], object]):
         self.op = op
@@ -169,6 +181,17 @@ class Builder:
         kind_attributes = [IteratorTypeAttr(kind) for kind in kinds]
         return self.add(GenericOp(values, [out], Region(block), attributes, kind_attributes, [out.type]))
 
+    def contract(
+        self,
+        operands: Sequence[tuple[SSAValue, Sequence[AffineExpr]]],
+        out: SSAValue,
+        out_map: Sequence[AffineExpr],
+        loops: int,
+        kinds: Multiplied,
+    ) -> SSAValue:
+        """`out` plus the sums of products of two operands."""
+        return self.generic(operands, out, out_map, loops, kinds.body)
+
     def elementwise(
         self, operands: Sequence[SSAValue], element: Attribute, body: Body, sizes: Sequence[Size]
     ) -> SSAValue:
@@ -242,6 +265,20 @@ class Builder:
     def cast(self, value: SSAValue, type_: Tensor) -> SSAValue:
         """A tensor by a type that knows more or fewer sizes."""
         return value if value.type == type_ else self.add(tensor.CastOp(value, type_))
+
+    def slice(self, value: SSAValue, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[int]) -> SSAValue:
+        """Every `step`-th element of each axis, from `start` on."""
+        dynamic = [[s for s in values if not isinstance(s, int)] for values in (starts, sizes)]
+        known_ = [[s if isinstance(s, int) else DYNAMIC for s in values] for values in (starts, sizes, steps)]
+        names = ("static_offsets", "static_sizes", "static_strides")
+        lists = (DenseArrayBase.from_list(i64, values) for values in known_)
+        return self.add(
+            tensor.ExtractSliceOp.build(
+                operands=[value, *dynamic, []],
+                result_types=[shaped(sizes, element_of(value))],
+                properties=dict(zip(names, lists, strict=True)),
+            )
+        )
 
     def pad(self, value: SSAValue, low: Sequence[int], high: Sequence[int], fill: float) -> SSAValue:
         """A tensor between margins of one number."""
@@ -366,8 +403,8 @@ Body = (
 
 
 def is_real(value: SSAValue) -> bool:
-    """Whether a scalar is a float."""
-    return isinstance(value.type, AnyFloat)
+    """Whether a scalar, or what a tensor holds, is a float."""
+    return isinstance(element_of(value) if isinstance(value.type, TensorType) else value.type, AnyFloat)
 
 
 def reshaped(build: Builder, x: SSAValue, sizes: Sequence[Size]) -> SSAValue:

@@ -222,7 +222,7 @@ def convolution(
         [build.size(x, 0), *sizes, geometry.weight[0]] if last else [build.size(x, 0), geometry.weight[0], *sizes]
     )
     target = _started(build, start, out, geometry.channel_axis, kinds.sum)
-    if n == 2 and not last and kinds.operand == kinds.sum:
+    if build.NAMED and n == 2 and not last and kinds.operand == kinds.sum:
         strides, dilations = (_pair(v) for v in (geometry.strides, geometry.dilations))
         return build.add(Conv2DNchwFchwOp([x, weight], [target], [target.type], strides=strides, dilations=dilations))
     batch, m, *d = (AffineExpr.dimension(i) for i in range(3 + 2 * n))
@@ -231,7 +231,7 @@ def convolution(
     x_map, y_map = (
         [batch, *space, channel] if last else [batch, channel, *space] for space, channel in ((taps, c), (places, m))
     )
-    y = build.generic([(x, x_map), (weight, [m, c, *window])], target, y_map, 3 + 2 * n, kinds.body)
+    y = build.contract([(x, x_map), (weight, [m, c, *window])], target, y_map, 3 + 2 * n, kinds)
     return _narrowed(build, y, kinds)
 
 
@@ -253,7 +253,7 @@ def _grouped(
     x_map, y_map = (
         [b, *space, g, channel] if last else [b, g, channel, *space] for space, channel in ((taps, c), (places, m))
     )
-    y = build.generic([(x, x_map), (weight, [g, m, c, *window])], target, y_map, 4 + 2 * n, kinds.body)
+    y = build.contract([(x, x_map), (weight, [g, m, c, *window])], target, y_map, 4 + 2 * n, kinds)
     merged = build.collapse(y, [[i] if i < axis else [axis, axis + 1] if i == axis else [i + 1] for i in range(n + 2)])
     return _narrowed(build, merged, kinds)
 
@@ -409,13 +409,13 @@ def product(
     d = [AffineExpr.dimension(i) for i in range(batches + 3)]
     m, n, k = d[batches:]
     target = _started(build, start, sizes, batches + 1, kinds.sum)
-    if batches == 0 and not first and not second and kinds.operand == kinds.sum:
+    if build.NAMED and batches == 0 and not first and not second and kinds.operand == kinds.sum:
         return _narrowed(build, build.add(MatmulOp([a, b], [target], [target.type])), kinds)
     operands: list[tuple[SSAValue, Sequence[AffineExpr]]] = []
     for value, matrix in ((a, [k, m] if first else [m, k]), (b, [n, k] if second else [k, n])):
         value, batch = _batch(build, value, sizes[:batches])
         operands.append((value, [*batch, *matrix]))
-    y = build.generic(operands, target, d[: batches + 2], batches + 3, kinds.body)
+    y = build.contract(operands, target, d[: batches + 2], batches + 3, kinds)
     return _narrowed(build, y, kinds)
 
 

@@ -317,7 +317,7 @@ def magnitude(build: Builder, op: nn.AbsOp, x: SSAValue) -> SSAValue:
 
 @lowers(nn.WhereOp)
 def where(build: Builder, op: nn.WhereOp, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
-    return by_element(build, op, [condition, a, b], Scalars.choose)
+    return by_element(build, op, [condition, a, b], lambda s, c, x, y: s.choose(c, x, y))
 
 
 @lowers(nn.CastOp)

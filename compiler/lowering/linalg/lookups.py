@@ -17,7 +17,7 @@ from ...ir.dtypes import numpy_dtype
 from ...runtime.kernels.shape import NUMPY_MODES, resampled_axes
 from ...runtime.resample import Taps
 from ..refusal import require
-from .build import INDEX, Array, Builder, Scalars, Size, identity, is_real, is_unsigned, signless
+from .build import INDEX, Array, Builder, Scalars, Size, identity, is_real, is_unsigned, reshaped, signless
 from .elementwise import wide
 from .rules import lowers
 from .steps import clipped, product, rounded
@@ -92,6 +92,12 @@ def looked_up(build: Builder, x: SSAValue, indices: SSAValue, axis: int, batch: 
     An index out of range is undefined.
     """
     sizes, places = build.sizes(x), build.sizes(indices)
+    one = nn.array_of(indices)
+    if one is not None and one.size == 1 and not batch and (known(shape_of(x)[axis]) or one.item() >= 0):
+        at = one.item() + (shape_of(x)[axis] if one.item() < 0 else 0)
+        starts = [at if i == axis else 0 for i in range(len(sizes))]
+        part = build.slice(x, starts, [*sizes[:axis], 1, *sizes[axis + 1 :]], [1] * len(sizes))
+        return reshaped(build, part, [*sizes[:axis], *places, *sizes[axis + 1 :]])
     count = build.as_index(sizes[axis])
     end = axis + len(places) - batch
 

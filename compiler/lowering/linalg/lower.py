@@ -54,21 +54,27 @@ class ConvertToLinalgPass(ModulePass):
 
     @garbage_collection_off()
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        remarks = Remarks(ctx, self.name)
-        inline_fused(op)
-        for function in [each for each in op.ops if isinstance(each, FuncOp) and not each.is_declaration]:
-            _Lowering(function, remarks).run()
-        erase_dead_constants(op)
-        for each in [c for c in op.walk() if isinstance(c, ConstantOp)]:
-            _inline_small(each)
-        remarks.flush()
+        lower(ctx, op, Builder)
+
+
+def lower(ctx: Context, module: ModuleOp, builder: type[Builder]) -> None:
+    """Lowers a module by what a class of builders writes."""
+    remarks = Remarks(ctx, ConvertToLinalgPass.name)
+    inline_fused(module)
+    for function in [each for each in module.ops if isinstance(each, FuncOp) and not each.is_declaration]:
+        _Lowering(function, remarks, builder).run()
+    erase_dead_constants(module)
+    for each in [c for c in module.walk() if isinstance(c, ConstantOp)]:
+        _inline_small(each)
+    remarks.flush()
 
 
 class _Lowering:
     """The lowering of one function. Old operations stay until the end: they say what the new values mean."""
 
-    def __init__(self, function: FuncOp, remarks: Remarks):
+    def __init__(self, function: FuncOp, remarks: Remarks, builder: type[Builder]):
         self.function = function
+        self.builder = builder
         self.remarks = remarks
         self.new: dict[SSAValue, SSAValue] = {}
         self.old: dict[SSAValue, SSAValue] = {}
@@ -131,7 +137,7 @@ class _Lowering:
         self._replace(op.result, new.result)
 
     def _lowered(self, op: NNOp) -> bool:
-        build = Builder(op, self._root)
+        build = self.builder(op, self._root)
         operands = [self.new.get(v, v) for v in op.operands]
         try:
             stays = any(isinstance(v.owner, CubeOp) and element_of(v) == i32 for v in operands)

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import DenseArrayBase, IntegerType, i64
+from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn import NNOp
 from ...dialects.nn.attributes import DepthMode, PadMode
-from ...dialects.nn.shapes import DYNAMIC, axis_of, element_of, known, shape_of, static
+from ...dialects.nn.shapes import axis_of, element_of, known, shape_of, static
 from ...dialects.nn.window import LayoutOp
 from ..refusal import require
 from .build import INDEX, Body, Builder, Scalars, Size, identity, reshaped, shaped, signless
@@ -135,23 +135,6 @@ def concat(build: Builder, op: nn.ConcatOp, *parts: SSAValue) -> SSAValue:
     return build.add(tensor.ConcatOp(parts, axis, result))
 
 
-def _slice(
-    build: Builder, x: SSAValue, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[int]
-) -> SSAValue:
-    result = shaped(sizes, element_of(x))
-    dynamic = [[s for s in values if not isinstance(s, int)] for values in (starts, sizes)]
-    static_ = [
-        DenseArrayBase.from_list(i64, [s if isinstance(s, int) else DYNAMIC for s in v]) for v in (starts, sizes, steps)
-    ]
-    return build.add(
-        tensor.ExtractSliceOp.build(
-            operands=[x, *dynamic, []],
-            result_types=[result],
-            properties=dict(zip(("static_offsets", "static_sizes", "static_strides"), static_, strict=True)),
-        )
-    )
-
-
 @lowers(nn.SliceOp)
 def slice_axes(build: Builder, op: nn.SliceOp, x: SSAValue) -> SSAValue:
     return sliced(build, x, op.slices(len(shape_of(x))))
@@ -177,7 +160,7 @@ def sliced(build: Builder, x: SSAValue, slices: Sequence[slice]) -> SSAValue:
             start, count = _unknown_range(build, count, each)
         starts, sizes, steps = [*starts, start], [*sizes, count], [*steps, each.step or 1]
     if min(steps, default=1) > 0:
-        return _slice(build, x, starts, sizes, steps)
+        return build.slice(x, starts, sizes, steps)
     firsts = [build.as_index(start) for start in starts]
 
     def where(s: Scalars, place: list[SSAValue]) -> Sequence[SSAValue]:
@@ -219,7 +202,7 @@ def _parts(build: Builder, x: SSAValue, axis: int, lengths: Sequence[int]) -> Se
         sizes = build.sizes(x)
         sizes[axis] = length
         starts: list[Size] = [start if i == axis else 0 for i in range(len(sizes))]
-        parts.append(_slice(build, x, starts, sizes, [1] * len(sizes)))
+        parts.append(build.slice(x, starts, sizes, [1] * len(sizes)))
         start += length
     return parts
 
@@ -240,7 +223,7 @@ def margins(build: Builder, x: SSAValue, begins: Sequence[int], ends: Sequence[i
     if min(*begins, *ends, 0) < 0:
         cut = [min(b, 0) + min(e, 0) for b, e in zip(begins, ends, strict=True)]
         sizes = [build.plus(size, change) for size, change in zip(build.sizes(x), cut, strict=True)]
-        x = _slice(build, x, [max(-b, 0) for b in begins], sizes, [1] * len(cut))
+        x = build.slice(x, [max(-b, 0) for b in begins], sizes, [1] * len(cut))
     return build.pad(x, [max(b, 0) for b in begins], [max(e, 0) for e in ends], fill)
 
 

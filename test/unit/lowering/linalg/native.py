@@ -18,19 +18,24 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def compiled(module: ModuleOp, session: Session, folder: Path) -> Any:
     """The functions of a module, as attributes."""
+    pytest.importorskip("iree.runtime")
+    LinalgTarget().write(module, folder / "m.mlir", session)
+    return compiled_text(folder / "m.mlir")
+
+
+def compiled_text(text: Path) -> Any:
+    """The functions of a module in text, whose parameters are beside it."""
     runtime: Any = pytest.importorskip("iree.runtime")
     compiler: Any = pytest.importorskip("iree.compiler")
-    LinalgTarget().write(module, folder / "m.mlir", session)
+    weights, code = text.with_suffix(".safetensors"), text.with_suffix(".vmfb")
     options = ["--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false"]
-    compiler.compile_file(
-        str(folder / "m.mlir"), target_backends=["llvm-cpu"], extra_args=options, output_file=str(folder / "m.vmfb")
-    )
+    compiler.compile_file(str(text), target_backends=["llvm-cpu"], extra_args=options, output_file=str(code))
     config = runtime.Config("local-task")
     parameters = runtime.ParameterIndex()
-    if (folder / "m.safetensors").exists():
-        parameters.load(str(folder / "m.safetensors"))
+    if weights.exists():
+        parameters.load(str(weights))
     archive = runtime.create_io_parameters_module(config.vm_instance, parameters.create_provider(scope="model"))
-    program = runtime.VmModule.mmap(config.vm_instance, str(folder / "m.vmfb"))
+    program = runtime.VmModule.mmap(config.vm_instance, str(code))
     return runtime.load_vm_modules(archive, program, config=config)[-1]
 
 

@@ -57,7 +57,7 @@ def numbers(*shape: int, low: int = -128, high: int = 128, dtype: Any = np.int8)
     return np.random.default_rng(sum(shape)).integers(low, high, shape).astype(dtype)
 
 
-OFFSET = {"offset_x": -5}
+OFFSET: dict[str, Any] = {"offset_x": -5}
 INTEGERS: dict[str, Callable[[Net, Any], Any]] = {
     "Deconvolution": lambda n, q: ascend.DeconvolutionOp.make(
         q,
@@ -110,7 +110,7 @@ INTEGERS: dict[str, Callable[[Net, Any], Any]] = {
         dual_output=True,
     ),
 }
-SQUARE = {"strides": (1, 1, 1, 1), "pads": (0, 0, 0, 0), "data_format": "NCHW"}
+SQUARE: dict[str, Any] = {"strides": (1, 1, 1, 1), "pads": (0, 0, 0, 0), "data_format": "NCHW"}
 
 
 def of_integers() -> dict[str, Sample]:
