@@ -92,14 +92,14 @@ WIDTHS: Sequence[Width] = (
         ("digits, scaled", "resnet20", "tiny-vww"),
     ),
     Width(8, ((), _EQUALIZE, _ALL), _PEERS, ("mobilenet",)),
-    Width(8, ((), _BIAS, _ROUND["mismatch"]), _PEERS, ("ocr-recognizer", "resnet50")),
+    Width(8, ((), _EQUALIZE, _BIAS, _ROUND["mismatch"]), _PEERS, ("ocr-recognizer", "resnet50")),
     Width(
         4,
         ((), *_ROUND.values(), (*_ROUND["mismatch"], *_BIAS), _ALL),
         ("aimet cle",),
         ("digits", "resnet20"),
     ),
-    Width(4, ((), _ROUND["mismatch"]), ("aimet cle",), ("ocr-recognizer",)),
+    Width(4, ((), _ROUND["mismatch"], (*_EQUALIZE, *_ROUND["mismatch"])), ("aimet cle",), ("ocr-recognizer",)),
     Width(3, ((), _ROUND["gptq"], _ROUND["mismatch"], (*_ROUND["mismatch"], *_BIAS)), (), ("digits", "resnet20")),
 )
 ALONE = Width(

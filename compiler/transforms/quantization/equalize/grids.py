@@ -16,11 +16,11 @@ from ..sites import Site
 from .costs import FLOAT, Grids
 
 ROUNDED = 6
-"""Weights of fewer bits that are rounded by the layers' outputs lose no more than nearest rounding to so many bits does."""
+"""Weights of fewer bits that are rounded by the layers' outputs lose about as much as nearest rounding to so many bits does."""
 
 
 def as_rounded(request: Request) -> Request:
-    """The request with as many bits of weights as nearest rounding needs for what `--round-weights` will leave of their error.
+    """The request with the bits of weights for which nearest rounding leaves about the error that `--round-weights` will leave.
 
     Otherwise that error hides the one of activations. Where weights alone are quantized, it is the only one, and stays.
     """
