@@ -485,6 +485,19 @@ def test_what_lowers_the_quality_of_outputs_is_noticed() -> None:
     assert trial.lost(0.5) is not None  # the same once more wins nothing
 
 
+def test_where_all_links_lose_those_that_gain_most_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = module_of(triple, [IMAGE], dynamic=False)
+    np.savez(tmp_path / "data.npz", x0=IMAGE)
+    reasons = iter(["both lose"])
+    monkeypatch.setattr(Trial, "lost", lambda *_: next(reasons, None))
+    session = equalized(after := before.clone(), tmp_path / "data.npz")
+    rules = [(r.rule, r.reason) for r in session.remarks if r.rule in ("equalized", "outputs")]
+    assert sorted(rule for rule, _ in rules) == ["equalized", "outputs"]
+    assert dict(rules)["outputs"] == "both lose"
+    exact, found = run(before, {"x0": IMAGE}), run(after, {"x0": IMAGE})
+    assert all(np.array_equal(found[y], array) for y, array in exact.items())
+
+
 def test_nan_in_what_a_layer_reads(tmp_path: Path) -> None:
     module = module_of(pair(lambda y: y), [IMAGE])
     np.savez(tmp_path / "data.npz", x0=np.full_like(IMAGE, 3e38))
