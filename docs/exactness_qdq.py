@@ -1,4 +1,4 @@
-"""Writes the last part of docs/exactness.md: `python docs/exactness_qdq.py` (some minutes; the rest of the page stays).
+"""Writes the parts of docs/exactness.md on onnxruntime: `python docs/exactness_qdq.py` (some minutes; the rest stays).
 
 Every model is compiled by `amct-opt MODEL --profile=ppq --fuse-all --quantize=observer=minmax` and `-t onnx`; the file runs in
 onnxruntime with its graph optimizations. Each quantized value becomes an output, which changes transposes but no integer kernel.
@@ -185,9 +185,10 @@ def part(folder: Path) -> str:
 
 
 def main() -> None:
-    before = exactness.TARGET.read_text("utf-8").partition(heading(next(iter(MODES))))[0]
+    before, _, rest = exactness.TARGET.read_text("utf-8").partition(heading(next(iter(MODES))))
+    _, after, last = rest.partition("\n## The interpreter and IREE")
     with tempfile.TemporaryDirectory() as folder:
-        exactness.TARGET.write_text(f"{before.rstrip()}\n\n{part(Path(folder))}", "utf-8")
+        exactness.TARGET.write_text(f"{before.rstrip()}\n\n{part(Path(folder))}{after}{last}", "utf-8")
 
 
 if __name__ == "__main__":

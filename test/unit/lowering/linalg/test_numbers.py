@@ -18,6 +18,8 @@ from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.lowering.ascend.fused import inline_fused
+from amct_opt.lowering.linalg import steps
+from amct_opt.lowering.linalg.build import Scalars
 from amct_opt.runtime.executor import Executable
 from amct_opt.session import Session
 from amct_opt.targets.linalg import LinalgTarget
@@ -133,6 +135,14 @@ def test_one_function(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.view(expected.dtype), expected)
     else:
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_without_the_bound_of_products_integers_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IREE contracts a product and a sum that nothing stands between: the numbers next to ties show it."""
+    monkeypatch.setattr(steps, "product", Scalars.times)
+    with pytest.raises(AssertionError, match="Mismatched elements"):
+        test_one_function("quant", tmp_path)
 
 
 @pytest.mark.slow
