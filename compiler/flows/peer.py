@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import islice
@@ -54,7 +54,7 @@ class Simulation:
     settle: Callable[[], None] = lambda: None
     """Called when the weights of the module are no longer needed."""
 
-    def run(self, samples: Samples) -> list[tuple[Mapping[str, Array], dict[str, Array]]]:
+    def run(self, samples: Samples) -> Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]]:
         """The inputs and outputs of the first runs."""
         executable = Executable(self.module, rewrite=self.rewrite)
         found = [(inputs, executable.run(inputs)) for inputs in islice(samples.batches(), RUNS)]
