@@ -13,6 +13,8 @@ from ...ir.layer_names import module_path
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
 """Paths from the model (`''`) to the innermost module, then the name of the node in the traced graph, as a Python list."""
+_UNKNOWN = "_empty_nn_module_stack"
+"""The path of operators that torch adds for the sizes of inputs."""
 _CLASSES = "pkg.torch.onnx.class_hierarchy"
 _NAMESPACE = "namespace"
 """The same as `path: class` joined by slashes."""
@@ -48,7 +50,8 @@ def scopes_of(node: NodeProto) -> Sequence[str]:
     A path has the number of a further call of its module (`conv@1`). Empty without metadata of the exporter.
     """
     metadata = _metadata(node)
-    return _scopes(metadata.get(_SCOPES, "")) or _namespace(metadata.get(_NAMESPACE, ""))
+    scopes = _scopes(metadata.get(_SCOPES, "")) or _namespace(metadata.get(_NAMESPACE, ""))
+    return ["" if scope.startswith(_UNKNOWN) else scope for scope in scopes]
 
 
 def classes_of(node: NodeProto) -> Sequence[str]:

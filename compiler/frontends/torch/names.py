@@ -16,8 +16,6 @@ _MAIN = frozenset(
 )
 """Nodes that have the name of their operator, wherever they stand among the nodes that it becomes."""
 _NUMBER = re.compile(r"_\d+$")
-_UNNAMED = "_empty_nn_module_stack"
-"""What torch calls operators that it adds for the sizes of inputs."""
 _FUSED = "amct_opt.torch."
 _OURS = ("torch.nn.", "torch.ao.", _FUSED)
 """Modules that are an operator each, however often they are called, or a fused chain of them."""
@@ -76,8 +74,7 @@ def fused_chains(graph: GraphProto) -> list[list[str]]:
 
 def _unit(node: NodeProto) -> _Unit:
     scopes = scopes_of(node)
-    named = scopes and not scopes[-1].startswith(_UNNAMED)
-    return _Unit(scopes[-2] if len(scopes) > 1 else "", scopes[-1] if named else node.op_type.lower())
+    return _Unit(scopes[-2] if len(scopes) > 1 else "", (scopes and scopes[-1]) or node.op_type.lower())
 
 
 def _is_call(nodes: Sequence[NodeProto]) -> bool:

@@ -32,7 +32,7 @@ def traced(torch: Any, module: Any, inputs: Any, dynamic_shapes: Any) -> Any:
         raise CompileError(message, where=where, hint="call module.eval() first")
     ordered, named = _arguments(torch, inputs)
     try:
-        with quiet(), torch.no_grad(), _functionals_called(module):
+        with quiet(), torch.no_grad(), _functionals_called(module), _fake_quantizes_plain(torch, module):
             return torch.export.export(module, ordered, named, dynamic_shapes=dynamic_shapes)
     except Exception as e:  # code of the module may raise anything
         hint = "torch.export.export(module, inputs) says more"
@@ -66,6 +66,33 @@ def _functionals_called(module: Any) -> Generator[None]:
 
 def _call(methods: Mapping[str, Any], name: str, *arguments: Any, **named: Any) -> Any:
     return methods[name](*arguments, **named)
+
+
+@contextmanager
+def _fake_quantizes_plain(torch: Any, module: Any) -> Generator[None]:
+    """Makes torch.ao's fake quantization round by the scales that it has: what also observes cannot be exported."""
+    changed = [each for each in module.modules() if "FakeQuantizeBase" in {c.__name__ for c in type(each).__mro__}]
+    for each in changed:
+        each.forward = partial(_fake_quantized, torch, each, *_parameters(each))
+    try:
+        yield
+    finally:
+        for each in changed:
+            del each.__dict__["forward"]
+
+
+def _parameters(quantizer: Any) -> tuple[Any, Any]:
+    """Scale and zero point: tensors by channel, else numbers."""
+    if quantizer.is_per_channel:
+        return quantizer.scale, quantizer.zero_point
+    return float(quantizer.scale), int(quantizer.zero_point)
+
+
+def _fake_quantized(torch: Any, quantizer: Any, scale: Any, zero: Any, x: Any) -> Any:
+    low, high = quantizer.activation_post_process.quant_min, quantizer.activation_post_process.quant_max
+    if quantizer.is_per_channel:
+        return torch.fake_quantize_per_channel_affine(x, scale, zero, quantizer.ch_axis, low, high)
+    return torch.fake_quantize_per_tensor_affine(x, scale, zero, low, high)
 
 
 def to_onnx(torch: Any, program: Any, where: str) -> ModelProto:

@@ -1,0 +1,57 @@
+"""Architectures as people bring them: every layer has a name of its module, floats are torch's, and int8 comes out."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+import amct_opt
+from amct_opt.dialects.nn import ConstantOp, NNOp, OpaqueOp, QuantizeOp
+from amct_opt.ir.functions import input_names, main_function
+from amct_opt.rewriting import layer_of
+
+torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
+pytest.importorskip("onnxscript", reason="the extra torch is not installed")
+
+NAMES = ("resnet18", "mobilenet_v2", "mobilenet_v3", "efficientnet", "convnext", "unet", "gpt")
+
+
+def quantized(module: ModuleOp, session: Any, profile: str, inputs: dict[str, Any]) -> ModuleOp:
+    copied, session.profile = module.clone(), profile
+    amct_opt.run_pipeline(copied, "fuse", session)
+    amct_opt.quantize(copied, session, data=[inputs])
+    return copied
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The tensor attribute:UserWarning")
+@pytest.mark.parametrize("name", NAMES)
+def test_networks(name: str) -> None:
+    from .networks import network
+
+    model, inputs = network(name)
+    with torch.no_grad():
+        expected = model(*inputs).numpy()
+    shapes = tuple({0: torch.export.Dim.DYNAMIC} for _ in inputs)
+    program = torch.export.export(model, inputs, dynamic_shapes=shapes)
+    module, session = amct_opt.load(program)
+    ops = [op for op in module.walk() if isinstance(op, NNOp) and not isinstance(op, ConstantOp)]
+    assert not [op for op in ops if isinstance(op, OpaqueOp)]
+    names = {*map(layer_of, ops)}
+    assert not [each for each in names if re.match(r"n(ode_|\d)|_|$", each)]
+    computing = {
+        path for path, each in model.named_modules() if isinstance(each, torch.nn.Conv2d | torch.nn.ConvTranspose2d)
+    }
+    assert computing <= names
+    given = {k: x.numpy() for k, x in zip(input_names(main_function(module)), inputs, strict=True)}
+    found = amct_opt.execute(module, given)["output"]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-6 * float(np.abs(expected).max()))
+    for profile in ("ascend", "qdq"):
+        rounded = quantized(module, session, profile, given)
+        assert any(isinstance(op, QuantizeOp) for op in rounded.walk())
+        error = amct_opt.execute(rounded, given)["output"] - expected
+        assert 10 * np.log10((expected**2).sum() / (error**2).sum()) > 15, profile
