@@ -89,7 +89,7 @@ def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None 
     totals: dict[str, Differences] = {}
     apart = None
     # before onnxruntime has the weights, too
-    expected = [] if ours is None or samples is None else ours.run(samples)
+    expected = () if ours is None or samples is None else ours.run(samples)
     try:
         session = open_session(onnxruntime, path)
         for inputs, outputs in expected:
