@@ -74,7 +74,8 @@ def fused_chains(graph: GraphProto) -> list[list[str]]:
 
 def _unit(node: NodeProto) -> _Unit:
     scopes = scopes_of(node)
-    return _Unit(scopes[-2] if len(scopes) > 1 else "", (scopes and scopes[-1]) or node.op_type.lower())
+    operator = scopes[-1] if scopes else ""
+    return _Unit(scopes[-2] if len(scopes) > 1 else "", operator or node.op_type.lower())
 
 
 def _is_call(nodes: Sequence[NodeProto]) -> bool:
