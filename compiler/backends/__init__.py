@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -29,9 +30,15 @@ class Runner:
     backend: Name = "auto"
     threads: int | None = None
     """The number of threads of onnxruntime; default: one per core, at most 8."""
+    cluster: str | None = None
+    """The Dask cluster whose workers calibrate: `local:2`, `tcp://host:8786`. None for this process."""
 
     def __post_init__(self) -> None:
-        """Raises CompileError for a backend that is not installed, or an invalid number of threads."""
+        """Raises CompileError for a backend that is not installed, an invalid number of threads, and a cluster that is none."""
+        if self.cluster is not None:
+            from .cluster import check
+
+            check(self.cluster)
         if self.threads is not None and self.threads < 1:
             raise CompileError(f"threads must be positive, not {self.threads}")
         if self.backend == "numpy" and (self.threads or 1) > 1:
@@ -52,6 +59,18 @@ class Runner:
             _in_numpy(work)
         else:
             self._in_onnxruntime(work)
+
+    def settled(self, work: Work) -> Runner:
+        """The backend that `run` would take, as one that is not `auto`: parts of the work must all take the same."""
+        if self.backend != "auto":
+            return self
+        if worthwhile(work) and _installed():
+            from .onnx_runtime import OnnxRuntime
+
+            with suppress(CompileError), scratch() as folder:
+                OnnxRuntime(work, 1, folder)
+                return replace(self, backend="onnxruntime")
+        return replace(self, backend="numpy", threads=None)
 
     def _in_onnxruntime(self, work: Work) -> None:
         from .onnx_runtime import OnnxRuntime

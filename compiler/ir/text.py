@@ -138,10 +138,10 @@ class ModuleParser(Parser):
 
     def _parse_optional_integer_or_float_type(self) -> TypeAttribute | None:
         start = self.pos
-        type_ = super()._parse_optional_integer_or_float_type()
-        if isinstance(type_, IntegerType) and type_.bitwidth > _WIDEST_INTEGER:
+        found = super()._parse_optional_integer_or_float_type()
+        if isinstance(found, IntegerType) and cast(IntegerType, found).bitwidth > _WIDEST_INTEGER:
             self.raise_error(f"an integer has at most {_WIDEST_INTEGER} bits", start, self.pos)
-        return type_
+        return cast("TypeAttribute | None", found)
 
     def _parse_tensor_literal_element(self) -> AttrParser._TensorLiteralElement:
         element = super()._parse_tensor_literal_element()

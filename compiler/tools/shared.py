@@ -128,8 +128,8 @@ def add_configuration(add: Callable[..., object]) -> None:
 
 def add_run_data(parser: argparse.ArgumentParser, *names: str) -> None:
     """`--data` of a run, under further names as well, and how images become inputs."""
-    text = """an .npz file with one array per model input, by name, a .npy file, a folder with one .npy file per input or, with
---preprocess, or --scale, --mean and --std, a folder of images"""
+    text = """an .npz file with one array per model input, by name, a .npy file, a folder with one .npy file per input or with
+.npz files, or, with --preprocess, or --scale, --mean and --std, a folder of images"""
     parser.add_argument(*names, "--data", dest="data", metavar="DATA", type=Path, required=True, help=text)
     add_image_options(parser.add_argument_group("images").add_argument)
 
@@ -142,9 +142,9 @@ def image_form(args: argparse.Namespace) -> Preprocess | None:
 
 
 _DATA = """an .npz file with one array per input, samples on the first axis; a .npy file for the only input; a folder with
-one .npy file per input; FILE.py:FUNCTION, which gives batches (FILE.py is executed); with --data-types a folder of raw binaries
-per input, separated by ;, one run per file; with --preprocess, or --scale, --mean and --std, a folder of images or of folders of
-them"""
+one .npy file per input, or with .npz files; FILE.py:FUNCTION, which gives batches (FILE.py is executed); with --data-types a
+folder of raw binaries per input, separated by ;, one run per file; with --preprocess, or --scale, --mean and --std, a folder of
+images or of folders of them"""
 
 
 def add_data_options(add: Callable[..., object]) -> None:
@@ -360,13 +360,15 @@ def add_backend_options(add: Callable[..., object]) -> None:
         metavar="N",
         help="number of threads of onnxruntime (default: one per core, at most 8)",
     )
+    text = "Dask cluster that shares the work: local:N for N processes here, or a scheduler, tcp://host:8786"
+    add("--cluster", metavar="CLUSTER", help=text)
 
 
 def backend_options(args: argparse.Namespace) -> BackendOptions:
     """The values of these options."""
     from ..transforms.quantization.data_options import BackendOptions
 
-    return BackendOptions(backend=args.backend, threads=args.threads)
+    return BackendOptions(backend=args.backend, threads=args.threads, cluster=args.cluster)
 
 
 def _numbers(text: str, what: str) -> tuple[float, ...]:

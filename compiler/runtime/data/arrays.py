@@ -58,7 +58,7 @@ def _folder(path: Path) -> dict[str, Array]:
         hint = (
             "raw binaries are read with data-types, images with preprocess=imagenet (caffe, tf, yolo), or mean and std"
         )
-        raise CompileError("holds no .npy file", where=str(path), hint=hint)
+        raise CompileError("holds neither .npy files nor .npz files", where=str(path), hint=hint)
     arrays: dict[str, Array] = {}
     for file in files:
         with _reading(file), file.open("rb") as stream:

@@ -16,6 +16,7 @@ from .images import Preprocess, image_rows
 from .raw import raw_rows
 from .rows import ArrayRows, Rows
 from .samples import Samples, input_types, samples_of
+from .shards import shard_rows
 from .stream import from_script
 
 _FUNCTION = re.compile(r"(.+\.py):(\w+)")
@@ -41,7 +42,7 @@ class Form:
 
 
 def load_samples(data: str | Path, function: FuncOp, form: Form | None = None, runs: int | None = None) -> Samples:
-    """Samples for the inputs of a model: arrays (.npz, .npy, a folder of .npy), `FILE.py:FUNCTION`, or files described by `form`.
+    """Samples for the inputs of a model: arrays (.npz, .npy, a folder of either), `FILE.py:FUNCTION`, or files in the `form`.
 
     Folders of raw binaries are separated by `;`. `runs` is the number of batches taken from a function, by default all.
     Raises CompileError, located, for files that cannot be read and data that does not fit.
@@ -71,6 +72,8 @@ def _rows(text: str, form: Form, types: Mapping[str, Tensor]) -> Mapping[str, Ro
         return image_rows(path, form.image, types)
     if path.suffix == ".py":
         raise CompileError("is a Python file", where=text, hint=f"name its function: {text}:{_function_in(path)}")
+    if path.is_dir() and next(path.glob("*.npz"), None) is not None:
+        return shard_rows(path)
     return {name: ArrayRows(array, text) for name, array in load_arrays(path, types).items()}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import Rewriter
 
@@ -31,6 +33,7 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
 def _as_product(op: ascend.FullyConnectionOp) -> ascend.MatrixOp:
     """Caffe's inner product along the last axis; TensorFlow has products of matrices only."""
     kind, flag = (ascend.MatMulV2Op, "transpose_x2") if op.first_axis == 1 else (ascend.BatchMatMulV2Op, "adj_x2")
+    properties: dict[str, Any] = {flag: not op.is_transposed}
     product = kind.make(
         op.x,
         op.w,
@@ -39,7 +42,7 @@ def _as_product(op: ascend.FullyConnectionOp) -> ascend.MatrixOp:
         origin=op.origin,
         location=op.location,
         result_types=op.result_types,
-        **{flag: not op.is_transposed},
+        **properties,
     )
     Rewriter.replace_op(op, product)
     return product

@@ -37,9 +37,9 @@ class DataOptions:
     """Options that name data and how much of it is used."""
 
     data: str | Samples | None = field(default=None, kw_only=False)
-    """An .npz file or a folder of .npy files, one array per input, samples on the first axis; `FILE.py:FUNCTION`, which gives
-    batches; with `data-types` a folder of raw binaries per input, `images;ids`; with `preprocess`, `scale` or `mean` and `std` a
-    folder of images, or of folders of them.
+    """An .npz file, a folder of them, or a folder of .npy files, one array per input, samples on the first axis;
+    `FILE.py:FUNCTION`, which gives batches; with `data-types` a folder of raw binaries per input, `images;ids`; with
+    `preprocess`, `scale` or `mean` and `std` a folder of images, or of folders of them.
     """
     samples: int | None = None
     """The first so many samples, no more than there are; all when not given."""
@@ -172,10 +172,12 @@ class BackendOptions:
     """`numpy`, `onnxruntime`, or `auto`, which estimates which one finishes first."""
     threads: int | None = None
     """How many batches onnxruntime runs at a time; when not given as many as there are cores, at most 8."""
+    cluster: str | None = None
+    """A Dask cluster that shares the work of calibration, with the same result: `local:N` or `tcp://host:8786`."""
 
     def runner(self) -> Runner:
-        """Raises CompileError for a backend that is not installed, and for threads that it does not have."""
-        return Runner(self.backend, self.threads)
+        """Raises CompileError for a backend that is not installed, for threads that it does not have, and for no cluster."""
+        return Runner(self.backend, self.threads, self.cluster)
 
 
 AUTOMATIC = BackendOptions()

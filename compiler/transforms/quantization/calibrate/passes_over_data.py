@@ -36,7 +36,12 @@ def run_pass(
         begin_pass(observed, after.turn)
     samples = in_batches(module, observed, samples)
     with session.phase(f"pass {after.turn + 1} of {passes(observed)}, {samples.runs} runs"):
-        observe(module, observed, samples, after.turn, session, runner)
+        if runner.cluster is None:
+            observe(module, observed, samples, after.turn, session, runner)
+        else:
+            from .shares import observe_shares
+
+            observe_shares(module, observed, samples, after.turn, session, runner)
     return after
 
 

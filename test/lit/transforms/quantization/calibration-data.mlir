@@ -4,7 +4,7 @@
 // RUN: printf 'abcdefghijk' > %t/raw/a.bin
 
 // RUN: not amct-opt %s --quantize='data=%t/raw' 2>&1 | filecheck %s --check-prefix=FOLDER
-// FOLDER: {{.*}}/raw: error: holds no .npy file
+// FOLDER: {{.*}}/raw: error: holds neither .npy files nor .npz files
 // FOLDER-NEXT: hint: raw binaries are read with data-types, images with preprocess=imagenet (caffe, tf, yolo), or mean and std
 
 // RUN: not amct-opt %s --quantize='data=%t/raw data-types=float32' 2>&1 | filecheck %s --check-prefix=SIZE

@@ -159,7 +159,7 @@ def test_damaged_files(tmp_path: Path) -> None:
         (tmp_path / "none.npz", "no such file"),
         (truncated, "cannot be read"),
         (tmp_path / "pickled.npz", "cannot be read"),
-        (tmp_path / "empty", "holds no .npy file"),
+        (tmp_path / "empty", "holds neither .npy files nor .npz files"),
     ]:
         with pytest.raises(CompileError, match=message):
             load_samples(path, f)

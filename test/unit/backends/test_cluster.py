@@ -1,0 +1,148 @@
+"""Calibration on a cluster gives what one process gives, to the bit, whatever happens to its workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from amct_opt.backends import Runner, cluster
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects.nn import ObserveOp
+from amct_opt.ir.text import parse_module
+from amct_opt.pipelines.passes import make_pass, run_passes
+from amct_opt.universe import new_session
+
+pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+
+NET = """
+func.func @main(%x: tensor<BATCHx3x8x8xf32> {nn.name = "x"}) -> tensor<BATCHx4x8x8xf32> {
+  %w = nn.constant dense<[[[[0.5]], [[-0.25]], [[1.5]]], [[[-1.0]], [[0.75]], [[0.5]]],
+                          [[[2.0]], [[1.0]], [[-0.5]]], [[[0.125]], [[-2.0]], [[1.0]]]]> : tensor<4x3x1x1xf32>
+  %a = nn.conv %x, %w from <onnx, "Conv", "a"> : (tensor<BATCHx3x8x8xf32>, tensor<4x3x1x1xf32>) -> tensor<BATCHx4x8x8xf32>
+  %r = nn.relu %a from <onnx, "Relu", "r"> : tensor<BATCHx4x8x8xf32>
+  %v = nn.constant dense<0.3> : tensor<4x4x1x1xf32>
+  %y = nn.conv %r, %v from <onnx, "Conv", "b"> : (tensor<BATCHx4x8x8xf32>, tensor<4x4x1x1xf32>) -> tensor<BATCHx4x8x8xf32>
+  func.return %y : tensor<BATCHx4x8x8xf32>
+}
+"""
+LOCAL = "local:2"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers() -> Iterator[Any]:
+    """One cluster for all tests."""
+    opened = cluster.client(LOCAL)
+    yield opened
+    opened.cluster.close()
+    opened.close()
+    cluster.client.cache_clear()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(203, 3, 8, 8)).astype(np.float32) * np.geomspace(0.1, 10, 203)[:, None, None, None]
+    np.savez(tmp_path / "x.npz", x=x.astype(np.float32))
+    return tmp_path / "x.npz"
+
+
+def found(data: Path, observer: str, batch: str = "?", options: str = "backend=numpy") -> list[tuple[Any, Any]]:
+    """Ranges and parameters of all points."""
+    session = new_session()
+    module = parse_module(session, NET.replace("BATCH", batch))
+    passes = [make_pass("insert-observers", f"observer='{observer}'"), make_pass("calibrate", f"data={data} {options}")]
+    run_passes(module, passes, session)
+    return [(op.range, op.qparams) for op in module.walk() if isinstance(op, ObserveOp)]
+
+
+@pytest.mark.parametrize(
+    "observer",
+    ["minmax", "percentile", "kl", "mse", "octav", "isotone", "ifmr", "ifmr{exact=true}"],
+)
+def test_equal_to_one_process(observer: str, data: Path) -> None:
+    assert found(data, observer, options=f"backend=numpy cluster={LOCAL}") == found(data, observer)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime", "auto"])
+@pytest.mark.parametrize("batch", ["?", "1", "7"])
+def test_any_batch_and_backend(backend: str, batch: str, data: Path) -> None:
+    """Of 203 samples, runs of 7 fill up the last one from those before it."""
+    options = f"backend={backend} samples=200"
+    assert found(data, "mse", batch, f"{options} cluster={LOCAL}") == found(data, "mse", batch, options)
+
+
+def test_shards(data: Path, tmp_path: Path) -> None:
+    x = np.load(data)["x"]
+    (tmp_path / "shards").mkdir()
+    for i, part in enumerate(np.array_split(x, [3, 50, 90])):
+        np.savez(tmp_path / "shards" / f"{i}.npz", x=part)
+    assert found(tmp_path / "shards", "mse", options=f"backend=numpy cluster={LOCAL}") == found(data, "mse")
+
+
+@pytest.mark.parametrize("observer", ["moving-average", "hfmg"])
+def test_order_that_matters_is_refused(observer: str, data: Path) -> None:
+    with pytest.raises(CompileError, match="depends on the order of the samples") as e:
+        found(data, observer, options=f"cluster={LOCAL}")
+    assert "choose another observer: mse" in e.value.hint
+
+
+def test_the_first_error_is_the_one_of_one_process(data: Path) -> None:
+    x = np.array(np.load(data)["x"])
+    x[[60, 150], 0, 0, 0] = np.nan
+    np.savez(data, x=x)
+    errors: list[str] = []
+    for options in ("backend=numpy", f"backend=numpy cluster={LOCAL}"):
+        with pytest.raises(CompileError) as e:
+            found(data, "mse", options=options)
+        errors.append(str(e.value))
+    assert errors[0] == errors[1]
+    assert "holds NaN or Inf in sample 60" in errors[0]
+
+
+@pytest.mark.parametrize("text", ["local", "local:0", "host", "http://host:8786", "local:2:3"])
+def test_what_is_not_a_cluster(text: str) -> None:
+    with pytest.raises(CompileError, match=f"'{text}' is not a cluster"):
+        Runner(cluster=text)
+
+
+def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_SECONDS", 0.2)
+    with pytest.raises(CompileError, match=r"tcp://127\.0\.0\.1:9: error: no scheduler answers"):
+        cluster.client("tcp://127.0.0.1:9")
+
+
+def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
+    with pytest.raises(CompileError, match="requires Dask") as e:
+        Runner(cluster=LOCAL)
+    assert e.value.hint == "pip install 'amct-opt[cluster]'"
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed(workers: Any, tmp_path: Path) -> None:
+    """Each is killed once while it computes; what it did not deliver is computed again."""
+    x = np.random.default_rng(1).normal(size=(4000, 3, 8, 8)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    expected = found(tmp_path / "x.npz", "mse", "1")
+    killed: list[int] = []
+
+    def kill() -> None:
+        for _ in range(2):
+            time.sleep(1.0)
+            pids = [w["pid"] for w in workers.run(lambda: {"pid": os.getpid()}).values()]
+            os.kill(pids[0], signal.SIGKILL)
+            killed.append(pids[0])
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    assert found(tmp_path / "x.npz", "mse", "1", f"backend=numpy cluster={LOCAL}") == expected
+    killer.join()
+    assert len(set(killed)) == 2
