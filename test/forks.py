@@ -54,7 +54,8 @@ def serve(listener: socket.socket) -> None:
     mains = {script.name: script.load() for script in entry_points(group="console_scripts") if script.name in TOOLS}
     package = import_module("amct_opt")
     for module in pkgutil.walk_packages(package.__path__, "amct_opt."):
-        import_module(module.name)  # also what tools import only when they need it
+        if module.name != "amct_opt.torch":  # what only programs import, it loads torch
+            import_module(module.name)  # also what tools import only when they need it
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     stdin = sys.stdin.fileno()
