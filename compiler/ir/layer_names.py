@@ -108,17 +108,14 @@ class LayerNames:
         return LayerNames(layers, modules, inside, indices)
 
     def find(self, name: str) -> Sequence[NNOp]:
-        """The operations of the module or the layer with that name; empty if neither exists.
-
-        A layer that is called like its module is one of the operations of the module.
-        """
-        return self._first(name, self.modules, self.layers, self.indices)
+        """The operations of the layer or the module with that name; empty if neither exists."""
+        return self._first(name, self.layers, self.modules, self.indices)
 
     def find_inside(self, name: str) -> Sequence[NNOp]:
-        """The operations of the module with that name and all modules inside it, otherwise of the layer; of all layers and
+        """The operations of the layer with that name, otherwise of the module and all modules inside it; of all layers and
         modules that match, if there is none with that name and it is a pattern (`*/head/*`).
         """
-        found = self._first(name, self.inside, self.layers, self.indices)
+        found = self._first(name, self.layers, self.inside, self.indices)
         return found or (self._matching(name) if is_pattern(name) else ())
 
     def _matching(self, pattern: str) -> Sequence[NNOp]:
@@ -130,7 +127,7 @@ class LayerNames:
         """The names, with the layers of every pattern in its place. A pattern that is a name, or matches nothing, stays."""
         found: dict[str, None] = {}
         for name in names:
-            ops = () if self._first(name, self.inside, self.layers, self.indices) else self.find_inside(name)
+            ops = () if self._first(name, self.layers, self.inside, self.indices) else self.find_inside(name)
             found.update(dict.fromkeys(o.layer.data for op in ops if isinstance(o := op.origin, OriginAttr)))
             if not ops:
                 found[name] = None

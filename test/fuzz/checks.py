@@ -324,7 +324,10 @@ class _Check:
         if name == "record":
             with self.stage("record"):
                 again = floats.clone()
-                if "equalize=true" in self.choices.quantize:  # the record belongs to the equalized network
+                left_out = any(r.kind == "missed" and r.rule == "recorded" for r in self.session.remarks)
+                if (
+                    left_out or "equalize=true" in self.choices.quantize
+                ):  # such a record belongs to the equalized network
                     raise Stop
                 run_passes(again, [make_pass("quantize", f"record={files[0]}")], self.session)
                 self.close("record", self.run(again), simulated)

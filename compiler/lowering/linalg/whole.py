@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from xdsl.dialects import arith, math, tensor
@@ -92,7 +92,7 @@ class SelectOp(IRDLOperation):
 class WholeBuilder(Builder):
     """Writes what rules say about elements as operations on tensors."""
 
-    NAMED = False
+    NAMED: ClassVar[bool] = False
 
     def generic(
         self,
@@ -234,7 +234,7 @@ class WholeScalars(Scalars):
     def __init__(self, build: WholeBuilder, sizes: Sequence[int]):
         super().__init__(Block(), build.op)
         self.build = build
-        self.sizes = list(sizes)
+        self.sizes: list[int] = list(sizes)
 
     def add(self, op: Operation) -> SSAValue:
         kind = type(op)
