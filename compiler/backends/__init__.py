@@ -34,7 +34,7 @@ class Runner:
     """The Dask cluster whose workers calibrate: `local:2`, `tcp://host:8786`. None for this process."""
 
     def __post_init__(self) -> None:
-        """Raises CompileError for a backend that is not installed, an invalid number of threads, and a cluster that is none."""
+        """Raises CompileError for a backend that is not installed, an invalid number of threads, or a bad name of a cluster."""
         if self.cluster is not None:
             from .cluster import check
 

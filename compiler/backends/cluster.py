@@ -14,8 +14,8 @@ from typing import Any, TypeVar, cast
 
 from ..diagnostics import CompileError
 
-_DIED = "the workers of the cluster died again and again over the same samples"
-_SMALLER = "their logs say why; one that is out of memory needs more, or fewer neighbours"
+_DIED = "the workers of the cluster keep dying on the same samples"
+_LOGS = "their logs say why; if memory runs out, start fewer workers on each machine"
 
 _ATTEMPTS = 3
 """How often all workers may die before one has finished a share."""
@@ -31,7 +31,7 @@ _SECONDS = 10
 
 
 def check(text: str) -> None:
-    """Raises CompileError for the name of a cluster that is none, or if Dask is not installed."""
+    """Raises CompileError for a text that does not name a cluster, or if Dask is not installed."""
     if not (_LOCAL.fullmatch(text) or _ADDRESS.fullmatch(text)):
         hint = "local:N starts N processes here, tcp://host:8786 is the scheduler of a Dask cluster"
         raise CompileError(f"'{text}' is not a cluster", hint=hint)
@@ -69,7 +69,7 @@ def shared_out(opened: Any, work: Callable[[Any, T], R], common: Any, shares: Se
     """What `work(common, share)` returns on some worker, with the share's number, in order of arrival.
 
     `common` goes to each worker once. The shares of a worker that dies are computed by others. Raises CompileError if
-    they die again and again.
+    they keep dying.
     """
     from distributed import KilledWorker, as_completed
 
@@ -87,9 +87,9 @@ def shared_out(opened: Any, work: Callable[[Any, T], R], common: Any, shares: Se
                     del left[futures[future]]
                     yield futures[future], result
         except KilledWorker as e:
-            raise CompileError(_DIED, hint=_SMALLER) from e
+            raise CompileError(_DIED, hint=_LOGS) from e
         finally:
             opened.cancel(list(futures))
         attempts = 0 if len(left) < before else attempts + 1
     if left:
-        raise CompileError(_DIED, hint=_SMALLER)
+        raise CompileError(_DIED, hint=_LOGS)

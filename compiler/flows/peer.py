@@ -52,7 +52,7 @@ class Simulation:
     module: ModuleOp
     rewrite: Rewrite | None
     settle: Callable[[], None] = lambda: None
-    """Called when the weights of the module are no longer needed."""
+    """A function to call as soon as nothing reads the weights of the module any more."""
 
     def run(self, samples: Samples) -> Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]]:
         """The inputs and outputs of the first runs."""

@@ -25,7 +25,7 @@ class Arguments:
 
     @staticmethod
     def of(module: Any) -> Arguments:
-        """Of a module's `forward`, or the inputs of an exported program."""
+        """The arguments of a module's `forward`, or the inputs of an exported program."""
         if not hasattr(module, "forward"):
             names = [str(name) for name in module.graph_signature.user_inputs]
             return Arguments(names, len(names))

@@ -6,7 +6,7 @@ from .images import PRESETS, ImageRows, Preprocess, image_size
 from .load import Form, data_files, load_samples
 from .rows import ArrayRows, Rows
 from .samples import Samples, input_types, takes_whole_inputs
-from .stream import Spool, from_batches
+from .stream import Spool, SpooledRows, from_batches
 from .synthetic import synthetic_samples
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Rows",
     "Samples",
     "Spool",
+    "SpooledRows",
     "calibration_runs",
     "data_files",
     "from_batches",

@@ -36,7 +36,7 @@ class ShardRows:
         while start < stop:
             index = bisect_right(self.ends, start)
             begin, end = (0, *self.ends)[index], min(stop, self.ends[index])
-            array = _arrays(self.files[index])[self.name]
+            array = _arrays(self.files[index], _changed(self.files[index]))[self.name]
             parts.append(array[start - begin : end - begin])
             start = end
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, *self.shape[1:]), self.dtype), *parts])
@@ -46,8 +46,13 @@ class ShardRows:
 
 
 @lru_cache(maxsize=_OPEN)
-def _arrays(file: Path) -> dict[str, Array]:
+def _arrays(file: Path, changed: int) -> dict[str, Array]:
     return load_arrays(file)
+
+
+def _changed(file: Path) -> int:
+    """When a file was written, in nanoseconds; 0 for a file that is gone, which is an error when it is read."""
+    return file.stat().st_mtime_ns if file.exists() else 0
 
 
 def shard_rows(folder: Path) -> dict[str, ShardRows]:
@@ -58,9 +63,11 @@ def shard_rows(folder: Path) -> dict[str, ShardRows]:
         arrays = load_arrays(file)
         for name, array in first.items():
             found = arrays.get(name)
-            if found is None or found.shape[1:] != array.shape[1:] or found.dtype != array.dtype or not found.ndim:
-                what = "no such array" if found is None else f"{found.dtype} {list(found.shape[1:])}"
-                message = f"array '{name}' is {array.dtype} {list(array.shape[1:])} in {files[0].name}, here {what}"
+            if found is None:
+                raise CompileError(f"array '{name}' of {files[0].name} is missing", where=str(file))
+            if found.shape[1:] != array.shape[1:] or found.dtype != array.dtype or not found.ndim:
+                first_one, here = (f"{each.dtype} {list(each.shape[1:])}" for each in (array, found))
+                message = f"array '{name}' is {first_one} in {files[0].name}, but {here} here"
                 raise CompileError(message, where=str(file), hint="the samples of all shards have one type and shape")
         if len({array.shape[:1] for array in arrays.values()}) > 1:
             raise CompileError("its arrays have different numbers of samples", where=str(file))

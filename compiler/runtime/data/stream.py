@@ -132,6 +132,13 @@ class SpooledRows:
         forget(self.memory)
         return np.stack([self._input(i) for i in range(start, stop)])
 
+    def part(self, start: int, stop: int) -> SpooledRows:
+        """Some of the inputs alone, in memory of their own."""
+        forget(self.memory)
+        offsets = self.offsets[start : stop + 1]
+        memory = np.array(self.memory[offsets[0] : offsets[-1]])
+        return SpooledRows(memory, self.shapes[start:stop], offsets - offsets[0], self.dtype, self.source)
+
     def _input(self, index: int) -> Array:
         part = self.memory[self.offsets[index] : self.offsets[index + 1]]
         return part.view(self.dtype).reshape(self.shapes[index])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import threading
 import time
@@ -16,8 +17,11 @@ import pytest
 from amct_opt.backends import Runner, cluster
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn import ObserveOp
+from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass, run_passes
+from amct_opt.runtime.data import load_samples
+from amct_opt.transforms.quantization.calibrate.shares import _shares
 from amct_opt.universe import new_session
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
@@ -54,7 +58,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "x.npz"
 
 
-def found(data: Path, observer: str, batch: str = "?", options: str = "backend=numpy") -> list[tuple[Any, Any]]:
+def found(data: Path | str, observer: str, batch: str = "?", options: str = "backend=numpy") -> list[tuple[Any, Any]]:
     """Ranges and parameters of all points."""
     session = new_session()
     module = parse_module(session, NET.replace("BATCH", batch))
@@ -74,8 +78,8 @@ def test_equal_to_one_process(observer: str, data: Path) -> None:
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime", "auto"])
 @pytest.mark.parametrize("batch", ["?", "1", "7"])
 def test_any_batch_and_backend(backend: str, batch: str, data: Path) -> None:
-    """Of 203 samples, runs of 7 fill up the last one from those before it."""
-    options = f"backend={backend} samples=200"
+    """The last of 115 samples make an incomplete run of 7, which takes some of the run before it."""
+    options = f"backend={backend} samples=115"
     assert found(data, "mse", batch, f"{options} cluster={LOCAL}") == found(data, "mse", batch, options)
 
 
@@ -85,6 +89,19 @@ def test_shards(data: Path, tmp_path: Path) -> None:
     for i, part in enumerate(np.array_split(x, [3, 50, 90])):
         np.savez(tmp_path / "shards" / f"{i}.npz", x=part)
     assert found(tmp_path / "shards", "mse", options=f"backend=numpy cluster={LOCAL}") == found(data, "mse")
+
+
+def test_batches_of_a_function(data: Path, tmp_path: Path) -> None:
+    """Each share is sent with its own batches only."""
+    (tmp_path / "calib.py").write_text(
+        f"import numpy as np\ndef batches():\n    return np.array_split(np.load({str(data)!r})['x'], range(3, 200, 3))\n"
+    )
+    given = f"{tmp_path}/calib.py:batches"
+    assert found(given, "mse", options=f"backend=numpy cluster={LOCAL}") == found(given, "mse")
+    module = parse_module(new_session(), NET.replace("BATCH", "?"))
+    samples = load_samples(given, main_function(module))
+    sizes = [len(pickle.dumps(share)) for share in _shares(samples)]
+    assert sum(sizes) < 1.1 * np.load(data)["x"].nbytes
 
 
 @pytest.mark.parametrize("observer", ["moving-average", "hfmg"])

@@ -7,10 +7,9 @@ to the bit to those of one process.
 from __future__ import annotations
 
 import atexit
-import hashlib
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -23,10 +22,9 @@ from ....backends import Runner, Work
 from ....backends.cluster import client, shared_out
 from ....diagnostics import CompileError, op_error
 from ....dialects.nn import ObserveOp
-from ....ir.functions import main_function
 from ....ir.text import parse_module, write_module
 from ....rewriting import Array
-from ....runtime.data import ArrayRows, Rows, Samples, input_types
+from ....runtime.data import ArrayRows, Rows, Samples, SpooledRows
 from ....runtime.observers.state import State
 from ....session import Session
 from .observations import Observation, observations, passes
@@ -42,21 +40,9 @@ class Model(NamedTuple):
 
     text: bytes
     arrays: bytes
-    digest: str
     turn: int
     states: Sequence[State]
     runner: Runner
-
-
-@dataclass(frozen=True)
-class Share:
-    """Samples for the inputs of the model."""
-
-    rows: Mapping[str, Rows]
-    first: int
-    count: int
-    at_a_time: int
-    source: str
 
 
 class Seen(NamedTuple):
@@ -69,12 +55,12 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class PartRows:
-    """The rows from `first` on of more rows, by their numbers among all."""
+    """Some of all rows: those from `first` on, read by their numbers among all."""
 
     part: Rows
     first: int
     count: int
-    """Of all rows."""
+    """How many rows there are in all."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -105,8 +91,8 @@ def observe_shares(
             raise op_error(each.points[0], f"has the observer {name}, which depends on the order of the samples", hint)
     shares = _shares(samples)
     states = [each.observer.state() for each in observed] if turn else []
-    settled = runner.settled(Work(module, {}, samples, _unwatched, _unnoticed, session))
-    model = _packed(module, turn, states, replace(settled, cluster=None, threads=settled.threads or 1))
+    settled = runner.settled(Work(module, {}, samples, _ignore, _ignore, session))
+    model = _packed(module, turn, states, settled)
     runs, total = turn * len(shares), passes(observed) * len(shares)
     merged, waiting = 0, dict[int, Seen]()
     for number, seen in shared_out(client(runner.cluster), _seen, model, shares):
@@ -117,12 +103,8 @@ def observe_shares(
             merged += 1
 
 
-def _unwatched(*_: object) -> None:
-    """Nothing is run here."""
-
-
-def _unnoticed() -> None:
-    """Nothing is run here."""
+def _ignore(*_: object) -> None:
+    """No work is done here, so there is nothing to see."""
 
 
 def _merge(observed: Sequence[Observation], turn: int, seen: Seen) -> None:
@@ -138,7 +120,7 @@ def _merge(observed: Sequence[Observation], turn: int, seen: Seen) -> None:
                 each.observer.merge(other.observer)
 
 
-def _shares(samples: Samples) -> list[Share]:
+def _shares(samples: Samples) -> list[Samples]:
     """Whole runs of the model; an incomplete last run, which is filled up from the one before, is in one share with it."""
     step = max(_FEWEST_RUNS, -(-samples.runs // _MOST_SHARES)) * samples.batch_size
     starts = [*range(0, samples.count, step)]
@@ -148,16 +130,21 @@ def _shares(samples: Samples) -> list[Share]:
     return [_share(samples, samples.first + a, b - a) for a, b in zip(starts, ends, strict=True)]
 
 
-def _share(samples: Samples, first: int, count: int) -> Share:
-    rows = {name: _sent(each, first, count) for name, each in samples.rows.items()}
-    return Share(rows, first, count, samples.at_a_time, samples.source)
+def _share(samples: Samples, first: int, count: int) -> Samples:
+    rows = {name: _sent(each, first, first + count) for name, each in samples.rows.items()}
+    return replace(samples, rows=rows, first=first, count=count)
 
 
-def _sent(rows: Rows, first: int, count: int) -> Rows:
-    """Rows that a worker can read: arrays are sent, files are read there."""
-    if not isinstance(rows, ArrayRows) or not rows.array.ndim:
-        return rows
-    return PartRows(ArrayRows(np.array(rows.read(first, first + count)), rows.source), first, rows.shape[0])
+def _sent(rows: Rows, start: int, stop: int) -> Rows:
+    """Rows that a worker can read: what is in memory is sent, files are read there."""
+    match rows:
+        case ArrayRows() if rows.array.ndim:
+            part = ArrayRows(np.array(rows.read(start, stop)), rows.source)
+        case SpooledRows():
+            part = rows.part(start, stop)
+        case _:
+            return rows
+    return PartRows(part, start, rows.shape[0])
 
 
 def _packed(module: ModuleOp, turn: int, states: Sequence[State], runner: Runner) -> Model:
@@ -165,41 +152,32 @@ def _packed(module: ModuleOp, turn: int, states: Sequence[State], runner: Runner
         path = Path(folder) / "model.mlir"
         files = write_module(module, path, locations=True)
         text, arrays = path.read_bytes(), b"" if len(files) == 1 else files[1].read_bytes()
-    digest = hashlib.sha256(text + arrays).hexdigest()
-    return Model(text, arrays, digest, turn, states, replace(runner, cluster=None))
+    return Model(text, arrays, turn, states, replace(runner, cluster=None, threads=runner.threads or 1))
 
 
 # On workers
 
 
-def _seen(model: Model, share: Share) -> Seen:
+def _seen(model: Model, share: Samples) -> Seen:
     try:
         return Seen(_states(model, share))
     except CompileError as e:
         return Seen(error=(e.message, e.where, e.hint))
 
 
-def _states(model: Model, share: Share) -> list[State]:
-    module, session = _loaded(model.digest, model.text, model.arrays)
+def _states(model: Model, share: Samples) -> list[State]:
+    module, session = _loaded(model.text, model.arrays)
     points = [op for op in module.walk() if isinstance(op, ObserveOp) and op.qparams is None]
     observed = observations(points, session)
     if model.turn:
         for each, state in zip(observed, model.states, strict=True):
             each.observer.restore(state)
-    samples = Samples(
-        share.rows,
-        input_types(main_function(module)),
-        share.count,
-        share.source,
-        first=share.first,
-        at_a_time=share.at_a_time,
-    )
-    observe(module, observed, samples, model.turn, session, model.runner)
+    observe(module, observed, share, model.turn, session, model.runner)
     return [each.observer.state() for each in observed]
 
 
 @lru_cache(maxsize=2)
-def _loaded(digest: str, text: bytes, arrays: bytes) -> tuple[ModuleOp, Session]:
+def _loaded(text: bytes, arrays: bytes) -> tuple[ModuleOp, Session]:
     """The module, which a worker reads once. Its arrays are mapped from a file of the worker's own."""
     from ....universe import new_session
 
