@@ -49,7 +49,11 @@ def client(text: str) -> Any:
             return _until_the_end(Client(text, timeout=_SECONDS))
         except (OSError, TimeoutError) as e:
             raise CompileError(f"no scheduler answers within {_SECONDS} seconds", where=text) from e
-    options: dict[str, Any] = {"memory_limit": None, "dashboard_address": None, "silence_logs": logging.CRITICAL}
+    options: dict[str, Any] = {
+        "memory_limit": None,
+        "dashboard_address": "127.0.0.1:0",
+        "silence_logs": logging.CRITICAL,
+    }
     workers = LocalCluster(n_workers=int(match[1]), threads_per_worker=1, **options)
     atexit.register(_closed, workers)
     return _until_the_end(Client(workers))

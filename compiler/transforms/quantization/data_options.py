@@ -176,7 +176,7 @@ class BackendOptions:
     """A Dask cluster that shares the work of calibration, with the same result: `local:N` or `tcp://host:8786`."""
 
     def runner(self) -> Runner:
-        """Raises CompileError for a backend that is not installed, for threads that it does not have, or a bad name of a cluster."""
+        """Raises CompileError for a backend that is not installed, threads that it does not have, or a bad name of a cluster."""
         return Runner(self.backend, self.threads, self.cluster)
 
 
