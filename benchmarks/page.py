@@ -2,7 +2,7 @@
 
     python benchmarks/page.py [NAME ...]
 
-All, or those named; the page keeps the last results of the others, which are under `.bench/`.
+All, or those named; the sections of the others stay as they are.
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from environments import CACHE
-
 HERE = Path(__file__).parent
 PAGE, README = HERE.parent / "docs" / "benchmarks.md", HERE.parent / "README.md"
-OUTPUT = CACHE / "output"
 
 SECTIONS = {
     "zoo": "Trained networks",
@@ -44,29 +41,27 @@ process.
 
 
 def main(names: list[str]) -> None:
-    OUTPUT.mkdir(parents=True, exist_ok=True)
+    sections = _sections()
     for name in names or SECTIONS:
-        _run(name)
-    PAGE.write_text("\n".join([_HEAD, *(_section(name, title) for name, title in SECTIONS.items())]))
+        print(f"{name} ...", flush=True)
+        sections[SECTIONS[name]] = _section(name)
+        shown = [f"## {title}\n\n{sections[title]}\n" for title in SECTIONS.values() if title in sections]
+        PAGE.write_text("\n".join([_HEAD, *shown]), "utf-8")
     write_speed()
 
 
-def _run(name: str) -> None:
-    print(f"{name} ...", flush=True)
-    command = [sys.executable, str(HERE / f"{name}.py")]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    failed = f"ended with status {done.returncode}\n" if done.returncode else ""
-    (OUTPUT / f"{name}.txt").write_text(f"{_when_and_where()}\n{done.stdout}{failed}")
+def _sections() -> dict[str, str]:
+    """What the page says below each heading."""
+    _, *parts = PAGE.read_text("utf-8").split("\n## ")
+    return {title: body.strip() for title, _, body in (part.partition("\n") for part in parts)}
 
 
-def _section(name: str, title: str) -> str:
-    """What a benchmark says of itself, where and when it ran, and what it printed."""
-    statement = ast.get_docstring(ast.parse((HERE / f"{name}.py").read_text())) or ""
-    output = OUTPUT / f"{name}.txt"
-    if not output.exists():
-        return f"## {title}\n\n{statement}\n\nNot run yet.\n"
-    where, _, printed = output.read_text().partition("\n")
-    return f"## {title}\n\n{statement}\n\n{where}:\n\n```text\n{printed.strip()}\n```\n"
+def _section(name: str) -> str:
+    """What a benchmark says of itself, where and when it runs, and what it prints."""
+    statement, where = ast.get_docstring(ast.parse((HERE / f"{name}.py").read_text())) or "", _when_and_where()
+    done = subprocess.run([sys.executable, str(HERE / f"{name}.py")], stdout=subprocess.PIPE, text=True, check=False)
+    failed = f"\nended with status {done.returncode}" if done.returncode else ""
+    return f"{statement}\n\n{where}:\n\n```text\n{done.stdout.strip()}{failed}\n```"
 
 
 BEGIN, END = "<!-- begin speed (benchmarks/page.py) -->\n", "<!-- end speed -->"

@@ -19,7 +19,6 @@ one was stopped.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -35,15 +34,24 @@ import onnx
 import process
 import zoo
 from onnx import numpy_helper
+from tables import Row, Table, update
 
 PAGE = zoo.HERE.parent / "docs" / "recovery.md"
-RESULTS = environments.CACHE / "recovery.json"
 FOLDER = environments.CACHE / "recovery"
-BEGIN, END = "<!-- begin networks (benchmarks/recovery.py) -->\n", "<!-- end networks -->"
-FIRST, LAST = "<!-- begin equalized networks (benchmarks/recovery.py) -->\n", "<!-- end equalized networks -->"
 SAMPLES = 2000
-HEADERS = ("network", "weights", "samples", "float", "method", "ascend", "qdq", "cpu")
-EQUALIZED = ("network", "samples", "float", "ascend", "qdq", "ascend, equalized", "qdq, equalized")
+METHODS = Table(
+    PAGE,
+    "networks",
+    "recovery",
+    ("network", "weights", "samples", "float", "method", "ascend", "qdq", "cpu"),
+    keys=2,
+)
+EQUALIZED = Table(
+    PAGE,
+    "equalized networks",
+    "recovery",
+    ("network", "samples", "float", "ascend", "qdq", "ascend, equalized", "qdq, equalized"),
+)
 SEEDED = {
     "mobilenet": "MobileNetV2, seeded",
     "resnet50": "ResNet-50, seeded",
@@ -149,8 +157,8 @@ def _seeded(network: str, folder: Path) -> zoo.Task:
         rows, size, name = np.random.default_rng(0).standard_normal((128, 32, 128), np.float32), 64, "x"
     else:
         model, rows, size, name = models.network(network), np.load(models.samples(network)), models.CALIBRATION, "data"
-    np.savez(whole / "calibration.npz", **{name: rows[:size]})
-    np.savez(whole / "held_out.npz", **{name: rows[size:]})
+    np.savez(whole / "calibration.npz", allow_pickle=False, **{name: rows[:size]})
+    np.savez(whole / "held_out.npz", allow_pickle=False, **{name: rows[size:]})
     return zoo.Task(network, whole, model, "distance", [], {}, Path())
 
 
@@ -230,7 +238,7 @@ def rows(task: zoo.Task, width: Width) -> Iterator[tuple[str, ...]]:
     peers = [theirs(task, width.bits, peer) for peer in width.peers]
     reference = zoo.measure(task, zoo.float_file(task), [*(v for pair in own for v in pair), *peers])
     counts = " / ".join(str(sum(1 for _ in task.rows(part))) for part in ("calibration", "held_out"))
-    head = SEEDED.get(task.name, task.name), str(width.bits), counts, _share(task, reference)
+    head = _shown(task.name), str(width.bits), counts, _share(task, reference)
     for options, pair in zip(width.ours, own, strict=True):
         method = f"`{' '.join(options)}`" if options else "nearest rounding"
         yield *head, method, *(_cell(task, v) for v in pair), _ratio(pair[0], own[0][0])
@@ -245,7 +253,7 @@ def _share(task: zoo.Task, variant: zoo.Variant) -> str:
 def _cell(task: zoo.Task, variant: zoo.Variant) -> str:
     if variant.error:
         print(f"{task.name}: {variant.error}\n", flush=True)
-        short = re.split(r"\] |Error: |error: ", variant.error)[-1].replace("|", "/")
+        short = re.split(r"\] |Error: |error: ", variant.error)[-1]
         return f"{'does not run' if variant.file else 'fails'}: {short[:90]}"
     return ", ".join(filter(None, (_share(task, variant).split(" ")[0], f"{variant.sqnr} dB")))
 
@@ -254,38 +262,35 @@ def _ratio(variant: zoo.Variant, first: zoo.Variant) -> str:
     return f"{variant.cpu / first.cpu:.1f}" if variant.cpu and first.cpu else ""
 
 
-def main(samples: int = SAMPLES, *names: str) -> None:
+def main(samples: str = str(SAMPLES), *names: str) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for width in (*WIDTHS, ALONE):
         for name in width.networks:
-            key = f"{name} {width.bits}"
-            if names and not {name, key} & set(names):
+            if names and not {name, f"{name} {width.bits}"} & set(names):
                 continue
             if name.startswith(zoo.GIVEN) and not os.environ.get("AMCT_ZOO"):
                 print(f"{name} is left out: AMCT_ZOO names no folder\n", flush=True)
                 continue
-            made = list(rows(task_of(name, samples), width))
+            made = list(rows(task_of(name, int(samples)), width))
             print("\n".join(" | ".join(row) for row in made) + "\n", flush=True)
-            RESULTS.write_text(json.dumps({**_known(), key: made}))
-    known = _known()
-    shown = [row for width in WIDTHS for name in width.networks for row in known.get(f"{name} {width.bits}", ())]
-    zoo.replace_between(PAGE, BEGIN, END, zoo.table(HEADERS, shown))
-    zoo.replace_between(PAGE, FIRST, LAST, zoo.table(EQUALIZED, list(_equalized(known))))
+            update(METHODS, made, [(_shown(each), str(width.bits)) for width in WIDTHS for each in width.networks])
+            order = [(_shown(each),) for width in (ALONE, *WIDTHS) for each in width.networks]
+            update(EQUALIZED, _equalized(made), order)
 
 
-def _known() -> dict[str, list[Sequence[str]]]:
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+def _shown(network: str) -> str:
+    """What the network is called on the page."""
+    return SEEDED.get(network, network)
 
 
-def _equalized(known: Mapping[str, Sequence[Sequence[str]]]) -> Iterator[Sequence[str]]:
-    """Networks with weights of 8 bits as they are and equalized, side by side."""
-    for name in (name for width in (ALONE, *WIDTHS) if width.bits == 8 for name in width.networks):
-        if f"{name} 8" in known:
-            by_method = {row[4]: row for row in known[f"{name} 8"]}
-            network, _, samples, reference, _, *cells, _ = by_method["nearest rounding"]
-            if equalized := by_method.get(f"`{' '.join(_EQUALIZE)}`"):
-                yield network, samples, reference, *cells, *equalized[-3:-1]
+def _equalized(rows: Sequence[Row]) -> Iterator[Row]:
+    """A network with weights of 8 bits as it is and equalized, side by side."""
+    by_method = {row[4]: row for row in rows}
+    network, bits, samples, reference, _, *cells, _ = by_method["nearest rounding"]
+    equalized = by_method.get(f"`{' '.join(_EQUALIZE)}`")
+    if bits == "8" and equalized:
+        yield network, samples, reference, *cells, *equalized[-3:-1]
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]), *sys.argv[2:])
+    main(*sys.argv[1:])

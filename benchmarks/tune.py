@@ -6,7 +6,7 @@ Data are those of `zoo.py`: some samples calibrate, others choose, further ones 
 Each search is killed with SIGKILL when its second trial is on disk, and started again. Its first trials must then be those of the
 killed run, with their seconds. The OCR recognizer is judged by lines that are read without an error (a function, as `--evaluator`
 takes it). ResNet-20 needs the folder that AMCT_ZOO names. Searches are kept under `.bench/tune`, and begin anew when they are
-deleted.
+deleted. Rows of other searches stay on the page as they are.
 """
 
 from __future__ import annotations
@@ -25,12 +25,17 @@ from typing import Any, NamedTuple
 import environments
 import numpy as np
 import zoo
+from tables import Table, update
 
 PAGE = zoo.HERE.parent / "docs" / "recovery.md"
-RESULTS = environments.CACHE / "tune.json"
 FOLDER = environments.CACHE / "tune"
-BEGIN, END = "<!-- begin searches (benchmarks/tune.py) -->\n", "<!-- end searches -->"
-HEADERS = ("network", "goal", "samples", "trial", "in float", "4 bits", "kB", "chosen by", "", "judged")
+TRIALS = Table(
+    PAGE,
+    "searches",
+    "tune",
+    ("network", "goal", "samples", "trial", "in float", "4 bits", "kB", "chosen by", "", "judged"),
+    keys=2,
+)
 LIMIT = 3600
 """Seconds of a search at most."""
 
@@ -92,7 +97,7 @@ def rows(search: Search, folder: Path) -> Iterator[tuple[str, ...]]:
     found = zoo.Variant(next(out.glob("*_qdq.onnx")))
     reference = zoo.measure(task, task.model, [found])
     best = max(trials, key=lambda t: (t["reached"], t["kept"], -len(_floats(t)) if t["reached"] else 0, t["quality"]))
-    head = search.network, f"`{' '.join((*search.goal, *search.options))}`", " / ".join(map(str, search.samples))
+    head = *_key(search), " / ".join(map(str, search.samples))
     for trial in trials:
         recipe = " ".join(f"{name}={value}" for name, value in trial["changes"].items() if name not in _WIDTHS)
         floats, low = _floats(trial), trial["changes"].get("layer_weight_bits", ())
@@ -100,7 +105,6 @@ def rows(search: Search, folder: Path) -> Iterator[tuple[str, ...]]:
         judged = f"{found.share}, {found.sqnr} dB; float {reference.share}" if trial is best else ""
         cells = recipe or "as given", str(len(floats)), str(len(low)), f"{trial['costs']['bytes'] / 1000:,.1f}"
         yield *head, *cells, f"{trial['quality']:.2f}", result + ", best" * (trial is best), judged
-        head = "", "", ""
 
 
 _WIDTHS = "skip_layers", "layer_weight_bits"
@@ -162,14 +166,12 @@ def main(*names: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         made = list(rows(search, folder))
         print("\n".join(" | ".join(row) for row in made) + "\n", flush=True)
-        RESULTS.write_text(json.dumps({**_known(), str(number): made}))
-    known = _known()
-    shown = [row for number in range(len(SEARCHES)) for row in known.get(str(number), ())]
-    zoo.replace_between(PAGE, BEGIN, END, zoo.table(HEADERS, shown))
+        update(TRIALS, made, map(_key, SEARCHES))
 
 
-def _known() -> dict[str, list[Sequence[str]]]:
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+def _key(search: Search) -> tuple[str, str]:
+    """The network and the goal, as on the page."""
+    return search.network, f"`{' '.join((*search.goal, *search.options))}`"
 
 
 if __name__ == "__main__":

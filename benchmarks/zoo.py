@@ -32,13 +32,13 @@ import numpy as np
 import onnxruntime
 import process
 import zoo_scores
+from tables import Key, Row, Table, update
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "accuracy.md"
 FOLDER = environments.CACHE / "zoo-data"
-RESULTS = environments.CACHE / "zoo-results.json"
 PROFILES = ("ascend", "qdq")
 METHODS = ("MinMax", "Percentile")
 COMPARED = 20
@@ -57,23 +57,37 @@ NAMES = (
 GIVEN = ("resnet20", "tiny-")
 """What names of networks that are in no package begin with."""
 
-TASKS = (
-    "network",
-    "judged by",
-    "of",
-    "float",
-    *(f"ours, {p}" for p in PROFILES),
-    *(f"onnxruntime {m}" for m in METHODS),
+TASKS = Table(
+    PAGE,
+    "trained networks",
+    "zoo",
+    ("network", "judged by", "of", "float", *(f"ours, {p}" for p in PROFILES), *(f"onnxruntime {m}" for m in METHODS)),
 )
-FILES = (
-    "network",
-    "imported",
-    *(f"integers, {p}" for p in PROFILES),
-    "differing",
-    "SQNR dB, ours",
-    "SQNR dB, theirs",
-    "cpu",
+FILES = Table(
+    PAGE,
+    "files of trained networks",
+    "zoo",
+    (
+        *("network", "imported", *(f"integers, {p}" for p in PROFILES)),
+        *("differing", "SQNR dB, ours", "SQNR dB, theirs", "cpu"),
+    ),
 )
+README = HERE.parent / "README.md"
+CHOSEN = Table(
+    README,
+    "chosen networks",
+    "zoo",
+    ("network", "judged by", "of", "float", "Ascend", "qdq", "onnxruntime, min-max", "onnxruntime, percentile"),
+)
+CALLED = {
+    "ocr-recognizer": "PP-OCRv4, text recognition",
+    "ocr-detector": "PP-OCRv4, text detection",
+    "magika": "magika, types of files",
+    "basic-pitch": "basic-pitch, notes in music",
+    "silero-sequence": "silero, voice activity",
+    "resnet20": "ResNet-20, CIFAR-10",
+}
+"""The networks of README.md, and what they are called there."""
 
 
 @dataclass
@@ -213,7 +227,7 @@ def measure(task: Task, model: Path, variants: Sequence[Variant]) -> Variant:
         for variant, session in sessions:
             if session is None:
                 continue
-            outputs = session.run(None, inputs)
+            outputs = [np.asarray(output) for output in session.run(None, inputs)]
             floats = floats or outputs
             right, count = score(outputs, task.labels[i] if task.labels else None, floats, task.facts)
             variant.right, variant.count = variant.right + right, variant.count + count
@@ -249,7 +263,7 @@ def differing(task: Task, variant: Variant) -> str:
     names, different, count = [i.name for i in session.get_inputs()], 0, 0
     for i, row in zip(range(COMPARED), task.rows("held_out"), strict=False):
         feed = dict(zip(names, row.values(), strict=True)) if task.model.suffix != ".onnx" else row
-        np.savez(inputs, **feed)
+        np.savez(inputs, allow_pickle=False, **feed)
         command = [
             sys.executable,
             "-m",
@@ -267,8 +281,8 @@ def differing(task: Task, variant: Variant) -> str:
             return last_line(e) if not i else f"{different} of {count}"
         own = np.load(out)
         for output, value in zip(session.get_outputs(), session.run(None, feed), strict=True):
-            different += int((own[output.name] != value).sum())
-            count += value.size
+            different += int((own[output.name] != np.asarray(value)).sum())
+            count += own[output.name].size
         if task.runs or i == 2:  # each run is a process
             break
     return f"{different} of {count}"
@@ -304,65 +318,29 @@ def rows(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return judged, (task.name, imported, *map(integers, own), differing(task, own[1]), *sqnrs, cpu)
 
 
-def table(headers: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Markdown."""
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headers, ["---"] * len(headers), *lines))
-
-
-def main(samples: int = 2000, *names: str) -> None:
+def main(samples: str = "2000", *names: str) -> None:
     given = os.environ.get("AMCT_ZOO", "")
     python = environments.environment("zoo", environments.ZOO)
-    known: dict[str, list[Sequence[str]]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in names or NAMES:
         if name.startswith(GIVEN) and not given:
             print(f"{name} is left out: AMCT_ZOO names no folder\n", flush=True)
             continue
         try:
-            known[name] = list(rows(prepared(name, python, samples, Path(given))))
+            judged, made = rows(prepared(name, python, int(samples), Path(given)))
         except process.FailedError as e:
-            known[name] = [(name, last_line(e), *"-" * 6), (name, last_line(e), *"-" * 6)]
-        print("\n".join(" | ".join(row) for row in known[name]) + "\n", flush=True)
-        RESULTS.write_text(json.dumps(known))
-        _write([known[name] for name in NAMES if name in known])
+            judged = made = name, last_line(e), *"-" * 6
+        print(" | ".join(judged), " | ".join(made), sep="\n", end="\n\n", flush=True)
+        order = [(each,) for each in NAMES]
+        update(FILES, [made], order)
+        _choose(update(TASKS, [judged], order))
 
 
-BEGIN, END = "<!-- begin trained networks (benchmarks/zoo.py) -->\n", "<!-- end trained networks -->"
-README = HERE.parent / "README.md"
-CHOSEN = {
-    "ocr-recognizer": "PP-OCRv4, text recognition",
-    "ocr-detector": "PP-OCRv4, text detection",
-    "magika": "magika, types of files",
-    "basic-pitch": "basic-pitch, notes in music",
-    "silero-sequence": "silero, voice activity",
-    "resnet20": "ResNet-20, CIFAR-10",
-}
-"""The networks of README.md, and what they are called there."""
-FIRST, LAST = "<!-- begin chosen networks (benchmarks/zoo.py) -->\n", "<!-- end chosen networks -->"
-SHORT = ("network", "judged by", "of", "float", "Ascend", "qdq", "onnxruntime, min-max", "onnxruntime, percentile")
-
-
-def _write(known: Sequence[Sequence[Sequence[str]]]) -> None:
-    """Put both tables, with the last results of each network, into docs/accuracy.md, and chosen rows into README.md."""
-    tables = "\n\n".join(table(headers, [pair[i] for pair in known]) for i, headers in enumerate((TASKS, FILES)))
-    replace_between(PAGE, BEGIN, END, tables)
-    chosen = [
-        (CHOSEN[name], what, of, *map(_without_interval, shares))
-        for (name, what, of, *shares), _ in known
-        if name in CHOSEN
-    ]
-    replace_between(README, FIRST, LAST, table(SHORT, chosen))
-
-
-def _without_interval(share: str) -> str:
-    return share.split(" ")[0]
-
-
-def replace_between(page: Path, begin: str, end: str, text: str) -> None:
-    """Put text between two marks of a page."""
-    before, _, rest = page.read_text("utf-8").partition(begin)
-    _, _, after = rest.partition(end)
-    page.write_text(f"{before}{begin}{text}\n{end}{after}", "utf-8")
+def _choose(judged: Mapping[Key, Sequence[Row]]) -> None:
+    """Put the networks of README.md there, without intervals."""
+    rows = {CALLED[row[0]]: row[1:] for group in judged.values() for row in group if row[0] in CALLED}
+    shown = [(name, what, of, *(share.split(" ")[0] for share in shares)) for name, (what, of, *shares) in rows.items()]
+    update(CHOSEN, shown, [(name,) for name in rows])
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]), *sys.argv[2:])
+    main(*sys.argv[1:])
