@@ -36,8 +36,9 @@ def name_layers(graph: GraphProto) -> None:
     """Gives each node the path of its module as its name, in place.
 
     `layer1.0.conv2` is the operator of that module, `layer1.0.relu@0` and `@1` are those of two calls of one. `layer1.0.add` is
-    an operator that a module of the model's own writes between others. Further nodes of an operator have their type behind
-    its name (`fc/Add`).
+    an operator that a module of the model's own writes between others. A layer that uses the weight of a module that is not
+    called has the path of that module (`attention.out_proj`). Further nodes of an operator have their type behind its name
+    (`fc/Add`).
     """
     units: dict[_Unit, list[NodeProto]] = {}
     for node in graph.node:
@@ -49,7 +50,9 @@ def name_layers(graph: GraphProto) -> None:
     taken: Counter[str] = Counter()
     for unit, nodes in units.items():
         calls = [each for each in modules[unit.path] if _is_call(units[each])] or modules[unit.path]
-        if not unit.path or unit.path in outer or unit not in calls or not _are_calls(calls, nodes):
+        if owner := _uncalled(unit.path, nodes):
+            name = owner
+        elif not unit.path or unit.path in outer or unit not in calls or not _are_calls(calls, nodes):
             name = ".".join(filter(None, (unit.path, unit.kind)))
         else:
             name = unit.path if len(calls) == 1 else f"{unit.path}@{calls.index(unit)}"
@@ -95,6 +98,13 @@ def _is_ours(node: NodeProto) -> bool:
 def _class(node: NodeProto) -> str:
     """The class of the module of a node; empty without metadata."""
     return "".join(classes_of(node)[-2:-1])
+
+
+def _uncalled(path: str, nodes: Sequence[NodeProto]) -> str:
+    """The module inside of another one whose weight a layer uses, as `F.linear(x, self.proj.weight)` does; else empty."""
+    weights = [name for node in nodes if node.op_type in _MAIN for name in node.input[1:2]]
+    owners = [name.removesuffix(".weight") for name in weights if name.endswith(".weight")]
+    return next((each for each in owners if path and each.startswith(f"{path}.")), "")
 
 
 def _name(nodes: Sequence[NodeProto], name: str, taken: Counter[str]) -> None:

@@ -116,12 +116,24 @@ def to_onnx(torch: Any, program: Any, where: str) -> ModelProto:
 
 
 def _fold_constants(graph: Any) -> None:
-    """Folds constants, and lists of tensors; the operators that replace lists keep the metadata of those that made them."""
+    """Folds constants, and lists of tensors; the operators that replace lists keep the metadata of those that made them.
+
+    A weight that is transposed keeps its key: the product of a Linear layer with more than two axes reads the transposed one.
+    """
+    weights = {
+        n.outputs[0].name: n.inputs[0].name
+        for n in graph.graph
+        if n.op_type == "Transpose" and n.inputs[0].name in graph.graph.initializers
+    }
     lists = {n.inputs[0].name: dict(n.metadata_props) for n in graph.graph if n.op_type == "SplitToSequence"}
     import_module("onnxscript.optimizer").fold_constants(graph)
     for node in graph.graph:
         if node.op_type == "Split" and not node.metadata_props:
             node.metadata_props.update(lists.get(node.inputs[0].name, {}))
+    for name, key in weights.items():
+        kept = graph.graph.initializers
+        if name in kept and key not in kept:
+            kept[name].name = key
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -58,6 +58,7 @@ def test_every_combination_computes_the_same(network: Any) -> None:
     assert not any(isinstance(m, torch.nn.Identity) and "activation" not in n for n, m in network.named_modules())
 
 
+@pytest.mark.slow
 def test_regions_are_loaded_and_have_no_points_inside(network: Any) -> None:
     fusing = [[f"{i}.{name}" for name in chain_of(each)] for i, each in enumerate(COMBINATIONS) if each[2] or each[3]]
     fused = amct_opt.torch.fuse_modules(network, fusing)

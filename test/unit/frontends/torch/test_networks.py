@@ -13,17 +13,40 @@ import amct_opt
 from amct_opt.dialects.nn import ConstantOp, NNOp, OpaqueOp, QuantizeOp
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.rewriting import layer_of
+from amct_opt.transforms.quantization.recurrent import recurrent_layers
 
 torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
 pytest.importorskip("onnxscript", reason="the extra torch is not installed")
 
-NAMES = ("resnet18", "mobilenet_v2", "mobilenet_v3", "efficientnet", "convnext", "unet", "gpt")
+NAMES = (
+    "resnet18",
+    "mobilenet_v2",
+    "mobilenet_v3",
+    "efficientnet",
+    "convnext",
+    "vit",
+    "swin",
+    "unet",
+    "detector",
+    "bert",
+    "gpt",
+    "lstm",
+)
+
+
+RECURRENT = {"LSTM"}
+"""Carried; its weights are integers."""
+TIED = {"lm_head.weight"}
+"""The weight has another key as well."""
+
+
+SETTINGS = amct_opt.Settings(by_type={kind: amct_opt.Calibration(weight_compress_only=True) for kind in RECURRENT})
 
 
 def quantized(module: ModuleOp, session: Any, profile: str, inputs: dict[str, Any]) -> ModuleOp:
     copied, session.profile = module.clone(), profile
     amct_opt.run_pipeline(copied, "fuse", session)
-    amct_opt.quantize(copied, session, data=[inputs])
+    amct_opt.quantize(copied, session, SETTINGS, data=[inputs])
     return copied
 
 
@@ -40,18 +63,20 @@ def test_networks(name: str) -> None:
     program = torch.export.export(model, inputs, dynamic_shapes=shapes)
     module, session = amct_opt.load(program)
     ops = [op for op in module.walk() if isinstance(op, NNOp) and not isinstance(op, ConstantOp)]
-    assert not [op for op in ops if isinstance(op, OpaqueOp)]
+    assert {op.op_type.data for op in ops if isinstance(op, OpaqueOp)} <= RECURRENT
     names = {*map(layer_of, ops)}
     assert not [each for each in names if re.match(r"n(ode_|\d)|_|$", each)]
-    computing = {
-        path for path, each in model.named_modules() if isinstance(each, torch.nn.Conv2d | torch.nn.ConvTranspose2d)
-    }
-    assert computing <= names
+    computing = torch.nn.Conv2d | torch.nn.ConvTranspose2d | torch.nn.Linear
+    paths = {path for path, each in model.named_modules() if isinstance(each, computing)}
+    assert paths <= names
+    keys = {op.key for op in module.walk() if isinstance(op, ConstantOp)}
+    assert {f"{path}.weight" for path in paths} - keys <= TIED
     given = {k: x.numpy() for k, x in zip(input_names(main_function(module)), inputs, strict=True)}
     found = amct_opt.execute(module, given)["output"]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-6 * float(np.abs(expected).max()))
     for profile in ("ascend", "qdq"):
         rounded = quantized(module, session, profile, given)
         assert any(isinstance(op, QuantizeOp) for op in rounded.walk())
+        assert all(each.is_quantized for each in recurrent_layers(rounded))
         error = amct_opt.execute(rounded, given)["output"] - expected
         assert 10 * np.log10((expected**2).sum() / (error**2).sum()) > 15, profile
