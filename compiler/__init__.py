@@ -4,6 +4,7 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # type checkers take it for typing's, which would be the first import
 if TYPE_CHECKING:
+    from . import torch as torch
     from .api import Loaded, execute, load, parse, quantize, report, run_pipeline, save, to_text
     from .api_files import bisect, compare, evaluate, quantize_file, reduce, tune
     from .configuration.settings import Activation, Arq, Calibration, Settings

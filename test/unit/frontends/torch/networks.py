@@ -178,6 +178,7 @@ class WindowAttention(nn.Module):
         self.norm2 = nn.LayerNorm(width)
         self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
         self.table = nn.Parameter(torch.randn((2 * window - 1) ** 2, heads) * 0.1)
+        self.index: Tensor
         axis = torch.stack(torch.meshgrid(torch.arange(window), torch.arange(window), indexing="ij")).flatten(1)
         apart = (axis[:, :, None] - axis[:, None]) + window - 1
         self.register_buffer("index", apart[0] * (2 * window - 1) + apart[1])

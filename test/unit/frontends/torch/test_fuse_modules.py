@@ -89,7 +89,7 @@ def test_by_index_and_in_place() -> None:
 def test_the_other_order_of_operands() -> None:
     from .networks import chain
 
-    model = chain("Conv2d", False, True, "ReLU", groups=1)
+    model: Any = chain("Conv2d", False, True, "ReLU", groups=1)
     fused = amct_opt.torch.fuse_modules(model, [["conv", "add", "act"]])
     fused.add.swap_inputs()
     x, y = torch.randn(1, 4, 6, 6), torch.randn(1, 4, 6, 6)
