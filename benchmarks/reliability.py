@@ -2,13 +2,12 @@
 
     python benchmarks/reliability.py [SHARE [CAMPAIGN ...]]
 
-SHARE, a fraction, makes all campaigns smaller. The figures of campaigns that are not named stay; they are kept under `.bench/`.
+SHARE, a fraction, makes all campaigns smaller. The figures of campaigns that are not named stay on the page as they are.
 A failure ends the script with status 1, after the page is written.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
@@ -18,11 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from environments import CACHE
-
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reliability.md"
-RESULTS = CACHE / "reliability.json"
 BEGIN, END = "<!-- begin figures (benchmarks/reliability.py) -->\n", "<!-- end figures -->"
 SEED = 1000
 DIGITS = ROOT / "examples" / "digits"
@@ -81,7 +77,10 @@ def crashes(share: float) -> Iterator[Row]:
 
 
 def injected_faults(share: float) -> Iterator[Row]:
-    """Wrong kernels, folds, scales, layouts and axes in ResNet-50: `--check` names step and layer, the model is reduced."""
+    """Wrong kernels, folds, scales, layouts and axes in ResNet-50: `--check` names step and layer, the model is reduced.
+
+    Seconds are of a processor.
+    """
     sys.path.insert(0, str(ROOT / "test" / "unit" / "checking"))
     from faults import faults, trials
 
@@ -105,37 +104,42 @@ CAMPAIGNS: Mapping[str, Callable[[float], Iterator[Row]]] = {
 
 
 def main(share: str = "1", *names: str) -> int:
-    """Runs campaigns and writes the page. Returns 1 if something was found."""
-    CACHE.mkdir(exist_ok=True)
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    """Runs campaigns and writes the page after each. Returns 1 if something was found."""
     failed = False
     for name in names or CAMPAIGNS:
-        where, rows = _when_and_where(), []
+        rows: list[Row] = []
         for row in CAMPAIGNS[name](float(share)):
             print(f"{name}, {row.what}: {row.tried} tried, {row.result}, {len(row.failures)} failed", flush=True)
             for failure in row.failures:
                 print(f"  {failure}", flush=True)
             failed |= bool(row.failures)
-            rows.append(row._asdict())
-        results[name] = {"where": where, "rows": rows}
-        RESULTS.write_text(json.dumps(results, indent=1))
-    text = PAGE.read_text("utf-8")
-    head, _, rest = text.partition(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}{figures(results)}{END}{rest.partition(END)[2]}", "utf-8")
+            rows.append(row)
+        PAGE.write_text(with_figures(PAGE.read_text("utf-8"), name, rows), "utf-8")
     return int(failed)
 
 
-def figures(results: Mapping[str, Mapping[str, object]]) -> str:
-    """A table for each campaign that has run."""
-    lines: list[str] = []
-    for name, run in CAMPAIGNS.items():
-        if name not in results:
-            continue
-        lines += [f"\n**{name.capitalize()}.** {(run.__doc__ or '').strip()}", f"{results[name]['where']}.", ""]
-        lines += ["| input | tried | ended as promised | failed |", "|---|---|---|---|"]
-        rows = [Row(**row) for row in results[name]["rows"]]
-        lines += [f"| {r.what} | {r.tried:,} | {r.result} | {len(r.failures)} |" for r in rows]
-    return "\n".join([*lines, "", ""])
+def with_figures(page: str, name: str, rows: Sequence[Row]) -> str:
+    """The page with new figures of one campaign. The other campaigns keep their parts, which are read by their headings."""
+    head, _, rest = page.partition(BEGIN)
+    figures, _, tail = rest.partition(END)
+    parts = {each: _HEADING.format(each.capitalize()) for each in CAMPAIGNS}
+    found = {each: _part(figures, heading) for each, heading in parts.items() if heading in figures}
+    doc = " ".join((CAMPAIGNS[name].__doc__ or "").split())
+    lines = [f"{parts[name]} {doc}", f"{_when_and_where()}.", ""]
+    lines += ["| input | tried | ended as promised | failed |", "|---|---|---|---|"]
+    lines += [f"| {r.what} | {r.tried:,} | {r.result} | {len(r.failures)} |" for r in rows]
+    found[name] = "\n".join(lines)
+    ordered = "\n\n".join(found[each] for each in CAMPAIGNS if each in found)
+    return f"{head}{BEGIN}\n{ordered}\n\n{END}{tail}"
+
+
+_HEADING = "**{}.**"
+
+
+def _part(figures: str, heading: str) -> str:
+    """The part of a campaign: up to the heading of the next one."""
+    body = figures.partition(heading)[2].partition("\n**")[0]
+    return f"{heading}{body}".strip()
 
 
 def _when_and_where() -> str:
