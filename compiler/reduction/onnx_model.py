@@ -11,6 +11,7 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
 
 from ..formats.onnx.graphs import free_names, subgraphs
+from ..formats.onnx.inference import infer_shapes
 
 _LARGE = 1024
 """Elements of a weight above which its numbers cannot be the sizes of other values."""
@@ -74,7 +75,7 @@ def _types(model: ModelProto) -> dict[str, ValueInfoProto]:
             type_ = onnx.helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims)
             skeleton.graph.input.append(type_)
     try:
-        found = onnx.shape_inference.infer_shapes(skeleton, data_prop=True).graph
+        found = infer_shapes(skeleton, data_prop=True).graph
     except Exception:  # onnx raises its own errors, RuntimeError and protobuf's for damaged models
         found = graph
     values = (*found.value_info, *found.output, *found.input)
@@ -132,14 +133,15 @@ def _valid(model: ModelProto) -> ModelProto | None:
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.ClearField("shape")
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        inferred = infer_shapes(model, strict=True, data_prop=True)
     except Exception:  # onnx raises its own errors, RuntimeError and protobuf's
         return None
     found = {value.name: value for value in inferred.graph.output}
     if any(not _has_rank(found[name]) or _is_empty(found[name]) for name in outputs):
         return None
-    del inferred.graph.value_info[:]
-    return inferred
+    for value in model.graph.output:
+        value.CopyFrom(found[value.name])
+    return model
 
 
 def _is_empty(value: ValueInfoProto) -> bool:

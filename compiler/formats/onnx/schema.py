@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
-from onnx import IR_VERSION, GraphProto, ModelProto, NodeProto, checker, defs, helper, shape_inference
+from onnx import IR_VERSION, GraphProto, NodeProto, checker, defs, helper
 
 from .attributes import Value, value_of
 from .graphs import STANDARD, domain_of, subgraphs
@@ -131,11 +131,3 @@ def first_opset_taking(
         if rejected_output(schema, result_elements(schema, elements, attributes)[0]) is None:
             return opset
     return None
-
-
-def inferred(model: ModelProto) -> GraphProto:
-    """The graph with the types that onnx's shape inference finds; an empty one if it fails."""
-    try:
-        return shape_inference.infer_shapes(model, data_prop=True).graph
-    except (shape_inference.InferenceError, RuntimeError, ValueError):
-        return GraphProto()

@@ -23,8 +23,9 @@ from ...dialects.nn import QUANTIZING, RANDOM
 from ...dialects.nn.shapes import element_of, known, shape_of
 from ...formats.onnx.attributes import GRAPHS
 from ...formats.onnx.graphs import STANDARD
+from ...formats.onnx.inference import inferred
 from ...formats.onnx.opaque import IR_VERSION
-from ...formats.onnx.schema import complaint, inferred, schema_of
+from ...formats.onnx.schema import complaint, schema_of
 from ...formats.onnx.tensors import ELEMENT_NAMES, code_of
 from ...ir.dtypes import numpy_dtype
 from ..building import SHOWN_ELEMENTS

@@ -9,7 +9,8 @@ from onnx import ModelProto, TensorProto, TypeProto
 from xdsl.ir import SSAValue
 
 from ...formats.onnx.graphs import all_nodes
-from ...formats.onnx.schema import complaint, inferred
+from ...formats.onnx.inference import inferred
+from ...formats.onnx.schema import complaint
 from ...formats.onnx.tensors import dimension_names
 from ...transforms.partial_shapes import Dimension
 from ..building import SHOWN_ELEMENTS

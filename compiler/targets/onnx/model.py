@@ -16,6 +16,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from ...diagnostics import CompileError
 from ...dialects import nn
 from ...formats.onnx.file import INLINE, Initializer, packed
+from ...formats.onnx.inference import infer_shapes
 from ...ir.functions import body, dimension_names, input_names, main_function, output_names, return_op
 from ...ir.metadata import metadata
 from ...rewriting import Remarks
@@ -154,7 +155,7 @@ def check(model: ModelProto, function: FuncOp, remarks: Remarks, path: Path) -> 
     """
     try:
         onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType]
-        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+        infer_shapes(model, strict=True)
     except onnx.checker.ValidationError as e:
         raise CompileError(f"would not be a valid model: {_first_line(e)}", where=str(path)) from e
     except onnx.shape_inference.InferenceError as e:

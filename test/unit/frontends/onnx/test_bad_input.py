@@ -361,6 +361,20 @@ def test_a_known_condition_without_its_branch(build: Build, refused: Callable[[M
     assert text == "model.onnx: node 'branch': error: If lacks the branch that it takes"
 
 
+def test_a_branch_that_contradicts_itself(build: Build, refused: Callable[[ModelProto], str]) -> None:
+    conv = helper.make_node("Conv", ["x", "w"], ["a"], "conv")
+    same = helper.make_node("Identity", ["x"], ["b"])
+    branches = {
+        f"{name}_branch": helper.make_graph([node], name, [], [ValueInfoProto(name=node.output[0])])
+        for name, node in (("then", conv), ("else", same))
+    }
+    node = helper.make_node("If", ["c"], ["y"], "if", **branches)
+    flag = helper.make_node("Cast", ["s"], ["c"], to=TensorProto.BOOL)
+    inputs = [("x", [1, 1, 4]), ("s", [])]
+    text = refused(build([flag, node], inputs, ["y"], {"w": np.ones((1, 1, 2, 2), np.float32)}))
+    assert text.startswith("model.onnx: node 'if': error: If gives 'y', whose rank is not known")
+
+
 # Anything
 
 
