@@ -415,11 +415,14 @@ class _Check:
                 )
 
     def sane(self, stage: str, found: Mapping[str, Array]) -> None:
-        """Finite, unless what it was made of is not."""
+        """Finite, unless what it was made of is not, or a divisor rounds to zero; what follows is then not compared."""
         _alike(stage, found, self.case.expected)
         for name, array in found.items():
-            if not self.wild and not _finite(array):
+            if self.wild or _finite(array):
+                continue
+            if "divides" not in self.case.traits:
                 raise Mismatch(stage, f"{name} is not finite")
+            self.wild = True
 
 
 def _ending(target: str) -> str:

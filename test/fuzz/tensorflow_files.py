@@ -136,7 +136,12 @@ def moved(b: Builder, x: Any) -> Any:
     if kind == "pad":
         return b.tf.pad(x, [[0, 0]] + [[int(b.random.integers(2)), 1]] * (rank - 1), constant_values=b.pick(0, 0, 1.5))
     if kind == "mirror":
-        return b.tf.pad(x, [[0, 0]] + [[1, 1]] * (rank - 1), mode=b.pick("REFLECT", "SYMMETRIC"))
+        mode = b.pick("REFLECT", "SYMMETRIC")
+        if (
+            mode == "REFLECT" and min(x.shape[1:]) < 2
+        ):  # it has no second value, which TensorFlow finds only at run time
+            raise Refused
+        return b.tf.pad(x, [[0, 0]] + [[1, 1]] * (rank - 1), mode=mode)
     if kind == "slice":
         return b.pick(x[:, 1:], x[..., :-1], x[:, ::2], x[..., ::-1], x[:, -1], x[:, b.tf.newaxis])
     if kind == "split":
