@@ -40,7 +40,7 @@ class Row(NamedTuple):
 def damaged_files(share: float) -> Iterator[Row]:
     """Files of every format with bytes, numbers, names or lines changed; the tools run on each."""
     sys.path.insert(0, str(ROOT / "test" / "unit" / "flows"))
-    from hostile_files import FORMATS, campaign
+    from hostile_files import FORMATS, campaign  # pyright: ignore[reportMissingImports]
 
     with tempfile.TemporaryDirectory() as folder:
         for name in FORMATS:
@@ -53,7 +53,7 @@ def damaged_files(share: float) -> Iterator[Row]:
 def random_graphs(share: float) -> Iterator[Row]:
     """Random networks and options; every stage is compared with onnxruntime, TensorFlow or OpenCV."""
     sys.path.insert(0, str(ROOT / "test"))
-    from fuzz.campaign import FORMATS, campaign
+    from fuzz.campaign import FORMATS, campaign  # pyright: ignore[reportMissingImports]
 
     for name in dict.fromkeys(FORMATS):
         count = max(1, round(GRAPHS * share * FORMATS.count(name) / len(FORMATS)))
@@ -82,7 +82,7 @@ def injected_faults(share: float) -> Iterator[Row]:
     Seconds are of a processor.
     """
     sys.path.insert(0, str(ROOT / "test" / "unit" / "checking"))
-    from faults import faults, trials
+    from faults import faults, trials  # pyright: ignore[reportMissingImports]
 
     chosen = faults()[:: max(1, round(1 / share))]
     for kind in dict.fromkeys(fault.kind.split()[0] for fault in chosen):

@@ -258,12 +258,12 @@ class _Check:
     def quantized(self, module: ModuleOp) -> None:
         data = self.folder / "data.npz"
         random = np.random.default_rng(0)
-        more = {
+        more: dict[str, Any] = {
             n: np.concatenate([a, *(random.normal(0, 1, a.shape).astype(a.dtype) for _ in range(self.choices.batches - 1))])
             if a.dtype.kind == "f" else np.concatenate([a] * self.choices.batches)
             for n, a in self.case.inputs.items()
         }  # fmt: skip
-        np.savez(data, **{n: a for n, a in more.items()})  # noqa: C416
+        np.savez(data, **more)
         floats = module.clone()
         with self.stage("quantize"):
             options = " ".join([f"data={data}", *self.choices.quantize])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -348,9 +349,8 @@ def test_filled_tensor_of_absurd_size(build: Build, refused: Callable[[ModelProt
 @pytest.mark.parametrize("op_type", ["Loop", "Scan"])
 def test_loops_with_too_few_inputs(build: Build, refused: Callable[[ModelProto], str], op_type: str) -> None:
     body = helper.make_graph([helper.make_node("Identity", ["x"], ["b"])], "b", [], [ValueInfoProto(name="b")])
-    node = helper.make_node(
-        op_type, [], ["y"], "loop", body=body, **({"num_scan_inputs": 1} if op_type == "Scan" else {})
-    )
+    attributes: dict[str, Any] = {"body": body, **({"num_scan_inputs": 1} if op_type == "Scan" else {})}
+    node = helper.make_node(op_type, [], ["y"], "loop", **attributes)
     text = refused(build([node], [("x", [1])], ["y"]))
     assert text.startswith(f"model.onnx: node 'loop': error: {op_type} is not valid: ")
 
@@ -364,11 +364,10 @@ def test_a_known_condition_without_its_branch(build: Build, refused: Callable[[M
 def test_a_branch_that_contradicts_itself(build: Build, refused: Callable[[ModelProto], str]) -> None:
     conv = helper.make_node("Conv", ["x", "w"], ["a"], "conv")
     same = helper.make_node("Identity", ["x"], ["b"])
-    branches = {
-        f"{name}_branch": helper.make_graph([node], name, [], [ValueInfoProto(name=node.output[0])])
-        for name, node in (("then", conv), ("else", same))
-    }
-    node = helper.make_node("If", ["c"], ["y"], "if", **branches)
+    then, other = (
+        helper.make_graph([node], "branch", [], [ValueInfoProto(name=node.output[0])]) for node in (conv, same)
+    )
+    node = helper.make_node("If", ["c"], ["y"], "if", then_branch=then, else_branch=other)
     flag = helper.make_node("Cast", ["s"], ["c"], to=TensorProto.BOOL)
     inputs = [("x", [1, 1, 4]), ("s", [])]
     text = refused(build([flag, node], inputs, ["y"], {"w": np.ones((1, 1, 2, 2), np.float32)}))
