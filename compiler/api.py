@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 
 from . import frontends
 from .backends import Name
+from .backends.cluster import Engine, engine_of
 from .configuration.files import read_settings
 from .configuration.record import Record, read_record
 from .configuration.settings import Settings
@@ -159,6 +160,7 @@ def quantize(
     round_weights: Method | None = None,
     correct_bias: bool = False,
     backend: Name = "auto",
+    client: Any = None,
     profile: str | None = None,
 ) -> Loaded:
     """Quantize a module in place: observers, calibration, integers. Run fusions before. Returns the module and its session.
@@ -173,7 +175,9 @@ def quantize(
     synthetic inputs are used and the session warns. For a folder of images, `preprocess` is the name of a preset (`imagenet`)
     or an object. `record` contains parameters that replace calibration.
     `equalize`, `fit_ranges`, `round_weights` and `correct_bias` recover accuracy (docs/recovery.md).
-    `backend` runs the module during calibration; it affects results only through the rounding of floats.
+    `backend` runs the module during calibration; it affects results only through the rounding of floats. `client` shares
+    calibration among machines, with the same result: a `distributed.Client`, or an executor of `concurrent.futures`
+    (docs/cluster.md).
     `session.profile` decides what can be quantized; `session.remarks` reports what was not quantized, and why. Raises
     CompileError, located.
     """
@@ -196,8 +200,15 @@ def quantize(
     request = Request(chosen, profile_of(session), record, recovery=recovery)
     if loading:
         simplify_and_fuse(request, module, session)
-    run_passes(module, [Quantize(request, given, BackendOptions(backend=backend))], session)
+    run_passes(
+        module, [Quantize(request, given, BackendOptions(backend=backend, cluster=engine_of_client(client)))], session
+    )
     return Loaded(module, session)
+
+
+def engine_of_client(client: Any) -> Engine | None:
+    """What shares work among the machines of a client; None without one. Raises CompileError for anything else."""
+    return None if client is None else engine_of(client)
 
 
 def _loaded(model: Any, loader: Any, profile: str | None) -> tuple[ModuleOp, Session, Any]:

@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from .api import PathLike, load
+from .api import PathLike, engine_of_client, load
+from .backends import Runner
 from .diagnostics import CompileError
 from .reduction import SECONDS
 from .runtime.data import FloatModel, Preprocess, Samples
 from .runtime.executor import Array
 from .session import Session
-from .transforms.quantization.data_options import DataOptions
+from .transforms.quantization.data_options import BackendOptions, DataOptions
 from .transforms.quantization.request import QuantizeOptions
 from .universe import new_session
 
 if TYPE_CHECKING:
     from .checking.bisection import Bisection
+    from .flows.engines import Engine
     from .flows.evaluation import Labels, Metric
-    from .flows.scoring import Engine, Scores
+    from .flows.scoring import Scores
     from .flows.summary import Summary
     from .flows.tune import Tuned
     from .runtime.comparison import Comparison
@@ -44,6 +46,7 @@ def quantize_file(
     preprocess: str | Preprocess | None = None,
     opset: int | None = None,
     check: bool | PathLike = False,
+    client: Any = None,
     session: Session | None = None,
     **options: Any,
 ) -> Summary:
@@ -51,15 +54,16 @@ def quantize_file(
 
     `data` and `labels` are what `--data` and `--labels` take; `options` are the others of `--quantize`, with underscores:
     `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. `check` runs every pass and file
-    beside what was before it, on the samples that measure or on those of a path. `report(folder)` draws the page of the
-    results. Raises CompileError, located.
+    beside what was before it, on the samples that measure or on those of a path. `client` shares calibration among machines, as
+    in `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.
     """
     from .flows.quantization import quantize_file as quantized
 
     chosen, given = _options(options), DataOptions(_text(data), preprocess=preprocess)
     within = _session(session, profile)
     checked = None if check is False else "" if check is True else os.fspath(check)
-    return quantized(Path(model), chosen, given, Path(folder), within, opset=opset, labels=labels, check=checked)
+    running = BackendOptions(cluster=engine_of_client(client))
+    return quantized(Path(model), chosen, given, Path(folder), within, running, opset, labels=labels, check=checked)
 
 
 def tune(
@@ -75,14 +79,16 @@ def tune(
     test: PathLike | None = None,
     profile: str | None = None,
     preprocess: str | Preprocess | None = None,
+    client: Any = None,
     session: Session | None = None,
     **options: Any,
 ) -> Tuned:
     """Search for options that reach a goal, then write the files of the best ones into a folder, as `amct tune` does.
 
     The goal is `sqnr` in dB, or the largest `drop` of top-1 in points (`labels`: int [samples], or what `--labels` takes), or
-    of `metric`. `budget` is text such as `bytes=150k`; `options` hold for all trials. Raises CompileError, located; a goal that
-    is missed is in the result (`best.reached`).
+    of `metric`. `budget` is text such as `bytes=150k`; `options` hold for all trials. `client` shares the trials' samples among
+    machines, as in `quantize`. Raises CompileError, located; a goal that is missed is in the
+    result (`best.reached`).
     """
     from .flows.quantization import quantize_file as quantized
     from .flows.tune import tune_file
@@ -99,8 +105,9 @@ def tune(
     measuring = None if test is None else DataOptions(_text(test), preprocess=preprocess)
     bounds = UNLIMITED if budget is None else Budget.of(budget)
     within = _session(session, profile)
-    found = tune_file(Path(model), chosen, given, Path(folder), within, goal, test=measuring, budget=bounds)
-    quantized(Path(model), merged(chosen, found.best.changes), given, Path(folder), within.clone())
+    running = BackendOptions(cluster=engine_of_client(client))
+    found = tune_file(Path(model), chosen, given, Path(folder), within, goal, running, measuring, bounds)
+    quantized(Path(model), merged(chosen, found.best.changes), given, Path(folder), within.clone(), running)
     return found
 
 
@@ -112,13 +119,15 @@ def evaluate(
     metric: Measure | None = None,
     engine: Engine = "interpreter",
     preprocess: str | Preprocess | None = None,
+    client: Any = None,
     session: Session | None = None,
 ) -> Scores:
     """Score models on the same samples, as `amct evaluate` does, by labels or by a function.
 
     `models` are model files, written files, or module text of any stage. `data` is what `--data` takes, or a loader of PyTorch,
     whose batches have labels behind their inputs; `labels` are int [samples] or what `--labels` takes. `engine` is
-    `interpreter`, `onnxruntime`, which runs ONNX files, or `iree`. Raises CompileError, located.
+    `interpreter`, `onnxruntime`, which runs ONNX files, or `iree`. `client` shares the samples that labels judge among machines,
+    as in `quantize`. Raises CompileError, located.
     """
     from .flows.scoring import evaluate_files
 
@@ -132,9 +141,9 @@ def evaluate(
         raise CompileError("either labels or a metric must judge")
     if labels is not None and data is None:
         raise CompileError("labels need samples", hint="give data")
-    given = DataOptions(source, preprocess=preprocess)
+    given, runner = DataOptions(source, preprocess=preprocess), Runner(cluster=engine_of_client(client))
     measure = None if metric is None else _metric(metric)
-    return evaluate_files(paths, given, lambda _: _session(session, None), _labels(labels), measure, engine)
+    return evaluate_files(paths, given, lambda _: _session(session, None), _labels(labels), measure, engine, runner)
 
 
 def _labelled(loader: Any, model: Path, session: Session | None) -> tuple[Samples, Array]:

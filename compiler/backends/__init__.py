@@ -13,6 +13,7 @@ from ..dialects.nn import weights_of
 from ..files import scratch
 from ..ir.weights import set_aside
 from ..runtime.executor import Executable
+from .cluster import Engine, check
 from .estimate import numbers, weights
 from .work import Wanted, Work
 
@@ -30,14 +31,12 @@ class Runner:
     backend: Name = "auto"
     threads: int | None = None
     """The number of threads of onnxruntime; default: one per core, at most 8."""
-    cluster: str | None = None
-    """The Dask cluster whose workers calibrate: `local:2`, `tcp://host:8786`. None for this process."""
+    cluster: str | Engine | None = None
+    """What shares the work: a Dask cluster, `local:2` or `tcp://host:8786`, or an engine. None for this process."""
 
     def __post_init__(self) -> None:
         """Raises CompileError for a backend that is not installed, an invalid number of threads, or a bad name of a cluster."""
-        if self.cluster is not None:
-            from .cluster import check
-
+        if isinstance(self.cluster, str):
             check(self.cluster)
         if self.threads is not None and self.threads < 1:
             raise CompileError(f"threads must be positive, not {self.threads}")
@@ -115,4 +114,7 @@ def _installed() -> bool:
     return find_spec("onnxruntime") is not None
 
 
-__all__ = ["Name", "Runner", "Wanted", "Work"]
+HERE = Runner()
+"""This process, with the backend that finishes first."""
+
+__all__ = ["HERE", "Name", "Runner", "Wanted", "Work"]

@@ -1,4 +1,7 @@
-"""Dask clusters: `local:N` processes of this machine, or the address of a scheduler."""
+"""Engines that share out work: a Dask cluster, an executor of this machine, or any object with the method of `Engine`.
+
+A Dask cluster is `local:N` processes of this machine, the address of a scheduler, or a `distributed.Client`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import atexit
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Executor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from ..diagnostics import CompileError
 
@@ -28,6 +33,33 @@ _LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 _ADDRESS = re.compile(r"(?:tcp|tls|ucx|ws|wss)://\S+")
 _SECONDS = 10
 """How long to wait for a scheduler."""
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Computes shares of work somewhere."""
+
+    def shared_out(self, work: Callable[[Any, T], R], common: Any, shares: Sequence[T], /) -> Iterator[tuple[int, R]]:
+        """What `work(common, share)` returns, with the number of the share, in order of arrival.
+
+        All three can be pickled, and so can results. Work may be done twice. Raises CompileError if the engine fails.
+        """
+        ...
+
+
+def engine_of(given: Any) -> Engine:
+    """The engine of a `distributed.Client`, of a `concurrent.futures.Executor`, or an object that is one.
+
+    Raises CompileError for anything else.
+    """
+    if isinstance(given, Executor):
+        return OfExecutor(given)
+    if isinstance(given, Engine):
+        return given
+    if hasattr(given, "scatter") and hasattr(given, "submit"):
+        return OnDask(given)
+    hint = "give a distributed.Client, a concurrent.futures.Executor, or an object with the method shared_out"
+    raise CompileError(f"{type(given).__name__} is not a client of a cluster", hint=hint)
 
 
 def check(text: str) -> None:
@@ -69,31 +101,57 @@ def _closed(opened: Any) -> None:
         opened.close()
 
 
-def shared_out(opened: Any, work: Callable[[Any, T], R], common: Any, shares: Sequence[T]) -> Iterator[tuple[int, R]]:
-    """What `work(common, share)` returns on some worker, with the share's number, in order of arrival.
+@dataclass(frozen=True)
+class OnDask:
+    """The workers of a Dask cluster. `common` goes to each of them once; the shares of one that dies are computed by others."""
 
-    `common` goes to each worker once. The shares of a worker that dies are computed by others. Raises CompileError if
-    they keep dying.
-    """
-    from distributed import KilledWorker, as_completed
+    client: Any
 
-    left, attempts = dict(enumerate(shares)), 0
-    while left and attempts < _ATTEMPTS:
-        before = len(left)
-        sent = opened.scatter([common], broadcast=True)[0]
-        futures: dict[Any, int] = {
-            opened.submit(work, sent, share, pure=False): number for number, share in left.items()
-        }
+    def shared_out(self, work: Callable[[Any, T], R], common: Any, shares: Sequence[T], /) -> Iterator[tuple[int, R]]:
+        """See `Engine`. Raises CompileError if workers keep dying."""
+        from distributed import KilledWorker, as_completed
+
+        left, attempts = dict(enumerate(shares)), 0
+        while left and attempts < _ATTEMPTS:
+            before = len(left)
+            sent = self.client.scatter([common], broadcast=True)[0]
+            futures: dict[Any, int] = {
+                self.client.submit(work, sent, share, pure=False): number for number, share in left.items()
+            }
+            try:
+                for future in cast(Iterable[Any], as_completed(futures)):
+                    with suppress(CancelledError):  # all workers that had `common` died: once more
+                        result = future.result()
+                        del left[futures[future]]
+                        yield futures[future], result
+            except KilledWorker as e:
+                raise CompileError(_DIED, hint=_LOGS) from e
+            finally:
+                self.client.cancel(list(futures))
+            attempts = 0 if len(left) < before else attempts + 1
+        if left:
+            raise CompileError(_DIED, hint=_LOGS)
+
+
+@dataclass(frozen=True)
+class OfExecutor:
+    """The threads or processes of an executor. `common` goes with each share."""
+
+    executor: Executor
+
+    def shared_out(self, work: Callable[[Any, T], R], common: Any, shares: Sequence[T], /) -> Iterator[tuple[int, R]]:
+        """See `Engine`. Raises CompileError if a process dies."""
+        futures = {self.executor.submit(work, common, share): number for number, share in enumerate(shares)}
         try:
-            for future in cast(Iterable[Any], as_completed(futures)):
-                with suppress(CancelledError):  # all workers that had `common` died: once more
-                    result = future.result()
-                    del left[futures[future]]
-                    yield futures[future], result
-        except KilledWorker as e:
-            raise CompileError(_DIED, hint=_LOGS) from e
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BrokenProcessPool as e:
+            raise CompileError("a process of the executor died", hint="a Dask cluster replaces workers that die") from e
         finally:
-            opened.cancel(list(futures))
-        attempts = 0 if len(left) < before else attempts + 1
-    if left:
-        raise CompileError(_DIED, hint=_LOGS)
+            for future in futures:
+                future.cancel()
+
+
+def engine_named(named: str | Engine) -> Engine:
+    """The engine of `--cluster`, or the given one. Raises CompileError if it cannot be reached."""
+    return OnDask(client(named)) if isinstance(named, str) else named

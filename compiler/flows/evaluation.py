@@ -16,16 +16,12 @@ from ..diagnostics import CompileError
 from ..ir.functions import main_function
 from ..runtime.data import FloatModel, Samples, Spool, takes_whole_inputs
 from ..runtime.data.script import load_script, running
-from ..runtime.executor import Array, Executable
+from ..runtime.executor import Array
 from ..runtime.inputs import Runnable
 from ..session import Session
 from .significance import Share
 
 _BY_FUNCTION = "write a function that measures it: --evaluator FILE.py:FUNCTION"
-
-
-Score = Callable[[ModuleOp, Samples, Session], float]
-"""Measures a module on samples; larger is better. Raises CompileError, located, if it cannot."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +33,8 @@ class Labels:
     source: str = "labels"
     folders: int | None = None
     """The number of class folders, if the labels are these."""
+    first: int = 0
+    """The number of the first label, for messages."""
 
     def __post_init__(self) -> None:
         """Raises CompileError, located, for anything that is not a list of integers."""
@@ -46,7 +44,7 @@ class Labels:
 
     def of(self, samples: Samples) -> Labels:
         """The labels of a part of the samples. Raises CompileError if there are neither as many as these nor as all samples."""
-        rows, given = _rows_per_sample(samples), len(self.classes)
+        rows, given = rows_per_sample(samples), len(self.classes)
         first, last = rows * samples.first, rows * (samples.first + samples.count)
         total = rows * next(iter(samples.rows.values())).shape[0]
         if not rows or given == last - first:
@@ -57,12 +55,8 @@ class Labels:
             raise CompileError(message, where=self.source)
         return replace(self, classes=self.classes[first:last])
 
-    def __call__(self, module: ModuleOp, samples: Samples, session: Session) -> float:
-        """Top-1 in percent, a `Score`."""
-        return ranks(Executable(module), samples, self, session).top(1).percent
 
-
-def _rows_per_sample(samples: Samples) -> int:
+def rows_per_sample(samples: Samples) -> int:
     """The rows of the first output for each sample: a sample may be a whole input. 0 if their number differs."""
     name, type_ = next(iter(samples.types.items()))
     rows = samples.rows[name]
@@ -87,8 +81,8 @@ class Ranking:
         return Share.of(self.ranks < count)
 
 
-def ranks(model: Runnable, samples: Samples, labels: Labels, session: Session) -> Ranking:
-    """The ranks of labels in the model's first output.
+def ranks(model: Runnable, samples: Samples, labels: Labels, session: Session, threads: int | None = None) -> Ranking:
+    """The ranks of labels in the model's first output, by default with a thread per core.
 
     If values are equal, the first of them ranks first. A row with NaN ranks its label last. Raises CompileError, located, for
     an output that is not [samples, classes], and for labels that are not one of its classes.
@@ -105,7 +99,7 @@ def ranks(model: Runnable, samples: Samples, labels: Labels, session: Session) -
             found.append(_ranks(name, rows, labels, sum(map(len, found))))
             session.progress("measure", len(found), samples.runs)
 
-    OrderedBatches(samples.batches()).run(judge, min(threads_here(), samples.runs))
+    OrderedBatches(samples.batches()).run(judge, min(threads or threads_here(), samples.runs))
     if not 0 <= seen - len(labels.classes) < samples.batch_size:
         raise CompileError(f"{len(labels.classes)} labels for {seen} rows of the first output", where=labels.source)
     return Ranking(np.concatenate(found), width)
@@ -131,7 +125,8 @@ def _ranks(name: str, rows: Array, labels: Labels, start: int) -> Array:
         hint = "list the classes in a table of path,label: --labels FILE.csv"
         raise CompileError(message, where=labels.source, hint=hint)
     if (wrong := np.flatnonzero((classes < 0) | (classes >= width))).size:
-        message = f"sample {start + wrong[0]} has label {classes[wrong[0]]}, but output '{name}' has {width} classes"
+        sample = labels.first + start + wrong[0]
+        message = f"sample {sample} has label {classes[wrong[0]]}, but output '{name}' has {width} classes"
         raise CompileError(message, where=labels.source, hint=f"labels are 0 to {width - 1}")
     rows = rows[len(rows) - len(classes) :]
     own: Array = np.take_along_axis(rows, classes[:, None], 1)
@@ -183,7 +178,7 @@ class Evaluator:
 
 @dataclass(frozen=True)
 class Metric:
-    """A `Score`: a function of a Python file that takes a model and returns a number."""
+    """A function of a Python file that takes a model and returns a number; larger is better."""
 
     path: Path
     name: str
@@ -199,7 +194,8 @@ class Metric:
             raise CompileError(f"defines no function '{name}'", where=file)
         return Metric(Path(file), name, function)
 
-    def __call__(self, module: ModuleOp, samples: Samples, session: Session) -> float:
+    def measure(self, module: ModuleOp, samples: Samples) -> float:
+        """Raises CompileError, located, if the function raises or returns no number."""
         return self.number(measured_by(self.function, module, self.path, samples=samples))
 
     def number(self, found: Any) -> float:

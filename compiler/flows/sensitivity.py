@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..backends import Runner
 from ..backends.threads import OrderedBatches, Turn, threads_here
 from ..diagnostics import CompileError
 from ..lowering.ascend.fused import inline_fused
@@ -26,10 +27,12 @@ from ..transforms.quantization.output_sensitivity import exchanged
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizeOptions
 from ..transforms.quantization.sensitivity import quantized_layers, sensitivities
+from ..transforms.quantization.shared_exchange import exchanged_by
 from ..transforms.quantization.sites import sites
 from .model_file import read_model, simplify_and_fuse
 from .plausibility import warn_of_data
 from .quantization import split
+from .shared_difference import shared_difference
 
 M = TypeVar("M", bound=Measure)
 SAMPLES = 32
@@ -103,9 +106,10 @@ def sensitivity_of(
     if not own:
         raise CompileError("quantizes no layer", where=str(model), hint="amct support says why")
     measuring, compared, names = in_batches(whole, [], measuring), MEASURES[measure], tuple(own)
-    alone = exchanged(whole, quantized, names, whole, measuring, session, "each layer alone", compared)
-    spared = exchanged(quantized, whole, names, whole, measuring, session, "each layer spared", compared)
-    total = difference_of(Executable(whole), Executable(quantized), measuring, session, compared)
+    runner = running.runner()
+    alone = exchanged_by(runner, whole, quantized, names, whole, measuring, session, "each layer alone", compared)
+    spared = exchanged_by(runner, quantized, whole, names, whole, measuring, session, "each layer spared", compared)
+    total = difference_by(runner, whole, quantized, measuring, session, compared)
     kinds = {layer_of(site.compute): site.compute.name for site in sites(whole, request.profile.rows)}
     better = 1 if measure == "sqnr" else -1
     layers = [
@@ -124,6 +128,20 @@ def sensitivity_of(
 
 def _shown(measured: Differences | Divergences) -> float:
     return measured.sqnr if isinstance(measured, Differences) else measured.noise
+
+
+def difference_by(
+    runner: Runner,
+    expected: ModuleOp,
+    other: ModuleOp,
+    samples: Samples,
+    session: Session,
+    measure: Callable[[], M] = Differences,
+) -> M:
+    """How far all outputs of two modules are apart. The cluster of `runner` shares the samples, if it has one."""
+    if runner.cluster is not None:
+        return shared_difference(runner.cluster, expected, other, samples, session, measure)
+    return difference_of(Executable(expected), Executable(other), samples, session, measure)
 
 
 def difference_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -35,6 +35,10 @@ class Measure(Protocol):
         """Adds one pair."""
         ...
 
+    def merge(self, other: Self) -> None:
+        """Adds what was added to another one. If that was one pair, the result is that of adding it here, to the bit."""
+        ...
+
 
 @dataclass
 class Differences:
@@ -63,6 +67,16 @@ class Differences:
         self.largest = max(self.largest, float(np.max(np.abs(apart), initial=0.0)))
         self.differing += int(np.count_nonzero((a != b) & ~(np.isnan(a) & np.isnan(b))))
         self.count += a.size
+
+    def merge(self, other: Differences) -> None:
+        """Adds the pairs of another one."""
+        self.signal += other.signal
+        self.value_power += other.value_power
+        self.noise += other.noise
+        self.product += other.product
+        self.largest = max(self.largest, other.largest)
+        self.differing += other.differing
+        self.count += other.count
 
     def result(self) -> Difference:
         return Difference(self.sqnr, self.cosine, self.largest, self.differing, self.count)
@@ -139,6 +153,11 @@ class Divergences:
         p, q = to_logs(a), to_logs(b)
         self.total += float((np.exp(p) * (p - q)).sum())
         self.rows += len(a)
+
+    def merge(self, other: Divergences) -> None:
+        """Adds the pairs of another one."""
+        self.total += other.total
+        self.rows += other.rows
 
 
 def _logs(rows: Array) -> Array:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .parser import add_command
 from .shared import (
     MODEL,
+    add_cluster,
     add_import_options,
     add_json,
     add_samples_options,
@@ -55,6 +56,7 @@ def add_parser(commands: Any) -> None:
     add("--evaluator", metavar="FILE.py:FUNCTION", help="a function that measures a model; FILE.py is executed")
     text = "what runs the models: interpreter (default), onnxruntime (ONNX files only, else the interpreter), or iree"
     add("--engine", choices=("interpreter", "onnxruntime", "iree"), default="interpreter", help=text)
+    add_cluster(add)
     add_json(add)
     add_samples_options(parser.add_argument_group("data").add_argument)
     reading = parser.add_argument_group("how the first MODEL is read").add_argument
@@ -63,6 +65,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done."""
+    from ..backends import Runner
     from ..diagnostics import CompileError
     from ..flows.evaluation import Metric
     from ..flows.scoring import evaluate_files
@@ -71,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
         raise CompileError("either labels or a function must judge", hint="give --labels or --evaluator")
     if args.labels is not None and args.data is None:
         raise CompileError("labels need samples", hint="give --data")
-    data = data_options(args)
+    data, runner = data_options(args), Runner(cluster=args.cluster)
     metric = None if args.evaluator is None else Metric.of(args.evaluator)
     with progress_bar() as on_progress:
 
@@ -82,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
                 session.imports = import_options(args)
             return session
 
-        scores = evaluate_files(args.models, data, session_of, args.labels, metric, args.engine)
+        scores = evaluate_files(args.models, data, session_of, args.labels, metric, args.engine, runner)
     if args.json:
         print_json(args, scores_data(scores))
         return

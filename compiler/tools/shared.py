@@ -360,6 +360,11 @@ def add_backend_options(add: Callable[..., object]) -> None:
         metavar="N",
         help="number of threads of onnxruntime (default: one per core, at most 8)",
     )
+    add_cluster(add)
+
+
+def add_cluster(add: Callable[..., object]) -> None:
+    """`--cluster`, the machines that share the work."""
     text = "Dask cluster that shares the work: local:N for N processes here, or a scheduler, tcp://host:8786"
     add("--cluster", metavar="CLUSTER", help=text)
 

@@ -95,7 +95,7 @@ def tune_file(
             options,
             DataOptions(calibration, batch_num=batch_num),
             measuring,
-            goal.judge(whole, measuring, session),
+            goal.judge(whole, measuring, session, running.runner()),
             budget,
             MEASURES[rank_by],
             multiply_accumulates(whole, measuring),

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from ...backends import HERE, Runner
 from ...runtime.data import Samples
 from ...runtime.executor import Executable
 from ...session import Session
-from ..evaluation import Evaluator, Labels, Metric
+from ..evaluation import Evaluator, Labels, Metric, ranks
 from ..labels import load_labels
-from ..sensitivity import difference_of
+from ..sensitivity import difference_by
+from ..shared_ranks import shared_ranks
 
 
 @dataclass(frozen=True)
@@ -55,17 +59,29 @@ class Goal:
             case _:
                 return self.sqnr
 
-    def judge(self, whole: ModuleOp, samples: Samples, session: Session) -> Judge:
-        """Measures the float network, where that is needed. Raises CompileError, located, if it cannot be measured."""
+    def judge(self, whole: ModuleOp, samples: Samples, session: Session, runner: Runner = HERE) -> Judge:
+        """Measures the float network, where that is needed. The cluster of `runner` shares the samples that labels judge.
+        Raises CompileError, located, if it cannot be measured.
+        """
         if self.score is not None:
             assert self.drop is not None
             assert not isinstance(self.score, str), "`of` reads labels"
-            measure = "top-1 %" if isinstance(self.score, Labels) else self.score.name
-            return _ByScore(self.score, self.drop, samples, session, measure, self.score(whole, samples, session))
+            if isinstance(self.score, Labels):
+                measure, score = "top-1 %", partial(_top1, self.score, runner, session)
+            else:
+                measure, score = self.score.name, self.score.measure
+            return _ByScore(score, self.drop, samples, measure, score(whole, samples))
         if self.evaluator is not None:
             return _ByEvaluator(self.evaluator, samples, self.evaluator.measure(whole, samples))
         assert self.sqnr is not None
-        return _BySqnr(Executable(whole), self.sqnr, samples, session)
+        return _BySqnr(whole, self.sqnr, samples, session, runner)
+
+
+def _top1(labels: Labels, runner: Runner, session: Session, module: ModuleOp, samples: Samples) -> float:
+    """How often the label ranks first, in percent."""
+    if runner.cluster is None:
+        return ranks(Executable(module), samples, labels, session).top(1).percent
+    return shared_ranks(runner.cluster, "interpreter", Path(), module, samples, labels, session).top(1).percent
 
 
 class Judge(Protocol):
@@ -88,29 +104,29 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class _BySqnr:
-    reference: Executable
+    reference: ModuleOp
     least: float
     samples: Samples
     session: Session
+    runner: Runner
     measure: str = "SQNR dB"
     original: float | None = None
 
     def judge(self, module: ModuleOp) -> tuple[float, bool]:
-        sqnr = difference_of(self.reference, Executable(module), self.samples, self.session).sqnr
+        sqnr = difference_by(self.runner, self.reference, module, self.samples, self.session).sqnr
         return (-float("inf"), False) if np.isnan(sqnr) else (sqnr, sqnr >= self.least)
 
 
 @dataclass(frozen=True)
 class _ByScore:
-    score: Labels | Metric
+    score: Callable[[ModuleOp, Samples], float]
     drop: float
     samples: Samples
-    session: Session
     measure: str
     original: float | None
 
     def judge(self, module: ModuleOp) -> tuple[float, bool]:
-        quality = self.score(module, self.samples, self.session)
+        quality = self.score(module, self.samples)
         assert self.original is not None
         return quality, self.original - quality <= self.drop
 

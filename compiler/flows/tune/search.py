@@ -27,10 +27,10 @@ from ...transforms.quantization.calibrate.observing import in_batches
 from ...transforms.quantization.data_options import BackendOptions, DataOptions
 from ...transforms.quantization.equalize import equalize
 from ...transforms.quantization.layers import quantizable_layers
-from ...transforms.quantization.output_sensitivity import exchanged
 from ...transforms.quantization.quantize import Quantize
 from ...transforms.quantization.request import QuantizeOptions
 from ...transforms.quantization.sensitivity import by_itself, quantized_layers
+from ...transforms.quantization.shared_exchange import exchanged_by
 from ...transforms.quantization.sites import Site, sites
 from ..auto_calibration import fewest
 from .budget import UNLIMITED, Budget, Costs, computes_on_integers, costs_of
@@ -217,7 +217,10 @@ class Search:
             found[name].append(Choice(name, FLOAT, 0.0, self._costs(site)))
         for bits, module in forms.items():
             names = layers if bits == WHOLE else low
-            noise = exchanged(whole, module, names, whole, samples, self.session, "rank layers", self.rank_by)
+            runner = self.running.runner()
+            noise = exchanged_by(
+                runner, whole, module, names, whole, samples, self.session, "rank layers", self.rank_by
+            )
             for name, site in self._sites(module, names).items():
                 found[name].append(Choice(name, bits, noise[name].noise, self._costs(site)))
         for choices in found.values():

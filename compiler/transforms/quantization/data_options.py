@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from ...backends import Name, Runner
+from ...backends.cluster import Engine
 from ...configuration.ranges import at_least
 from ...configuration.settings import Settings
 from ...diagnostics import CompileError
@@ -172,7 +173,7 @@ class BackendOptions:
     """`numpy`, `onnxruntime`, or `auto`, which estimates which one finishes first."""
     threads: int | None = None
     """How many batches onnxruntime runs at a time; when not given as many as there are cores, at most 8."""
-    cluster: str | None = None
+    cluster: str | Engine | None = None
     """A Dask cluster that shares the work of calibration, with the same result: `local:N` or `tcp://host:8786`."""
 
     def runner(self) -> Runner:

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from amct_opt.backends import Runner, cluster
+from amct_opt.backends.sharing import shares_of
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn import ObserveOp
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.data import load_samples
-from amct_opt.transforms.quantization.calibrate.shares import _shares
 from amct_opt.universe import new_session
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
@@ -100,7 +100,7 @@ def test_batches_of_a_function(data: Path, tmp_path: Path) -> None:
     assert found(given, "mse", options=f"backend=numpy cluster={LOCAL}") == found(given, "mse")
     module = parse_module(new_session(), NET.replace("BATCH", "?"))
     samples = load_samples(given, main_function(module))
-    sizes = [len(pickle.dumps(share)) for share in _shares(samples)]
+    sizes = [len(pickle.dumps(share)) for share in shares_of(samples)]
     assert sum(sizes) < 1.1 * np.load(data)["x"].nbytes
 
 

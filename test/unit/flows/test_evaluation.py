@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,11 +26,11 @@ RANKS = [0, 3, 1, 2, 1]
 """Of equal values the first ranks first."""
 
 
-def judged(batch: int | str, scores: object = SCORES, classes: np.ndarray = CLASSES) -> list[int]:
+def judged(batch: int | str, scores: Any = SCORES, classes: np.ndarray = CLASSES) -> list[int]:
     return ranking(batch, scores, classes).ranks.tolist()
 
 
-def ranking(batch: int | str, scores: object, classes: np.ndarray) -> Ranking:
+def ranking(batch: int | str, scores: Any, classes: np.ndarray) -> Ranking:
     module, session = amct_opt.parse(IDENTITY.format(batch=batch))
     samples = samples_from(scores, module)
     return ranks(Executable(module), samples, Labels(classes).of(samples), session)
@@ -113,14 +114,14 @@ def text(model):
 def fails(model):
     return 1 / 0
 """)
-    module, session = amct_opt.parse(IDENTITY.format(batch=1))
+    module = amct_opt.parse(IDENTITY.format(batch=1)).module
     samples = samples_from(np.arange(10, dtype=np.float32).reshape(2, 5), module)
-    assert Metric.of(f"{file}:mean")(module, samples, session) == 4.5
-    assert Metric.of(f"{file}:own")(module, samples, session) == 5
+    assert Metric.of(f"{file}:mean").measure(module, samples) == 4.5
+    assert Metric.of(f"{file}:own").measure(module, samples) == 5
     for name, message in (
         ("text", "metric.py: error: 'text' returns str, not a number"),
         ("fails", "metric.py:10: error: ZeroDivisionError: division by zero"),
         ("none", "metric.py: error: defines no function 'none'"),
     ):
         with pytest.raises(amct_opt.CompileError, match=message):
-            Metric.of(f"{file}:{name}")(module, samples, session)
+            Metric.of(f"{file}:{name}").measure(module, samples)

@@ -1,0 +1,169 @@
+"""Work in shares: samples are cut at the same places whatever the number of workers is, modules and errors are sent as data.
+
+A share is a number of whole runs of the model, so that every run is the one of a single process, to the bit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from threading import get_ident
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ..diagnostics import CompileError
+from ..ir.text import parse_module, write_module
+from ..runtime.data import ArrayRows, Rows, Samples, SpooledRows
+from ..session import Session
+from .cluster import Engine, engine_named
+
+Array = np.ndarray[Any, np.dtype[Any]]
+S = TypeVar("S")
+R = TypeVar("R")
+
+_FEWEST_RUNS = 16
+"""Runs of the model in a share, at least."""
+_MOST_SHARES = 1000
+_LOADED = 32
+"""Modules that a worker keeps, for all of its threads."""
+
+
+class Packed(NamedTuple):
+    """A module as its files hold it, and the profile of its session."""
+
+    text: bytes
+    arrays: bytes
+    profile: str
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[R]):
+    """What a share gives: a result, or the message, place and hint of an error."""
+
+    result: R | None = None
+    error: tuple[str, str, str] | None = None
+
+
+@dataclass(frozen=True)
+class PartRows:
+    """Some of all rows: those from `first` on, read by their numbers among all."""
+
+    part: Rows
+    first: int
+    count: int
+    """How many rows there are in all."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.count, *self.part.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.part.dtype
+
+    def read(self, start: int, stop: int) -> Array:
+        return self.part.read(start - self.first, stop - self.first)
+
+    def place(self, index: int) -> str:
+        return self.part.place(index - self.first)
+
+
+def shares_of(samples: Samples) -> list[Samples]:
+    """Whole runs of the model; an incomplete last run, which is filled up from the one before, is in one share with it."""
+    step = max(_FEWEST_RUNS, -(-samples.runs // _MOST_SHARES)) * samples.batch_size
+    starts = [*range(0, samples.count, step)]
+    if len(starts) > 1 and samples.count - starts[-1] < samples.batch_size:
+        starts.pop()
+    ends = [*starts[1:], samples.count]
+    return [part_of(samples, samples.first + a, b - a) for a, b in zip(starts, ends, strict=True)]
+
+
+def part_of(samples: Samples, first: int, count: int) -> Samples:
+    """Some of all samples, which a worker can read: what is in memory is sent, files are read there."""
+    rows = {name: _sent(each, first, first + count) for name, each in samples.rows.items()}
+    return replace(samples, rows=rows, first=first, count=count)
+
+
+def _sent(rows: Rows, start: int, stop: int) -> Rows:
+    match rows:
+        case ArrayRows() if rows.array.ndim:
+            part = ArrayRows(np.array(rows.read(start, stop)), rows.source)
+        case SpooledRows():
+            part = rows.part(start, stop)
+        case _:
+            return rows
+    return PartRows(part, start, rows.shape[0])
+
+
+def in_order(
+    cluster: str | Engine,
+    work: Callable[[Any, S], R],
+    common: Any,
+    shares: Sequence[S],
+    arrived: Callable[[], None],
+) -> Iterator[R]:
+    """What `work(common, share)` returns on workers, in the order of the shares; `arrived` is called for each as it comes.
+
+    `work` is a function of a module. Raises the CompileError of the first share that has one, the one that a single process
+    would find.
+    """
+    waiting, merged = dict[int, Outcome[R]](), 0
+    for number, outcome in engine_named(cluster).shared_out(partial(_outcome, work), common, shares):
+        waiting[number] = outcome
+        arrived()
+        while merged in waiting:
+            yield _result(waiting.pop(merged))
+            merged += 1
+
+
+def _outcome(work: Callable[[Any, S], R], common: Any, share: S) -> Outcome[R]:
+    try:
+        return Outcome(work(common, share))
+    except CompileError as e:
+        return Outcome(error=(e.message, e.where, e.hint))
+
+
+def _result(outcome: Outcome[R]) -> R:
+    if outcome.error is not None:
+        message, where, hint = outcome.error
+        raise CompileError(message, where=where, hint=hint)
+    assert outcome.result is not None, "work returns something"
+    return outcome.result
+
+
+def packed(module: ModuleOp, session: Session) -> Packed:
+    """A module that can be sent."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.mlir"
+        files = write_module(module, path, locations=True)
+        arrays = b"" if len(files) == 1 else files[1].read_bytes()
+        return Packed(path.read_bytes(), arrays, session.profile)
+
+
+def unpacked(given: Packed) -> tuple[ModuleOp, Session]:
+    """The module, which each thread of a worker reads once, in a silent session. Its arrays are mapped from a file of its own.
+
+    Shares that come later get the same module: work does not change its operations.
+    """
+    return _unpacked(given, get_ident())
+
+
+@lru_cache(maxsize=_LOADED)
+def _unpacked(given: Packed, thread: int) -> tuple[ModuleOp, Session]:
+    from ..universe import new_session
+
+    session = new_session().silent()
+    session.profile = given.profile
+    path = Path(tempfile.mkdtemp(prefix="amct-opt")) / "model.mlir"
+    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
+    path.write_bytes(given.text)
+    if given.arrays:
+        path.with_suffix(".safetensors").write_bytes(given.arrays)
+    return parse_module(session, given.text.decode(), str(path)), session

@@ -1,0 +1,62 @@
+"""What runs the models of `amct evaluate`: the interpreter, onnxruntime on ONNX files, IREE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..diagnostics import CompileError, first_line
+from ..runtime.executor import Array, Executable
+from ..runtime.inputs import Runnable
+from ..session import Session
+from .peer import open_session
+
+Engine = Literal["interpreter", "onnxruntime", "iree"]
+
+
+def named_engine(engine: Engine, path: Path) -> Engine:
+    """The engine that runs a model: files that onnxruntime does not read are for the interpreter."""
+    return "interpreter" if engine == "onnxruntime" and path.suffix.lower() != ".onnx" else engine
+
+
+def runnable(engine: Engine, path: Path, module: ModuleOp, session: Session) -> Runnable:
+    """What runs the model of a file. Raises CompileError if the engine is not installed, or does not take the model."""
+    match named_engine(engine, path):
+        case "onnxruntime":
+            return _OnnxRuntime(path)
+        case "iree":
+            from ..backends.iree import IreeModule
+
+            return IreeModule(module, session)
+        case "interpreter":
+            return Executable(module)
+
+
+class _OnnxRuntime:
+    """An ONNX file in onnxruntime, with its default options."""
+
+    def __init__(self, path: Path):
+        """Raises CompileError if onnxruntime is not installed, or does not take the file."""
+        try:
+            onnxruntime: Any = import_module("onnxruntime")
+        except ImportError:
+            hint = "pip install 'amct-opt[onnxruntime]'"
+            raise CompileError("--engine onnxruntime requires onnxruntime", hint=hint) from None
+        try:
+            self._session: Any = open_session(onnxruntime, path)
+        except Exception as e:  # onnxruntime's have no other base
+            message = f"onnxruntime does not take the file: {first_line(str(e))}"
+            raise CompileError(message, hint="--engine interpreter runs it") from None
+        self._outputs: list[str] = [output.name for output in self._session.get_outputs()]
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Raises CompileError if onnxruntime cannot run it."""
+        try:
+            found: list[Array] = self._session.run(self._outputs, dict(inputs))
+        except Exception as e:  # onnxruntime's have no other base
+            raise CompileError(f"onnxruntime does not run the file: {first_line(str(e))}") from None
+        return dict(zip(self._outputs, found, strict=True))

@@ -1,0 +1,64 @@
+"""How far the outputs of two modules are apart, on a cluster: workers measure each run, and the measures are added in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import count
+from threading import get_ident
+from typing import Any, NamedTuple, TypeVar
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..backends.cluster import Engine
+from ..backends.sharing import Packed, in_order, packed, shares_of, unpacked
+from ..runtime.data import Samples
+from ..runtime.executor import Executable
+from ..runtime.metrics import Measure
+from ..session import Session
+
+M = TypeVar("M", bound=Measure)
+
+
+class _Pair(NamedTuple):
+    expected: Packed
+    other: Packed
+    measure: Callable[[], Any]
+
+
+def shared_difference(
+    cluster: str | Engine,
+    expected: ModuleOp,
+    other: ModuleOp,
+    samples: Samples,
+    session: Session,
+    measure: Callable[[], M],
+) -> M:
+    """How far all outputs of two modules are apart, to the bit as `difference_of` says. `measure` is a class."""
+    total, shares, done = measure(), shares_of(samples), count(1)
+
+    def report() -> None:
+        session.progress("measure", next(done), len(shares))
+
+    pair = _Pair(packed(expected, session), packed(other, session), measure)
+    for found in in_order(cluster, _measured, pair, shares, report):
+        for each in found:
+            total.merge(each)
+    return total
+
+
+def _measured(pair: _Pair, share: Samples) -> list[Any]:
+    """On a worker: the measure of each output of each run. Sums of runs would round otherwise than one after the other."""
+    expected, other = (_executable(each, get_ident()) for each in (pair.expected, pair.other))
+    measured: list[Any] = []
+    for batch in share.batches():
+        outputs, found = expected.run(batch), other.run(batch)
+        for name, array in outputs.items():
+            measured.append(one := pair.measure())
+            one.add(array, found[name])
+    return measured
+
+
+@lru_cache(maxsize=16)
+def _executable(given: Packed, thread: int) -> Executable:
+    return Executable(unpacked(given)[0])

@@ -1,0 +1,111 @@
+"""What a cluster computes is equal to the bit to what one process computes, in any order and though work is done twice."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import amct_opt
+from amct_opt.backends.cluster import engine_of
+from amct_opt.flows.evaluation import Labels
+from amct_opt.flows.sensitivity import sensitivity_of
+from amct_opt.flows.shared_ranks import shared_ranks
+from amct_opt.flows.tune.search import Trial
+from amct_opt.ir.functions import main_function
+from amct_opt.runtime.data import load_samples
+from amct_opt.transforms.quantization.data_options import BackendOptions, DataOptions
+from amct_opt.transforms.quantization.request import QuantizeOptions
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+MODEL, DATA = DIGITS / "digits.onnx", str(DIGITS / "calib.npz")
+HELD, LABELS = str(DIGITS / "heldout.npz"), str(DIGITS / "heldout_labels.npy")
+
+
+class Elsewhere:
+    """Sends everything as bytes, and computes the last share first and each share twice."""
+
+    def shared_out(self, work: Callable[..., Any], common: Any, shares: Sequence[Any], /) -> Iterator[tuple[int, Any]]:
+        for number in reversed(range(len(shares))):
+            sent = pickle.dumps((work, common, shares[number]))
+            found: list[Any] = []
+            for _ in range(2):
+                function, *arguments = pickle.loads(sent)
+                found.append(pickle.loads(pickle.dumps(function(*arguments))))
+            yield number, found[-1]
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "onnxruntime"])
+def test_evaluation(engine: Any) -> None:
+    found, shared = (
+        amct_opt.evaluate(MODEL, HELD, LABELS, engine=engine, client=client) for client in (None, Elsewhere())
+    )
+    one, other = found.models[0], shared.models[0]
+    assert one.ranking is not None
+    assert other.ranking is not None
+    np.testing.assert_array_equal(one.ranking.ranks, other.ranking.ranks)
+    assert (one.top1, one.top5, one.engine) == (other.top1, other.top5, other.engine)
+
+
+def test_what_is_wrong_with_labels() -> None:
+    """The first wrong label is named by its number among all; samples with different numbers of labels are refused."""
+    module, session = amct_opt.load(MODEL)
+    samples = load_samples(HELD, main_function(module))
+    wrong = np.load(LABELS)
+    wrong[[90, 300]] = 10
+    with pytest.raises(amct_opt.CompileError, match="sample 90 has label 10, but output 'logits' has 10 classes"):
+        shared_ranks(Elsewhere(), "interpreter", MODEL, module, samples, Labels(wrong), session)
+    with pytest.raises(amct_opt.CompileError, match="396 labels for 397 samples: a cluster shares"):
+        shared_ranks(Elsewhere(), "interpreter", MODEL, module, samples, Labels(wrong[1:]), session)
+
+
+def test_a_function_judges_in_one_process() -> None:
+    def rate(model: Any) -> float:
+        return 0.0
+
+    with pytest.raises(amct_opt.CompileError, match="'rate' measures all samples at once") as e:
+        amct_opt.evaluate(MODEL, HELD, metric=rate, client=Elsewhere())
+    assert e.value.hint == "leave out --cluster, or judge by --labels"
+
+
+@pytest.mark.parametrize("measure", ["sqnr", "kl"])
+def test_sensitivity(measure: str) -> None:
+    found, shared = (
+        sensitivity_of(
+            MODEL, QuantizeOptions(), DataOptions(DATA), amct_opt.new_session(), running=running, measure=measure
+        )
+        for running in (BackendOptions(), BackendOptions(cluster=Elsewhere()))
+    )
+    assert found == shared
+
+
+def test_quantization() -> None:
+    texts: list[str] = []
+    with ThreadPoolExecutor(2) as threads:
+        for client in (None, Elsewhere(), threads):
+            module, session = amct_opt.load(MODEL)
+            amct_opt.run_pipeline(module, "fuse", session)
+            amct_opt.quantize(module, session, data=DATA, round_weights="mismatch", client=client)
+            texts.append(amct_opt.to_text(module))
+    assert texts[0] == texts[1] == texts[2]
+
+
+@pytest.mark.slow
+def test_search(tmp_path: Path) -> None:
+    trials: list[list[Trial]] = []
+    for name, client in (("here", None), ("there", Elsewhere())):
+        found = amct_opt.tune(MODEL, tmp_path / name, DATA, labels=LABELS, drop=0.0, test=HELD, client=client)
+        trials.append([replace(trial, seconds=0) for trial in found.trials])
+    assert trials[0] == trials[1]
+
+
+def test_what_is_not_a_client() -> None:
+    with pytest.raises(amct_opt.CompileError, match="int is not a client of a cluster") as e:
+        engine_of(3)
+    assert "concurrent.futures.Executor" in e.value.hint
