@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import logging
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -15,12 +16,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from ..diagnostics import CompileError
 
 _DIED = "the workers of the cluster keep dying on the same samples"
 _LOGS = "their logs say why; if memory runs out, start fewer workers on each machine"
+
+_RESUME = "with --checkpoint DIR the same command goes on where it was stopped"
 
 _ATTEMPTS = 3
 """How often all workers may die before one has finished a share."""
@@ -31,6 +35,8 @@ R = TypeVar("R")
 _INSTALL = "pip install 'amct-opt[cluster]'"
 _LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 _ADDRESS = re.compile(r"(?:tcp|tls|ucx|ws|wss)://\S+")
+_CERTIFICATES = "write --cluster tls://host:8786 --cluster-tls ca.pem,cert.pem,key.pem"
+_TLS = ("tls_ca_file", "tls_client_cert", "tls_client_key")
 _SECONDS = 10
 """How long to wait for a scheduler."""
 
@@ -71,16 +77,34 @@ def check(text: str) -> None:
         raise CompileError("a cluster requires Dask to be installed", hint=_INSTALL)
 
 
-@cache
-def client(text: str) -> Any:
-    """The client (`distributed.Client`) of a cluster, open until the end. Raises CompileError if it cannot be reached."""
-    from distributed import Client, LocalCluster
+def secured(cluster: str | Engine | None, files: tuple[str, ...]) -> Engine:
+    """The cluster of a scheduler that is reached by TLS, with the certificate of its authority, an own one, and its key.
 
+    Raises CompileError if it cannot be reached, and for files that are missing.
+    """
+    if not isinstance(cluster, str) or not cluster.startswith("tls://") or len(files) != len(_TLS):
+        raise CompileError("certificates are three files, for a cluster at tls://", hint=_CERTIFICATES)
+    check(cluster)
+    for file in files:
+        if not Path(file).is_file():
+            raise CompileError("there is no such file", where=file)
+    return OnDask(client(cluster, files))
+
+
+@cache
+def client(text: str, tls: tuple[str, ...] = ()) -> Any:
+    """The client (`distributed.Client`) of a cluster, open until the end. Raises CompileError if it cannot be reached."""
+    from distributed import Client, LocalCluster, Security
+
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what goes wrong is an error here
     if (match := _LOCAL.fullmatch(text)) is None:
         try:
-            return _until_the_end(Client(text, timeout=_SECONDS))
-        except (OSError, TimeoutError) as e:
+            secure = Security(require_encryption=True, **dict(zip(_TLS, tls, strict=True))) if tls else None
+            return _until_the_end(Client(text, timeout=_SECONDS, security=secure))
+        except (OSError, TimeoutError) as e:  # errors of TLS are among them
             raise CompileError(f"no scheduler answers within {_SECONDS} seconds", where=text) from e
+        except TypeError as e:  # Dask's, for an address at tls:// without certificates
+            raise CompileError("a cluster at tls:// needs certificates", where=text, hint=_CERTIFICATES) from e
     options: dict[str, Any] = {
         "memory_limit": None,
         "dashboard_address": "127.0.0.1:0",
@@ -93,7 +117,26 @@ def client(text: str) -> Any:
 
 def _until_the_end(opened: Any) -> Any:
     atexit.register(_closed, opened)
+    if (link := opened.dashboard_link) and find_spec("bokeh") is not None:
+        print(f"note: dashboard of the cluster: {link}", file=sys.stderr)
     return opened
+
+
+class Status:
+    """The workers of an engine, in words."""
+
+    def __init__(self, engine: Engine):
+        self._client = engine.client if isinstance(engine, OnDask) else None
+        self._seen: set[str] = set()
+
+    def text(self) -> str:
+        """How many workers there are, and how many were lost; empty if the engine cannot tell."""
+        if self._client is None:
+            return ""
+        present: set[str] = {*self._client.scheduler_info(n_workers=-1)["workers"]}
+        self._seen |= present
+        lost = len(self._seen - present)
+        return f"{len(present)} worker{'' if len(present) == 1 else 's'}" + (f", {lost} lost" if lost else "")
 
 
 def _closed(opened: Any) -> None:
@@ -108,17 +151,16 @@ class OnDask:
     client: Any
 
     def shared_out(self, work: Callable[[Any, T], R], common: Any, shares: Sequence[T], /) -> Iterator[tuple[int, R]]:
-        """See `Engine`. Raises CompileError if workers keep dying."""
+        """See `Engine`. Raises CompileError if workers keep dying, or the scheduler does not answer any more."""
         from distributed import KilledWorker, as_completed
+        from distributed.comm.core import CommClosedError
 
         left, attempts = dict(enumerate(shares)), 0
         while left and attempts < _ATTEMPTS:
-            before = len(left)
-            sent = self.client.scatter([common], broadcast=True)[0]
-            futures: dict[Any, int] = {
-                self.client.submit(work, sent, share, pure=False): number for number, share in left.items()
-            }
+            before, futures = len(left), dict[Any, int]()
             try:
+                sent = self.client.scatter([common], broadcast=True)[0]
+                futures |= {self.client.submit(work, sent, share, pure=False): number for number, share in left.items()}
                 for future in cast(Iterable[Any], as_completed(futures)):
                     with suppress(CancelledError):  # all workers that had `common` died: once more
                         result = future.result()
@@ -126,8 +168,11 @@ class OnDask:
                         yield futures[future], result
             except KilledWorker as e:
                 raise CompileError(_DIED, hint=_LOGS) from e
+            except CommClosedError as e:
+                raise CompileError("the scheduler of the cluster is gone", hint=_RESUME) from e
             finally:
-                self.client.cancel(list(futures))
+                with suppress(CommClosedError):
+                    self.client.cancel(list(futures))
             attempts = 0 if len(left) < before else attempts + 1
         if left:
             raise CompileError(_DIED, hint=_LOGS)

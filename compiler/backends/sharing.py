@@ -22,7 +22,7 @@ from ..diagnostics import CompileError
 from ..ir.text import parse_module, write_module
 from ..runtime.data import ArrayRows, Rows, Samples, SpooledRows
 from ..session import Session
-from .cluster import Engine, engine_named
+from .cluster import Engine, Status, engine_named
 
 Array = np.ndarray[Any, np.dtype[Any]]
 S = TypeVar("S")
@@ -102,22 +102,40 @@ def _sent(rows: Rows, start: int, stop: int) -> Rows:
     return PartRows(part, start, rows.shape[0])
 
 
+class Bar(NamedTuple):
+    """What is told of progress: samples, or whatever a share has several of."""
+
+    phase: str
+    sizes: Sequence[int]
+    """Of the shares."""
+    done: int
+    """What was done before them."""
+    total: int
+
+    @staticmethod
+    def of(phase: str, sizes: Sequence[int]) -> Bar:
+        """A bar of these shares alone."""
+        return Bar(phase, sizes, 0, sum(sizes))
+
+
 def in_order(
     cluster: str | Engine,
     work: Callable[[Any, S], R],
     common: Any,
     shares: Sequence[S],
-    arrived: Callable[[], None],
+    session: Session,
+    bar: Bar,
 ) -> Iterator[R]:
-    """What `work(common, share)` returns on workers, in the order of the shares; `arrived` is called for each as it comes.
+    """What `work(common, share)` returns on workers, in the order of the shares. The session is told when one arrives.
 
     `work` is a function of a module. Raises the CompileError of the first share that has one, the one that a single process
     would find.
     """
-    waiting, merged = dict[int, Outcome[R]](), 0
-    for number, outcome in engine_named(cluster).shared_out(partial(_outcome, work), common, shares):
-        waiting[number] = outcome
-        arrived()
+    engine = engine_named(cluster)
+    waiting, merged, done, status = dict[int, Outcome[R]](), 0, bar.done, Status(engine)
+    for number, outcome in engine.shared_out(partial(_outcome, work), common, shares):
+        waiting[number], done = outcome, done + bar.sizes[number]
+        session.progress(": ".join(filter(None, (bar.phase, status.text()))), done, bar.total)
         while merged in waiting:
             yield _result(waiting.pop(merged))
             merged += 1

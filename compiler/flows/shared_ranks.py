@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from itertools import count
 from pathlib import Path
 from threading import get_ident
 from typing import NamedTuple
@@ -13,7 +12,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..backends import cluster
-from ..backends.sharing import Packed, in_order, packed, shares_of, unpacked
+from ..backends.sharing import Bar, Packed, in_order, packed, shares_of, unpacked
 from ..diagnostics import CompileError
 from ..runtime.data import Samples
 from ..runtime.inputs import Runnable
@@ -57,13 +56,9 @@ def shared_ranks(
         )
         raise CompileError(message, where=labels.source, hint="leave out --cluster")
     shares = [_Judged(share, _labels_of(share, samples, rows, labels)) for share in shares_of(samples)]
-    done = count(1)
-
-    def report() -> None:
-        session.progress("measure", next(done), len(shares))
-
     model = _Model(engine, path, packed(module, session))
-    found = list(in_order(shared_by, _ranked, model, shares, report))
+    bar = Bar.of("measure", [share.samples.count for share in shares])
+    found = list(in_order(shared_by, _ranked, model, shares, session, bar))
     return Ranking(np.concatenate([each.ranks for each in found]), found[-1].classes)
 
 

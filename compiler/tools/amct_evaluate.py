@@ -16,6 +16,7 @@ from .shared import (
     command_session,
     data_options,
     import_options,
+    names,
     print_json,
 )
 from .tables import print_table, progress_bar
@@ -65,16 +66,17 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done."""
-    from ..backends import Runner
     from ..diagnostics import CompileError
     from ..flows.evaluation import Metric
     from ..flows.scoring import evaluate_files
+    from ..transforms.quantization.data_options import BackendOptions
 
     if (args.labels is None) == (args.evaluator is None):
         raise CompileError("either labels or a function must judge", hint="give --labels or --evaluator")
     if args.labels is not None and args.data is None:
         raise CompileError("labels need samples", hint="give --data")
-    data, runner = data_options(args), Runner(cluster=args.cluster)
+    data = data_options(args)
+    runner = BackendOptions(cluster=args.cluster, cluster_tls=names(args.cluster_tls)).runner()
     metric = None if args.evaluator is None else Metric.of(args.evaluator)
     with progress_bar() as on_progress:
 

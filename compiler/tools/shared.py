@@ -142,9 +142,9 @@ def image_form(args: argparse.Namespace) -> Preprocess | None:
 
 
 _DATA = """an .npz file with one array per input, samples on the first axis; a .npy file for the only input; a folder with
-one .npy file per input, or with .npz files; FILE.py:FUNCTION, which gives batches (FILE.py is executed); with --data-types a
-folder of raw binaries per input, separated by ;, one run per file; with --preprocess, or --scale, --mean and --std, a folder of
-images or of folders of them"""
+one .npy file per input; a folder of shards, or its address (s3://...): .npz files, or .tar files as WebDataset has them;
+FILE.py:FUNCTION, which gives batches (FILE.py is executed); with --data-types a folder of raw binaries per input, separated
+by ;, one run per file; with --preprocess, or --scale, --mean and --std, a folder of images or of folders of them"""
 
 
 def add_data_options(add: Callable[..., object]) -> None:
@@ -167,6 +167,8 @@ def add_samples_options(add: Callable[..., object], help: str = _DATA) -> None:
         metavar="TYPE,...",
         help="types of raw binaries, one per input, such as float32,int64",
     )
+    text = "shards of a folder that cannot be read: stop (default), or skip them and warn; skip reads all of the data first"
+    add("--on-error", choices=("stop", "skip"), default="stop", help=text)
     add_image_options(add)
 
 
@@ -195,7 +197,8 @@ def data_options(args: argparse.Namespace) -> DataOptions:
     from ..transforms.quantization.data_options import DataOptions
 
     batch_num = getattr(args, "batch_num", None)
-    return DataOptions(args.data, batch_num=batch_num, data_types=names(args.data_types), **image_options(args))
+    types, images = names(args.data_types), image_options(args)
+    return DataOptions(args.data, batch_num=batch_num, data_types=types, on_error=args.on_error, **images)
 
 
 def image_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -297,8 +300,20 @@ def quantizing_session(args: argparse.Namespace) -> Session:
     return session
 
 
-_OWN = ("output", "record", "run", "settings", "quiet", "verbose", "json", "labels")
-"""Arguments of one run only, and labels, which not all of the commands have."""
+_OWN = (
+    "output",
+    "record",
+    "run",
+    "settings",
+    "quiet",
+    "verbose",
+    "json",
+    "labels",
+    "cluster",
+    "cluster_tls",
+    "checkpoint",
+)
+"""Arguments of one run only, those that change no result, and labels, which not all of the commands have."""
 
 
 def command_lines(args: argparse.Namespace) -> dict[str, str]:
@@ -361,19 +376,29 @@ def add_backend_options(add: Callable[..., object]) -> None:
         help="number of threads of onnxruntime (default: one per core, at most 8)",
     )
     add_cluster(add)
+    text = "folder that keeps the state of calibration on a cluster: the same command goes on where it was stopped"
+    add("--checkpoint", metavar="DIR", help=text)
 
 
 def add_cluster(add: Callable[..., object]) -> None:
     """`--cluster`, the machines that share the work."""
     text = "Dask cluster that shares the work: local:N for N processes here, or a scheduler, tcp://host:8786"
     add("--cluster", metavar="CLUSTER", help=text)
+    text = "certificate of the authority, own certificate and key, PEM files, for a scheduler at tls://host:8786"
+    add("--cluster-tls", metavar="CA,CERT,KEY", default="", help=text)
 
 
 def backend_options(args: argparse.Namespace) -> BackendOptions:
     """The values of these options."""
     from ..transforms.quantization.data_options import BackendOptions
 
-    return BackendOptions(backend=args.backend, threads=args.threads, cluster=args.cluster)
+    return BackendOptions(
+        backend=args.backend,
+        threads=args.threads,
+        cluster=args.cluster,
+        cluster_tls=names(args.cluster_tls),
+        checkpoint=args.checkpoint,
+    )
 
 
 def _numbers(text: str, what: str) -> tuple[float, ...]:

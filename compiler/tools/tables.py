@@ -39,18 +39,28 @@ def some(names: Sequence[str]) -> str:
 
 @contextmanager
 def progress_bar() -> Generator[Callable[[str, int, int], None]]:
-    """A bar on stderr, called with (phase, done, total). Nothing is drawn when stderr is not a terminal."""
+    """A bar on stderr, called with (phase, done, total); what comes behind a colon may change. Nothing is drawn when stderr is
+    not a terminal.
+    """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
+    from rich.text import Text
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    class Speed(TextColumn):
+        """Steps per second."""
+
+        def render(self, task: Task) -> Text:
+            return Text("" if task.speed is None else f"{task.speed:.3g}/s")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Speed(""), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         tasks: dict[str, TaskID] = {}
 
         def update(phase: str, done: int, total: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = progress.add_task(phase, total=total)
-            progress.update(tasks[phase], completed=done, total=total)
+            name, _, _ = phase.partition(":")
+            if name not in tasks:
+                tasks[name] = progress.add_task(phase, total=total)
+            progress.update(tasks[name], description=phase, completed=done, total=total)
 
         yield update

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -38,10 +38,10 @@ def load_arrays(path: Path, inputs: Iterable[str] = ()) -> dict[str, Array]:
         return _folder(path)
     if not path.exists():
         raise CompileError("there is no such file", where=str(path))
-    with _reading(path), path.open("rb") as stream:
+    with reading(str(path)), path.open("rb") as stream:
         start, names = stream.read(len(_NPY)), list(inputs)
         if start.startswith(_ZIP):
-            return _archive(stream)
+            return arrays_in(stream)
         single = start == _NPY
         if single and len(names) == 1:
             return {names[0]: _mapped(stream, 0)}
@@ -61,12 +61,43 @@ def _folder(path: Path) -> dict[str, Array]:
         raise CompileError("holds neither .npy files nor .npz files", where=str(path), hint=hint)
     arrays: dict[str, Array] = {}
     for file in files:
-        with _reading(file), file.open("rb") as stream:
+        with reading(str(file)), file.open("rb") as stream:
             arrays[file.stem] = _mapped(stream, 0)
     return arrays
 
 
-def _archive(stream: IO[bytes]) -> dict[str, Array]:
+class ArrayHead(NamedTuple):
+    """The shape and type of an array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+def array_heads(stream: IO[bytes]) -> dict[str, ArrayHead]:
+    """The heads of the arrays in an `.npz` file, by name; the arrays are not read."""
+    heads: dict[str, ArrayHead] = {}
+    with zipfile.ZipFile(stream) as archive:
+        for info in archive.infolist():
+            with archive.open(info) as member:
+                shape, _, dtype = _header(member)
+            heads[info.filename.removesuffix(".npy")] = ArrayHead(shape, dtype)
+    return heads
+
+
+def check_archive(stream: IO[bytes]) -> None:
+    """Raises ValueError for an `.npz` file with a member that does not have its checksum."""
+    with zipfile.ZipFile(stream) as archive:
+        if (broken := archive.testzip()) is not None:
+            raise ValueError(f"checksum mismatch in '{broken.removesuffix('.npy')}'")
+
+
+def read_array(stream: IO[bytes]) -> Array:
+    """The array of an `.npy` file from where the stream is, in memory. Raises ValueError for pickled objects."""
+    return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+def arrays_in(stream: IO[bytes]) -> dict[str, Array]:
+    """The arrays of an `.npz` file, by name: mapped from a local file, read from any other."""
     with zipfile.ZipFile(stream) as archive:
         return {info.filename.removesuffix(".npy"): _member(archive, info, stream) for info in archive.infolist()}
 
@@ -99,11 +130,20 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, stream: IO[bytes]) 
 def _mapped(stream: IO[bytes], start: int) -> Array:
     """The array of an `.npy` file that begins at `start` of a stream; it outlives the stream."""
     stream.seek(start)
+    if not _is_local(stream):
+        return read_array(stream)
     shape, fortran, dtype = _header(stream)
     if not math.prod(shape):
         return np.empty(shape, dtype)
     stream.flush()
     return np.memmap(stream, dtype, "r", stream.tell(), shape, "F" if fortran else "C")
+
+
+def _is_local(stream: IO[bytes]) -> bool:
+    try:
+        return stream.fileno() >= 0
+    except (AttributeError, OSError):
+        return False
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -115,10 +155,11 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 @contextmanager
-def _reading(path: Path) -> Generator[None]:
+def reading(place: str) -> Generator[None]:
+    """Locates what is wrong with a file."""
     try:
         yield
     except CompileError as e:
-        raise CompileError(e.message, where=e.where or str(path), hint=e.hint) from None
+        raise CompileError(e.message, where=e.where or place, hint=e.hint) from None
     except Exception as e:  # numpy and zipfile raise half a dozen types for a corrupted file
-        raise CompileError(f"cannot be read: {e}", where=str(path)) from None
+        raise CompileError(f"cannot be read: {e}", where=place) from None

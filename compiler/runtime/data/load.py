@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from xdsl.dialects.func import FuncOp
 
 from ...diagnostics import CompileError
 from ...ir.dtypes import Tensor
+from .addresses import is_address, local
 from .arrays import load_arrays
 from .images import Preprocess, image_rows
 from .raw import raw_rows
 from .rows import ArrayRows, Rows
 from .samples import Samples, input_types, samples_of
-from .shards import shard_rows
+from .shards import OnError, shard_files, shard_rows
 from .stream import from_script
 
 _FUNCTION = re.compile(r"(.+\.py):(\w+)")
@@ -31,6 +32,8 @@ class Form:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     """Shapes of raw binaries, by input; default: the model's."""
     image: Preprocess | None = None
+    on_error: OnError = "stop"
+    """What to do with shards that cannot be read."""
 
     def __post_init__(self) -> None:
         if self.data_types and self.image is not None:
@@ -42,7 +45,8 @@ class Form:
 
 
 def load_samples(data: str | Path, function: FuncOp, form: Form | None = None, runs: int | None = None) -> Samples:
-    """Samples for the inputs of a model: arrays (.npz, .npy, a folder of either), `FILE.py:FUNCTION`, or files in the `form`.
+    """Samples for the inputs of a model: arrays (.npz, .npy, a folder of either), shards in a folder or at an
+    address (`s3://bucket/folder`), `FILE.py:FUNCTION`, or files in the `form`.
 
     Folders of raw binaries are separated by `;`. `runs` is the number of batches taken from a function, by default all.
     Raises CompileError, located, for files that cannot be read and data that does not fit.
@@ -53,6 +57,13 @@ def load_samples(data: str | Path, function: FuncOp, form: Form | None = None, r
             raise CompileError("batches of a function are taken as they are", where=text)
         return from_script(Path(match[1]), match[2], function, runs)
     types = input_types(function)
+    if form.data_types or form.image is not None:
+        return samples_of(_rows(text, form, types), types, text)
+    if files := shard_files(text):
+        shards = shard_rows(files, form.on_error)
+        return replace(samples_of(shards.rows, types, text), skipped=tuple(shards.skipped))
+    if is_address(text):
+        raise CompileError("there are no shards, .npz or .tar, in this folder", where=text)
     return samples_of(_rows(text, form, types), types, text)
 
 
@@ -60,20 +71,18 @@ def data_files(data: str) -> list[Path]:
     """The files and folders that `data` names."""
     if match := _FUNCTION.fullmatch(data):
         return [Path(match[1])]
-    return [Path(part) for part in (data, *data.split(";"))]
+    return [] if is_address(data) else [local(part) for part in (data, *data.split(";"))]
 
 
 def _rows(text: str, form: Form, types: Mapping[str, Tensor]) -> Mapping[str, Rows]:
     if form.data_types:
         folders = [Path(part) for part in text.split(";") if part]
         return raw_rows(folders, form.data_types, form.shapes, types)
-    path = Path(text)
+    path = local(text)
     if form.image is not None:
         return image_rows(path, form.image, types)
     if path.suffix == ".py":
         raise CompileError("is a Python file", where=text, hint=f"name its function: {text}:{_function_in(path)}")
-    if path.is_dir() and next(path.glob("*.npz"), None) is not None:
-        return shard_rows(path)
     return {name: ArrayRows(array, text) for name, array in load_arrays(path, types).items()}
 
 

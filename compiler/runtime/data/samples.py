@@ -36,6 +36,8 @@ class Samples:
     synthetic: bool = False
     first: int = 0
     at_a_time: int = 1
+    skipped: tuple[CompileError, ...] = ()
+    """Why some files of the data were left out."""
 
     def batches(self) -> Iterator[dict[str, Array]]:
         """Runs of the model: as many samples at a time as its inputs require.

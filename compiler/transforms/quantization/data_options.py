@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from ...backends import Name, Runner
-from ...backends.cluster import Engine
+from ...backends.cluster import Engine, secured
 from ...configuration.ranges import at_least
 from ...configuration.settings import Settings
 from ...diagnostics import CompileError
@@ -27,6 +27,7 @@ from ...runtime.data import (
     load_samples,
     synthetic_samples,
 )
+from ...runtime.data.shards import OnError
 from ...session import Session
 
 _IMAGE_VALUES = ("scale", "mean", "std", "layout", "color")
@@ -70,6 +71,8 @@ class DataOptions:
     """Layout of the image input; default: what its shape says."""
     color: Literal["rgb", "bgr", "gray"] | None = None
     """Channels of images; default: rgb, or gray for inputs of one channel."""
+    on_error: OnError = "stop"
+    """What to do with shards of a folder that cannot be read: `stop`, or `skip` them, with a warning that counts them."""
     batch_num: int | None = None
     """How many runs of the model to use; all when not given. `--quantize` takes its configuration's first."""
 
@@ -84,7 +87,7 @@ class DataOptions:
     def form(self) -> Form:
         """The form of the data. Raises CompileError for what contradicts itself, and for half of it."""
         shapes_given = shapes(self.input_shape or "", ",", "input-shape")
-        return Form(self.data_types, shapes_given, self.image_form())
+        return Form(self.data_types, shapes_given, self.image_form(), self.on_error)
 
     def image_form(self) -> Preprocess | None:
         """The preset, with what other options override; None for data that is not images. Raises CompileError."""
@@ -134,6 +137,7 @@ class DataOptions:
             samples = _fitting(self.data, function)
         else:
             samples = load_samples(self.data, function, self.form(), runs if self.samples is None else self.samples)
+            warn_of_skipped(samples, session)
         return samples if self.samples is None else _first(samples, self.samples)
 
 
@@ -159,6 +163,15 @@ def runs_of(samples: Samples, count: int) -> Samples:
     return samples.head(min(count * samples.batch_size, samples.count))
 
 
+def warn_of_skipped(samples: Samples, session: Session) -> None:
+    """Warn of the files that were left out."""
+    if not samples.skipped:
+        return
+    first, *others = samples.skipped
+    more = f", and {len(others)} more" if others else ""
+    session.warn(f"{samples.source}: shards skipped: {1 + len(others)}: {first}{more}")
+
+
 def warn_of_unused(count: int, unused: int, session: Session) -> None:
     """Warn how many runs `batch_num` leaves unused."""
     if unused > 0:
@@ -176,9 +189,20 @@ class BackendOptions:
     cluster: str | Engine | None = None
     """A Dask cluster that shares the work of calibration, with the same result: `local:N` or `tcp://host:8786`."""
 
+    cluster_tls: tuple[str, ...] = ()
+    """PEM files for a cluster at `tls://host:8786`: the authority's certificate, the own certificate, its key."""
+    checkpoint: str | None = None
+    """A folder that keeps the state of calibration on a cluster, so that the same work goes on where it was stopped."""
+
     def runner(self) -> Runner:
         """Raises CompileError for a backend that is not installed, threads that it does not have, or a bad name of a cluster."""
-        return Runner(self.backend, self.threads, self.cluster)
+        cluster = secured(self.cluster, self.cluster_tls) if self.cluster_tls else self.cluster
+        folder = None if self.checkpoint is None else Path(self.checkpoint)
+        if folder is not None and cluster is None:
+            raise CompileError(
+                "a checkpoint is for calibration on a cluster", hint="give --cluster too, or leave it out"
+            )
+        return Runner(self.backend, self.threads, cluster, folder)
 
 
 AUTOMATIC = BackendOptions()

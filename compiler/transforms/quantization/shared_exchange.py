@@ -6,13 +6,12 @@ What a layer costs is a sum over samples in order: sharing layers leaves it as i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ...backends import Runner
-from ...backends.sharing import Packed, in_order, packed, part_of, unpacked
+from ...backends.sharing import Bar, Packed, in_order, packed, part_of, unpacked
 from ...runtime.data import Samples
 from ...runtime.metrics import Measure
 from ...session import Session
@@ -47,15 +46,12 @@ def exchanged_by(
     if runner.cluster is None:
         return exchanged(base, other, layers, reference, samples, session, phase, measure)
     shares = [layers[i : i + _LAYERS] for i in range(0, len(layers), _LAYERS)]
-    done = count(1)
-
-    def report() -> None:
-        session.progress(phase, next(done), len(shares))
-
     sent = part_of(samples, samples.first, samples.count)
     common = _Networks(packed(base, session), packed(other, session), packed(reference, session), sent, measure)
     found: dict[str, M] = {}
-    for each in in_order(runner.cluster, _exchanged, common, shares, report):
+    for each in in_order(
+        runner.cluster, _exchanged, common, shares, session, Bar.of(phase, [len(share) for share in shares])
+    ):
         found.update(each)
     return found
 

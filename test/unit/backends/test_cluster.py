@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import signal
@@ -22,9 +23,10 @@ from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.data import load_samples
+from amct_opt.transforms.quantization.data_options import BackendOptions
 from amct_opt.universe import new_session
 
-pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+LocalCluster: Any = pytest.importorskip("distributed", reason="the extra `cluster` is not installed").LocalCluster
 
 NET = """
 func.func @main(%x: tensor<BATCHx3x8x8xf32> {nn.name = "x"}) -> tensor<BATCHx4x8x8xf32> {
@@ -136,11 +138,44 @@ def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
         cluster.client("tcp://127.0.0.1:9")
 
 
+def test_certificates(tmp_path: Path) -> None:
+    files = tuple(str(tmp_path / name) for name in ("ca.pem", "cert.pem", "key.pem"))
+    for address, given, message in (
+        ("tcp://127.0.0.1:9", files, "certificates are three files"),
+        ("tls://127.0.0.1:9", files[:2], "certificates are three files"),
+        ("tls://127.0.0.1:9", files, r"ca\.pem: error: there is no such file"),
+        ("tls://127.0.0.1:9", (), "a cluster at tls:// needs certificates"),
+    ):
+        with pytest.raises(CompileError, match=message):
+            cluster.engine_named(BackendOptions(cluster=address, cluster_tls=given).runner().cluster or LOCAL)
+
+
+def test_the_bar_counts_workers(data: Path) -> None:
+    session = new_session()
+    steps: list[tuple[str, int, int]] = []
+    session.on_progress = lambda *step: steps.append(step)
+    module = parse_module(session, NET.replace("BATCH", "1"))
+    passes = [make_pass("insert-observers", "observer=minmax"), make_pass("calibrate", f"data={data} cluster={LOCAL}")]
+    run_passes(module, passes, session)
+    assert steps[-1] == ("calibrate: 2 workers", 203, 203)
+
+
 def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "find_spec", lambda name: None)
     with pytest.raises(CompileError, match="requires Dask") as e:
         Runner(cluster=LOCAL)
     assert e.value.hint == "pip install 'amct-opt[cluster]'"
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_goes_away(data: Path) -> None:
+    others = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL)
+    address = str(others.scheduler_address)
+    cluster.client(address)
+    others.close()
+    with pytest.raises(CompileError, match="the scheduler of the cluster is gone") as e:
+        found(data, "mse", options=f"backend=numpy cluster={address}")
+    assert "--checkpoint DIR" in e.value.hint
 
 
 @pytest.mark.slow

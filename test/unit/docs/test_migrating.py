@@ -33,7 +33,7 @@ def test_options_of_calibration() -> None:
     commands = argparse.ArgumentParser().add_subparsers()
     amct_calibration.add_parser(commands)
     text = commands.choices["calibration"].format_help()
-    options = set(re.findall(r"--\w+", text)) - {"--help"}
+    options = set(re.findall(r"--\w[\w-]+", text)) - {"--help"}
     assert set(named([row[0] for row in rows("Options of `calibration`")])) == options
 
 

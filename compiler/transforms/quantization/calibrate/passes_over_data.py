@@ -31,7 +31,8 @@ def run_pass(
     runner: Runner,
 ) -> Progress:
     """Show data to the observers once. Returns the progress. Raises CompileError as `advanced` does."""
-    after = advanced(progress, Part.of(samples), passes(observed))
+    part = Part.of(samples)
+    after = advanced(progress, part, passes(observed))
     if after.turn > progress.turn:
         begin_pass(observed, after.turn)
     samples = in_batches(module, observed, samples)
@@ -41,7 +42,7 @@ def run_pass(
         else:
             from .shares import observe_shares
 
-            observe_shares(module, observed, samples, after.turn, session, runner)
+            observe_shares(module, observed, samples, part.digest, after.turn, session, runner)
     return after
 
 

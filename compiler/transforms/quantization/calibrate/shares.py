@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ....backends import Runner, Work
-from ....backends.sharing import Packed, in_order, packed, shares_of, unpacked
+from ....backends.sharing import Bar, Packed, in_order, packed, shares_of, unpacked
 from ....diagnostics import op_error
 from ....dialects.nn import ObserveOp
 from ....runtime.data import Samples
 from ....runtime.observers.state import State
 from ....session import Session
+from .checkpoint import Checkpoint
 from .observations import Observation, observations, passes
 from .observing import observe
 
@@ -33,10 +33,18 @@ class Model(NamedTuple):
 
 
 def observe_shares(
-    module: ModuleOp, observed: Sequence[Observation], samples: Samples, turn: int, session: Session, runner: Runner
+    module: ModuleOp,
+    observed: Sequence[Observation],
+    samples: Samples,
+    digest: str,
+    turn: int,
+    session: Session,
+    runner: Runner,
 ) -> None:
-    """Shows all samples to the observers, on a cluster. Raises CompileError like `observe`, of the first share that fails,
-    and for observers whose merged states are not equal to that of one process.
+    """Shows all samples, with this digest, to the observers, on a cluster; a checkpoint keeps what they have seen.
+
+    Raises CompileError like `observe`, of the first share that fails, and for observers whose merged states are not equal to
+    that of one process.
     """
     assert runner.cluster is not None
     for each in observed:
@@ -47,15 +55,17 @@ def observe_shares(
     shares = shares_of(samples)
     states = [each.observer.state() for each in observed] if turn else []
     settled = runner.settled(Work(module, {}, samples, _ignore, _ignore, session))
-    here = replace(settled, cluster=None, threads=settled.threads or 1)
-    done, total = count(turn * len(shares) + 1), passes(observed) * len(shares)
-
-    def report() -> None:
-        session.progress("calibrate", next(done), total)
-
+    here = replace(settled, cluster=None, checkpoint=None, threads=settled.threads or 1)
+    checkpoint = None if runner.checkpoint is None else Checkpoint.of(runner.checkpoint, module, observed, digest, turn)
+    merged = 0 if checkpoint is None else checkpoint.taken_up(observed)
+    sizes = [share.count for share in shares]
+    bar = Bar("calibrate", sizes[merged:], turn * samples.count + sum(sizes[:merged]), passes(observed) * samples.count)
     model = Model(packed(module, session), turn, states, here)
-    for seen in in_order(runner.cluster, _states, model, shares, report):
+    for seen in in_order(runner.cluster, _states, model, shares[merged:], session, bar):
         _merge(observed, turn, seen)
+        merged += 1
+        if checkpoint is not None:
+            checkpoint.keep(observed, merged, last=merged == len(shares))
 
 
 def _ignore(*_: object) -> None:

@@ -69,15 +69,20 @@ def write_state(path: Path, module: ModuleOp, observed: Sequence[Observation], p
         "format": _FORMAT,
         "tool": tool_version(),
         "model": fingerprint(module),
-        "points": _points(observed),
+        "points": points_data(observed),
         "pass": progress.turn,
         "passes": passes(observed),
         "first": progress.first,
         "present": progress.present,
     }
-    arrays = {f"{i}/{name}": a for i, each in enumerate(observed) for name, a in each.observer.state().items()}
+    arrays = states_of(observed)
     arrays["header"] = np.frombuffer(json.dumps(header, indent=1).encode(), np.uint8)
     write_side_file(path, {**arrays, "checksum": np.frombuffer(_checksum(arrays), np.uint8)})
+
+
+def states_of(observed: Sequence[Observation]) -> dict[str, Array]:
+    """The states of all observers as arrays of one file."""
+    return {f"{i}/{name}": a for i, each in enumerate(observed) for name, a in each.observer.state().items()}
 
 
 def merge_states(paths: Sequence[Path], module: ModuleOp, observed: Sequence[Observation]) -> Progress:
@@ -91,11 +96,11 @@ def merge_states(paths: Sequence[Path], module: ModuleOp, observed: Sequence[Obs
         progress = _progress(arrays.pop("header"), path, model, observed)
         if not merged.first:
             merged, begun = progress, path
-            _restore(observed, arrays, path)
+            restore_all(observed, arrays, path)
             continue
         _check_same_pass(merged, progress, begun, path)
         others = [each.fresh() for each in observed]
-        _restore(others, arrays, path)
+        restore_all(others, arrays, path)
         for one, other in zip(observed, others, strict=True):
             _merge(one, other, merged.turn, path)
         merged = merged.with_part(*progress.present)
@@ -136,7 +141,7 @@ def _progress(header: Array, path: Path, model: str, observed: Sequence[Observat
         raise CompileError("is not a calibration state: unrecognized header", where=str(path)) from None
     if not known or not progress.first:
         raise CompileError(f"holds a state of another version than '{_FORMAT}'", where=str(path))
-    if (difference := next(_differences(_points(observed), theirs), None)) is not None:
+    if (difference := next(_differences(points_data(observed), theirs), None)) is not None:
         hint = "states are of one model, after the same passes with the same options"
         raise CompileError(f"is a state of other points: {difference}", where=str(path), hint=hint)
     if of_model != model:
@@ -152,7 +157,8 @@ def _part(fields: Any) -> Part:
     return Part(str(digest), int(samples), bool(synthetic), str(source))
 
 
-def _points(observed: Sequence[Observation]) -> list[dict[str, object]]:
+def points_data(observed: Sequence[Observation]) -> list[dict[str, object]]:
+    """The points and their settings as plain data."""
     return [
         {
             "points": [point.point.data for point in each.points],
@@ -172,7 +178,8 @@ def _differences(ours: Sequence[object], theirs: Sequence[object]) -> Iterator[s
         yield f"{len(theirs)} of them, here {len(ours)}"
 
 
-def _restore(observed: Sequence[Observation], arrays: Mapping[str, Array], path: Path) -> None:
+def restore_all(observed: Sequence[Observation], arrays: Mapping[str, Array], path: Path) -> None:
+    """Take up states as `states_of` gives them. Raises CompileError, located in the file, for those of other observers."""
     for i, each in enumerate(observed):
         state: State = {n.removeprefix(f"{i}/"): a for n, a in arrays.items() if n.startswith(f"{i}/")}
         try:
