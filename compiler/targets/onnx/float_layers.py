@@ -3,9 +3,9 @@
 Its optimizer quantizes the constant weight and bias of a Conv, ConvTranspose or Gemm (a MatMul and an Add become one) whose
 input comes from a DequantizeLinear. Between Q/DQ pairs it makes a QLinearSoftmax of a Softmax, and a QLinearAveragePool of an
 AveragePool: the former overflows, the latter has no dilations. It makes a MatMulNBits, which rounds its input to int8, of a
-float MatMul or Gemm with a dequantized weight. It does so only if nothing is between DequantizeLinear and the layer, but moves
-DequantizeLinear behind operators that move elements. A Max of one operand, which is that operand, keeps them apart: no
-optimization removes it, and it costs one copy.
+float MatMul or Gemm with a dequantized weight, and of a Conv of 4-bit inputs a QLinearConv, which has no such inputs. It does so
+only if nothing is between DequantizeLinear and the layer, but moves DequantizeLinear behind operators that move elements. A Max
+of one operand, which is that operand, keeps them apart: no optimization removes it, and it costs one copy.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from .layer import Layer, Operand
 
 
 def weighted_input(op: nn.NNOp, layer: Layer) -> Operand:
-    """The input of a layer with weights, kept apart from its DequantizeLinear if integer kernels would round weight or bias."""
+    """The input of a layer with weights, kept apart from its DequantizeLinear if integer kernels would round weight or bias.
+
+    Also if they lack the integers of the input: those of 4 bits.
+    """
     x, *others = op.operands
-    return x if all(_is_integer(v, op) for v in others) else kept_apart(x, layer)
+    return x if _bits(x) != 4 and all(_is_integer(v, op) for v in others) else kept_apart(x, layer)
 
 
 def factor(op: nn.MatMulOp, input: Operand, layer: Layer) -> Operand:
@@ -71,10 +74,16 @@ def _is_integer(value: SSAValue, op: nn.NNOp) -> bool:
 
 
 def _is_dequantized(value: SSAValue) -> bool:
+    return _bits(value) is not None
+
+
+def _bits(value: SSAValue) -> int | None:
+    """The width of the integers that a value is dequantized from; None if it is not dequantized."""
     value = source(value)
     while isinstance(value, OpResult) and _is_passed(value.op):
         value = source(value.op.operands[0])
-    return isinstance(value.owner, nn.DequantizeOp)
+    owner = value.owner
+    return owner.qparams.data.storage.width.data if isinstance(owner, nn.DequantizeOp) else None
 
 
 def _is_quantized(value: SSAValue) -> bool:

@@ -98,3 +98,20 @@ def test_the_input_of_a_product_with_a_quantized_weight(kind: str, bits: int, tm
     source.opset_import[0].version, source.ir_version = 21, 10
     source.graph.initializer.append(helper.make_tensor("w", element, (25, 16), numbers))
     assert_equal_when_optimized(source, tmp_path)
+
+
+def test_a_convolution_of_inputs_of_four_bits(tmp_path: Path) -> None:
+    """onnxruntime has no QLinearConv of them, and rejects the one that it makes itself."""
+    rng = np.random.default_rng(3)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "scale"], ["v"]),
+        helper.make_node("Conv", ["d", "v"], ["a"]),
+        helper.make_node("QuantizeLinear", ["a", "scale", "zero"], ["b"]),
+        helper.make_node("DequantizeLinear", ["b", "scale", "zero"], ["y"]),
+    ]
+    source = model(nodes, ["y"], w=rng.integers(-1, 2, (3, 2, 1, 1), np.int8), scale=np.float32(0.5))
+    source.opset_import[0].version, source.ir_version = 21, 10
+    source.graph.initializer.append(helper.make_tensor("zero", TensorProto.INT4, [], [0]))
+    assert_equal_when_optimized(source, tmp_path)
