@@ -51,8 +51,10 @@ def reshape(node: Node) -> Converted:
     if entries is not None:
         if entries.count(-1) > 1:
             raise node.error("leaves two sizes open")
-        empty = 0 in entries
-        if (target := reshape_target(node, entries, empty)) is not None:
+        sizes = node.shape(0)
+        empty = any(e == 0 and (i >= len(sizes) or sizes[i] != 0) for i, e in enumerate(entries))
+        target = reshape_target(node, entries, empty)
+        if target is not None and not (empty and -1 in target):  # what is left of nothing is not known
             return node.emit(nn.ReshapeOp, x, to=target, allow_zero=empty).result
     type_ = TensorType(element_of(x), runtime_shape(node, entries, 0))
     return node.emit(nn.ReshapeOp, x, node.value(1), allow_zero=True, result_types=[type_]).result

@@ -33,6 +33,7 @@ RESHAPES: dict[str, Case] = {
     "reshape-rest": (lambda x: tf.reshape(x, [-1, 4]), [X]),
     "reshape-scalar": (lambda x: tf.reshape(x[:1, :1, :1], []), [X]),
     "reshape-empty": (lambda x: tf.reshape(x, [0, 7]), [EMPTY]),
+    "reshape-empty-batch": (lambda x: tf.reshape(x, [tf.shape(x)[0], 7, 0]), [np.zeros((2, 1, 0), np.float32)]),
     "reshape-batch": (lambda x: tf.reshape(x, [tf.shape(x)[0], -1, 2]), [X]),
     "reshape-other-batch": (lambda x: tf.reshape(tf.nn.relu(x), [tf.shape(x)[0], 2, 6]), [X]),
     "reshape-two": (lambda x: tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[1], 2, 2]), [X]),
