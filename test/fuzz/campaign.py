@@ -105,12 +105,16 @@ def check_seed(seed: int, folder: Path, format_: str = "", shrunk: Path | None =
     """Make and check one graph, in this process. The folder keeps its files; one that fails is made smaller as `shrunk`."""
     from .checks import Mismatch, check
     from .choices import choices
+    from .graph import Refused
 
     format_ = format_ or format_of(seed)
     chosen = choices(seed)
     ending = {"onnx": ".onnx", "tensorflow": ".pb", "caffe": ".prototxt"}[format_]
-    with _limited(SECONDS):
-        case = maker(format_)(seed, folder / f"model{ending}")
+    try:
+        with _limited(SECONDS):
+            case = maker(format_)(seed, folder / f"model{ending}")
+    except Refused as e:
+        return Result(seed, format_, refused=(("maker", str(e)),))
     traits = (*case.traits, *chosen.traits())
     command = f"python test/fuzz --seed {seed} --graphs 1 --format {format_} --out out"
     try:

@@ -22,7 +22,7 @@ _WILD = ("outliers", "outliers", "outliers", "zeros", "zeros", "tiny", "huge", "
 
 
 def onnx_file(seed: int, path: Path) -> case.Case:
-    """Writes a valid model to `path`."""
+    """Writes a valid model to `path`. Raises Refused if onnxruntime runs each node, but not all of them."""
     random = np.random.default_rng(seed)
     f = File(random, int(random.choice(list(IR_VERSIONS))))
     f.style, f.nodes_style = f.pick(*VALUES), f.pick(*NODES)
@@ -37,6 +37,10 @@ def onnx_file(seed: int, path: Path) -> case.Case:
     model = _model(f, x, inputs)
     path.write_bytes(model.SerializeToString())
     arrays = {name: f.values[name] for name in inputs}
+    try:
+        expected = run(model, arrays, optimized=False)
+    except Exception as e:  # onnxruntime infers another size for the whole graph than it computes for one node
+        raise Refused(str(e)) from e
     kinds = (f"op {kind}" for kind in sorted({n.op_type for n in f.nodes}))
     made = (
         *kinds,
@@ -46,9 +50,7 @@ def onnx_file(seed: int, path: Path) -> case.Case:
         *([f"weights {f.wild}"] if f.wild else []),
         *(["divides"] if f.divides else []),
     )
-    return case.Case(
-        "onnx", path, arrays, run(model, arrays, optimized=False), traits=made, exact=f.dtype == np.float32
-    )
+    return case.Case("onnx", path, arrays, expected, traits=made, exact=f.dtype == np.float32 and _exact(f))
 
 
 def _exact(f: File) -> bool:
