@@ -26,6 +26,7 @@ import amct_opt
 from amct_opt import CompileError
 from amct_opt.checking.checker import Checker
 from amct_opt.dialects import nn
+from amct_opt.dialects.nn.properties import attribute_of
 from amct_opt.ir.functions import main_function
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.runtime.kernels import bare_kernel_for
@@ -56,7 +57,7 @@ def network(depth: int) -> ModelProto:
 
     def conv(name: str, x: str, inputs: int, outputs: int, kernel: int, stride: int = 1, relu: bool = True) -> str:
         w = random.standard_normal((outputs, inputs, kernel, kernel)) / np.sqrt(inputs * kernel * kernel / 2)
-        attributes = {"strides": [stride] * 2, "pads": [kernel // 2] * 4}
+        attributes: dict[str, Any] = {"strides": [stride] * 2, "pads": [kernel // 2] * 4}
         nodes.append(helper.make_node("Conv", [x, weight(f"{name}.w", w)], [name], name, **attributes))
         numbers = [random.uniform(0.5, 1.5, outputs), *random.standard_normal((2, outputs)) / 4]
         parameters = [weight(f"{name}.{k}", a) for k, a in zip(("s", "b", "m"), numbers, strict=True)]
@@ -69,7 +70,7 @@ def network(depth: int) -> ModelProto:
 
     x, channels = conv("stem", "x", 3, width, 7 if depth == 50 else 3, 2 if depth == 50 else 1), width
     if depth == 50:
-        window = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+        window: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
         nodes.append(helper.make_node("MaxPool", [x], ["pooled"], "pooled", **window))
         x = "pooled"
     for stage, count in enumerate(stages):
@@ -165,7 +166,7 @@ def operation(layer: str, edit: Callable[[Operation], None]) -> Callable[[Module
     return fault
 
 
-def behind(broken: type, fault: Callable[[ModuleOp], None]) -> Callable[[], Any]:
+def behind(broken: type, fault: Callable[[ModuleOp], object]) -> Callable[[], Any]:
     """The pass, with the fault behind it."""
     apply = broken.apply  # type: ignore[attr-defined]
 
@@ -186,12 +187,20 @@ def kernel(kind: type[Operation], of: Callable[..., Any]) -> Callable[[], Any]:
     return lambda: patch("amct_opt.runtime.executor.bare_kernel_for", wrong)
 
 
+def put(op: Operation, name: str, value: Any) -> None:
+    """Gives an operation another property."""
+    assert isinstance(op, nn.NNOp)
+    attribute = attribute_of(type(op), name, value)
+    assert attribute is not None
+    op.properties[name] = attribute
+
+
 def shift(op: Operation) -> None:
     """All padding of a convolution behind its input, none before it."""
     if isinstance(op, nn.ConvOp) and (pads := nn.ints(op.pads)):
         rank = len(pads) // 2
         behind = [before + after for before, after in zip(pads[:rank], pads[rank:], strict=True)]
-        op.properties["pads"] = nn.properties.attribute_of(nn.ConvOp, "pads", (*[0] * rank, *behind))
+        put(op, "pads", (*[0] * rank, *behind))
 
 
 def double(op: Operation) -> None:
@@ -256,7 +265,7 @@ def faults() -> list[Fault]:
         both = lambda m, a=moved, b=moved_too: (a(m), b(m))  # noqa: E731
         named = f"after --canonicalize: layer '{layer}_bn'"
         found.append(Fault(f"axis bn {layer}", behind(CanonicalizePass, both), ("canonicalize",), named))
-    axis = operation("softmax", lambda op: op.properties.update(axis=nn.properties.attribute_of(type(op), "axis", 0)))
+    axis = operation("softmax", lambda op: put(op, "axis", 0))
     found.append(Fault("axis softmax", behind(CanonicalizePass, axis), ("canonicalize",), "layer 'softmax'"))
     rolled = change("fc.w", lambda w: np.roll(w, 1, 1))
     found.append(Fault("axis fc", behind(CanonicalizePass, rolled), ("canonicalize",), "layer 'fc'"))

@@ -77,7 +77,7 @@ MORE: dict[str, Case] = {
     "tile-ones": (lambda x: tf.tile(x[:, :1], [1, 5, 1]), [X]),
     "tile-both": (lambda x: tf.tile(x[:, :1], [2, 5, 1]), [X]),
     "tile-none": (lambda x: tf.tile(x, [1, 0, 2]), [X]),
-    "tile-batch": (lambda x: tf.tile(ROW[None, None], [tf.shape(x)[0], 3, 1]) + x, [X]),
+    "tile-batch": (lambda x: tf.tile(tf.constant(ROW)[None, None], tf.stack([tf.shape(x)[0], 3, 1])) + x, [X]),
     "pad": (lambda x: tf.pad(x, [[0, 0], [1, 2], [0, 3]]), [X]),
     "pad-value": (lambda x: tf.pad(x, [[0, 0], [1, 2], [0, 3]], constant_values=-7.5), [X]),
     "pad-int": (lambda x: tf.pad(x, [[0, 0], [1, 2], [0, 3]], constant_values=9), [X.astype(np.int32)]),

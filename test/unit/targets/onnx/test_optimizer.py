@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -33,7 +34,8 @@ def run(file: Path, level: onnxruntime.GraphOptimizationLevel) -> list[np.ndarra
     options.log_severity_level = 4
     options.graph_optimization_level = level
     x = np.random.default_rng(0).normal(size=IMAGE).astype(np.float32) - 3
-    return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    session: Any = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": x})
 
 
 def assert_equal_when_optimized(source: onnx.ModelProto, folder: Path) -> None:
@@ -51,7 +53,7 @@ def assert_equal_when_optimized(source: onnx.ModelProto, folder: Path) -> None:
 @pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
 def test_zeros_before_a_pool(kind: str, pads: tuple[int, ...], tmp_path: Path) -> None:
     """Keras writes ResNet50V2 so: behind its first convolution are negative values, a pad and a max pool."""
-    counted = {"count_include_pad": 1} if kind == "AveragePool" else {}
+    counted: dict[str, Any] = {"count_include_pad": 1} if kind == "AveragePool" else {}
     nodes = [
         helper.make_node("Pad", ["x", "pads", "zero"], ["padded"]),
         helper.make_node(kind, ["padded"], ["y"], kernel_shape=[2, 2], strides=[1, 1], pads=pads, **counted),
