@@ -227,11 +227,12 @@ def _batch(seeds: Sequence[int], processes: int, format_: str, out: str, scratch
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ctrl-C waits until the end."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _quiet() -> None:

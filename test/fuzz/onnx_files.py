@@ -28,6 +28,8 @@ def onnx_file(seed: int, path: Path) -> case.Case:
     f.style, f.nodes_style = f.pick(*VALUES), f.pick(*NODES)
     f.dtype = f.pick(*[np.float32] * 23, np.float16, np.float64)
     f.wild = f.pick(*[""] * 40, *_WILD)
+    if f.dtype == np.float16:  # sums of large numbers leave its range in one order only
+        f.wild = ""
     inputs = _inputs(f)
     x = inputs[0]
     for _ in range(int(random.integers(2, 12))):
