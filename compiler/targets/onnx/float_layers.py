@@ -60,6 +60,24 @@ def summand(value: SSAValue, layer: Layer) -> Operand:
     return layer.helper("Max", value) if isinstance(source(conv.weight).owner, nn.DequantizeOp) else value
 
 
+def pooled_input(op: nn.MaxPoolOp | nn.AveragePoolOp, layer: Layer) -> Operand:
+    """The input of a pool, kept apart from its DequantizeLinear if integer kernels lack its dilations or its integers."""
+    has_kernel = isinstance(op, nn.MaxPoolOp) or op.has_integer_kernel
+    return op.input if has_kernel and _bits(op.input) != 4 else kept_apart(op.input, layer)
+
+
+def quantized_input(op: nn.QuantizeOp, layer: Layer) -> Operand:
+    """The input of a QuantizeLinear to 4 bits, kept apart from bounds and pools before it.
+
+    onnxruntime 1.32 drops a Relu whatever the zero point is, fails at a Clip, and moves QuantizeLinear before a MaxPool.
+    """
+    value = source(op.input)
+    while not isinstance(value.owner, nn.MaxPoolOp) and isinstance(value, OpResult) and _is_passed(value.op):
+        value = source(value.op.operands[0])
+    is_at_risk = isinstance(value.owner, nn.BoundOp | nn.MaxPoolOp)
+    return layer.helper("Max", op.input) if is_at_risk and op.qparams.data.storage.width.data == 4 else op.input
+
+
 def _is_integer(value: SSAValue, op: nn.NNOp) -> bool:
     """Whether integer kernels accept a weight or a bias unchanged.
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from ...dialects import nn
 from .convolution import window
-from .float_layers import kept_apart
+from .float_layers import pooled_input
 from .layer import Layer, converter
 
 
 @converter(nn.MaxPoolOp)
 def max_pool(op: nn.MaxPoolOp, layer: Layer) -> str:
     attributes = _pool(op)
-    return layer.node("MaxPool", op.input, **attributes)
+    return layer.node("MaxPool", pooled_input(op, layer), **attributes)
 
 
 @converter(nn.AveragePoolOp)
@@ -22,8 +22,7 @@ def average_pool(op: nn.AveragePoolOp, layer: Layer) -> str:
     if attributes["dilations"] is not None:
         layer.require(19, "AveragePool with dilations")
     attributes["count_include_pad"] = None if op.count_include_pad is None else 1
-    x = op.input if op.has_integer_kernel else kept_apart(op.input, layer)
-    return layer.node("AveragePool", x, **attributes)
+    return layer.node("AveragePool", pooled_input(op, layer), **attributes)
 
 
 def _pool(op: nn.PoolOp) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import f32, i16, i32
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import integer_range, numpy_dtype
+from .float_layers import quantized_input
 from .layer import Layer, Operand, converter
 
 # The names end in the operator: the layer's own name is its consumer's.
@@ -17,9 +18,9 @@ from .layer import Layer, Operand, converter
 @converter(nn.QuantizeOp)
 def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
     """The zero point has the storage type, so it is always written. Half floats are widened first, because scales are float32."""
-    x: Operand = op.input
+    x = quantized_input(op, layer)
     if element_of(op.input) != f32:
-        x = layer.helper("Cast", op.input, to=TensorProto.FLOAT)
+        x = layer.helper("Cast", x, to=TensorProto.FLOAT)
     p = op.qparams.data
     return layer.helper("QuantizeLinear", x, *_parameters(op, layer), axis=p.axis, block_size=p.block)
 

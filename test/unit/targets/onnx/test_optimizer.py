@@ -102,18 +102,28 @@ def test_the_input_of_a_product_with_a_quantized_weight(kind: str, bits: int, tm
     assert_equal_when_optimized(source, tmp_path)
 
 
-def test_a_convolution_of_inputs_of_four_bits(tmp_path: Path) -> None:
-    """onnxruntime has no QLinearConv of them, and rejects the one that it makes itself."""
+FOUR_BITS = {
+    "Conv": helper.make_node("Conv", ["d", "v"], ["a"]),
+    "MaxPool": helper.make_node("MaxPool", ["d"], ["a"], kernel_shape=[2, 2]),
+    "Relu": helper.make_node("Relu", ["d"], ["a"]),
+    "Clip": helper.make_node("Clip", ["d", "least"], ["a"]),
+}
+
+
+@pytest.mark.parametrize("node", FOUR_BITS.values(), ids=FOUR_BITS)
+def test_integers_of_four_bits(node: onnx.NodeProto, tmp_path: Path) -> None:
+    """onnxruntime has no kernels of them: it rejects what it makes of a Conv and a MaxPool, and drops a Relu."""
     rng = np.random.default_rng(3)
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
         helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
         helper.make_node("DequantizeLinear", ["w", "scale"], ["v"]),
-        helper.make_node("Conv", ["d", "v"], ["a"]),
+        node,
         helper.make_node("QuantizeLinear", ["a", "scale", "zero"], ["b"]),
         helper.make_node("DequantizeLinear", ["b", "scale", "zero"], ["y"]),
     ]
-    source = model(nodes, ["y"], w=rng.integers(-1, 2, (3, 2, 1, 1), np.int8), scale=np.float32(0.5))
+    weight = rng.integers(-1, 2, (3, 2, 1, 1), np.int8)
+    source = model(nodes, ["y"], w=weight, scale=np.float32(0.5), least=np.float32(-2))
     source.opset_import[0].version, source.ir_version = 21, 10
     source.graph.initializer.append(helper.make_tensor("zero", TensorProto.INT4, [], [0]))
     assert_equal_when_optimized(source, tmp_path)
