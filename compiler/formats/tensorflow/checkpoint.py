@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from ...diagnostics import CompileError
 from ..wire import MalformedError, mapped
+from .crc32c import masked_crc32c
 from .leveldb import entries
 from .schema import ENUMS, BundleEntryProto, BundleHeaderProto
 from .tensors import Array, decoded, dtype_of, shape_of
@@ -57,11 +58,13 @@ class Checkpoint:
         self._shards = header.num_shards
         self._entries = {key: _parsed(BundleEntryProto, value, where) for key, value in table.items()}
         self._mapped: dict[int, Array] = {}
+        self._compared: set[tuple[int, int, int]] = set()
 
     def read(self, key: bytes, part: Part, where: str) -> Array:
         """The tensor of a key, or, if `part` is not empty, that part of it; a view of the file unless it is joined from parts.
 
-        Raises CompileError, located at `where`, if the tensor or a file is missing, or does not fit its description.
+        Raises CompileError, located at `where`, if the tensor or a file is missing, or does not fit its description or its
+        checksum, which is compared at first use.
         """
         entry = self._entry(key, where)
         if not entry.slices:
@@ -84,6 +87,12 @@ class Checkpoint:
         if not 0 <= begin <= end <= data.size:
             message = f"needs bytes {begin} to {end} of {self._file(entry.shard_id).name}, which has {data.size}"
             raise CompileError(message, where=where, hint="the file is truncated, or another one")
+        place = (entry.shard_id, begin, end)
+        if place not in self._compared:
+            if masked_crc32c(data[begin:end]) != entry.crc32c:
+                file = self._file(entry.shard_id).name
+                raise CompileError(f"its value in {file} is corrupted: checksum mismatch", where=where)
+            self._compared.add(place)
         return decoded(data[begin:end], dtype, shape, where)
 
     def _joined(self, key: bytes, entry: Any, where: str) -> Array:

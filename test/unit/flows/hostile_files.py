@@ -64,6 +64,11 @@ FORMATS: Mapping[str, Format] = {
         ["a.pb", "ascend.pb", "call.pbtxt"],
         ["amct-opt {} --fuse-all -o o/r.mlir", "amct-opt {} --fuse-all --quantize='backend=numpy' -o o/r.mlir"],
     ),
+    "saved model": Format(
+        ["sm/saved_model.pb", "sm/variables/variables.index", "sm/variables/variables.data-00000-of-00001"],
+        ["sm/saved_model.pb", "sm/variables/variables.index", "sm/variables/variables.data-00000-of-00001"],
+        ["amct-opt sm --fuse-all -o o/r.mlir", "amct-opt sm --fuse-all --quantize='backend=numpy' -o o/r.mlir"],
+    ),
     "caffe": Format(
         ["b.prototxt", "b.caffemodel"],
         ["b.prototxt", "b.caffemodel"],
@@ -337,17 +342,46 @@ def damaged_safetensors(rng: random.Random, data: bytes) -> bytes:
     return len(header).to_bytes(8, "little") + header + data[8 + length :]
 
 
+def damaged_index(rng: random.Random, data: bytes) -> bytes:
+    """The index of a checkpoint with its bytes damaged, or with a block damaged whose checksum fits."""
+    from amct_opt.formats.tensorflow.leveldb import places
+
+    if rng.random() < 0.3:
+        return damaged_bytes(rng, data)
+    blocks = list(places(memoryview(data)))
+    offset, size = rng.choice(blocks)
+    block = damaged_bytes(rng, data[offset : offset + size])[:size].ljust(size, b"\0")
+    return with_checksums(data[:offset] + block + data[offset + size :], blocks)
+
+
+def with_checksums(index: bytes, blocks: Sequence[tuple[int, int]]) -> bytes:
+    """The index of a checkpoint with checksums that fit its blocks, of which each has an offset and a size."""
+    import numpy as np
+
+    from amct_opt.formats.tensorflow.crc32c import masked_crc32c
+
+    result = bytearray(index)
+    for offset, size in blocks:
+        end = offset + size + 1  # behind the kind of its compression
+        result[end : end + 4] = masked_crc32c(np.frombuffer(index[offset:end], np.uint8)).to_bytes(4, "little")
+    return bytes(result)
+
+
 def mutator(name: str) -> Mutate:
     """How files of this name are damaged."""
     import onnx
 
     from amct_opt.formats.caffe.schema import NetParameter
-    from amct_opt.formats.tensorflow.schema import GraphDef
+    from amct_opt.formats.tensorflow.schema import GraphDef, SavedModel
 
+    if name.endswith("/saved_model.pb"):
+        return damaged_message(SavedModel)
     ending = name.rpartition(".")[2]
     by_ending: Mapping[str, Mutate] = {
         "onnx": damaged_message(onnx.ModelProto),
         "pb": damaged_message(GraphDef),
+        "index": damaged_index,
+        "data-00000-of-00001": damaged_bytes,
         "caffemodel": damaged_message(NetParameter),
         "npz": damaged_archive,
         "npy": damaged_bytes,
@@ -448,6 +482,27 @@ def make_files(folder: Path) -> None:
         (folder / name).write_text(text, "utf-8")
 
 
+def make_saved_model(folder: Path) -> None:
+    """Writes a SavedModel as TensorFlow saves it."""
+    import tensorflow as tf
+
+    draw = tf.random.Generator.from_seed(0)
+
+    class Net(tf.Module):
+        def __init__(self) -> None:
+            self.kernel = tf.Variable(draw.normal((3, 3, 3, 4)), name="kernel")
+            self.bias = tf.Variable(draw.normal((4,)), name="bias")
+            self.weight = tf.Variable(draw.normal((4, 5)), name="weight")
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 3), tf.float32)])
+        def __call__(self, x: Any) -> Any:
+            y = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, self.kernel, 1, "SAME"), self.bias))
+            return tf.matmul(tf.reduce_mean(y, [1, 2]), self.weight)
+
+    net = Net()
+    tf.saved_model.save(net, str(folder), signatures=net.__call__)
+
+
 def domains_of(helper: Any) -> list[Any]:
     return [helper.make_opsetid("", 17)]
 
@@ -540,7 +595,7 @@ def _work(name: str, seed: int, count: int, folder: Path) -> None:
 
 def _try(form: Format, valid: Files, case: Path) -> None:
     """Runs each command on files without damage, which must end well: and loads all that the commands load."""
-    if form is FORMATS["tensorflow"]:
+    if form in (FORMATS["tensorflow"], FORMATS["saved model"]):
         importlib.import_module("tensorflow")  # for an operator that is not known; it takes seconds
     for chosen in form.damaged:
         for command in form.commands:
@@ -554,6 +609,7 @@ def _write(files: Files, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "o").mkdir(parents=True)
     for each, data in files.items():
+        (folder / each).parent.mkdir(parents=True, exist_ok=True)
         (folder / each).write_bytes(data)
 
 
@@ -624,6 +680,8 @@ def campaign(name: str, count: int, folder: Path, seed: int = 0) -> Outcome:
     (folder / "valid").mkdir(parents=True, exist_ok=True)
     if not (folder / "valid" / "call.pbtxt").exists():
         make_files(folder / "valid")
+    if name == "saved model":
+        make_saved_model(folder / "valid" / "sm")
     outcome = Outcome()
     at, end = seed, seed + count
     while at < end:

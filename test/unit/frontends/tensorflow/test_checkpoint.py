@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from unit.flows.hostile_files import with_checksums
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.formats.tensorflow.checkpoint import Checkpoint, parse_part
+from amct_opt.formats.tensorflow.leveldb import places
 from amct_opt.formats.tensorflow.tensors import Array
 from amct_opt.formats.wire import read_varint
 from amct_opt.ir.dtypes import ELEMENT_TYPES, as_stored, dtype_named
@@ -140,6 +142,22 @@ def test_truncated_data(prefix: Path) -> None:
     assert "truncated" in error
 
 
+def test_damaged_data(prefix: Path) -> None:
+    """What fits its description is read, what does not fit its checksum is not: TensorFlow does the same."""
+    change(Path(f"{prefix}.data-00000-of-00001"), lambda data: data[:-1] + bytes([data[-1] ^ 1]))
+    assert read(prefix, b"layer/a").shape == (4, 5)
+    error = error_of(lambda: read(prefix, b"layer/b"))
+    assert error == "here: error: its value in c.data-00000-of-00001 is corrupted: checksum mismatch"
+    with pytest.raises(tf.errors.DataLossError):
+        restored(prefix, b"layer/b", WHOLE, np.float32)
+
+
+def test_damaged_index(prefix: Path) -> None:
+    change(Path(f"{prefix}.index"), lambda data: data.replace(b"layer", b"layes"))
+    message = "is not a checkpoint index: the block at byte 0 is corrupted: checksum mismatch"
+    assert error_of(lambda: Checkpoint(prefix)) == f"{prefix}.index: error: {message}"
+
+
 def test_part_outside(prefix: Path) -> None:
     error = error_of(lambda: read(prefix, b"layer/a", "4 5 2,3:-"))
     assert error == "here: error: a part of it, [(2, 3), (0, -1)], is not within its shape [4, 5]"
@@ -167,7 +185,10 @@ HEADER = bytes.fromhex("0801" + "1a020801")
     ids=["big-endian", "newer"],
 )
 def test_other_kinds(header: str, message: str, prefix: Path) -> None:
-    change(Path(f"{prefix}.index"), lambda data: data.replace(HEADER, bytes.fromhex(header)))
+    def other(data: bytes) -> bytes:
+        return with_checksums(data.replace(HEADER, bytes.fromhex(header)), list(places(memoryview(data))))
+
+    change(Path(f"{prefix}.index"), other)
     assert f"c.index: error: {message}" in error_of(lambda: Checkpoint(prefix))
 
 
@@ -199,12 +220,13 @@ def test_damaged(tmp_path: Path) -> None:
     data = index.read_bytes()
     rng = random.Random(0)
     damaged = [data[:n] for n in range(0, len(data), 3)]
-    for _ in range(800):
+    blocks = list(places(memoryview(data)))
+    for _ in range(400):
         each = bytearray(data)
         for _ in range(rng.choice([1, 1, 1, 3])):
             each[rng.randrange(len(each))] = rng.randrange(256)
-        damaged.append(bytes(each))
-    errors = []
+        damaged += [bytes(each), with_checksums(bytes(each), blocks)]
+    errors: list[CompileError] = []
     for each in damaged:
         index.write_bytes(each)
         try:
