@@ -142,9 +142,10 @@ def image_form(args: argparse.Namespace) -> Preprocess | None:
 
 
 _DATA = """an .npz file with one array per input, samples on the first axis; a .npy file for the only input; a folder with
-one .npy file per input; a folder of shards, or its address (s3://...): .npz files, or .tar files as WebDataset has them;
-FILE.py:FUNCTION, which gives batches (FILE.py is executed); with --data-types a folder of raw binaries per input, separated
-by ;, one run per file; with --preprocess, or --scale, --mean and --std, a folder of images or of folders of them"""
+one .npy file per input; a folder of shards, or its address (s3://...): .npz files, or .tar files as WebDataset has them; a group
+of Zarr (x.zarr); FILE.py:FUNCTION, which gives batches (FILE.py is executed); with --data-types a folder of raw binaries per
+input, separated by ;, one run per file; with --preprocess, or --scale, --mean and --std, a folder of images or of folders of
+them"""
 
 
 def add_data_options(add: Callable[..., object]) -> None:

@@ -10,14 +10,15 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError
 from ...ir.functions import main_function
-from .rows import Array, ArrayRows
+from .lazy import LazyRows, is_lazy
+from .rows import Array, ArrayRows, Rows
 from .samples import Samples, input_types, samples_of
 from .stream import Batch, from_batches
 
 _ARRAYS = (Mapping, np.ndarray)
 Given: TypeAlias = "Samples | Mapping[str, Any] | Array | Iterable[Batch] | Callable[[], Iterable[Batch]]"
-"""Arrays by input, or the array for the only input, samples on the first axis; batches, one run each; a function that returns
-batches or yields them.
+"""Arrays by input, or the array for the only input, samples on the first axis (in memory, or of Dask, Zarr or HDF5); batches, one
+run each; a function that returns batches or yields them.
 """
 
 
@@ -28,7 +29,7 @@ def samples_from(data: Given, module: ModuleOp, runs: int | None = None) -> Samp
     """
     if isinstance(data, Samples):
         return data
-    if isinstance(data, _ARRAYS):
+    if isinstance(data, _ARRAYS) or is_lazy(data):
         return _arrays(data, module)
     batches: Any = data() if callable(data) else data
     if not isinstance(batches, Iterable) or isinstance(batches, (*_ARRAYS, str, bytes)):
@@ -43,4 +44,8 @@ def _arrays(data: Any, module: ModuleOp) -> Samples:
     if single and len(types) > 1:
         raise CompileError("one array, the model has several inputs", where="data", hint="give arrays by input")
     arrays = dict.fromkeys(types, data) if single else cast("Mapping[str, Any]", data)
-    return samples_of({name: ArrayRows(np.asarray(array), "data") for name, array in arrays.items()}, types, "data")
+    return samples_of({name: _rows(array) for name, array in arrays.items()}, types, "data")
+
+
+def _rows(array: Any) -> Rows:
+    return LazyRows(array, "data") if is_lazy(array) else ArrayRows(np.asarray(array), "data")

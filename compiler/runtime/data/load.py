@@ -14,6 +14,7 @@ from ...ir.dtypes import Tensor
 from .addresses import is_address, local
 from .arrays import load_arrays
 from .images import Preprocess, image_rows
+from .lazy import zarr_rows
 from .raw import raw_rows
 from .rows import ArrayRows, Rows
 from .samples import Samples, input_types, samples_of
@@ -45,8 +46,8 @@ class Form:
 
 
 def load_samples(data: str | Path, function: FuncOp, form: Form | None = None, runs: int | None = None) -> Samples:
-    """Samples for the inputs of a model: arrays (.npz, .npy, a folder of either), shards in a folder or at an
-    address (`s3://bucket/folder`), `FILE.py:FUNCTION`, or files in the `form`.
+    """Samples for the inputs of a model: arrays (.npz, .npy, a folder of either), a group of Zarr (`x.zarr`), shards in a folder
+    or at an address (`s3://bucket/folder`), `FILE.py:FUNCTION`, or files in the `form`.
 
     Folders of raw binaries are separated by `;`. `runs` is the number of batches taken from a function, by default all.
     Raises CompileError, located, for files that cannot be read and data that does not fit.
@@ -59,6 +60,8 @@ def load_samples(data: str | Path, function: FuncOp, form: Form | None = None, r
     types = input_types(function)
     if form.data_types or form.image is not None:
         return samples_of(_rows(text, form, types), types, text)
+    if text.rstrip("/").endswith(".zarr"):
+        return samples_of(zarr_rows(text), types, text)
     if files := shard_files(text):
         shards = shard_rows(files, form.on_error)
         return replace(samples_of(shards.rows, types, text), skipped=tuple(shards.skipped))

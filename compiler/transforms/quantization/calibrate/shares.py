@@ -61,8 +61,8 @@ def observe_shares(
     sizes = [share.count for share in shares]
     bar = Bar("calibrate", sizes[merged:], turn * samples.count + sum(sizes[:merged]), passes(observed) * samples.count)
     model = Model(packed(module, session), turn, states, here)
-    for seen in in_order(runner.cluster, _states, model, shares[merged:], session, bar):
-        _merge(observed, turn, seen)
+    for seen in in_order(runner.cluster, states_seen, model, shares[merged:], session, bar):
+        merge_states(observed, turn, seen)
         merged += 1
         if checkpoint is not None:
             checkpoint.keep(observed, merged, last=merged == len(shares))
@@ -72,7 +72,7 @@ def _ignore(*_: object) -> None:
     """No work is done here, so there is nothing to see."""
 
 
-def _merge(observed: Sequence[Observation], turn: int, states: Sequence[State]) -> None:
+def merge_states(observed: Sequence[Observation], turn: int, states: Sequence[State]) -> None:
     """Adds the states of a share."""
     for each, state in zip(observed, states, strict=True):
         if each.observer.passes > turn:
@@ -82,7 +82,7 @@ def _merge(observed: Sequence[Observation], turn: int, states: Sequence[State]) 
                 each.observer.merge(other.observer)
 
 
-def _states(model: Model, share: Samples) -> list[State]:
+def states_seen(model: Model, share: Samples) -> list[State]:
     """On a worker: the states of observers that saw a share."""
     module, session = unpacked(model.module)
     points = [op for op in module.walk() if isinstance(op, ObserveOp) and op.qparams is None]
