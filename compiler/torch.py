@@ -1,4 +1,7 @@
-"""`amct_opt.torch`: Horizon's `fuse_modules` for PyTorch modules. Importing it imports torch."""
+"""`amct_opt.torch`: Horizon's `fuse_modules` for PyTorch modules, and quantized modules back in PyTorch.
+
+Importing it imports torch.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,14 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from xdsl.dialects.builtin import ModuleOp
+
+from .api import run_pipeline
 from .diagnostics import CompileError
-from .frontends.torch.library import torch_library
+from .frontends.torch.library import quiet, torch_library
+from .ir.functions import input_names, main_function
+from .transforms.shape_inference import infer_shapes, set_input_shapes
+from .universe import new_session
 
 _torch: Any = torch_library("amct_opt.torch")
 _nn: Any = _torch.nn
@@ -35,6 +44,41 @@ def fuse_modules(model: Any, names: Sequence[str] | Sequence[Sequence[str]], inp
     for chain in chains:
         _fuse(fused, chain)
     return fused
+
+
+def fake_quantized(module: ModuleOp) -> Any:
+    """A quantized module of `nn` as a `torch.nn.Module` that computes in floats what the integers mean, for checking in PyTorch.
+
+    It rounds where the module has quantization points, as the interpreter does, and takes the inputs of the module in order or by
+    name. Its state dict has the weights under their keys, rounded, with batch norms folded into them. Several results are a
+    dictionary. Raises CompileError, located, for operations that PyTorch's functions do not express (an LSTM that is carried).
+    """
+    from .targets.torch.module import network
+    from .targets.torch.points import FAKE
+
+    return network(module, FAKE, fold=True)
+
+
+def exported(module: ModuleOp, inputs: Sequence[Any]) -> Any:
+    """A quantized module of `nn` as a `torch.export.ExportedProgram`, in the form of PyTorch 2 export quantization (PT2E).
+
+    Quantization is operators of `torch.ops.quantized_decomposed`, on integer weights; sizes are those of the example inputs.
+    These operators multiply by the reciprocal of the scale, so that a number between two integers may fall to the other one.
+    Raises CompileError as `fake_quantized`, and for weights with scales of groups.
+    """
+    from .targets.torch.module import network
+    from .targets.torch.points import DECOMPOSED
+
+    fixed = module.clone()
+    function = main_function(fixed)
+    names = input_names(function)
+    if len(names) != len(inputs):
+        raise CompileError(f"there are {len(inputs)} example inputs", hint=f"the inputs are {', '.join(names)}")
+    set_input_shapes(function, {name: tuple(x.shape) for name, x in zip(names, inputs, strict=True)})
+    infer_shapes(fixed)
+    run_pipeline(fixed, "fold-constants", new_session())
+    with quiet(), _torch.no_grad():
+        return _torch.export.export(network(fixed, DECOMPOSED, fold=False), tuple(inputs))
 
 
 class _Fused:

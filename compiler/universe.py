@@ -235,6 +235,7 @@ TARGETS = {
     "linalg": ".targets.linalg:LinalgTarget",
     "ascendnpu-ir": ".targets.ascendnpu_ir:AscendNpuIrTarget",
     "record": ".targets.record:RecordTarget",
+    "scales": ".targets.scales:ScalesTarget",
     "fusion-info": ".targets.fusion_info:FusionInfoTarget",
     "tf-fakequant": ".targets.tensorflow:TfFakequantTarget",
     "tf-ascend": ".targets.tf_ascend:TfAscendTarget",

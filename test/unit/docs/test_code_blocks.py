@@ -24,10 +24,13 @@ SLOW = {
     "docs/howto/profile.md",
     "docs/migrating.md",
     "docs/observers.md",
+    "docs/pytorch.md",
     "docs/tutorial.md",
     "docs/why-not.md",
 }
 """Pages that take longer than a few seconds."""
+EXTRAS = {"docs/pytorch.md": ("torch", "onnxscript")}
+"""Packages that pages need and that may be missing."""
 
 
 MADE = """
@@ -89,6 +92,8 @@ def runs(page: str) -> bool:
     "page", [pytest.param(p, marks=[pytest.mark.slow] if p in SLOW else []) for p in PAGES if runs(p)]
 )
 def test_page(page: str, shelf: Path, tmp_path: Path) -> None:
+    for package in EXTRAS.get(page, ()):
+        pytest.importorskip(package, reason="the extra torch is not installed")
     folder = tmp_path / "page"
     shutil.copytree(shelf, folder, symlinks=True)
     if page.startswith("docs/howto/"):  # pages that change the sources, in a copy

@@ -1,0 +1,520 @@
+"""What each operation of `nn` computes, in PyTorch: functions of tensors, with the semantics of the interpreter's kernels.
+
+The module imports torch: only what `amct_opt.torch` asks for may import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from importlib import import_module
+from math import prod
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Attribute, Operation
+
+from ...dialects import nn
+from ...dialects.nn.attributes import DepthMode, PadMode, Predicate, ResizeMode
+from ...dialects.nn.shape import reshaped
+from ...dialects.nn.shapes import Shape, broadcast, shape_of
+from ...ir.dtypes import numpy_dtype
+from ...runtime.kernels.pooling import counts_for
+from ...runtime.kernels.shape import NUMPY_MODES, resampled_axes
+from ...runtime.windows import Window
+
+torch: Any = import_module("torch")
+F: Any = torch.nn.functional
+
+Tensor = Any
+Function = Callable[..., Any]
+"""Takes a tensor per operand, gives the result, or a sequence of results."""
+Maker = Callable[[Any], Function]
+Unary = Callable[[Tensor], Tensor]
+
+_Combine = Callable[[Tensor, Tensor], Tensor]
+
+
+def dtype_of(element: Attribute) -> Any:
+    """torch's type of an element type of MLIR."""
+    return getattr(torch, numpy_dtype(element).name)
+
+
+def function_of(op: Operation, points: Mapping[type[Operation], Maker]) -> Function | None:
+    """The function of an operation; quantization is one of those given. None if there is none."""
+    if plain := _PLAIN.get(type(op)):
+        return plain
+    maker = points.get(type(op)) or _MADE.get(type(op))
+    return None if maker is None else maker(op)
+
+
+def _in_layout(maker: Maker) -> Maker:
+    """A maker of functions on `[N, C, ...]`, for the layout of the operation."""
+
+    def made(op: nn.LayoutOp) -> Function:
+        run = maker(op)
+        if not op.channels_last:
+            return run
+
+        def moved(x: Tensor, *rest: Tensor) -> Tensor:
+            return run(x.movedim(-1, 1), *rest).movedim(1, -1)
+
+        return moved
+
+    return made
+
+
+def _per_channel(values: Tensor, rank: int) -> Tensor:
+    return values.reshape(-1, *(1,) * (rank - 2))
+
+
+def _padded(x: Tensor, begins: Sequence[int], ends: Sequence[int], value: float = 0.0) -> Tensor:
+    """`x` with its last axes padded, or cut where a number is negative."""
+    pairs = [size for pair in reversed([*zip(begins, ends, strict=True)]) for size in pair]
+    return F.pad(x, pairs, value=value) if any(pairs) else x
+
+
+def _conv(op: nn.ConvOp) -> Function:
+    window = Window.of(op)
+    zeros = (0,) * op.spatial_rank
+
+    def run(x: Tensor, weight: Tensor, bias: Tensor = None) -> Tensor:
+        pads = window.pads_for(x.shape[2:], weight.shape[2:])
+        n = len(pads) // 2
+        even = pads[:n] == pads[n:]
+        inner = x if even else _padded(x, pads[:n], pads[n:])
+        pad = pads[:n] if even else zeros
+        return torch.convolution(
+            inner, weight, bias, window.strides, pad, window.dilations, False, zeros, op.group_count
+        )
+
+    return run
+
+
+def _conv_transpose(op: nn.ConvTransposeOp) -> Function:
+    strides, dilations, zeros = op.stride_list, op.dilation_list, (0,) * op.spatial_rank
+
+    def run(x: Tensor, weight: Tensor, bias: Tensor = None) -> Tensor:
+        pads = op.resolved_pads(tuple(x.shape[2:]))
+        if pads is None:
+            raise ValueError("pads depend on a kernel size that is not known")
+        n = len(pads) // 2
+        full = torch.convolution(x, weight, None, strides, zeros, dilations, True, zeros, op.group_count)
+        ends = [extra - end for extra, end in zip(op.output_padding_list, pads[n:], strict=True)]
+        y = _padded(full, [-begin for begin in pads[:n]], ends)
+        return y if bias is None else y + _per_channel(bias, y.ndim)
+
+    return run
+
+
+def _matmul(op: nn.MatMulOp) -> Function:
+    transpose_a, transpose_b = op.transpose_a is not None, op.transpose_b is not None
+
+    def run(lhs: Tensor, rhs: Tensor, bias: Tensor = None) -> Tensor:
+        y = (lhs.transpose(-1, -2) if transpose_a else lhs) @ (rhs.transpose(-1, -2) if transpose_b else rhs)
+        return y if bias is None else y + bias
+
+    return run
+
+
+def _bias_add(op: nn.BiasAddOp) -> Function:
+    def run(x: Tensor, bias: Tensor) -> Tensor:
+        return x + _per_channel(bias, x.ndim)
+
+    return run
+
+
+def _mean_of_space(x: Tensor) -> Tensor:
+    return x.mean([*range(2, x.ndim)], keepdim=True)
+
+
+def _largest_of_space(x: Tensor) -> Tensor:
+    return x.amax([*range(2, x.ndim)], keepdim=True)
+
+
+def _pooled(op: nn.PoolOp, combine: _Combine, fill: float) -> Function:
+    """All windows combined, axis by axis."""
+    kernel, window, ceil = op.kernel_shape, Window.of(op), op.ceil_mode is not None
+
+    def run(x: Tensor) -> Tensor:
+        space = tuple(x.shape[2:])
+        n, pads, out = len(space), window.pads_for(space, kernel), window.output_for(space, kernel, ceil)
+        spans = [
+            (o - 1) * stride + d * (k - 1) + 1
+            for o, stride, d, k in zip(out, window.strides, window.dilations, kernel, strict=True)
+        ]
+        ends = [max(span - s - b, 0) for span, s, b in zip(spans, space, pads[:n], strict=True)]
+        y = _padded(x, pads[:n], ends, fill)
+        for axis, (k, stride, d, o) in enumerate(zip(kernel, window.strides, window.dilations, out, strict=True), 2):
+            last = stride * (o - 1) + 1
+            taps = [y[(slice(None),) * axis + (slice(d * i, d * i + last, stride),)] for i in range(k)]
+            y = reduce(combine, taps)
+        return y
+
+    return run
+
+
+def _average_pool(op: nn.AveragePoolOp) -> Function:
+    sums, window = _pooled(op, torch.add, 0.0), Window.of(op)
+
+    def run(x: Tensor) -> Tensor:
+        y, space = sums(x), tuple(x.shape[2:])
+        counts = counts_for(op, space, tuple(y.shape[2:]), window.pads_for(space, op.kernel_shape))
+        return y / torch.from_numpy(counts).to(y)
+
+    return run
+
+
+def _batch_norm(op: nn.BatchNormOp) -> Function:
+    epsilon = op.epsilon.value.data
+
+    def run(x: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        return F.batch_norm(x, mean, variance, scale, offset, eps=epsilon)
+
+    return run
+
+
+def _instance_norm(op: nn.InstanceNormOp) -> Function:
+    epsilon = op.epsilon.value.data
+
+    def run(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+        return F.instance_norm(x, weight=scale, bias=bias, eps=epsilon)
+
+    return run
+
+
+def _group_norm(op: nn.GroupNormOp) -> Function:
+    epsilon, groups = op.epsilon.value.data, op.num_groups.value.data
+
+    def run(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+        return F.group_norm(x, groups, scale, bias, epsilon)
+
+    return run
+
+
+def _layer_norm(op: nn.LayerNormOp) -> Function:
+    epsilon, axis = op.epsilon.value.data, op.axis.value.data
+
+    def run(x: Tensor, scale: Tensor, bias: Tensor = None) -> Tensor:
+        y = F.layer_norm(x, x.shape[axis % x.ndim :], eps=epsilon) * scale
+        return y if bias is None else y + bias
+
+    return run
+
+
+def _lrn(op: nn.LRNOp) -> Function:
+    size, alpha = op.size.value.data, op.alpha.value.data
+    beta, bias = op.beta.value.data, op.bias.value.data
+    before = (size - 1) // 2
+
+    def run(x: Tensor) -> Tensor:
+        zeros = (0,) * (x.ndim - 2)
+        squares = _padded(x * x, (before, *zeros), (size - 1 - before, *zeros))
+        sums = sum(squares[:, i : i + x.shape[1]] for i in range(size))
+        return x / (sums * (alpha / size) + bias) ** beta
+
+    return run
+
+
+def _reduction(op: nn.ReduceOp) -> Unary:
+    function, axes, keepdims = _REDUCTIONS[type(op)], op.axis_list(), op.keepdims is not None
+    return lambda x: function(x, axes, keepdim=keepdims).to(x.dtype) if axes else x
+
+
+def _product(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
+    for axis in sorted(axes, reverse=True):
+        x = x.prod(axis, keepdim=keepdim)
+    return x
+
+
+def _arg(op: nn.ArgMaxOp | nn.ArgMinOp) -> Function:
+    find = torch.argmax if isinstance(op, nn.ArgMaxOp) else torch.argmin
+    axis, keepdims, last = op.axis.value.data, op.keepdims is not None, op.last is not None
+
+    def run(x: Tensor) -> Tensor:
+        found = find(x.flip(axis) if last else x, axis, keepdim=keepdims)
+        return x.shape[axis] - 1 - found if last else found
+
+    return run
+
+
+def _split(op: nn.SplitOp) -> Unary:
+    axis, sizes = op.axis.value.data, list(nn.ints(op.sizes))
+    return lambda x: torch.split(x, sizes, axis)
+
+
+def _slice(op: nn.SliceOp) -> Function:
+    slices = op.slices(len(shape_of(op.input)))
+
+    def run(x: Tensor) -> Tensor:
+        x = x[tuple(slice(None) if (each.step or 1) < 0 else each for each in slices)]
+        for axis, each in enumerate(slices):  # torch has no negative steps
+            if (each.step or 1) < 0:
+                x = _taken(x, range(*each.indices(x.shape[axis])), axis)
+        return x
+
+    return run
+
+
+def _taken(x: Tensor, indices: Sequence[int], axis: int) -> Tensor:
+    return x.index_select(axis, torch.tensor([*indices], dtype=torch.int64, device=x.device))
+
+
+def _gather(op: nn.GatherOp) -> Function:
+    axis, n = op.axis.value.data, op.batch_count
+
+    def run(x: Tensor, indices: Tensor) -> Tensor:
+        where, at, added = indices.long(), axis % x.ndim, indices.ndim - n
+        if not n:
+            return x[(slice(None),) * at + (where,)]
+        sizes = where.shape[:n]
+        batch = [
+            torch.arange(size, device=x.device).reshape(-1, *(1,) * (n - 1 - i + added)) for i, size in enumerate(sizes)
+        ]
+        picked = x.movedim(at, n)[(*batch, where)]
+        return picked.movedim([*range(n, n + added)], [*range(at, at + added)])
+
+    return run
+
+
+def _sizes(x: Tensor) -> Shape:
+    """The numbers in a shape that a run has computed."""
+    return tuple(x.tolist())
+
+
+def _reshape(op: nn.ReshapeOp) -> Function:
+    target, allow_zero = op.target(), op.allow_zero is not None
+
+    def run(x: Tensor, shape: Tensor = None) -> Tensor:
+        return x.reshape(reshaped(tuple(x.shape), _sizes(shape) if target is None else target, allow_zero))
+
+    return run
+
+
+def _expand(op: nn.ExpandOp) -> Function:
+    target = op.target()
+
+    def run(x: Tensor, shape: Tensor = None) -> Tensor:
+        return x.expand(broadcast(tuple(x.shape), _sizes(shape) if target is None else target))
+
+    return run
+
+
+def _transpose(op: nn.TransposeOp) -> Unary:
+    perm = nn.ints(op.perm)
+    return lambda x: x.permute(perm)
+
+
+def _flatten(op: nn.FlattenOp) -> Function:
+    axis = op.axis.value.data
+
+    def run(x: Tensor) -> Tensor:
+        cut = axis + x.ndim if axis < 0 else axis
+        return x.reshape(prod(x.shape[:cut]), prod(x.shape[cut:]))
+
+    return run
+
+
+def _squeeze(op: nn.SqueezeOp) -> Unary:
+    axes = None if op.axes is None else nn.ints(op.axes)
+    return lambda x: x.squeeze() if axes is None else x.squeeze(axes)
+
+
+def _unsqueeze(op: nn.UnsqueezeOp) -> Unary:
+    axes = nn.ints(op.axes)
+    return lambda x: reduce(torch.unsqueeze, sorted(axis % (x.ndim + len(axes)) for axis in axes), x)
+
+
+def _pad(op: nn.PadOp) -> Function:
+    pads, mode, value = nn.ints(op.pads), op.mode.data, op.value.value.data
+    n = len(pads) // 2
+
+    def run(x: Tensor) -> Tensor:
+        if mode is PadMode.CONSTANT:
+            return _padded(x, pads[:n], pads[n:], value)
+        for axis, (begin, end) in enumerate(zip(pads[:n], pads[n:], strict=True)):
+            if begin or end:
+                inner = np.arange(max(-begin, 0), int(x.shape[axis]) + min(end, 0))
+                x = _taken(x, np.pad(inner, (max(begin, 0), max(end, 0)), NUMPY_MODES[mode]).tolist(), axis)
+        return x
+
+    return run
+
+
+def _resize(op: nn.ResizeOp) -> Function:
+    exact = op.mode.data is ResizeMode.NEAREST
+
+    def run(x: Tensor) -> Tensor:
+        if not exact and not x.is_floating_point():
+            raise ValueError("integers are resized by their nearest neighbours only")
+        for axis, taps in resampled_axes(op, tuple(x.shape)):
+            weights = torch.from_numpy(taps.weights).to(x).reshape(*taps.weights.shape, *(1,) * (x.ndim - 1 - axis))
+            parts = [_taken(x, column.tolist(), axis) for column in taps.indices.T]
+            x = parts[0] if exact else sum(part * weights[:, k] for k, part in enumerate(parts))
+        return x
+
+    return run
+
+
+def _depth_to_space(op: nn.DepthToSpaceOp) -> Function:
+    b, depth_first = op.block.value.data, op.mode.data is DepthMode.DCR
+
+    def run(x: Tensor) -> Tensor:
+        n, channels, h, w = x.shape
+        c = channels // (b * b)
+        if depth_first:
+            y = x.reshape(n, b, b, c, h, w).permute(0, 3, 4, 1, 5, 2)
+        else:
+            y = x.reshape(n, c, b, b, h, w).permute(0, 1, 4, 2, 5, 3)
+        return y.reshape(n, c, h * b, w * b)
+
+    return run
+
+
+def _space_to_depth(op: nn.SpaceToDepthOp) -> Function:
+    b = op.block.value.data
+
+    def run(x: Tensor) -> Tensor:
+        n, c, h, w = x.shape
+        y = x.reshape(n, c, h // b, b, w // b, b).permute(0, 3, 5, 1, 2, 4)
+        return y.reshape(n, c * b * b, h // b, w // b)
+
+    return run
+
+
+def _shape(op: nn.ShapeOp) -> Unary:
+    part = slice(op.start.value.data, None if op.end is None else op.end.value.data)
+    return lambda x: torch.tensor([*x.shape[part]], dtype=torch.int64, device=x.device)
+
+
+def _cast(op: nn.CastOp) -> Unary:
+    dtype = dtype_of(op.result.type.element_type)
+    return lambda x: x.to(dtype)
+
+
+def _bound(op: nn.BoundOp) -> Unary:
+    low, high = op.bounds
+    return lambda x: x.clamp(low, high)
+
+
+def _hard_sigmoid(op: nn.HardSigmoidOp) -> Unary:
+    alpha, beta = op.alpha.value.data, op.beta.value.data
+    return lambda x: (x * alpha + beta).clamp(0, 1)
+
+
+def _selu(op: nn.SeluOp) -> Unary:
+    alpha, gamma = op.alpha.value.data, op.gamma.value.data
+    return lambda x: F.elu(x, alpha) * gamma
+
+
+def _prelu(x: Tensor, slope: Tensor) -> Tensor:
+    return torch.where(x < 0, x * slope, x)
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _div(lhs: Tensor, rhs: Tensor) -> Tensor:
+    return lhs / rhs if lhs.is_floating_point() else torch.div(lhs, rhs, rounding_mode="trunc")
+
+
+_REDUCTIONS: Mapping[type[nn.ReduceOp], Function] = {
+    nn.ReduceMeanOp: torch.mean,
+    nn.ReduceSumOp: torch.sum,
+    nn.ReduceMaxOp: torch.amax,
+    nn.ReduceMinOp: torch.amin,
+    nn.ReduceProdOp: _product,
+}
+
+_COMPARISONS: Mapping[Predicate, Function] = {
+    Predicate.EQ: torch.eq,
+    Predicate.NE: torch.ne,
+    Predicate.LT: torch.lt,
+    Predicate.LE: torch.le,
+    Predicate.GT: torch.gt,
+    Predicate.GE: torch.ge,
+}
+
+_PLAIN: Mapping[type[Operation], Function] = {
+    nn.SigmoidOp: torch.sigmoid,
+    nn.TanhOp: torch.tanh,
+    nn.SoftplusOp: F.softplus,
+    nn.SoftsignOp: F.softsign,
+    nn.MishOp: F.mish,
+    nn.HardSwishOp: F.hardswish,
+    nn.ErfOp: torch.erf,
+    nn.ExpOp: torch.exp,
+    nn.LogOp: torch.log,
+    nn.SinOp: torch.sin,
+    nn.CosOp: torch.cos,
+    nn.SqrtOp: torch.sqrt,
+    nn.RsqrtOp: torch.rsqrt,
+    nn.ReciprocalOp: torch.reciprocal,
+    nn.NegOp: torch.neg,
+    nn.AbsOp: torch.abs,
+    nn.FloorOp: torch.floor,
+    nn.CeilOp: torch.ceil,
+    nn.RoundOp: torch.round,
+    nn.NotOp: torch.logical_not,
+    nn.AndOp: torch.logical_and,
+    nn.OrOp: torch.logical_or,
+    nn.AddOp: torch.add,
+    nn.SubOp: torch.sub,
+    nn.MulOp: torch.mul,
+    nn.DivOp: _div,
+    nn.PowOp: torch.pow,
+    nn.MinOp: torch.minimum,
+    nn.MaxOp: torch.maximum,
+    nn.WhereOp: torch.where,
+    nn.PReluOp: _prelu,
+    nn.ObserveOp: _same,
+}
+"""Functions that are the same for every operation of a class."""
+
+_MADE: Mapping[type[Operation], Maker] = {
+    nn.ReluOp: _bound,
+    nn.Relu6Op: _bound,
+    nn.ClipOp: _bound,
+    nn.LeakyReluOp: lambda op: partial(F.leaky_relu, negative_slope=op.alpha.value.data),
+    nn.EluOp: lambda op: partial(F.elu, alpha=op.alpha.value.data),
+    nn.SeluOp: _selu,
+    nn.HardSigmoidOp: _hard_sigmoid,
+    nn.GeluOp: lambda op: partial(F.gelu, approximate="none" if op.tanh_approximation is None else "tanh"),
+    nn.CompareOp: lambda op: _COMPARISONS[op.predicate.data],
+    nn.CastOp: _cast,
+    nn.ConvOp: _in_layout(_conv),
+    nn.ConvTransposeOp: _in_layout(_conv_transpose),
+    nn.MatMulOp: _matmul,
+    nn.BiasAddOp: _in_layout(_bias_add),
+    nn.MaxPoolOp: _in_layout(lambda op: _pooled(op, torch.maximum, float("-inf"))),
+    nn.AveragePoolOp: _in_layout(_average_pool),
+    nn.GlobalAveragePoolOp: _in_layout(lambda op: _mean_of_space),
+    nn.GlobalMaxPoolOp: _in_layout(lambda op: _largest_of_space),
+    nn.BatchNormOp: _in_layout(_batch_norm),
+    nn.InstanceNormOp: _in_layout(_instance_norm),
+    nn.GroupNormOp: _in_layout(_group_norm),
+    nn.LayerNormOp: _layer_norm,
+    nn.LRNOp: _in_layout(_lrn),
+    nn.SoftmaxOp: lambda op: partial(torch.softmax, dim=op.axis.value.data),
+    nn.LogSoftmaxOp: lambda op: partial(torch.log_softmax, dim=op.axis.value.data),
+    **dict.fromkeys(_REDUCTIONS, _reduction),
+    nn.ArgMaxOp: _arg,
+    nn.ArgMinOp: _arg,
+    nn.ConcatOp: lambda op: lambda *inputs: torch.cat(inputs, op.axis.value.data),
+    nn.SplitOp: _split,
+    nn.SliceOp: _slice,
+    nn.GatherOp: _gather,
+    nn.ReshapeOp: _reshape,
+    nn.ExpandOp: _expand,
+    nn.TransposeOp: _transpose,
+    nn.FlattenOp: _flatten,
+    nn.SqueezeOp: _squeeze,
+    nn.UnsqueezeOp: _unsqueeze,
+    nn.PadOp: _pad,
+    nn.ResizeOp: _resize,
+    nn.DepthToSpaceOp: _in_layout(_depth_to_space),
+    nn.SpaceToDepthOp: _in_layout(_space_to_depth),
+    nn.ShapeOp: _shape,
+}
+"""Functions that depend on an operation's attributes."""
