@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import amct_opt
+from amct_opt.backends import iree
+from amct_opt.backends.iree import IreeModule, compile_options
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 
@@ -70,3 +72,31 @@ def test_what_has_no_form_is_located(amct_tool, tmp_path: Path) -> None:
     assert result.status == 1
     assert result.err.startswith(f"{tmp_path / 'm.mlir'}:2:3: error: 'nn.add' op has no form in linalg\n")
     assert not (tmp_path / "out.npz").exists()
+
+
+@pytest.mark.slow
+def test_channels_move_where_sizes_are_known(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IREE's pass moves the channels of padded convolutions with the same integers; with an unknown batch it is left out."""
+    pytest.importorskip("iree.runtime")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    module, session = amct_opt.load(DIGITS / "digits.onnx")
+    data = f'"{DIGITS / "calib.npz"}"'
+    shapes = 'infer-shapes{input_shape="image:50x1x8x8"}'
+    amct_opt.run_pipeline(module, f"{shapes},fuse-all,quantize{{data={data}}},lower-to-ascend", session)
+    x = {"image": np.load(DIGITS / "heldout.npz")["image"][:50]}
+    expected, found = amct_opt.execute(module, x), IreeModule(module, session).run(x)
+    np.testing.assert_array_equal(found["logits"], expected["logits"])
+    assert len(compile_options("tensor<50x1x8x8xi8>")) == len(compile_options("tensor<?x1x8x8xi8>")) + 1
+
+
+def test_the_reason_of_iree_is_shown(
+    integers: Path, amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("iree.runtime")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(iree, "compile_options", lambda text: ["--iree-hal-target-backends=abacus"])
+    given = ("--data", DIGITS / "heldout.npz", "--engine", "iree", "-o", tmp_path / "out.npz")
+    result = amct_tool("run", integers, *given)
+    assert result.status == 1
+    assert "abacus" in result.err
+    assert len(result.err.splitlines()) == 1
