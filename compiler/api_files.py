@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -162,18 +162,26 @@ def compare(
     inputs: Mapping[str, Array] | Sequence[Mapping[str, Array]],
     *,
     layers: bool = False,
+    engine: Literal["interpreter", "iree"] = "interpreter",
     session: Session | None = None,
 ) -> Comparison:
     """Run two models or modules on the same inputs, of one run or of several: how much B's outputs differ from A's.
 
-    With `layers`, every layer that both have is compared as well. Raises CompileError, located, for inputs that do not fit, and
-    without a common output.
+    With `layers`, every layer that both have is compared as well. `engine` runs B: `iree` as native code. Raises CompileError,
+    located, for inputs that do not fit, and without a common output.
     """
     from .runtime.comparison import compare as compared
 
     first, second = (m if isinstance(m, ModuleOp) else load(m, _session(session, None)).module for m in (a, b))
     runs = [inputs] if isinstance(inputs, Mapping) else inputs
-    return compared(first, second, runs, layers=layers)
+    if engine == "interpreter":
+        return compared(first, second, runs, layers=layers)
+    from .backends.iree import IreeModule
+
+    native = _session(session, None)
+    return compared(
+        first, second, runs, layers=layers, engine=lambda module, watched: IreeModule(module, native, watched)
+    )
 
 
 def bisect(

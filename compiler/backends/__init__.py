@@ -1,4 +1,4 @@
-"""Backends run a module over samples: numpy's interpreter, or onnxruntime. Both show the same values to a watcher."""
+"""Backends run a module over samples: numpy's interpreter, onnxruntime, or IREE. All show the same values to a watcher."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .cluster import Engine, check
 from .estimate import numbers, weights
 from .work import Wanted, Work
 
-Name = Literal["auto", "numpy", "onnxruntime"]
+Name = Literal["auto", "numpy", "onnxruntime", "iree"]
 
 START = 1 << 27
 """Numbers that numpy moves while onnxruntime starts; onnxruntime must save at least that much."""
@@ -42,9 +42,9 @@ class Runner:
             check(self.cluster)
         if self.threads is not None and self.threads < 1:
             raise CompileError(f"threads must be positive, not {self.threads}")
-        if self.backend == "numpy" and (self.threads or 1) > 1:
+        if self.backend in ("numpy", "iree") and (self.threads or 1) > 1:
             hint = "backend=onnxruntime has threads; those inside of numpy's products are OPENBLAS_NUM_THREADS"
-            raise CompileError("backend numpy runs one batch at a time", hint=hint)
+            raise CompileError(f"backend {self.backend} runs one batch at a time", hint=hint)
         if self.backend == "onnxruntime" and not _installed():
             raise CompileError("backend onnxruntime requires onnxruntime to be installed", hint=_INSTALL)
 
@@ -53,7 +53,11 @@ class Runner:
 
         Raises CompileError, located in the data, at an operation, or as the watcher does.
         """
-        if self.backend == "numpy" or (self.backend == "auto" and not worthwhile(work)):
+        if self.backend == "iree":
+            from .iree import run_in_iree
+
+            run_in_iree(work)
+        elif self.backend == "numpy" or (self.backend == "auto" and not worthwhile(work)):
             _in_numpy(work)
         elif not _installed():
             work.session.note(f"{_INSTALL} makes this several times faster")

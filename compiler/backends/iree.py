@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import SSAValue
 
 from ..diagnostics import CompileError, first_line
+from ..dialects.nn.shapes import element_of
 from ..files import replacing
 from ..ir.dtypes import numpy_dtype
 from ..ir.functions import body, input_names, main_function, output_names, return_op
-from ..runtime.executor import RunError, check_input
+from ..lowering.ascend.fused import inline_fused
+from ..runtime.executor import RunError, Watch, check_input
 from ..runtime.kernels import Array
 from ..session import Session
+from ..targets.graph import source
 from ..targets.linalg import SCOPE, LinalgTarget
+from .float_graph import in_order
+from .work import Work
 
 _OPTIONS = (
     "--iree-hal-target-backends=llvm-cpu",
@@ -38,18 +45,20 @@ class IreeModule:
     version of IREE, so that a module is compiled once; weights are not part of it.
     """
 
-    def __init__(self, module: ModuleOp, session: Session):
-        """Raises CompileError if IREE is not installed, or an operation has no form in linalg, located there."""
+    def __init__(self, module: ModuleOp, session: Session, watched: Sequence[SSAValue] = ()):
+        """`watched` values are shown in every run. Raises CompileError if IREE is not installed, or an operation has no form in
+        linalg, located there.
+        """
         runtime = _imported("iree.runtime")
         function = main_function(module)
         self.inputs: list[str] = input_names(function)
         self.outputs: list[str] = output_names(function)
+        self._watched = watched
         self._types = [cast("TensorType[Any]", a.type) for a in body(function).args]
-        results = [cast("TensorType[Any]", v.type) for v in return_op(function).arguments]
-        self._results = [numpy_dtype(t.element_type) for t in results]
+        self._results = [numpy_dtype(element_of(v)) for v in (*return_op(function).arguments, *watched)]
         with TemporaryDirectory(prefix="amct-") as folder:
             text = Path(folder) / "model.mlir"
-            weights = [p for p in LinalgTarget().write(module, text, session) if p != text]
+            weights = [p for p in LinalgTarget().write(_returning(module, watched), text, session) if p != text]
             config = runtime.Config("local-task")
             parameters = runtime.ParameterIndex()
             for each in weights:
@@ -58,8 +67,8 @@ class IreeModule:
             code = runtime.VmModule.mmap(config.vm_instance, str(_compiled(text)))
             self._main: Any = runtime.load_vm_modules(archive, code, config=config)[-1].main
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Arrays by output name. Raises RunError for inputs that do not fit."""
+    def run(self, inputs: Mapping[str, Array], watch: Watch | None = None) -> dict[str, Array]:
+        """Arrays by output name; `watch` is called with each watched value. Raises RunError for inputs that do not fit."""
         import numpy as np
 
         if missing := [n for n in self.inputs if n not in inputs]:
@@ -68,10 +77,40 @@ class IreeModule:
         for name, array, type_ in zip(self.inputs, arrays, self._types, strict=True):
             check_input(name, array, type_)
         found: Any = self._main(*(_stored(a) for a in arrays))
-        rows: list[Any] = list(found) if len(self.outputs) > 1 else [found]
+        rows: list[Any] = list(found) if len(self._results) > 1 else [found]
         results = [np.asarray(each) for each in rows]
         typed = [a if a.dtype == dtype else a.view(dtype) for a, dtype in zip(results, self._results, strict=True)]
-        return dict(zip(self.outputs, typed, strict=True))
+        if watch is not None:
+            for value, array in zip(self._watched, typed[len(self.outputs) :], strict=True):
+                watch(value, array)
+        return dict(zip(self.outputs, typed, strict=False))
+
+
+def run_in_iree(work: Work) -> None:
+    """The backend `iree`: batches one after the other. Raises CompileError as `IreeModule` and the watcher do."""
+    with work.session.phase("compile with IREE"):
+        native = IreeModule(work.module, work.session, in_order(work.module, list(work.wanted)))
+    for batch in work.samples.batches():
+        native.run(batch, work.watch)
+        work.done()
+
+
+def _returning(module: ModuleOp, values: Sequence[SSAValue]) -> ModuleOp:
+    """A copy that also returns these values, which may be inside fused regions."""
+    if not values:
+        return module
+    copies: dict[SSAValue, SSAValue] = {}
+    copy = module.clone(copies)
+    shown = [source(copies[value]) for value in values]
+    inline_fused(copy)
+    function = main_function(copy)
+    old = return_op(function)
+    results = [*old.arguments, *shown]
+    body(function).erase_op(old)
+    body(function).add_op(ReturnOp(*results))
+    function.function_type = FunctionType.from_lists(function.function_type.inputs.data, [v.type for v in results])
+    function.res_attrs = None
+    return copy
 
 
 def _stored(array: Array) -> Array:
@@ -127,4 +166,4 @@ def _imported(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise CompileError("--engine iree requires IREE", hint=_INSTALL) from None
+        raise CompileError("IREE is not installed", hint=_INSTALL) from None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerType, ModuleOp
@@ -14,11 +14,25 @@ from ..diagnostics import CompileError
 from ..dialects.nn import ConvolutionOp, MatMulOp, OriginAttr, is_layer
 from ..ir.dtypes import Tensor
 from ..ir.functions import main_function
-from .executor import Executable
+from .executor import Executable, Watch
 from .metrics import Difference, Differences
-from .program import Rewrite
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Watched(Protocol):
+    """A module that is ready to run, and shows watched values."""
+
+    @property
+    def outputs(self) -> Sequence[str]: ...
+
+    def run(self, inputs: Mapping[str, Array], watch: Watch | None = None, /) -> dict[str, Array]:
+        """Arrays by output name. Raises CompileError."""
+        ...
+
+
+Engine = Callable[[ModuleOp, Sequence[SSAValue]], Watched]
+"""Prepares a module, some values of which are watched."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +52,15 @@ def compare(
     runs: Sequence[Mapping[str, Array]],
     *,
     layers: bool = False,
-    rewrite: Rewrite | None = None,
+    engine: Engine = Executable,
 ) -> Comparison:
     """Runs both on the same inputs; `a` is the reference. Outputs are matched by name, layers by their origin.
 
-    `rewrite` changes how `b` is computed; it may merge operations, so that values of some layers do not exist.
-    Raises CompileError if the modules have no common output name, or a run fails.
+    `engine` prepares `b` to be run. Raises CompileError if the modules have no common output name, or a run fails.
     """
     pairs, apart = match_layers(a, b) if layers else ({}, {})
     first = Executable(a, [pair[0] for pair in pairs.values()])
-    second = Executable(b, [pair[1] for pair in pairs.values()], rewrite)
+    second = engine(b, [pair[1] for pair in pairs.values()])
     shared = [n for n in first.outputs if n in second.outputs]
     if not shared:
         hint = f"they are {', '.join(first.outputs)} and {', '.join(second.outputs)}"

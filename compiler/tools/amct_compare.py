@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .parser import add_command
+from .parser import UsageError, add_command
 from .shared import (
     INTEGERS,
     MODEL,
@@ -15,6 +16,7 @@ from .shared import (
     add_import_options,
     add_json,
     add_run_data,
+    command_session,
     image_form,
     load_with,
     print_json,
@@ -22,7 +24,7 @@ from .shared import (
 from .tables import print_table, some
 
 if TYPE_CHECKING:
-    from ..runtime.comparison import Comparison
+    from ..runtime.comparison import Comparison, Engine
     from ..runtime.metrics import Difference
 
 _DESCRIPTION = """\
@@ -55,19 +57,24 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="also compare every layer that both have, matched by its name in the source",
     )
+    text = "what runs B: interpreter (default), or iree, as native code"
+    parser.add_argument("--engine", choices=("interpreter", "iree"), default="interpreter", help=text)
     add_json(parser.add_argument)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Raises CompileError for unreadable models, inputs that do not fit, and models without a common output."""
+    """Raises CompileError for unreadable models, inputs that do not fit, and models without a common output; UsageError for
+    options that exclude each other.
+    """
     from ..ir.functions import main_function
     from ..runtime.comparison import compare
     from ..runtime.inputs import load_runs
-    from ..runtime.integer_plan import in_integers
 
+    if args.integers and args.engine != "interpreter":
+        raise UsageError("--integers: only the interpreter runs it", hint="leave out --engine")
     a, b = load_with(args, args.a), load_with(args, args.b, "b-")
     runs = load_runs(args.data, main_function(a), args.batch, image_form(args))
-    result = compare(a, b, runs.inputs, layers=args.layers, rewrite=in_integers if args.integers else None)
+    result = compare(a, b, runs.inputs, layers=args.layers, engine=_engine(args))
     if args.json:
         print_json(args, _as_json(result))
         return
@@ -80,6 +87,19 @@ def run(args: argparse.Namespace) -> None:
             groups.setdefault(reason, []).append(name)
         rows = [(some(names), reason) for reason, names in groups.items()]
         print_table("not compared", ("what", "why"), rows)
+
+
+def _engine(args: argparse.Namespace) -> Engine:
+    """What runs B."""
+    from ..runtime.executor import Executable
+    from ..runtime.integer_plan import in_integers
+
+    if args.engine == "iree":
+        from ..backends.iree import IreeModule
+
+        session = command_session(args)
+        return lambda module, watched: IreeModule(module, session, watched)
+    return partial(Executable, rewrite=in_integers if args.integers else None)
 
 
 def _rows(differences: Mapping[str, Difference]) -> list[tuple[str, ...]]:

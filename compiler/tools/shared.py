@@ -368,8 +368,8 @@ def add_data_and_reading(parser: argparse.ArgumentParser) -> None:
 
 def add_backend_options(add: Callable[..., object]) -> None:
     """Options for how calibration runs the model; `add` is the `add_argument` of their group."""
-    text = "what runs the model: numpy, onnxruntime, or auto (default), which estimates which one finishes first"
-    add("--backend", default="auto", choices=("auto", "numpy", "onnxruntime"), help=text)
+    text = "what runs the model: numpy, onnxruntime, iree, or auto (default): numpy or onnxruntime, whichever should finish first"
+    add("--backend", default="auto", choices=("auto", "numpy", "onnxruntime", "iree"), help=text)
     add(
         "--threads",
         type=positive,

@@ -1,7 +1,8 @@
-"""Modules that IREE runs: the interpreter's outputs, by command and in Python."""
+"""Modules that IREE runs: the interpreter's values, by command and in Python."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import amct_opt
 from amct_opt.backends import iree
 from amct_opt.backends.iree import IreeModule, compile_options
+from amct_opt.dialects.nn import QuantizeOp
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 
@@ -39,6 +41,12 @@ def test_outputs_are_equal_to_the_bit(
     expected, found = (np.load(tmp_path / f"{engine}.npz")["logits"] for engine in ("interpreter", "iree"))
     np.testing.assert_array_equal(found, expected)
 
+    compared = amct_tool("compare", integers, integers, *given[1:], "--engine", "iree", "--layers", "--json")
+    layers = json.loads(compared.out)["layers"]
+    apart = {name for name, each in layers.items() if each["differing"]}
+    assert len(layers) > 8
+    assert apart <= {"mean1", "flatten1"}, "means of floats add up in another order; the rest is integers"
+
     labels = ("--labels", DIGITS / "heldout_labels.npy")
     result = amct_tool("evaluate", integers, "--data", DIGITS / "heldout.npz", *labels, "--engine", "iree")
     assert result.status == 0
@@ -53,7 +61,7 @@ def test_without_iree_there_is_one_line(
         "run", integers, "--data", DIGITS / "heldout.npz", "--engine", "iree", "-o", tmp_path / "out.npz"
     )
     assert result.status == 1
-    assert result.err == "error: --engine iree requires IREE\n  hint: pip install 'amct-opt[iree]'\n"
+    assert result.err == "error: IREE is not installed\n  hint: pip install 'amct-opt[iree]'\n"
 
 
 @pytest.mark.slow
@@ -100,3 +108,25 @@ def test_the_reason_of_iree_is_shown(
     assert result.status == 1
     assert "abacus" in result.err
     assert len(result.err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_calibration_by_native_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Sums of floats have another order, and nothing else differs; observed values may be inside fused regions."""
+    pytest.importorskip("iree.runtime")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found: list[list[float]] = []
+    for backend in ("numpy", "iree"):
+        module, session = amct_opt.load(DIGITS / "digits.onnx")
+        amct_opt.quantize(module, session, data=DIGITS / "calib.npz", backend=backend)
+        quantized = [op for op in module.walk() if isinstance(op, QuantizeOp)]
+        found.append([scale for op in quantized for scale in op.qparams.data.scales().ravel()])
+    assert len(found[0]) > 3
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+
+
+def test_integers_of_nn_are_the_interpreters(integers: Path, amct_tool) -> None:
+    given = ("--data", DIGITS / "heldout.npz", "--integers", "--engine", "iree")
+    result = amct_tool("compare", integers, integers, *given)
+    assert result.status == 2
+    assert "--integers: only the interpreter runs it" in result.err
