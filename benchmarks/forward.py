@@ -77,7 +77,7 @@ def measure(model: Path, data: Path, threads: int) -> None:
     options.intra_op_num_threads = threads
     ort = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     runs = [lambda: ort.run(None, feed), lambda: numpy.run(feed), lambda: integer.run(feed)]
-    theirs, ours, integers = _in_turn(runs)
+    theirs, ours, integers = in_turn(runs)
     reference = _reference(model, feed) if threads == 1 else None
     expected, values = ort.run(None, feed)[0], next(iter(integer.run(feed).values()))
     noise = np.square(values.astype(np.float64) - expected).sum()
@@ -88,7 +88,8 @@ def measure(model: Path, data: Path, threads: int) -> None:
     print("\t".join([*cells, f"{10 * np.log10(np.square(expected.astype(np.float64)).sum() / noise):.1f} dB"]))
 
 
-def _in_turn(runs: Sequence[Callable[[], object]]) -> list[list[float]]:
+def in_turn(runs: Sequence[Callable[[], object]]) -> list[list[float]]:
+    """Seconds of each, `ROUNDS` times, after one that does not count."""
     times: list[list[float]] = [[] for _ in runs]
     for turn in range(ROUNDS + 1):
         for run, measured in zip(runs, times, strict=True):

@@ -25,6 +25,7 @@ SECTIONS = {
     "peers": "Quantizing beside peers",
     "calibration": "Calibration: observers, memory, float inference",
     "forward": "Running a model",
+    "native": "Native code",
     "compile_path": "Compiling large graphs",
     "large_weights": "Large weights",
     "start_up": "Start-up",

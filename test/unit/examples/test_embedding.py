@@ -109,3 +109,14 @@ def test_upstream(tmp_path: Path) -> None:
     assert "quant." not in back.replace("nn.quant", "")
     row = next(line for line in table.splitlines() if "logits" in line)
     assert "inf" in row
+
+
+@pytest.mark.slow
+def test_native(tmp_path: Path) -> None:
+    """The native code that the small compiler writes computes the interpreter's outputs."""
+    pytest.importorskip("iree.runtime")
+    pytest.importorskip("iree.compiler")
+    arguments = (DIGITS / "digits.onnx", DIGITS / "calib.npz", tmp_path / "out")
+    done = run(sys.executable, FOLDER / "native.py", *arguments, cwd=tmp_path)
+    assert done.stdout == f"{tmp_path / 'out' / 'model.vmfb'}: 0 of 10 outputs differ\n"
+    assert len((FOLDER / "native.py").read_text().splitlines()) < 60
