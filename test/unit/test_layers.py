@@ -18,7 +18,7 @@ LAYERS: Mapping[str, str] = {
     "lowering": "dialects runtime transforms",
     "frontends": "dialects formats runtime transforms",
     "targets": "dialects formats runtime configuration transforms lowering",
-    "backends": "dialects formats runtime transforms targets",
+    "backends": "dialects formats runtime transforms lowering targets",
 }
 """The folders that a folder may import. Modules of no folder, and those of other folders, count as part of what imports them."""
 
