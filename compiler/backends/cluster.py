@@ -26,8 +26,7 @@ _LOGS = "their logs say why; if memory runs out, start fewer workers on each mac
 
 _RESUME = "with --checkpoint DIR the same command goes on where it was stopped"
 
-_ATTEMPTS = 3
-"""How often all workers may die before one has finished a share."""
+_LARGE = "distributed.admin.large-graph-warning-threshold"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -151,31 +150,35 @@ class OnDask:
     client: Any
 
     def shared_out(self, work: Callable[[Any, T], R], common: Any, shares: Sequence[T], /) -> Iterator[tuple[int, R]]:
-        """See `Engine`. Raises CompileError if workers keep dying, or the scheduler does not answer any more."""
+        """See `Engine`. Raises CompileError if workers keep dying, or the scheduler does not answer any more.
+
+        `common` is the result of a task, not scattered data: if all workers that have it die, Dask computes it again. Scattered
+        data may be lost unnoticed if a worker dies while it receives them, and then all others wait for ever.
+        """
+        from dask import config
         from distributed import KilledWorker, as_completed
         from distributed.comm.core import CommClosedError
 
-        left, attempts = dict(enumerate(shares)), 0
-        while left and attempts < _ATTEMPTS:
-            before, futures = len(left), dict[Any, int]()
-            try:
-                sent = self.client.scatter([common], broadcast=True)[0]
-                futures |= {self.client.submit(work, sent, share, pure=False): number for number, share in left.items()}
-                for future in cast(Iterable[Any], as_completed(futures)):
-                    with suppress(CancelledError):  # all workers that had `common` died: once more
-                        result = future.result()
-                        del left[futures[future]]
-                        yield futures[future], result
-            except KilledWorker as e:
-                raise CompileError(_DIED, hint=_LOGS) from e
-            except CommClosedError as e:
-                raise CompileError("the scheduler of the cluster is gone", hint=_RESUME) from e
-            finally:
-                with suppress(CommClosedError):
-                    self.client.cancel(list(futures))
-            attempts = 0 if len(left) < before else attempts + 1
-        if left:
-            raise CompileError(_DIED, hint=_LOGS)
+        futures: dict[Any, int] = {}
+        try:
+            with config.set({_LARGE: "1TB"}):  # the model is meant to be sent
+                sent = self.client.submit(_given, common, pure=False)
+            futures |= {
+                self.client.submit(work, sent, share, pure=False): number for number, share in enumerate(shares)
+            }
+            for future in cast(Iterable[Any], as_completed(futures)):
+                yield futures[future], future.result()
+        except KilledWorker as e:
+            raise CompileError(_DIED, hint=_LOGS) from e
+        except (CommClosedError, CancelledError) as e:
+            raise CompileError("the scheduler of the cluster is gone", hint=_RESUME) from e
+        finally:
+            with suppress(CommClosedError):
+                self.client.cancel(list(futures))
+
+
+def _given(common: T) -> T:
+    return common
 
 
 @dataclass(frozen=True)
