@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast, overload
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
@@ -60,6 +60,20 @@ _PYTORCH: Mapping[str, str] = {
     "torch.Module": ".frontends.torch:from_module",
 }
 """The readers of in-memory objects, by package and class; the package itself is not imported for the lookup."""
+
+
+@overload
+def load(model: Any, session: Session | None = None, *, signature: Sequence[Any] = ()) -> Loaded: ...
+
+
+@overload
+def load(model: Any, example_inputs: Any, /, *, dynamic_shapes: Any = None) -> Loaded: ...
+
+
+@overload
+def load(
+    model: Any, session: Session | None = None, example_inputs: Any = None, *, dynamic_shapes: Any = None
+) -> Loaded: ...
 
 
 def load(
@@ -145,6 +159,40 @@ def run_pipeline(module: ModuleOp, pipeline: Pipeline, session: Session, after: 
     for each in pipeline:
         passes += parse_pipeline(each, session.passes) if isinstance(each, str) else [each]
     run_passes(module, passes, session, after)
+
+
+@overload
+def quantize(
+    module: ModuleOp,
+    session: Session,
+    settings: Settings | PathLike | None = None,
+    data: Given | PathLike | None = None,
+    *,
+    preprocess: str | Preprocess | None = None,
+    record: Record | PathLike | None = None,
+    equalize: bool = False,
+    fit_ranges: bool = False,
+    round_weights: Method | None = None,
+    correct_bias: bool = False,
+    backend: Name = "auto",
+) -> Loaded: ...
+
+
+@overload
+def quantize(
+    model: Any,
+    loader: Iterable[Any],
+    /,
+    settings: Settings | PathLike | None = None,
+    *,
+    record: Record | PathLike | None = None,
+    equalize: bool = False,
+    fit_ranges: bool = False,
+    round_weights: Method | None = None,
+    correct_bias: bool = False,
+    backend: Name = "auto",
+    profile: str | None = None,
+) -> Loaded: ...
 
 
 def quantize(
