@@ -127,15 +127,18 @@ class Status:
     def __init__(self, engine: Engine):
         self._client = engine.client if isinstance(engine, OnDask) else None
         self._seen: set[str] = set()
+        self._text = ""
 
     def text(self) -> str:
         """How many workers there are, and how many were lost; empty if the engine cannot tell."""
         if self._client is None:
             return ""
-        present: set[str] = {*self._client.scheduler_info(n_workers=-1)["workers"]}
-        self._seen |= present
-        lost = len(self._seen - present)
-        return f"{len(present)} worker{'' if len(present) == 1 else 's'}" + (f", {lost} lost" if lost else "")
+        with suppress(OSError):  # a scheduler that is gone is an error where work is waited for
+            present: set[str] = {*self._client.nthreads()}
+            self._seen |= present
+            lost = len(self._seen - present)
+            self._text = f"{len(present)} worker{'' if len(present) == 1 else 's'}" + (f", {lost} lost" if lost else "")
+        return self._text
 
 
 def _closed(opened: Any) -> None:
