@@ -17,7 +17,6 @@ from __future__ import annotations
 import heapq
 import os
 import pickle
-import re
 import sys
 import tempfile
 import time
@@ -76,9 +75,14 @@ def main(images: int) -> None:
         seconds = {workers: pass_by(workers, module, session, samples) for workers in (1, 2)}
     text = "\n".join([*measurements(costs, seconds, images), "", *table(costs), "", *on_paper(costs)])
     print(text)
-    begin, end = "<!-- begin simulation (generated) -->", "<!-- end simulation -->"
-    page = PAGE.read_text("utf-8")
-    PAGE.write_text(re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n{text}\n{end}", page, flags=re.DOTALL), "utf-8")
+    write(text)
+
+
+def write(text: str) -> None:
+    """Put the tables into the page."""
+    head, begin, rest = PAGE.read_text("utf-8").partition("<!-- begin simulation (generated) -->\n")
+    _, end, tail = rest.partition("<!-- end simulation -->")
+    PAGE.write_text(f"{head}{begin}{text}\n{end}{tail}", "utf-8")
 
 
 def prepared(folder: Path, images: int) -> tuple[ModuleOp, Session, Samples]:
