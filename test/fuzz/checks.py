@@ -61,6 +61,7 @@ FEW = 0.5
 """The part of an output that may lie behind such a jump."""
 ACCIDENTS = {
     "NOT_IMPLEMENTED": "onnxruntime has no kernel",
+    " in node ().": "onnxruntime rejects the function by which ONNX defines an operator",
     "LayerNormFusion": "onnxruntime moves a norm before the Cast in front of it, and rejects what it made",
 }
 """What onnxruntime says of files that are valid, and why."""

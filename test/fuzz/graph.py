@@ -15,6 +15,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 LARGEST = 20_000
 """Elements of a value: what is larger is not added."""
+LARGEST_EXPONENT = 80
+"""Of e, beyond which sums of powers leave the range of float32."""
 
 ON_NOTHING = frozenset(
     ("Relu", "Sigmoid", "Tanh", "Add", "Mul", "Sub", "Concat", "Transpose", "Reshape", "Flatten", "Slice",
@@ -159,6 +161,8 @@ class File:
         """Adds a node. Raises Refused, and adds nothing, where onnxruntime does not run it."""
         domain = attributes.pop("domain", "")
         arrays = {f"i{k}": self.array(name) for k, name in enumerate(inputs) if name}
+        if kind == "ReduceLogSumExp" and self.array(inputs[0]).max(initial=0) > LARGEST_EXPONENT:
+            raise Refused("the definition overflows, onnxruntime subtracts the maximum first")
         if kind not in ON_NOTHING and any(not a.size for n, a in arrays.items() if inputs[int(n[1:])] in self.values):
             raise Refused(f"{kind} of no elements")
         names = [f"i{k}" if name else "" for k, name in enumerate(inputs)]

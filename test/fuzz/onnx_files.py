@@ -120,7 +120,8 @@ def _model(f: File, last: str, inputs: list[str]) -> onnx.ModelProto:
 def _declared(f: File, name: str, batch: Any, open_sizes: bool) -> onnx.ValueInfoProto:
     sizes: list[Any] = [batch, *f.shape(name)[1:]]
     if open_sizes and batch != BATCH:
-        sizes = [batch, *(f"d{i}" if i > 1 or len(sizes) == 3 else s for i, s in enumerate(f.shape(name)[1:], 1))]
+        channels = 1 if len(sizes) != 3 else 2 if any(node.op_type == "Conv" for node in f.nodes) else 0
+        sizes = [batch, *(s if i <= channels else f"d{i}" for i, s in enumerate(f.shape(name)[1:], 1))]
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(f.values[name].dtype), sizes)
 
 

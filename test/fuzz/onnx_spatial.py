@@ -171,6 +171,9 @@ def resize(f: File, x: str) -> str:
     roi = "" if f.opset >= 13 else f.constant([], np.float32)
     factor = f.pick(2.0, 2.0, 0.5, 1.5, 3.0)
     if f.chance(0.5):
+        is_whole = all((s * factor).is_integer() for s in space)
+        if attributes.get("coordinate_transformation_mode") == "align_corners" and not is_whole:
+            raise Refused("onnxruntime takes the size after rounding, ONNX before it")
         return f.one("Resize", [x, roi, f.constant([1, 1, *[factor] * len(space)], np.float32)], **attributes)
     sizes = [max(1, int(s * factor)) for s in space]
     scales = "" if f.opset >= 13 else f.constant([], np.float32)
