@@ -59,7 +59,7 @@ def run(model: onnx.ModelProto | bytes, inputs: Mapping[str, Array], *, optimize
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     data = model if isinstance(model, bytes) else model.SerializeToString()
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    session: Any = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     return dict(zip((o.name for o in session.get_outputs()), session.run(None, dict(inputs)), strict=True))
 
 
