@@ -27,7 +27,7 @@ class _Step(NamedTuple):
     results: tuple[int, ...]
 
 
-class Network(torch.nn.Module):
+class _Network(torch.nn.Module):
     """The operations of a module. Takes its inputs in order or by name; gives the result, or several results by name.
 
     Weights are buffers under their keys (`layer1.0.conv2.weight`), as the operations read them: rounded to integers times scale
@@ -78,7 +78,7 @@ def network(module: ModuleOp, points: Mapping[type[Operation], Maker], fold: boo
     names = zip(input_names(function), block.args, strict=True)
     results = zip(output_names(function), terminator.operands, strict=True)
     inputs, outputs = ({name: slot_of[value] for name, value in pairs} for pairs in (names, results))
-    return Network(inputs, outputs, _used(constants, steps, outputs), steps).eval()
+    return _Network(inputs, outputs, _used(constants, steps, outputs), steps).eval()
 
 
 def _function(row: Row, points: Mapping[type[Operation], Maker]) -> Function:
