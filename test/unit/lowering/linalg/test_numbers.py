@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import FunctionType, ModuleOp, i32
 from xdsl.dialects.func import ReturnOp
+from xdsl.ir import SSAValue
 
 import amct_opt
 from amct_opt.dialects.nn import ConstantOp, NNOp
@@ -35,13 +37,13 @@ FUNCTIONS = {
         """(%x: tensor<8x512xf32>) -> tensor<8x512xi8> {
           %y = ascend.AscendQuant %x scale 12.3456 offset -37.0 : (tensor<8x512xf32>) -> tensor<8x512xi8>
           func.return %y : tensor<8x512xi8> }""",
-        "ties",
+        "ties of products",
     ),
     "quantize": (
         """(%x: tensor<8x512xf32>) -> tensor<8x512xui8> {
           %y = nn.quantize %x by <ui8, scale = 0.081, zero_point = 91> : (tensor<8x512xf32>) -> tensor<8x512xui8>
           func.return %y : tensor<8x512xui8> }""",
-        "ties",
+        "ties of quotients",
     ),
     "residual": (
         """(%x: tensor<8x512xi8>) -> tensor<8x512xi8> {
@@ -93,6 +95,9 @@ FUNCTIONS = {
 }
 """Modules of one function, and the kind of their input: the shapes are in the text."""
 
+STEPS = {"ties of products": 1 / np.float32(12.3456), "ties of quotients": np.float32(0.081)}
+"""The step of the integers of `FUNCTIONS`, by the kind of input."""
+
 
 def test_a_module_is_linalg_alone(tmp_path: Path) -> None:
     """Every operation of the quantized digits network has a form, in `nn` and lowered, with an unknown batch."""
@@ -116,8 +121,9 @@ def inputs_of(kind: str, shape: tuple[int, ...]) -> Array:
     if kind == "integers":
         return random.integers(-128, 128, shape).astype(np.int8)
     x = random.normal(scale=4, size=shape).astype(np.float32)
-    if kind == "ties":  # half of the numbers are next to where rounding changes
-        x[:, ::2] = ((random.integers(-90, 160, x[:, ::2].shape) + 0.5) / np.float32(12.3456)).astype(np.float32)
+    if kind in STEPS:  # half of the numbers are next to where rounding changes, some beyond the range
+        ties = random.integers(-190, 260, x[:, ::2].shape) + np.float32(0.5)
+        x[:, ::2] = (ties * STEPS[kind]).astype(np.float32)
     return x
 
 
@@ -137,12 +143,42 @@ def test_one_function(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+def _up(s: Scalars, x: SSAValue) -> SSAValue:
+    """Ties away from even: `floor(x + 0.5)`."""
+    return s.add(math.FloorOp(s.plus(x, s.like(0.5, x))))
+
+
+def _wrapped(s: Scalars, x: SSAValue, storage: Any, low: float | None = None) -> SSAValue:
+    """No saturation: the low bits of the integer."""
+    return s.convert(s.convert(x, x.type, i32), i32, storage)
+
+
+def _by_reciprocal(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
+    return s.times(a, s.add(arith.DivfOp(s.like(1, b), b)))
+
+
+def _fast(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
+    return s.add(arith.DivfOp(a, b, arith.FastMathFlagsAttr("fast")))
+
+
+WRONG: dict[str, tuple[str, Any, str, Any]] = {
+    "contracted products": ("quant", steps, "product", Scalars.times),
+    "ties rounded up": ("quantize", steps, "rounded", _up),
+    "no saturation": ("quantize", steps, "clipped", _wrapped),
+    "products with the reciprocal": ("quantize", Scalars, "over", _by_reciprocal),
+    "fast math": ("quantize", Scalars, "over", _fast),
+}
+"""What would compute other integers: the function of `FUNCTIONS` that shows it, and what replaces what."""
+
+
 @pytest.mark.slow
-def test_without_the_bound_of_products_integers_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """IREE contracts a product and a sum that nothing stands between: the numbers next to ties show it."""
-    monkeypatch.setattr(steps, "product", Scalars.times)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_would_be_wrong_is_seen(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers next to ties and beyond the range tell each mistake, so that none of them is made."""
+    name, owner, attribute, mistake = WRONG[wrong]
+    monkeypatch.setattr(owner, attribute, mistake)
     with pytest.raises(AssertionError, match="Mismatched elements"):
-        test_one_function("quant", tmp_path)
+        test_one_function(name, tmp_path)
 
 
 @pytest.mark.slow
