@@ -175,6 +175,7 @@ def quantize(
     round_weights: Method | None = None,
     correct_bias: bool = False,
     backend: Name = "auto",
+    client: Any = None,
 ) -> Loaded: ...
 
 
@@ -191,6 +192,7 @@ def quantize(
     round_weights: Method | None = None,
     correct_bias: bool = False,
     backend: Name = "auto",
+    client: Any = None,
     profile: str | None = None,
 ) -> Loaded: ...
 
