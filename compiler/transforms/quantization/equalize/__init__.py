@@ -27,7 +27,7 @@ from ..sites import Site
 from .absorb import absorbed
 from .channels_seen import ChannelsOf, Seen, channels_seen
 from .costs import Grids, Weight
-from .grids import as_rounded, grids_of
+from .grids import JUDGED, ROUNDED, as_rounded, grids_of
 from .links import WEIGHT, Link, links_of
 from .products import products_of
 from .scaling import scaled, undo
@@ -92,7 +92,7 @@ def equalize(
     links, refused = links_of(module)
     for layer, refusal in refused.items():
         remarks.missed(layer, *refusal)
-    request = as_rounded(request.within(module, session))
+    request = request.within(module, session)
     links += products_of(module, links, request, session, remarks)
     if links:
         _equalize(module, links, request, samples(), session, runner, remarks)
@@ -114,14 +114,14 @@ def _equalize(
     ]
     layers = {site.compute: site for site in every}
     weighted = [site for site in layers.values() if isinstance(site.compute, Weighted)]
-    grids = grids_of(module, weighted, request)
+    grids = grids_of(module, weighted, as_rounded(request, ROUNDED))
     weights = {site.compute: _weight(site, grid) for site, grid in zip(weighted, grids, strict=True)}
     inputs = {site.compute: _input_of(site) for site in weighted}
     bounded = [ChannelsOf(each.value, each.axis) for link in links for each in link.bounded]
     seen = channels_seen(module, [*inputs.values(), *bounded], samples, session, runner)
     search = Search(links, weights, inputs, seen, matters_of(module))
     search.run()
-    trial = Trial(module, request, samples, session, runner)
+    trial = Trial(module, as_rounded(request, JUDGED), samples, session, runner)
     divided: dict[Link, Array] = {}
     for method in _METHODS:
         able: dict[Link, Array] = {}
@@ -145,26 +145,34 @@ def _equalize(
 def _done(
     able: Mapping[Link, Array], search: Search, trial: Trial, worth: float
 ) -> tuple[set[Link], Mapping[Link, tuple[str, str]]]:
-    """Scale the links, or, where all of them together do not serve the outputs, the half that gains most, a quarter, ... down to
-    one; returns those that are scaled, and the remark on each that is not because of the outputs.
+    """Scale the links, or, where all of them together do not serve the outputs, the half that wins most there, a quarter, ...
+    down to one; returns those that are scaled, and the remark on each that is not because of the outputs.
     """
-    ranked = sorted(
-        able, key=lambda link: search.error(link, able[link]) / search.error(link, np.zeros_like(able[link]))
-    )
     lost: dict[Link, tuple[str, str]] = {}
-    count = len(ranked)
-    while count:
+    tried = list(able)
+    while tried:
         trial.begin()
-        tried = set(ranked[:count])
-        found = {link: changed for link in able if link in tried and (changed := scaled(link, able[link])) is not None}
+        found = {link: changed for link in tried if (changed := scaled(link, able[link])) is not None}
         if not found:
             break
         if (reason := trial.lost(worth)) is None:
             return set(found), lost
         undo([change for changes in found.values() for change in changes])
         lost |= dict.fromkeys(found, ("outputs", reason))
-        count //= 2
+        ranked = tried if len(tried) < len(able) else _ranked(able, search, trial)
+        tried = ranked[: len(tried) // 2]
     return set(), lost
+
+
+def _ranked(able: Mapping[Link, Array], search: Search, trial: Trial) -> list[Link]:
+    """The links, first the one that lowers its readers' noise at the outputs most, or their own errors if names do not tell."""
+    noise = trial.noise({layer_of(reader.compute) for link in able for reader in link.readers})
+
+    def won(link: Link) -> tuple[float, float]:
+        share = 1 - search.error(link, able[link]) / search.error(link, np.zeros_like(able[link]))
+        return share * sum(noise.get(layer_of(reader.compute), 0) for reader in link.readers), share
+
+    return sorted(able, key=won, reverse=True)
 
 
 def _absorb(

@@ -17,28 +17,31 @@ from .costs import FLOAT, Grids
 
 ROUNDED = 6
 """Weights of fewer bits that are rounded by the layers' outputs lose about as much as nearest rounding to so many bits does."""
+JUDGED = 8
+"""The bits that they are taken to have where outputs decide: there rounding makes up for errors of earlier layers, too."""
 
 
-def as_rounded(request: Request) -> Request:
-    """The request with the bits of weights for which nearest rounding leaves about the error that `--round-weights` will leave.
+def as_rounded(request: Request, least: int) -> Request:
+    """The request with at least so many bits of weights that `--round-weights` will round.
 
-    Otherwise that error hides the one of activations. Where weights alone are quantized, it is the only one, and stays.
+    Otherwise the error of nearest rounding hides the one of activations. Where weights alone are quantized, it is the only one,
+    and stays.
     """
     settings = request.settings
     if request.recovery.round_weights is None or (settings.common and settings.common.weight_compress_only):
         return request
 
     def finer(given: Calibration) -> Calibration:
-        if given.weight_compress_only or not isinstance(given.weight, Arq) or given.weight.bits >= ROUNDED:
+        if given.weight_compress_only or not isinstance(given.weight, Arq) or given.weight.bits >= least:
             return given
-        return replace(given, weight=replace(given.weight, bits=ROUNDED))
+        return replace(given, weight=replace(given.weight, bits=least))
 
     found = replace(
         settings,
         common=settings.common and finer(settings.common),
         by_type={name: finer(given) for name, given in settings.by_type.items()},
         by_layer={name: finer(given) for name, given in settings.by_layer.items()},
-        weight_bits={name: max(ROUNDED, bits) for name, bits in settings.weight_bits.items()},
+        weight_bits={name: max(least, bits) for name, bits in settings.weight_bits.items()},
     )
     return replace(request, settings=found)
 

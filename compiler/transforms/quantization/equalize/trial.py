@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ....backends import Runner
+from ....lowering.ascend.fused import inline_fused
+from ....rewriting import layer_of
 from ....runtime.data import Samples
 from ....runtime.executor import Executable
+from ....runtime.metrics import Differences
 from ....session import Session
+from ..output_sensitivity import exchanged
 from ..outputs import Sqnr, few, lost, sqnr_of_outputs
 from ..recovery_options import NO_RECOVERY
 from ..request import Request
+from ..sites import sites
 from ..steps import quantize_channels
+
+RANKED = 4
+"""So many samples rank layers, or one run of the model where it takes more: the network runs again behind each layer."""
 
 
 class Trial:
@@ -43,8 +53,26 @@ class Trial:
             self._best = new
         return reason
 
+    def noise(self, layers: Collection[str]) -> Mapping[str, float]:
+        """By layer the square error of all outputs when it alone is quantized, before any change.
+
+        Layers whose names others have, which only modules written by hand contain, are left out.
+        """
+        exact, quantized = self._original.clone(), self._quantized(self._original)
+        for module in (exact, quantized):
+            inline_fused(module)
+        names = Counter(layer_of(site.compute) for site in sites(exact, self._request.profile.rows))
+        told_apart = [name for name in layers if names[name] == 1]
+        samples = self._samples.head(min(self._samples.count, max(RANKED, self._samples.batch_size)))
+        found = exchanged(exact, quantized, told_apart, exact, samples, self._session, "rank links", Differences)
+        return {name: each.noise for name, each in found.items()}
+
     def _sqnr(self) -> Sqnr:
         """The SQNR of each output of reals of the module's quantized copy."""
-        copy = self._module.clone()
+        quantized = self._quantized(self._module)
+        return sqnr_of_outputs(Executable(self._original), Executable(quantized), self._samples)
+
+    def _quantized(self, module: ModuleOp) -> ModuleOp:
+        copy = module.clone()
         quantize_channels(copy, self._request, lambda: self._samples, self._session, self._runner)
-        return sqnr_of_outputs(Executable(self._original), Executable(copy), self._samples)
+        return copy
