@@ -27,7 +27,7 @@ from ..sites import Site
 from .absorb import absorbed
 from .channels_seen import ChannelsOf, Seen, channels_seen
 from .costs import Grids, Weight
-from .grids import JUDGED, ROUNDED, as_rounded, grids_of
+from .grids import JUDGED, as_rounded, grids_of
 from .links import WEIGHT, Link, links_of
 from .products import products_of
 from .scaling import scaled, undo
@@ -114,7 +114,7 @@ def _equalize(
     ]
     layers = {site.compute: site for site in every}
     weighted = [site for site in layers.values() if isinstance(site.compute, Weighted)]
-    grids = grids_of(module, weighted, as_rounded(request, ROUNDED))
+    grids = grids_of(module, weighted, as_rounded(request))
     weights = {site.compute: _weight(site, grid) for site, grid in zip(weighted, grids, strict=True)}
     inputs = {site.compute: _input_of(site) for site in weighted}
     bounded = [ChannelsOf(each.value, each.axis) for link in links for each in link.bounded]

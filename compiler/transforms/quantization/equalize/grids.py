@@ -21,7 +21,7 @@ JUDGED = 8
 """The bits that they are taken to have where outputs decide: there rounding makes up for errors of earlier layers, too."""
 
 
-def as_rounded(request: Request, least: int) -> Request:
+def as_rounded(request: Request, least: int = ROUNDED) -> Request:
     """The request with at least so many bits of weights that `--round-weights` will round.
 
     Otherwise the error of nearest rounding hides the one of activations. Where weights alone are quantized, it is the only one,

@@ -27,11 +27,13 @@ from .adaround import adaround
 from .integer_layers import IntegerLayer, integer_layers
 from .layer_by_layer import layer_by_layer
 from .layer_data import Networks, Sums
-from .rounding import matched, rounded, with_least_error
+from .rounding import Grid, matched, rounded, with_least_error
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+DAMPINGS = (0.0, 0.3, 1.0)
+"""Shares of further damping, among which held-back samples choose where rows are few."""
 _STATE = "its weight R is rounded to the nearest numbers: the state that it multiplies is inside of the operator"
 
 
@@ -107,25 +109,31 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     method, options = _method(layer, asked)
     weights = layer.product.matrices(layer.float_weight)
     groups, channels, columns = weights.shape
-    grid = layer.grid(groups, channels)
     sums = Sums.of_none(groups, columns, weights if method == "mismatch" else None)
     held = networks.add_to(sums, layer.compute, layer.product, columns)
-    target = weights if sums.c is None else matched(weights, sums.h, sums.c)
-    fixed = layer.weight.fixed or grid.levels is not None  # levels are those of a scale
-    found = grid if fixed else with_least_error(target, sums.h, grid, layer.shared)
-    if options is not None:
-        integers = adaround(target, sums.h, found, options)
-    else:
-        integers, found = rounded(target, sums.h, found, layer.shared, fixed=fixed)
-    nearest = grid.nearest(weights)
-    before, after = (held.sqnr(weights, each) for each in (nearest, integers * found.scale))
+    tried = DAMPINGS if sums.are_few and options is None else DAMPINGS[:1]
+    found = (_fitted(layer, weights, sums.damped(share), options) for share in tried)
+    measured = ((held.sqnr(weights, integers * grid.scale), integers, grid) for integers, grid in found)
+    after, integers, grid = max(measured, key=lambda each: each[0])
+    before = held.sqnr(weights, layer.grid(groups, channels).nearest(weights))
     if not after > before:
         reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"
         remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", Gain(before, after))
         return layer
     reason = f"SQNR of its output {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding"
     remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}", Gain(before, after))
-    return layer.with_integers(layer.product.weight(integers), layer.scales_of(found))
+    return layer.with_integers(layer.product.weight(integers), layer.scales_of(grid))
+
+
+def _fitted(layer: IntegerLayer, weights: Array, sums: Sums, options: Ada | None) -> tuple[Array, Grid]:
+    """Integers for these sums, and their grid; by adaround with its options, otherwise by `gptq`."""
+    grid = layer.grid(*weights.shape[:2])
+    target = weights if sums.c is None else matched(weights, sums.h, sums.c)
+    fixed = layer.weight.fixed or grid.levels is not None  # levels are those of a scale
+    found = grid if fixed else with_least_error(target, sums.h, grid, layer.shared)
+    if options is not None:
+        return adaround(target, sums.h, found, options), found
+    return rounded(target, sums.h, found, layer.shared, fixed=fixed)
 
 
 def _method(layer: IntegerLayer, asked: Method | None) -> tuple[str, Ada | None]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf, isnan
 from pathlib import Path
@@ -33,6 +33,8 @@ HELD_BACK = 8
 _ROWS = 1 << 14
 """About how many rows of a layer are summed, but at least `_ROWS_PER_COLUMN` for each column of its weight."""
 _ROWS_PER_COLUMN = 8
+_FEW = 7
+"""Layers of which data has fewer rows per column are fitted to chance."""
 _ROWS_HELD = 1 << 11
 """About how many rows of the held-back samples are kept."""
 
@@ -57,6 +59,8 @@ class Sums:
     """Sums of `xq yfᵀ`: [G, K, M]."""
     weights: Array | None = None
     """The float layer's matrices, [G, M, K]: `yf = W xf`."""
+    rows: int = 0
+    """How many they are."""
 
     @staticmethod
     def of_none(groups: int, columns: int, weights: Array | None = None) -> Sums:
@@ -68,13 +72,28 @@ class Sums:
 
     def add(self, q: Array, f: Array) -> None:
         """Products are computed in float32, because there are few rows at a time."""
+        self.rows += q.shape[1]
         turned = q.swapaxes(1, 2)
         self.h += turned @ q
         if self.weights is not None:
             self.c += turned @ (f @ self.weights.swapaxes(1, 2))
 
+    @property
+    def are_few(self) -> bool:
+        """Whether weights that fit these rows may not fit others."""
+        return self.rows < _FEW * self.h.shape[-1]
+
+    def damped(self, share: float) -> Sums:
+        """With this share of the diagonal's mean added to it, as if by rows of independent inputs that both networks share."""
+        if not share:
+            return self
+        added = share * np.einsum("gkk->gk", self.h).mean(axis=1)[:, None, None]
+        c = None if self.c is None or self.weights is None else self.c + added * self.weights.swapaxes(1, 2)
+        return replace(self, h=self.h + added * np.eye(self.h.shape[-1]), c=c)
+
     def merge(self, other: Sums) -> None:
         """Add the sums of other rows."""
+        self.rows += other.rows
         self.h += other.h
         if other.c is not None:
             self.c += other.c

@@ -28,7 +28,7 @@ from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.equalize.costs import FLOAT, Grids, Seen, Weight
-from amct_opt.transforms.quantization.equalize.grids import ROUNDED, as_rounded, grids_of
+from amct_opt.transforms.quantization.equalize.grids import as_rounded, grids_of
 from amct_opt.transforms.quantization.equalize.links import links_of
 from amct_opt.transforms.quantization.equalize.products import products_of
 from amct_opt.transforms.quantization.equalize.scaling import scaled, undo
@@ -383,7 +383,7 @@ def test_grids_are_those_of_the_request(profile: str, options: str) -> None:
     }"""
     module, _ = amct_opt.parse(text, session)
     request = make_pass("quantize", options).request(session)
-    assert grids_of(module, sites(module, [nn.ConvOp]), as_rounded(request, ROUNDED)) == list(GRIDS[profile, options])
+    assert grids_of(module, sites(module, [nn.ConvOp]), as_rounded(request)) == list(GRIDS[profile, options])
 
 
 @pytest.mark.parametrize("options", ["", "weight-bits=4 observer=minmax"])
@@ -496,27 +496,6 @@ def test_where_all_links_lose_those_that_gain_most_stay(monkeypatch: pytest.Monk
     assert dict(rules)["outputs"] == "both lose"
     exact, found = run(before, {"x0": IMAGE}), run(after, {"x0": IMAGE})
     assert all(np.array_equal(found[y], array) for y, array in exact.items())
-
-
-def quiet_and_loud(x: Any) -> Any:
-    """The first pair has the larger spread, and hardly counts in the sum."""
-    quiet = nn.MulOp.make(pair(RELU)(x), const(np.full((4, 1, 1), 1e-4)))
-    by = np.array([1, 16, 1, 1, 0.5, 2])
-    hidden = RELU(nn.ConvOp.make(x, const(spread(numbers(6, 3, 3, 3), 0, by))))
-    return nn.AddOp.make(quiet, nn.ConvOp.make(hidden, const(spread(numbers(4, 6, 3, 3), 1, 1 / by))))
-
-
-def test_links_that_count_at_the_outputs_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    module = module_of(quiet_and_loud, [IMAGE], dynamic=False)
-    convolutions = [op for op in module.walk() if isinstance(op, nn.ConvOp)]
-    for op, name in zip(convolutions, ("quiet", "quiet reader", "loud", "loud reader"), strict=True):
-        op.result.name_hint = name.replace(" ", "_")
-    np.savez(tmp_path / "data.npz", x0=IMAGE)
-    reasons = iter(["both lose"])
-    monkeypatch.setattr(Trial, "lost", lambda *_: next(reasons, None))
-    remarks = equalized(module, tmp_path / "data.npz").remarks
-    assert [r.layer for r in remarks if r.rule == "equalized"] == ["loud"]
-    assert [r.layer for r in remarks if r.rule == "outputs"] == ["quiet"]
 
 
 def test_nan_in_what_a_layer_reads(tmp_path: Path) -> None:
