@@ -69,7 +69,7 @@ SCALED: Mapping[str, tuple[Callable[[str], str | None], int]] = {
 """The reader of a norm whose channels are scaled, by name, and the largest exponent."""
 COUNTS = {
     "tiny-vww": (64, 500),
-    "ocr-recognizer": (16, 120),
+    "ocr-recognizer": (16, 300),
     **dict.fromkeys(SEEDED, (8, 10)),
     **dict.fromkeys(ENCODERS, (64, 64)),
 }
