@@ -179,3 +179,12 @@ def test_functions_without_end(build: Build, load: Load, functions: dict[str, li
 def test_functions_that_call_functions(build: Build, load: Load) -> None:
     module = load(calling(build, {"F": ["G", "G"], "G": ["H", "H"], "H": []}))
     assert [op.name for op in module.walk() if isinstance(op, nn.NNOp)] == ["nn.relu"] * 4
+
+
+def test_celu_of_a_scalar_is_a_scalar(build: Build, load: Load) -> None:
+    """ONNX's own definition multiplies by a vector of one number."""
+    node = helper.make_node("Celu", ["x"], ["y"], alpha=0.5)
+    module = load(build([node], [("x", [])], ["y"]))
+    (found,) = run(module, {"x": np.float32(-1.5)[()]}).values()
+    assert found.shape == ()
+    np.testing.assert_allclose(found, 0.5 * np.expm1(-3), rtol=1e-6)
