@@ -238,7 +238,7 @@ class AveragingOp(WindowOp):
         if (pads := self.resolved_pads(sizes)) is None:
             return None
         rows = zip(sizes, kernel, self.stride_list, pads, strict=True)
-        counts = [_axis_count(s, k, st, p, self.counts_padding, self.rounds_up) for s, k, st, p in rows]
+        counts = [axis_count(s, k, st, p, self.counts_padding, self.rounds_up) for s, k, st, p in rows]
         found = [c for c in counts if c is not None]
         return prod(found) if len(found) == len(counts) else None
 
@@ -388,7 +388,7 @@ def _pair(what: str, attribute: Ints) -> Shape:
     return values
 
 
-def _axis_count(
+def axis_count(
     size: int, kernel: int, stride: int, pads: tuple[int, int], counts_padding: bool, ceil: bool
 ) -> int | None:
     """The number of elements that every window covers along one axis; None if windows differ, or it depends on the size."""

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import i8
 from xdsl.ir import Operation, OpResult
 
 from ...dialects import nn
+from ...dialects.ascend.pooling import axis_count
 from ...dialects.nn.shapes import shape_of
 from ...formats.deq_scale import pack
 from ...lowering.ascend.quantized import Activation, bias_of, dequantization_scale, dequantize_of, weight_of
@@ -56,6 +57,7 @@ def integers_of(op: Operation) -> Integers | None:
         return None
     scale = np.float32(params.scales())
     if isinstance(op, nn.AveragePoolOp):
+        require(_counts_alike(op), "constant-count", "its windows do not all count the same number of elements")
         return Integers(quantize, scale.reshape(1))
     if isinstance(op, nn.ConvolutionOp):
         rank, ranks = op.spatial_rank, (2,) if isinstance(op, nn.ConvTransposeOp) else (2, 3)
@@ -73,6 +75,16 @@ def integers_of(op: Operation) -> Integers | None:
     assert stored is not None
     shifts = (0,) if (shift := shift_of(op)) is None else shift.shift_list
     return Integers(quantize, scales.reshape(-1), stored.astype(np.int8, copy=False), integers, shifts)
+
+
+def _counts_alike(op: nn.AveragePoolOp) -> bool:
+    """Whether one scale divides the sums of all windows."""
+    space, n = op.spatial(shape_of(op.input)), op.spatial_rank
+    if (pads := op.resolved_pads(space)) is None:
+        return False
+    padding, ceil = op.count_include_pad is not None, op.ceil_mode is not None
+    rows = zip(space, op.kernel_shape, op.stride_list, zip(pads[:n], pads[n:], strict=True), strict=True)
+    return all(axis_count(*row, padding, ceil) is not None for row in rows)
 
 
 def _channel_axis(op: nn.ConvolutionOp | nn.MatMulOp) -> int | None:

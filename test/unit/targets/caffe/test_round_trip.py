@@ -102,6 +102,16 @@ def test_average(pads: list[int], tmp_path: Path) -> None:
     assert any(isinstance(op, ascend.PoolingOp) for op in back.walk())
 
 
+def test_windows_that_count_otherwise_average_in_float(tmp_path: Path) -> None:
+    """The last windows of an axis of 10 have two of three elements: no scale divides all sums."""
+    net = caffe_net(1, 3, 10, 10)
+    x = net.quantized(net.x, 0.0371, -77)
+    y = net.add(nn.AveragePoolOp, x, kernel=[3, 3], strides=[2, 2], ceil_mode=True, layer="pool", op_type="Pooling")
+    back = check(net.module(y), (1, 3, 10, 10), tmp_path)
+    assert not any(isinstance(op, ascend.AscendDequantOp) for op in back.walk())
+    assert any(isinstance(op, ascend.AscendAntiQuantOp) for op in back.walk())
+
+
 @pytest.mark.parametrize("beside_integers", [True, False])
 def test_read_in_float(beside_integers: bool, tmp_path: Path) -> None:
     """Beside a layer in integers or not: AntiQuant alone says that the file is of the deploy form."""
