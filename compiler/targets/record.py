@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, Signedness
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from ..configuration.record import (
     CLUSTERS,
@@ -20,7 +20,7 @@ from ..configuration.record import (
     record_text,
 )
 from ..diagnostics import CompileError
-from ..dialects.nn import DequantizeOp, QParams, array_of
+from ..dialects.nn import DequantizeOp, QParams, QuantizeOp, array_of
 from ..files import replacing
 from ..ir.precision import FORCE_FP16, forces_fp16
 from ..rewriting import Array, Remarks, layer_of
@@ -82,6 +82,7 @@ def record_of(module: ModuleOp, session: Session) -> Record:
     profile = profile_of(session)
     layers: dict[str, LayerRecord] = {}
     ambiguous: set[str] = set()
+    told: set[str] = set()
     for site in sites(module, profile.rows):
         try:
             for name, layer in _records(site, profile):
@@ -92,6 +93,7 @@ def record_of(module: ModuleOp, session: Session) -> Record:
                         "its operations have different parameters, and a record has one entry for a layer"
                     )
         except CompileError as e:
+            told.add(layer_of(site.compute))
             remarks.missed(site.compute, "recorded", e.message)
     for each in recurrent_layers(module):
         if each.is_quantized:
@@ -100,10 +102,26 @@ def record_of(module: ModuleOp, session: Session) -> Record:
             except CompileError as e:
                 remarks.missed(each.op, "recorded", e.message)
     layers = {name: layer for name, layer in layers.items() if name not in ambiguous}
+    for op in _unread(module, {*layers, *told}, profile):
+        remarks.missed(
+            op, "recorded", "its result is quantized, and a record has the inputs of layers: none of them reads it"
+        )
     remarks.flush()
     if not layers:
         session.warn("no layer is quantized in a way that can be recorded: the record is empty")
     return Record(layers)
+
+
+def _unread(module: ModuleOp, layers: Iterable[str], profile: Profile) -> list[Operation]:
+    """The operations whose quantized results none of these layers reads."""
+    names = {part for name in layers for part in (name, name.rpartition(":")[0])}
+    read: set[SSAValue] = set()
+    for site in sites(module, profile.rows):
+        if layer_of(site.compute) in names:
+            points = (point_behind(site.operand(i), profile.rows) for i in range(len(site.compute.operands)))
+            read |= {point.input for point in points if isinstance(point, DequantizeOp)}
+    quantized = [op for op in module.walk() if isinstance(op, QuantizeOp) and op.result not in read]
+    return [op.input.op if isinstance(op.input, OpResult) else op for op in quantized]
 
 
 def _with_skip(layer: LayerRecord, name: str, session: Session) -> LayerRecord:

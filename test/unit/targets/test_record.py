@@ -111,6 +111,17 @@ def test_what_is_left_out(reason: str, capsys: pytest.CaptureFixture[str]) -> No
     assert "the record is empty" in capsys.readouterr().err
 
 
+def test_results_that_nothing_recorded_reads() -> None:
+    """Profile ppq quantizes results too; a record has the inputs of layers."""
+    session = new_session()
+    session.profile = "ppq"
+    module = parse_module(session, NET, "net.mlir")
+    make_pass("quantize", "seed=3").apply(session, module)
+    assert list(record_of(module, session).layers) == ["conv1", "deconv", "pool"]
+    (remark,) = (r for r in session.remarks if r.rule == "recorded")
+    assert "its result is quantized" in remark.reason
+
+
 def test_a_layer_of_several_operations_with_different_parameters(capsys: pytest.CaptureFixture[str]) -> None:
     """Caffe's Power is several operations; profile ppq quantizes the inputs of each."""
     text = """
