@@ -39,9 +39,12 @@ def _quantize(op: nn.QuantizeOp) -> Unary:
     low, high = integer_range(storage)
     dtype = dtype_of(storage)
     sums = torch.float32 if storage.width.data <= 16 else torch.float64  # float32 lacks the ends of int32
-    return lambda x: (
-        (torch.round(x.to(torch.float32) / _on(scale, x)).to(sums) + _on(zero, x)).clamp(low, high).to(dtype)
-    )
+
+    def run(x: Tensor) -> Tensor:
+        y = torch.round(x.to(torch.float32) / _on(scale, x)).to(sums) + _on(zero, x)
+        return y.clamp(low, high).nan_to_num(nan=low).to(dtype)
+
+    return run
 
 
 def _dequantize(op: nn.DequantizeOp) -> Unary:
