@@ -18,7 +18,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "models"
 FAST = ("shufflenet", "transformer")
-SLOW = ("squeezenet", "mobilenet", "resnet50", "densenet121", "inception_v1", "inception_v2", "bvlc_alexnet")
+SLOW = ("squeezenet", "mobilenet", "resnet50", "densenet121", "bvlc_alexnet")
 
 
 light = script("examples/models/light")

@@ -359,7 +359,7 @@ def test_in_any_order(case: Case, order: list[str]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=1000)
+@settings(max_examples=400)
 @given(networks())
 def test_fuse_all_often(case: Case) -> None:
     check(case, "fuse-all", "lower-bn")
