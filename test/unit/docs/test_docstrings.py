@@ -19,8 +19,10 @@ def undocumented(tree: ast.Module) -> Iterator[str]:
 
 
 def registers(decorator: ast.expr) -> bool:
-    """Whether it is called with what it decorates for: `@converter("Relu")`, `@kernel(nn.ReluOp)`."""
-    return isinstance(decorator, ast.Call) and ast.unparse(decorator.func) != "dataclass"
+    """Whether it is called with what it decorates for (`@converter("Relu")`, `@kernel(nn.ReluOp)`), or says `@overload`."""
+    if isinstance(decorator, ast.Call):
+        return ast.unparse(decorator.func) != "dataclass"
+    return ast.unparse(decorator) == "overload"
 
 
 def test_public_names_have_docstrings() -> None:
