@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,6 +36,8 @@ _OPTIONS = (
 _CHANNELS_LAST = (
     "--iree-preprocessing-pass-pipeline=builtin.module(util.func(iree-preprocessing-convert-conv-to-channels-last))"
 )
+_UNKNOWN = re.compile(r"func\.func @\w+\([^)]*\?")
+"""An input with an unknown size, in the text of a function."""
 _INSTALL = "pip install 'amct-opt[iree]'"
 
 
@@ -124,9 +127,9 @@ def compile_options(text: str) -> list[str]:
     """What `iree-compile` is told for a module in linalg.
 
     Integer convolutions are twice as fast with their channels last. IREE 3.13 fails to move the channels of padding with unknown
-    sizes, so a module with unknown sizes stays as it is.
+    sizes, so a module whose inputs have unknown sizes stays as it is.
     """
-    return list(_OPTIONS) if "?x" in text else [*_OPTIONS, _CHANNELS_LAST]
+    return list(_OPTIONS) if _UNKNOWN.search(text) else [*_OPTIONS, _CHANNELS_LAST]
 
 
 def _compiled(text: Path) -> Path:
