@@ -68,6 +68,9 @@ ACCIDENTS = {
 PART_OF_NOISE = 0.5
 """Or the difference in terms of what quantization itself changes."""
 
+NOT_IN_RECORDS = ("equalize", "round-weights", "correct-bias")
+"""Options that change weights and biases, of which a record has the scales only."""
+
 
 class Mismatch(AssertionError):
     """A stage that computes something else, or breaks. The stage stands before the first colon."""
@@ -331,9 +334,8 @@ class _Check:
             with self.stage("record"):
                 again = floats.clone()
                 left_out = any(r.kind == "missed" and r.rule == "recorded" for r in self.session.remarks)
-                if (
-                    left_out or "equalize=true" in self.choices.quantize
-                ):  # such a record belongs to the equalized network
+                recovered = any(option.startswith(NOT_IN_RECORDS) for option in self.choices.quantize)
+                if left_out or recovered:
                     raise Stop
                 run_passes(again, [make_pass("quantize", f"record={files[0]}")], self.session)
                 self.close("record", self.run(again), simulated)

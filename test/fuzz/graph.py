@@ -15,6 +15,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 LARGEST = 20_000
 """Elements of a value: what is larger is not added."""
+LEAST_OF_LOG = 1e-30
 LARGEST_EXPONENT = 80
 """Of e, beyond which sums of powers leave the range of float32."""
 
@@ -161,6 +162,8 @@ class File:
         """Adds a node. Raises Refused, and adds nothing, where onnxruntime does not run it."""
         domain = attributes.pop("domain", "")
         arrays = {f"i{k}": self.array(name) for k, name in enumerate(inputs) if name}
+        if kind == "Log" and np.abs(self.array(inputs[0])).min(initial=1) < LEAST_OF_LOG:
+            raise Refused("what is nearly zero may be zero in another kernel")
         if kind == "ReduceLogSumExp" and self.array(inputs[0]).max(initial=0) > LARGEST_EXPONENT:
             raise Refused("the definition overflows, onnxruntime subtracts the maximum first")
         if kind not in ON_NOTHING and any(not a.size for n, a in arrays.items() if inputs[int(n[1:])] in self.values):
