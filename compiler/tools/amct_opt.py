@@ -26,7 +26,7 @@ from ..pipelines.passes import Passes, make_pass, parse_pipeline, run_passes
 from ..pipelines.timing import Timer
 from ..session import Session
 from ..targets import Target
-from ..targets.mlir import MlirTarget
+from ..targets.mlir import MlirTarget, check_ending
 from ..universe import PASSES, PIPELINES, new_session
 from .entry import explained, run_tool
 from .parser import USAGE, Parser, UsageError
@@ -352,6 +352,8 @@ def _target(args: argparse.Namespace, known: Session) -> Target:
     if output is not None and not output.parent.is_dir():
         raise CompileError("there is no such folder", where=str(output.parent))
     if isinstance(target, MlirTarget):
+        if output is not None:
+            check_ending(output, known)
         generic, locations = args.print_op_generic, args.print_debuginfo
         return replace(target, generic=target.generic or generic, locations=target.locations or locations)
     if output is None:

@@ -242,7 +242,9 @@ def norm(f: File, x: str) -> str:
         return f.one(kind, [x], size=f.pick(1, 3, 5), alpha=0.1, beta=0.75, bias=f.pick(1.0, 2.0))
     if kind == "LpNormalization":
         return f.one(kind, [x], axis=f.pick(-1, 1), p=f.pick(1, 2))
-    if kind == "MeanVarianceNormalization" and f.array(x).dtype == np.float32:  # its definition has constants of this type
+    if (
+        kind == "MeanVarianceNormalization" and f.array(x).dtype == np.float32
+    ):  # its definition has constants of this type
         return f.one(kind, [x], axes=[0, *range(2, len(shape))])
     last = {"axes": [-1]} if 11 <= f.opset < 18 else {}
     if f.opset < 11:

@@ -106,6 +106,11 @@ def test_blank_input_is_an_empty_module(tool: Tool) -> None:
             "options are generic, locations",
         ),
         (["net.mlir", "-t", "onnx"], "error: target onnx writes a binary file", "name it with -o OUT.onnx"),
+        (
+            ["net.mlir", "-o", "o.onnx"],
+            "o.onnx: error: the target mlir writes module text, which a file of this ending is not",
+            "-t onnx or -t onnx-ascend writes such files",
+        ),
         (["net.mlir", "-o", "no/out.mlir"], "no: error: there is no such folder", ""),
         (
             ["net.mlir", "-o", "o.mlir", "--split-input-file"],
