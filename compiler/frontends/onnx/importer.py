@@ -32,7 +32,7 @@ from .node import Binding, Constant, Node, Shared, Unmapped
 from .opaque import carry
 from .ops import converter_of
 from .regions import Untyped, carry_region, is_control, reason_of, region_of
-from .single import function_body
+from .single import function_body, inferred_types
 from .source import MEMORY, OLDEST_OPSET, Source, checked, load, opsets
 from .symbols import Symbols
 
@@ -268,7 +268,7 @@ class _Importer:
             raise unmapped
         for op, reason in carried.items():
             self.report.carried(op, reason)
-        return [scope[o.name] for o in body.output]
+        return _with_scalars(node, [scope[o.name] for o in body.output])
 
     def _carry(self, node: Node, reason: str) -> list[Binding]:
         op = carry(node, self.declarations)
@@ -278,6 +278,20 @@ class _Importer:
         else:
             self.report.carried(op, reason)
         return results
+
+
+def _with_scalars(node: Node, results: Sequence[Binding]) -> list[Binding]:
+    """The results of a definition, those that the operator gives as scalars reshaped: definitions that compute with vectors of
+    one number (Celu's) make such vectors of scalars."""
+    if not any(shape_of(r) == (1,) for r in results if isinstance(r, SSAValue)):
+        return [*results]
+    scalars = {
+        i for i, t in inferred_types(node).items() if t.tensor_type.HasField("shape") and not t.tensor_type.shape.dim
+    }
+    return [
+        node.emit(nn.ReshapeOp, r, to=[]).result if i in scalars and isinstance(r, SSAValue) else r
+        for i, r in enumerate(results)
+    ]
 
 
 class _Function(_Importer):

@@ -42,17 +42,6 @@ def swish(node: Node) -> Converted:
     return node.emit(nn.MulOp, x, node.emit(nn.SigmoidOp, scaled).result).result
 
 
-@converter("Celu")
-def celu(node: Node) -> Converted:
-    """`alpha * elu(x / alpha)`. ONNX's own definition makes a vector of a scalar."""
-    x, alpha = node.value(0), node.float("alpha", 1.0)
-    if alpha == 1.0:
-        return node.emit(nn.EluOp, x, alpha=1.0).result
-    factor = node.constant(np.asarray(alpha, node.dtype(0)), ".alpha")
-    y = node.emit(nn.EluOp, node.emit(nn.DivOp, x, factor).result, alpha=1.0).result
-    return node.emit(nn.MulOp, y, factor).result
-
-
 _LARGEST = float(np.finfo(np.float32).max)
 
 

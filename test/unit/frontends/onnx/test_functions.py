@@ -188,3 +188,13 @@ def test_celu_of_a_scalar_is_a_scalar(build: Build, load: Load) -> None:
     (found,) = run(module, {"x": np.float32(-1.5)[()]}).values()
     assert found.shape == ()
     np.testing.assert_allclose(found, 0.5 * np.expm1(-3), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("op_type", "opset"), [("Celu", 17), ("ThresholdedRelu", 18), ("Shrink", 18)])
+def test_definitions_keep_scalars(op_type: str, opset: int, build: Build, load: Load) -> None:
+    """Celu's multiplies by a vector of one number."""
+    model = build([helper.make_node(op_type, ["x"], ["y"])], [("x", [])], ["y"], opset=opset)
+    x = {"x": np.float32(-1.5)[()]}
+    (found,) = run(load(model), x).values()
+    assert found.shape == ()
+    np.testing.assert_allclose(found, ReferenceEvaluator(model).run(None, x)[0], rtol=1e-6)
