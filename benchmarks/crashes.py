@@ -145,7 +145,7 @@ def pairs(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
 def interrupts(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
     """Send SIGINT to so many processes at random moments after their start: one line, status 130, nothing left.
 
-    `old` are those that ended so, `new` those that had finished. Not counted are those that were still starting Python.
+    `old` are those that ended so, `new` those whose files were complete. Not counted are those that were still starting Python.
     """
     chance, counts, out = random.Random(seed), Counts(), folder / "interrupts"
     code = "from amct_opt.tools.entry import amct; amct()"
@@ -158,9 +158,10 @@ def interrupts(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
             process.send_signal(signal.SIGINT)
             message = process.communicate(timeout=_LONGEST)[1]
         counts.runs += 1
-        if (process.returncode, message) == (130, "amct: interrupted\n") and not out.exists():
+        interrupted = (process.returncode, message) == (130, "amct: interrupted\n")
+        if interrupted and not out.exists():
             counts.old += 1
-        elif process.returncode == 0 and contents(out) == runs.files[OBSERVERS[0]]:
+        elif (interrupted or process.returncode == 0) and contents(out) == runs.files[OBSERVERS[0]]:
             counts.new += 1
         elif "amct_opt/" in message or process.returncode not in (-signal.SIGINT, 1):
             counts.torn.append(f"interrupt {i}: status {process.returncode}: {message[-300:]}")

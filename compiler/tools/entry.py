@@ -12,6 +12,7 @@ from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import Any, NoReturn, TextIO
 
     from ..diagnostics import CompileError
@@ -23,6 +24,8 @@ _NEW_OBJECTS = 50_000
 """How many new objects trigger Python's search for dead cycles. A module consists of millions of objects that stay alive:
 with Python's default, 700, a tenth of the time for importing and building large modules is spent on that search in vain.
 """
+_IMPORTS = "<frozen importlib._bootstrap>"
+"""The file that Python gives for the code of its import statement."""
 _STREAMS = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
 """The standard streams by descriptor, with how the null device takes the place of one that is closed: reading from stdin and
 printing to stdout fail, messages to stderr are lost.
@@ -145,7 +148,8 @@ class _Output(io.TextIOWrapper):
 
 
 class _Interrupts:
-    """Ctrl-C raises KeyboardInterrupt. Where that cannot be raised, and the second time, it ends the process."""
+    """Ctrl-C raises KeyboardInterrupt. Where that cannot be raised, while a library is loaded, and the second time, it ends the
+    process."""
 
     def __init__(self, name: str):
         self.name = name
@@ -153,8 +157,8 @@ class _Interrupts:
         signal.signal(signal.SIGINT, self._raise)
         sys.unraisablehook, self._hook = self._lost, sys.unraisablehook
 
-    def _raise(self, *_: object) -> NoReturn:
-        if self.seen:
+    def _raise(self, _: int, frame: FrameType | None) -> NoReturn:
+        if self.seen or _in_import(frame):
             _end_interrupted(self.name)
         self.seen = True
         raise KeyboardInterrupt
@@ -169,6 +173,14 @@ class _Interrupts:
         """The result is complete: from now on Ctrl-C changes nothing."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.unraisablehook = self._hook
+
+
+def _in_import(frame: FrameType | None) -> bool:
+    """Whether this frame, or one that called it, loads a library: many make an ImportError of KeyboardInterrupt, which would say
+    that they are not installed."""
+    while frame is not None and frame.f_code.co_filename != _IMPORTS:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _end_interrupted(name: str) -> NoReturn:

@@ -134,6 +134,23 @@ entry.amct()
         assert (done.returncode, done.stderr.decode()) == (130, "amct: interrupted\n")
 
 
+def test_an_interrupt_does_not_make_a_library_missing(tmp_path: Path) -> None:
+    """Libraries make ImportErrors of it while they are loaded."""
+    library = "import os, signal\ntry: os.kill(os.getpid(), signal.SIGINT)\nexcept KeyboardInterrupt: raise ImportError from None"
+    (tmp_path / "library.py").write_text(library)
+    code = """
+from amct_opt.tools.entry import run_tool
+def run(_):
+    try:
+        import library
+    except ImportError:
+        return 0
+run_tool("tool", run)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (130, "tool: interrupted\n")
+
+
 def test_an_interrupt_that_cannot_be_raised_ends_the_process() -> None:
     code = """
 import os, signal, time
