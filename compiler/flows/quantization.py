@@ -139,7 +139,7 @@ def quantize_file(
     run_passes(module, [LowerToAscendPass()], session)
     kernels = _integer_kernels(quantized, session)
     stages = [partial(Executable, quantized), partial(Executable, module), *kernels]
-    # each keeps its weights as float32
+    # each keeps its smaller weights as float32
     together = [[stage] for stage in stages] if large else [stages]
     found: list[dict[str, Difference]] = []
     for some in together:

@@ -19,10 +19,13 @@ from ..diagnostics import CompileError, describe, op_error
 from ..dialects.nn import ConstantOp, FusedOp
 from ..ir.dtypes import Tensor, numpy_dtype
 from ..ir.functions import input_names, main_function, output_names
-from ..ir.weights import WeightError
+from ..ir.weights import WeightError, release
 from ..limits import HINT, shortage
 from .kernels import Array, Kernel, bare_kernel_for
-from .program import Program, Rewrite, Row
+from .program import Program, Rewrite, Row, late
+
+_RESIDENT = 1 << 28
+"""Bytes of weights up to which those that are mapped from files stay in memory between runs."""
 
 Watch = Callable[[SSAValue, Array], None]
 """Called with every watched value as soon as it is computed; must not write to the array or keep it."""
@@ -126,7 +129,7 @@ def plan_of(
     return Plan(
         slots=tuple(map(program.constants.get, range(program.slots))),
         arguments=tuple(arguments),
-        steps=_steps(program.rows, {*program.constants, *outputs}),
+        steps=_steps(program, {*program.constants, *outputs}),
         outputs=tuple(outputs),
         watched=watched or {},
     )
@@ -161,11 +164,13 @@ def flatten(block: Block, slot_of: dict[SSAValue, int], asked: Sequence[SSAValue
             constants[slot_of[op.result]] = np.require(op.array, requirements="A")
         except WeightError as e:
             raise op_error(op, str(e)) from None
-    return Program(len(slot_of), constants, rows, frozenset(slot_of[v] for v in asked))
+    return Program(len(slot_of), constants, late(rows, constants), frozenset(slot_of[v] for v in asked))
 
 
-def _steps(rows: Sequence[Row], kept: Set[int]) -> tuple[Step, ...]:
+def _steps(program: Program, kept: Set[int]) -> tuple[Step, ...]:
     """Rows with their kernels and the slots that each releases; kept slots are never released."""
+    rows, constants = program.rows, program.constants
+    large = sum(array.nbytes for array in constants.values()) > _RESIDENT
     last: dict[int, int] = {}
     for i, row in enumerate(rows):
         last.update(dict.fromkeys((*row.results, *row.operands), i))
@@ -173,10 +178,26 @@ def _steps(rows: Sequence[Row], kept: Set[int]) -> tuple[Step, ...]:
     for slot, i in last.items():
         if slot not in kept:
             releases[i].append(slot)
+    kernels = [
+        _releasing(kernel_of(row), [constants[s] for s in row.operands if s in constants]) if large else kernel_of(row)
+        for row in rows
+    ]
     return tuple(
-        Step(kernel_of(row), row.operands, row.results, tuple(released), describe(row.op.location))
-        for row, released in zip(rows, releases, strict=True)
+        Step(kernel, row.operands, row.results, tuple(released), describe(row.op.location))
+        for kernel, row, released in zip(kernels, rows, releases, strict=True)
     )
+
+
+def _releasing(kernel: Kernel, weights: Sequence[Array]) -> Kernel:
+    """A kernel after which weights that are mapped from files leave memory: the next run reads them again."""
+
+    def run(*operands: Array) -> Array | Sequence[Array]:
+        result = kernel(*operands)
+        for weight in weights:
+            release(weight)
+        return result
+
+    return run if weights else kernel
 
 
 def kernel_of(row: Row) -> Kernel:

@@ -17,7 +17,7 @@ import numpy as np
 
 from .convolve import convolve
 from .kernels import Array
-from .multiply import matmul
+from .multiply import KEPT_WEIGHT, matmul, matmul_by_columns
 
 FLOAT32_EXACT = 1 << 24
 """Largest sum of integers of which every partial sum is a float32."""
@@ -115,15 +115,18 @@ def prepare_matmul(
     """
     largest_sum = _absolute_sums(weight, -2) * largest_magnitude(input_dtype)
     split = _split(weight, input_dtype, largest_sum, 1)
-    parts = [(s, weight[..., s, :].astype(split.dtype)) for s in _slices(weight.shape[-2], split.products)]
+    slices = _slices(weight.shape[-2], split.products)
+    large = weight.ndim == 2 and weight.size * split.dtype.itemsize >= KEPT_WEIGHT
+    parts = [(s, weight[..., s, :] if large else weight[..., s, :].astype(split.dtype)) for s in slices]
+    product = matmul_by_columns if large else matmul
     correction = -zero_point * weight.sum(axis=-2, dtype=np.int64, keepdims=True)
     finish = _finish(correction if bias is None else correction + bias, largest_sum[..., None, :])
 
     def run(x: Array) -> Array:
         floats = x.astype(split.dtype, copy=False)
         if len(parts) == 1:
-            return finish(matmul(floats, parts[0][1]))
-        return finish(_total(matmul(floats[..., s], part) for s, part in parts))
+            return finish(product(floats, parts[0][1]))
+        return finish(_total(product(floats[..., s], part) for s, part in parts))
 
     return run
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -62,3 +62,26 @@ def live(rows: Sequence[Row], asked: frozenset[int]) -> list[Row]:
             needed.update(row.operands)
             found.append(row)
     return found[::-1]
+
+
+def late(rows: Sequence[Row], constants: Container[int]) -> list[Row]:
+    """The rows in an order in which what is computed from constants alone, as floats of weights, is computed where it is read."""
+    waiting: dict[int, Row] = {}
+    placed: list[Row] = []
+
+    def place(row: Row) -> None:
+        for slot in row.operands:
+            if slot in waiting:
+                place(waiting[slot])
+        for slot in row.results:
+            waiting.pop(slot, None)
+        placed.append(row)
+
+    for row in rows:
+        if row.operands and all(slot in constants or slot in waiting for slot in row.operands):
+            waiting.update(dict.fromkeys(row.results, row))
+        else:
+            place(row)
+    while waiting:  # outputs of the program
+        place(next(iter(waiting.values())))
+    return placed

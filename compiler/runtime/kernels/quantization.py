@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 from typing import Any
+from weakref import ref
 
 import numpy as np
 from xdsl.dialects.builtin import i16
@@ -12,6 +13,7 @@ from xdsl.dialects.builtin import i16
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from ...ir.dtypes import integer_range, numpy_dtype
+from ..multiply import KEPT_WEIGHT
 from . import Array, Kernel, kernel
 
 
@@ -80,20 +82,27 @@ def shift_accumulator(op: nn.ShiftAccumulatorOp) -> Kernel:
 
 
 def _once(run: Callable[[Array], Array]) -> Kernel:
-    """Dequantizes weights in the first run and keeps them: a quantized model then needs the memory of its float model."""
+    """Dequantizes weights in the first run and keeps them; large ones as long as a thread reads them."""
     kept: list[Array] = []
-    one = Lock()  # threads run the same layers at the same time, and would each keep the weights
+    read: Callable[[], Array | None] = _nothing
+    one = Lock()  # threads run the same layers at the same time, and would each make the weights
 
     def remembered(q: Array) -> Array:
-        if not kept:
-            with one:
-                if not kept:
-                    result = run(q)
-                    result.setflags(write=False)
+        nonlocal read
+        with one:
+            if (result := read()) is None:
+                result = run(q)
+                result.setflags(write=False)
+                read = ref(result)
+                if result.nbytes < KEPT_WEIGHT:
                     kept.append(result)
-        return kept[0]
+            return result
 
     return remembered
+
+
+def _nothing() -> None:
+    return None
 
 
 def _broadcastable(op: nn.QuantizeOp | nn.DequantizeOp | nn.ShiftAccumulatorOp) -> tuple[Array, Array]:

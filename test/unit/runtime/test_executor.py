@@ -16,7 +16,7 @@ from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.runtime import executor
 from amct_opt.runtime.executor import Executable, RunError, compile_block
-from amct_opt.runtime.kernels import Array
+from amct_opt.runtime.kernels import Array, quantization
 from amct_opt.runtime.program import Program
 from amct_opt.runtime.sizes import once_per_shape
 from amct_opt.universe import new_session
@@ -111,6 +111,32 @@ def test_constant_weights_are_dequantized_once() -> None:
     assert first.tolist() == [-0.5, -2, 0.5, 1]
     assert first is second
     assert not first.flags.writeable, "a caller could change the weights of the next run"
+
+
+def test_large_weights_are_dequantized_where_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = """
+      %q = nn.constant dense<[1, -2, 3, 4]> : tensor<4xi8>
+      %a = nn.dequantize %q by <i8, scale = 0.5> : (tensor<4xi8>) -> tensor<4xf32>
+      %b = nn.dequantize %q by <i8, scale = 0.25> : (tensor<4xi8>) -> tensor<4xf32>
+      %c = nn.add %x, %a : tensor<4xf32>
+      %d = nn.add %c, %a : tensor<4xf32>
+      %y = nn.add %d, %b : tensor<4xf32>
+    """
+    assert live_counts(module(body), {"x": X}) == [1, 2, 3, 3, 4], "both are kept"
+    monkeypatch.setattr(quantization, "KEPT_WEIGHT", 0)
+    assert live_counts(module(body), {"x": X}) == [1, 2, 3, 2, 3]
+
+
+def test_weights_of_large_models_leave_memory_behind_their_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    released: list[Array] = []
+    monkeypatch.setattr(executor, "release", released.append)
+    m = module("%k = nn.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>\n%y = nn.add %x, %k : tensor<4xf32>")
+    for most, count in ((16, 0), (15, 2)):
+        monkeypatch.setattr(executor, "_RESIDENT", most)
+        runner = Executable(m)
+        for _ in range(2):
+            assert runner.run({"x": X})["y"].tolist() == [0, 4, 0, 8]
+        assert [each.tolist() for each in released] == [[1, 2, 3, 4]] * count
 
 
 def test_inputs_may_be_returned() -> None:

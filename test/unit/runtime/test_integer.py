@@ -196,6 +196,16 @@ def test_prepared_weights_serve_many_calls() -> None:
     np.testing.assert_array_equal(product(x[0, 0, :, :3]), matmul_int8(x[0, 0, :, :3], w[0, 0], zero_point=1))
 
 
+@pytest.mark.parametrize(("depth", "low"), [(7, -128), (2049, -128), (2049, 0)])
+def test_large_weights_become_floats_by_columns(depth: int, low: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(depth)
+    dtype = np.int8 if low else np.uint8
+    w, x = rng.integers(-128, 128, (depth, 300), np.int8), rng.integers(low, low + 256, (2, 3, depth)).astype(dtype)
+    monkeypatch.setattr(integer, "KEPT_WEIGHT", 0)
+    product = prepare_matmul(w, np.arange(300, dtype=np.int32), x.dtype, zero_point=5)
+    np.testing.assert_array_equal(product(x), (x.astype(np.int64) - 5) @ w.astype(np.int64) + np.arange(300))
+
+
 def test_depth_zero_gives_the_bias() -> None:
     y = matmul_int8(np.zeros((2, 0), np.int8), np.zeros((0, 3), np.int8), np.array([1, 2, 3], np.int32))
     np.testing.assert_array_equal(y, [[1, 2, 3]] * 2)
