@@ -7,7 +7,8 @@ and MobileNetV2 of `models.py` and encoders by torch (`torch_encoder.py`). The w
 means something. `scaled` networks compute the same function, with channels of convolutions multiplied by powers of two (digits:
 2^-6 to 2^6; MobileNetV2: 2^-6 to 1, below each Relu6 in front of a depthwise convolution), and the weights that read them by
 the inverse. In the encoders two channels of each norm are 40 and 70 times as large, and the weights that read them are divided
-by this number or by its root. Networks that are not ONNX files are converted first (`amct-opt --fuse-all -t onnx`).
+by this number or by its root. A second and a third draw are calibrated with other samples. Networks that are not ONNX files are
+converted first (`amct-opt --fuse-all -t onnx`).
 
 Ours is `amct quantize --no-report` with the options of the row. Files run in onnxruntime with its default options, on samples
 that did not calibrate: `samples` counts both kinds. Cells show the share in percent and the SQNR in dB. `cpu` is processor time
@@ -39,6 +40,7 @@ from tables import Row, Table, update
 PAGE = zoo.HERE.parent / "docs" / "recovery.md"
 FOLDER = environments.CACHE / "recovery"
 SAMPLES = 2000
+CALIBRATION = 200
 METHODS = Table(
     PAGE,
     "networks",
@@ -67,13 +69,15 @@ SCALED: Mapping[str, tuple[Callable[[str], str | None], int]] = {
     "mobilenet, scaled": (lambda norm: _depthwise(norm), 0),
 }
 """The reader of a norm whose channels are scaled, by name, and the largest exponent."""
+FIRST = {"ocr-recognizer, second draw": 16, "ocr-recognizer, third draw": 32}
+"""Where the samples that calibrate begin; elsewhere these are the first ones."""
 COUNTS = {
     "tiny-vww": (64, 500),
-    "ocr-recognizer": (16, 300),
+    **dict.fromkeys(("ocr-recognizer", *FIRST), (16, 300)),
     **dict.fromkeys(SEEDED, (8, 10)),
     **dict.fromkeys(ENCODERS, (64, 64)),
 }
-"""How many samples calibrate and measure at most, where 200 and SAMPLES would take hours."""
+"""How many samples calibrate and measure at most, where CALIBRATION and SAMPLES would take hours."""
 
 Options = Sequence[str]
 _ROUND = {name: ("--round-weights", name) for name in ("gptq", "mismatch", "adaround")}
@@ -107,7 +111,9 @@ WIDTHS: Sequence[Width] = (
         ("aimet cle",),
         ("digits", "resnet20"),
     ),
+    Width(8, ((), _ROUND["mismatch"]), (), tuple(FIRST)),
     Width(4, ((), _ROUND["mismatch"], (*_EQUALIZE, *_ROUND["mismatch"])), ("aimet cle",), ("ocr-recognizer",)),
+    Width(4, (_ROUND["mismatch"], (*_EQUALIZE, *_ROUND["mismatch"])), (), tuple(FIRST)),
     Width(3, ((), _ROUND["gptq"], _ROUND["mismatch"], (*_ROUND["mismatch"], *_BIAS)), (), ("digits", "resnet20")),
 )
 ALONE = Width(
@@ -121,14 +127,15 @@ ALONE = Width(
 
 def task_of(network: str, samples: int) -> zoo.Task:
     """A network with its data, made in a folder of its own. Raises process.FailedError."""
-    folder = FOLDER / network.replace(", ", "-")
+    folder = FOLDER / network.replace(",", "").replace(" ", "-")
     folder.mkdir(parents=True, exist_ok=True)
-    source = network.removesuffix(", scaled")
-    calibration, measured = COUNTS.get(network, (None, samples))
+    source, first = network.partition(", ")[0], FIRST.get(network, 0)
+    calibration, measured = COUNTS.get(network, (CALIBRATION, samples))
     task = _seeded(source, folder) if network in SEEDED else _trained(source, min(samples, measured))
-    for part, count in (("calibration", calibration), ("held_out", measured)):
+    for part, start, count in (("calibration", first, calibration), ("held_out", 0, measured)):
         arrays = np.load(task.folder / f"{part}.npz")
-        np.savez(folder / f"{part}.npz", **{name: rows[:count] for name, rows in arrays.items()})
+        kept = {name: rows[start : start + count] for name, rows in arrays.items()}
+        np.savez(folder / f"{part}.npz", allow_pickle=False, **kept)
     task = replace(task, name=network, folder=folder)
     model = folder / "float.onnx"
     if network in SCALED:
@@ -285,10 +292,10 @@ def _shown(network: str) -> str:
 
 def _equalized(rows: Sequence[Row]) -> Iterator[Row]:
     """A network with weights of 8 bits as it is and equalized, side by side."""
-    by_method = {row[4]: row for row in rows}
-    network, bits, samples, reference, _, *cells, _ = by_method["nearest rounding"]
-    equalized = by_method.get(f"`{' '.join(_EQUALIZE)}`")
-    if bits == "8" and equalized:
+    by_method = {row[4]: row for row in rows if row[1] == "8"}
+    plain, equalized = by_method.get("nearest rounding"), by_method.get(f"`{' '.join(_EQUALIZE)}`")
+    if plain and equalized:
+        network, _, samples, reference, _, *cells, _ = plain
         yield network, samples, reference, *cells, *equalized[-3:-1]
 
 
