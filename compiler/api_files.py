@@ -189,18 +189,25 @@ def bisect(
     b: ModuleOp | PathLike,
     inputs: Mapping[str, Array] | Sequence[Mapping[str, Array]],
     *,
+    engine: Literal["interpreter", "iree"] = "interpreter",
     session: Session | None = None,
 ) -> Bisection:
     """Find the first layer where two models or modules part, as `amct bisect` does: `result.first`, None if there is none.
 
     Every layer of B is computed from the values of A, on the inputs of one run or of several, and compared with what its
-    operations explain (docs/checking.md). Raises CompileError, located, for inputs that do not fit, and for models that
-    have nothing in common.
+    operations explain (docs/checking.md). `engine` runs A: `iree` as native code. Raises CompileError, located, for inputs
+    that do not fit, and for models that have nothing in common.
     """
     from .checking.bisection import bisect as bisected
 
     first, second = (m if isinstance(m, ModuleOp) else load(m, _session(session, None)).module for m in (a, b))
-    return bisected(first, second, [inputs] if isinstance(inputs, Mapping) else inputs)
+    runs = [inputs] if isinstance(inputs, Mapping) else inputs
+    if engine == "interpreter":
+        return bisected(first, second, runs)
+    from .checking.native import NativeGraph
+
+    native = _session(session, None)
+    return bisected(first, second, runs, lambda module: NativeGraph(module, native))
 
 
 def reduce(model: Any, still_fails: Callable[[Any], bool], *, seconds: float = SECONDS) -> Any:

@@ -1,7 +1,8 @@
-"""Writes the last part of docs/exactness.md: `python docs/exactness_linalg.py [MODEL...]` (minutes each; other rows stay).
+"""Writes the last parts of docs/exactness.md: `python docs/exactness_linalg.py [MODEL...]` (minutes each; other rows stay).
 
-Every model is compiled in the stages of `exactness.py`; `-t linalg` writes them and IREE compiles what is written. All integers
-between layers become outputs, also the int32 sums, and are compared with those of the interpreter.
+Every model is compiled in the stages of `exactness.py`; `-t linalg` writes them and IREE compiles what is written. In the first
+part all integers between layers become outputs, also the int32 sums, and are compared with those of the interpreter. For the
+second one the interpreter runs every operation on the operands that native code had.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from xdsl.dialects.func import ReturnOp
 
 import amct_opt
 from amct_opt.backends.iree import IreeModule
+from amct_opt.checking.native import NativeGraph, Operations, operations_apart
 from amct_opt.dialects.nn import ConstantOp, NNOp
 from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.ir.functions import body, main_function, return_op
@@ -30,8 +32,10 @@ from amct_opt.runtime.metrics import Differences
 Array = np.ndarray[Any, np.dtype[Any]]
 
 HERE = Path(__file__).parent
-HEADING = "## The interpreter and IREE"
-STAGES = ("ascend", "requant")
+END_TO_END = "## The interpreter and IREE"
+BY_OPERATION = "## Each operation in IREE"
+STAGES: Mapping[str, Sequence[str]] = {END_TO_END: ("ascend", "requant"), BY_OPERATION: ("nn", "ascend", "requant")}
+"""The stages that each part compares."""
 
 
 def _stages() -> Any:
@@ -96,53 +100,90 @@ def row(model: str, stage: str, found: Agreement) -> str:
     return f"| {model} | {stage} | {found.integers} | {found.differing} | {found.most} | {outputs} |"
 
 
-def measured(names: Sequence[str], folder: Path) -> dict[str, list[str]]:
+def row_of_operations(model: str, stage: str, found: Operations) -> str:
+    counts = f"{found.integers} | {found.differing} | {found.floats} | {found.beyond}"
+    return f"| {model} | {stage} | {counts} | {found.share:.3f} |"
+
+
+Rows = dict[str, dict[str, list[str]]]
+"""The rows of each part, by model."""
+
+
+def measured(names: Sequence[str], folder: Path) -> Rows:
     """The rows of these models, whose files are written into `folder`."""
-    rows: dict[str, list[str]] = {}
+    rows: Rows = {heading: {} for heading in STAGES}
     for name in names:
         model = exactness.MODELS[name](folder)
         with tempfile.TemporaryDirectory() as work:
             modules = exactness.stages(model, Path(work))
             runs = list(load_runs(model.measured, main_function(modules["nn"])).inputs)
-            rows[name] = [row(name, stage, agreement(modules[stage], runs)) for stage in STAGES]
-        print(*rows[name], sep="\n", file=sys.stderr, flush=True)
+            rows[BY_OPERATION][name] = [
+                row_of_operations(name, stage, by_operation(modules[stage], runs)) for stage in STAGES[BY_OPERATION]
+            ]
+            rows[END_TO_END][name] = [row(name, stage, agreement(modules[stage], runs)) for stage in STAGES[END_TO_END]]
+        print(*(line for part in rows.values() for line in part[name]), sep="\n", file=sys.stderr, flush=True)
     return rows
 
 
-def part(rows: Mapping[str, Sequence[str]]) -> str:
-    """The part of the page with these rows, by model."""
-    return "\n".join([_WHY, "", *HEAD, *(line for name in exactness.MODELS for line in rows.get(name, ())), ""])
+def by_operation(module: ModuleOp, runs: Sequence[Mapping[str, Array]]) -> Operations:
+    """Every operation on the operands that native code had."""
+    graph = NativeGraph(module, amct_opt.new_session())
+    return operations_apart(graph, [dict(zip(graph.inputs, inputs.values(), strict=True)) for inputs in runs])
 
 
-def kept(page: str) -> dict[str, list[str]]:
-    """The rows that the page has, by model."""
-    rows: dict[str, list[str]] = {}
-    for line in page.partition(HEADING)[2].splitlines():
-        if (name := line.strip("| ").partition(" | ")[0]) in exactness.MODELS:
-            rows.setdefault(name, []).append(line)
+def part(heading: str, rows: Mapping[str, Sequence[str]]) -> str:
+    """A part of the page with these rows, by model."""
+    lines = (line for name in exactness.MODELS for line in rows.get(name, ()))
+    return "\n".join([heading, "", _WHY[heading], "", *HEADS[heading], *lines, ""])
+
+
+def kept(page: str) -> Rows:
+    """The rows that the page has."""
+    rows: Rows = {heading: {} for heading in STAGES}
+    for heading, found in rows.items():
+        for line in page.partition(heading)[2].partition("\n## ")[0].splitlines():
+            if (name := line.strip("| ").partition(" | ")[0]) in exactness.MODELS:
+                found.setdefault(name, []).append(line)
     return rows
 
 
-HEAD = (
-    "| model | stage | integers | differing | at most | outputs |",
-    "| --- | --- | ---: | ---: | ---: | ---: |",
-)
+HEADS: Mapping[str, Sequence[str]] = {
+    END_TO_END: (
+        "| model | stage | integers | differing | at most | outputs |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+    ),
+    BY_OPERATION: (
+        "| model | stage | integers | differing | floats | beyond the bound | largest part of it |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+    ),
+}
 
-_WHY = f"""\
-{HEADING}
+_WHY = {
+    END_TO_END: """\
+This part and the next are generated by `python docs/exactness_linalg.py`, for the models in the tables. This one compares all
+integers between layers, the int32 sums among them, of the interpreter and of native code: `-t linalg`, compiled by IREE 3.13 on
+x86 with VNNI.
 
-This part is generated by `python docs/exactness_linalg.py`, for the models in the table. It compares all integers between layers,
-the int32 sums among them, of the interpreter and of native code: `-t linalg`, compiled by IREE 3.13 on x86 with VNNI.
-
-`nn` in float is not in the table: its convolutions add float32 in another order, so that a number next to a tie may be
-rounded the other way. Of the 2896512 int8 elements of digits 4 differ, by one step; of the transformer's 164864 none does."""
+`nn` in float is not in this table: its convolutions add float32 in another order, so that a number next to a tie may be
+rounded the other way. Of the 2896512 int8 elements of digits 4 differ, by one step; of the transformer's 164864 none does.""",
+    BY_OPERATION: """\
+The interpreter runs every operation on the operands that native code had, and the results are compared. Integers and truth values
+must be equal. Floats must be within the bound of `--check` ([checking.md](checking.md#what-rounding-explains)): both are that
+close to the exact result, so that they are at most twice as far apart; what is computed exactly must be equal. The last column is
+the largest difference divided by its bound.""",
+}
 
 
 def main() -> None:
     page = exactness.TARGET.read_text("utf-8")
+    rows = kept(page)
     with tempfile.TemporaryDirectory() as folder:
-        rows = kept(page) | measured(sys.argv[1:] or list(exactness.MODELS), Path(folder))
-    exactness.TARGET.write_text(f"{page.partition(HEADING)[0].rstrip()}\n\n{part(rows)}", "utf-8")
+        for heading, found in measured(sys.argv[1:] or list(exactness.MODELS), Path(folder)).items():
+            rows[heading] |= found
+    before = page.partition(END_TO_END)[0].rstrip()
+    exactness.TARGET.write_text(
+        "\n\n".join([before, *(part(each, rows[each]).rstrip() for each in STAGES)]) + "\n", "utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,13 +39,13 @@ class Bisection:
     """Layers that only one of the two has, or whose values are of different kinds, with the reason."""
 
 
-def bisect(a: ModuleOp, b: ModuleOp, runs: Sequence[Inputs]) -> Bisection:
+def bisect(a: ModuleOp, b: ModuleOp, runs: Sequence[Inputs], engine: Callable[[ModuleOp], Graph] = Graph) -> Bisection:
     """Runs `a`, then every layer of `b` on the values of `a`. Layers are matched by their names in the source.
 
-    Inputs and outputs whose names differ are matched by their order. Raises CompileError for inputs that do not fit, for
-    operations that cannot be run, and if the two have neither a layer nor an output in common.
+    Inputs and outputs whose names differ are matched by their order. `engine` runs `a`. Raises CompileError for inputs that do
+    not fit, for operations that cannot be run, and if the two have neither a layer nor an output in common.
     """
-    first, second = Graph(a), Graph(b)
+    first, second = engine(a), Graph(b)
     common, alone, absorbed = common_layers(a, b)
     pairs = {n: (x, y) for n, (x, y) in common.items() if is_float(element_of(x)) == is_float(element_of(y))}
     apart = {n: "is of integers in one, of floats in the other" for n in common if n not in pairs}

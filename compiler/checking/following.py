@@ -33,7 +33,7 @@ from .bounds import errors_of, intended
 WEIGHT_STEPS = 0.5
 """By how many of its steps a weight that is rounded to the nearest integer moves at most."""
 
-_LEAST = 2.0**-126
+LEAST = 2.0**-126
 """Runtimes may make smaller numbers zero."""
 
 Known = Mapping[Hashable, Sequence[Array]]
@@ -379,7 +379,7 @@ class _Run:
         layer.equal = False
         if not self.follower.measured:
             return
-        difference = _distance(value, view)
+        difference = distance(value, view)
         i = np.unravel_index(int(np.argmax(difference)), difference.shape)
         if float(difference[i]) > layer.largest:
             layer.largest = float(difference[i])
@@ -389,7 +389,7 @@ class _Run:
     def _bound(self, slot: int, analysis: Analysis, difference: Array) -> Array:
         """The errors of both values, the other's only where it takes them to explain the difference."""
         own = analysis.error(slot)
-        total: Any = np.float64(_LEAST) if own is None else own + np.float64(_LEAST)
+        total: Any = np.float64(LEAST) if own is None else own + np.float64(LEAST)
         if not self.follower.measured and bool(np.all(difference <= total)):
             return total
         other = own if self.error is None else self.error(slot)
@@ -401,7 +401,7 @@ class _Run:
 
     def _compare(self, slot: int, value: Array, view: Array, analysis: Analysis) -> Apart | None:
         """The element that lies furthest beyond its bound; None if there is none."""
-        difference = _distance(value, view)
+        difference = distance(value, view)
         bound: Array = np.zeros(()) if self.follower.bits else self._bound(slot, analysis, difference)
         if bool(np.all(difference <= bound)):
             return None
@@ -419,7 +419,7 @@ def _floating(array: Array) -> bool:
     return bool(np.issubdtype(array.dtype, np.inexact)) or array.dtype.name == "bfloat16"
 
 
-def _distance(value: Array, view: Array) -> Array:
+def distance(value: Array, view: Array) -> Array:
     """Absolute differences in float64; equal infinities, and NaN in both, do not differ."""
     with np.errstate(invalid="ignore"):
         difference = np.asarray(np.abs(value.astype(np.float64) - view))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from .shared import (
     add_import_options,
     add_json,
     add_run_data,
+    command_session,
     image_form,
     load_with,
     print_json,
@@ -21,8 +22,10 @@ from .shared import (
 from .tables import print_table, some
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from ..checking.bisection import Bisection
-    from ..checking.following import Layer
+    from ..checking.following import Graph, Layer
 
 _DESCRIPTION = """\
 Runs A, then every layer of B on the values that A has there, so that an error of one layer does not reach the next. Prints how
@@ -51,6 +54,8 @@ def add_parser(commands: Any) -> None:
     add_batch(parser)
     add_import_options(parser.add_argument_group("how A is read").add_argument, inputs=_NAMES)
     add_import_options(parser.add_argument_group("how B is read").add_argument, "b-", _NAMES)
+    text = "what runs A: interpreter (default), or iree, as native code"
+    parser.add_argument("--engine", choices=("interpreter", "iree"), default="interpreter", help=text)
     add_json(parser.add_argument)
 
 
@@ -63,13 +68,25 @@ def run(args: argparse.Namespace) -> None:
 
     a, b = load_with(args, args.a, inputs=_NAMES), load_with(args, args.b, "b-", _NAMES)
     runs = load_runs(args.data, main_function(a), args.batch, image_form(args))
-    result = bisect(a, b, few(runs.inputs, main_function(a), args.batch))
+    result = bisect(a, b, few(runs.inputs, main_function(a), args.batch), _engine(args))
     if args.json:
         print_json(args, _as_json(result))
     else:
         _print(result)
     if result.first is not None:
         raise layer_error(result.first.name, result.first, "the models part here")
+
+
+def _engine(args: argparse.Namespace) -> Callable[[ModuleOp], Graph]:
+    """What runs A."""
+    from ..checking.following import Graph
+
+    if args.engine == "iree":
+        from ..checking.native import NativeGraph
+
+        session = command_session(args)
+        return lambda module: NativeGraph(module, session)
+    return Graph
 
 
 def _print(result: Bisection) -> None:

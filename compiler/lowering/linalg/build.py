@@ -336,6 +336,18 @@ class Scalars:
     def times(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self.add(arith.MulfOp(a, b) if is_real(a) else arith.MuliOp(a, b))
 
+    def product(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """A product that is rounded before anything is added to it.
+
+        Compilers may contract a product and a sum into one operation that rounds once; IREE does so wherever it finds them. Here
+        a choice stands between them: the product if it is below 1, and the larger of the product and 1 else.
+        """
+        y = self.times(a, b)
+        if not is_real(y):
+            return y
+        one = self.like(1, y)
+        return self.choose(self.compare("lt", y, one), y, self.most(y, one))
+
     def over(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self.add(arith.DivfOp(a, b))
 

@@ -111,13 +111,13 @@ def _gelu_tanh(s: Scalars, x: SSAValue) -> SSAValue:
 
 def _hard_sigmoid(alpha: float, beta: float) -> Function:
     def body(s: Scalars, x: SSAValue) -> SSAValue:
-        return s.between(s.plus(s.times(x, s.like(alpha, x)), s.like(beta, x)), 0, 1)
+        return s.between(s.plus(s.product(x, s.like(alpha, x)), s.like(beta, x)), 0, 1)
 
     return body
 
 
 def _hard_swish(s: Scalars, x: SSAValue) -> SSAValue:
-    return s.times(_hard_sigmoid(1 / 6, 0.5)(s, x), x)
+    return s.product(_hard_sigmoid(1 / 6, 0.5)(s, x), x)
 
 
 def _elu(alpha: float, gamma: float = 1.0) -> Function:
@@ -231,7 +231,7 @@ def bound(build: Builder, op: nn.BoundOp, x: SSAValue) -> SSAValue:
 ARITHMETIC: Mapping[type[NNOp], Body] = {
     nn.AddOp: Scalars.plus,
     nn.SubOp: Scalars.minus,
-    nn.MulOp: Scalars.times,
+    nn.MulOp: Scalars.product,
 }
 
 
@@ -350,7 +350,7 @@ def square(build: Builder, op: ascend.SquareOp, x: SSAValue) -> SSAValue:
 def by_number(build: Builder, op: ascend.ByNumberOp, x: SSAValue) -> SSAValue:
     """The number is rounded to the type of x."""
     number = np.array(op.value.value.data).astype(numpy_dtype(element_of(op.x))).item()
-    combine = Scalars.plus if isinstance(op, ascend.AddsOp) else Scalars.times
+    combine = Scalars.plus if isinstance(op, ascend.AddsOp) else Scalars.product
     return by_element(build, op, [x], widened(element_of(x), lambda s, x: combine(s, x, s.like(number, x))))
 
 
@@ -371,10 +371,12 @@ def combination(build: Builder, op: ascend.EltwiseOp, *xs: SSAValue) -> SSAValue
     """Weighted sums are computed in float32."""
     mode, factors, element = op.mode.value.data, op.factors, element_of(xs[0])
     if mode != 1 or not factors:
-        return _folded(build, op, (Scalars.times, Scalars.plus, Scalars.most)[mode], xs)
+        return _folded(build, op, (Scalars.product, Scalars.plus, Scalars.most)[mode], xs)
 
     def body(s: Scalars, *elements: SSAValue) -> SSAValue:
-        terms = [s.times(s.convert(x, element, f32), s.number(f, f32)) for x, f in zip(elements, factors, strict=True)]
+        terms = [
+            s.product(s.convert(x, element, f32), s.number(f, f32)) for x, f in zip(elements, factors, strict=True)
+        ]
         return s.convert(reduce(s.plus, terms), f32, element)
 
     return by_element(build, op, xs, cast(Body, body))
@@ -400,7 +402,7 @@ def clip(build: Builder, op: ascend.ClipByValueV2Op, x: SSAValue, low: SSAValue,
 def scale(build: Builder, op: ascend.ScaleOp | ascend.BiasOp, x: SSAValue, *parameters: SSAValue) -> SSAValue:
     """`x * scale + bias`; the product is rounded to the type of x."""
     shape = op.parameter_shape
-    steps = (Scalars.times, Scalars.plus) if isinstance(op, ascend.ScaleOp) else (Scalars.plus,)
+    steps = (Scalars.product, Scalars.plus) if isinstance(op, ascend.ScaleOp) else (Scalars.plus,)
     for step, parameter in zip(steps, parameters, strict=False):
         body = widened(element_of(x), step)
         x = by_element(build, op, [x, reshaped(build, parameter, shape)], body)

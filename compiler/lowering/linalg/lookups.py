@@ -20,7 +20,7 @@ from ..refusal import require
 from .build import INDEX, Array, Builder, Scalars, Size, identity, is_real, is_unsigned, reshaped, signless
 from .elementwise import wide
 from .rules import lowers
-from .steps import clipped, product, rounded
+from .steps import clipped, rounded
 from .windows import extreme, kept, reduce
 
 
@@ -162,15 +162,13 @@ def resize(build: Builder, op: nn.ResizeOp, x: SSAValue) -> SSAValue:
     sums = wide(source) if isinstance(source, AnyFloat) else f32
     y = build.elementwise([x], sums, lambda s, v: s.convert(v, source, sums), build.sizes(x))
     for axis, taps in axes:
-        y = _weighted(build, y, axis, taps, Scalars.times if isinstance(source, AnyFloat) else product)
+        y = _weighted(build, y, axis, taps)
     if isinstance(source, AnyFloat):
         return build.elementwise([y], source, lambda s, v: s.convert(v, sums, source), build.sizes(y))
     return build.elementwise([y], signless(source), lambda s, v: clipped(s, rounded(s, v), source), build.sizes(y))
 
 
-def _weighted(
-    build: Builder, x: SSAValue, axis: int, taps: Taps, times: Callable[[Scalars, SSAValue, SSAValue], SSAValue]
-) -> SSAValue:
+def _weighted(build: Builder, x: SSAValue, axis: int, taps: Taps) -> SSAValue:
     """x with an axis replaced by weighted sums of its elements."""
     element, count = element_of(x), taps.weights.shape[1]
     columns = [(taps.indices[:, k].astype(np.int64), taps.weights[:, k]) for k in range(count)]
@@ -184,7 +182,7 @@ def _weighted(
         place, total = [s.position(i) for i in range(len(sizes))], None
         for index, weight in zip(elements[:count], elements[count:], strict=True):
             place[axis] = s.add(arith.IndexCastOp(index, INDEX))
-            term = times(s, s.add(tensor.ExtractOp(x, list(place), element)), weight)
+            term = s.product(s.add(tensor.ExtractOp(x, list(place), element)), weight)
             total = term if total is None else s.plus(total, term)
         return cast(SSAValue, total)
 

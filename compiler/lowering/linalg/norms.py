@@ -93,7 +93,7 @@ def scaled(build: Builder, y: SSAValue, scale: SSAValue, bias: SSAValue | None, 
 
     def body(s: Scalars, y: SSAValue, *parameters: SSAValue) -> SSAValue:
         factor, *rest = (s.convert(p, source, sums) for p in parameters)
-        y = s.times(y, factor)
+        y = s.product(y, factor)
         return s.convert(s.plus(y, rest[0]) if rest else y, sums, element)
 
     return build.elementwise([y, scale, *([] if bias is None else [bias])], element, body, build.sizes(y))
@@ -213,7 +213,7 @@ def lrn(build: Builder, op: nn.LRNOp, x: SSAValue) -> SSAValue:
     )
 
     def divided(s: Scalars, x: SSAValue, y: SSAValue) -> SSAValue:
-        base = s.plus(s.times(y, s.like(op.alpha.value.data / size, y)), s.like(op.bias.value.data, y))
+        base = s.plus(s.product(y, s.like(op.alpha.value.data / size, y)), s.like(op.bias.value.data, y))
         power = s.add(math.PowFOp(base, s.like(op.beta.value.data, base)))
         return s.convert(s.over(s.convert(x, element, sums), power), sums, element)
 
@@ -255,7 +255,7 @@ def _normalized(
     constants = [build.constant(a.astype(numpy_dtype(sums)).reshape(shape), "norm") for a in (factor, summand)]
 
     def body(s: Scalars, x: SSAValue, factor: SSAValue, summand: SSAValue) -> SSAValue:
-        return s.convert(s.plus(s.times(s.convert(x, element, sums), factor), summand), sums, element)
+        return s.convert(s.plus(s.product(s.convert(x, element, sums), factor), summand), sums, element)
 
     return build.elementwise([x, *constants], element, body, build.sizes(x))
 

@@ -257,6 +257,10 @@ class WholeScalars(Scalars):
         require(not isinstance(op, tensor.ExtractOp), "position", "it looks elements up")
         return self.build.add(op)
 
+    def product(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """An operation on whole tensors stays one."""
+        return self.times(a, b)
+
     def number(self, value: float, element: Attribute) -> SSAValue:
         stored = element_of_type(element)
         type_ = TensorType(signless(stored), self.sizes)

@@ -54,6 +54,21 @@ FUNCTIONS = {
           func.return %y : tensor<8x512xi8> }""",
         "integers",
     ),
+    "sums of products": (
+        """(%x: tensor<4x3x64xf32>) -> tensor<4x3x64xf32> {
+          %scale = nn.constant dense<[0.3, -1.7, 2.9]> : tensor<3xf32>
+          %bias = nn.constant dense<[-0.7, 0.1, 5.3]> : tensor<3xf32>
+          %mean = nn.constant dense<[0.11, -0.2, 1.9]> : tensor<3xf32>
+          %variance = nn.constant dense<[0.9, 3.1, 0.4]> : tensor<3xf32>
+          %0 = nn.batch_norm %x, %scale, %bias, %mean, %variance
+            : (tensor<4x3x64xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<4x3x64xf32>
+          %1 = nn.mul %0, %0 : tensor<4x3x64xf32>
+          %2 = nn.add %1, %x : tensor<4x3x64xf32>
+          %3 = nn.hard_swish %2 : tensor<4x3x64xf32>
+          %y = nn.sub %3, %0 : tensor<4x3x64xf32>
+          func.return %y : tensor<4x3x64xf32> }""",
+        "bits",
+    ),
     "functions": (
         """(%x: tensor<4x3x6x5xf32>) -> tensor<4x3x6x5xf32> {
           %0 = nn.sigmoid %x : tensor<4x3x6x5xf32>
@@ -121,6 +136,8 @@ def inputs_of(kind: str, shape: tuple[int, ...]) -> Array:
     if kind == "integers":
         return random.integers(-128, 128, shape).astype(np.int8)
     x = random.normal(scale=4, size=shape).astype(np.float32)
+    if kind == "bits":
+        x.flat[:3] = np.inf, -np.inf, np.nan
     if kind in STEPS:  # half of the numbers are next to where rounding changes, some beyond the range
         ties = random.integers(-190, 260, x[:, ::2].shape) + np.float32(0.5)
         x[:, ::2] = (ties * STEPS[kind]).astype(np.float32)
@@ -137,7 +154,7 @@ def test_one_function(name: str, tmp_path: Path) -> None:
     x = inputs_of(kind, tuple(argument.type.get_shape()))  # pyright: ignore
     (expected,) = Executable(module).run({"arg0": x}).values()
     (found,) = in_iree(module, session, tmp_path, [x])
-    if expected.dtype.kind in "iu":
+    if expected.dtype.kind in "iu" or kind == "bits":
         np.testing.assert_array_equal(found.view(expected.dtype), expected)
     else:
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
@@ -163,6 +180,7 @@ def _fast(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
 
 WRONG: dict[str, tuple[str, Any, str, Any]] = {
     "contracted products": ("quant", steps, "product", Scalars.times),
+    "contracted products of floats": ("sums of products", Scalars, "product", Scalars.times),
     "ties rounded up": ("quantize", steps, "rounded", _up),
     "no saturation": ("quantize", steps, "clipped", _wrapped),
     "products with the reciprocal": ("quantize", Scalars, "over", _by_reciprocal),
