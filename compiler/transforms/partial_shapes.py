@@ -156,7 +156,7 @@ class PartialShapes:
     def _computed(self, op: Operation, terms: Array, rest: int) -> int:
         """A number, or a tag for a result of unknown terms; `rest` is the result of the known ones."""
         unknown: list[int] = terms[_is_tag(terms)].tolist()
-        if not unknown:
+        if not unknown or (isinstance(op, _PRODUCTS) and 0 in terms):
             return rest
         return self._new_tag(self._term(op, terms.tolist()) if len(unknown) == 1 else None)
 

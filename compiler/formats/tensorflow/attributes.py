@@ -29,6 +29,11 @@ from .tensors import array_of, code_of, dtype_of, shape_proto, tensor_proto
 _AttrValue, _ListValue = MESSAGES["AttrValue"], MESSAGES["AttrValue.ListValue"]
 
 
+GROUPS = "_groups"
+"""The number of groups of a convolution whose number of channels is not known, from which TensorFlow takes it at run time.
+TensorFlow ignores attributes that begin with an underscore."""
+
+
 def make_node(op_type: str, inputs: Sequence[str], attributes: Mapping[str, Any], name: str) -> Message:
     """A NodeDef; attributes are AttrValues."""
     node = NodeDef(name=name, op=op_type, input=inputs)

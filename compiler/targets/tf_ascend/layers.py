@@ -8,7 +8,8 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend
 from ...dialects.ascend.base import same_pad_pairs, window_sizes
-from ...dialects.nn.shapes import Shape, shape_of, static
+from ...dialects.nn.shapes import Shape, known, shape_of, static
+from ...formats.tensorflow.attributes import GROUPS
 from ..deployed import is_integer
 from ..tensorflow.convolution import spread
 from ..tensorflow.layer import Layer
@@ -32,7 +33,10 @@ def conv(op: ascend.ConvolutionOp, layer: Layer) -> str:
     padding = window.padding(explicit=window.rank == 2)
     if padding is None:
         x, padding = _padded(layer, x, op.pad_list), {"padding": "VALID"}
-    made = layer.node(_CONVOLUTIONS[type(op)], x, _operand(layer, op.filter_value, x), **window.sliding(), **padding)
+    unknown = isinstance(op, ascend.GroupedOp) and not known(shape_of(op.x_value)[-1])
+    groups = {GROUPS: op.group_count} if unknown else {}
+    kernel = _operand(layer, op.filter_value, x)
+    made = layer.node(_CONVOLUTIONS[type(op)], x, kernel, **window.sliding(), **padding, **groups)
     return _biased(layer, made, op.bias_value)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ....dialects import nn
 from ....dialects.nn.shapes import DYNAMIC, known, same_size, static, window_size
+from ....formats.tensorflow.attributes import GROUPS
 from ....transforms.partial_shapes import Dimension, Linear
 from ...shapes import normalized, with_pads
 from ..node import Converted, Node, Unmapped, converter
@@ -64,11 +65,13 @@ def channels_of(node: Node) -> int:
 
 
 def groups_of(node: Node, channels: int) -> int:
-    """By how many channels there are, and how many a filter takes. Raises Unmapped where that is not known, CompileError for
-    what does not divide.
+    """By how many channels there are, and how many a filter takes, or as deployable files say. Raises Unmapped where that is not
+    known, CompileError for what does not divide.
     """
     per_group = node.shape(1)[-2]
     if not static([channels, per_group]):
+        if (written := node.int(GROUPS, 0)) > 0:
+            return written
         raise Unmapped("its number of channels is not known, and so whether it has groups")
     if not per_group or channels % per_group:
         raise node.error(f"does not fit together: {channels} channels, a filter for {per_group}")

@@ -150,6 +150,16 @@ def test_unknown_sizes(case: str, sizes: tuple[int, int], deploy_tf: Any) -> Non
     deploy_tf.assert_equal(net.module(y), {"arg0": real(2, 4, 5, 3)})
 
 
+@pytest.mark.parametrize("case", ["plain", "grouped", "transposed, same"])
+def test_unknown_channels(case: str, deploy_tf: Any) -> None:
+    """TensorFlow finds at run time how many groups there are; files say so."""
+    kind, shape, weight, properties = CONVOLUTIONS[case]
+    net = tf_net(*[DYNAMIC] * 4)
+    op_type = "Conv2DBackpropInput" if kind is nn.ConvTransposeOp else "Conv2D"
+    y = net.layer(kind, net.x, int8(*weight), layout="nhwc", op_type=op_type, **properties)
+    deploy_tf.assert_equal(net.module(y), {"arg0": real(*shape)})
+
+
 @pytest.mark.parametrize("transposed", [False, True], ids=["", "transpose_b"])
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
 def test_matmul(transposed: bool, bias: bool, deploy_tf: Any) -> None:
