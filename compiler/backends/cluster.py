@@ -9,7 +9,7 @@ import atexit
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -38,6 +38,14 @@ _CERTIFICATES = "write --cluster tls://host:8786 --cluster-tls ca.pem,cert.pem,k
 _TLS = ("tls_ca_file", "tls_client_cert", "tls_client_key")
 _SECONDS = 10
 """How long to wait for a scheduler."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A share whose worker keeps something for the next work on it: it goes to the same worker again, if that is possible."""
+
+    number: int
+    """Its number among those shares."""
 
 
 @runtime_checkable
@@ -166,8 +174,10 @@ class OnDask:
         try:
             with config.set({_LARGE: "1TB"}):  # the model is meant to be sent
                 sent = self.client.submit(_given, common, pure=False)
+            workers = sorted(self.client.nthreads())
             futures |= {
-                self.client.submit(work, sent, share, pure=False): number for number, share in enumerate(shares)
+                self.client.submit(work, sent, share, pure=False, **_place(share, workers)): number
+                for number, share in enumerate(shares)
             }
             for future in cast(Iterable[Any], as_completed(futures)):
                 yield futures[future], future.result()
@@ -178,6 +188,13 @@ class OnDask:
         finally:
             with suppress(CommClosedError):
                 self.client.cancel(list(futures))
+
+
+def _place(share: object, workers: Sequence[str]) -> Mapping[str, Any]:
+    """The worker that a share prefers, as arguments of Dask."""
+    if not isinstance(share, Settled) or not workers:
+        return {}
+    return {"workers": workers[share.number % len(workers)], "allow_other_workers": True}
 
 
 def _given(common: T) -> T:

@@ -75,9 +75,11 @@ class PartRows:
         return self.part.place(index - self.first)
 
 
-def shares_of(samples: Samples) -> list[Samples]:
-    """Whole runs of the model; an incomplete last run, which is filled up from the one before, is in one share with it."""
-    step = max(_FEWEST_RUNS, -(-samples.runs // _MOST_SHARES)) * samples.batch_size
+def shares_of(samples: Samples, fewest: int = _FEWEST_RUNS, most: int = _MOST_SHARES) -> list[Samples]:
+    """Shares of at least `fewest` runs of the model, at most `most` of them; an incomplete last run, which is filled up from the
+    one before, is in one share with it.
+    """
+    step = max(fewest, -(-samples.runs // most)) * samples.batch_size
     starts = [*range(0, samples.count, step)]
     if len(starts) > 1 and samples.count - starts[-1] < samples.batch_size:
         starts.pop()

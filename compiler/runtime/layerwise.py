@@ -51,6 +51,11 @@ class Layerwise:
         for batch in batches:
             self._wait(len(self._waiting), self._plan.begin(executable.ordered(batch)))
 
+    @property
+    def batches(self) -> int:
+        """The number of batches."""
+        return len(self._waiting)
+
     def inputs(self, layer: Operation) -> Iterator[Array]:
         """What a layer reads as its first operand, batch by batch; it is behind those asked for before. Must not be written to.
 

@@ -179,24 +179,33 @@ def warn_of_unused(count: int, unused: int, session: Session) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackendOptions:
+class ClusterOptions:
+    """What shares the work."""
+
+    cluster: str | Engine | None = None
+    """A Dask cluster that shares the work, with the same result: `local:N` or `tcp://host:8786`."""
+    cluster_tls: tuple[str, ...] = ()
+    """PEM files for a cluster at `tls://host:8786`: the authority's certificate, the own certificate, its key."""
+
+    def runner(self) -> Runner:
+        """Raises CompileError for a bad name of a cluster, and for certificates that do not fit it."""
+        return Runner(cluster=secured(self.cluster, self.cluster_tls) if self.cluster_tls else self.cluster)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendOptions(ClusterOptions):
     """Options that affect speed only."""
 
     backend: Name = "auto"
     """`numpy`, `onnxruntime`, or `auto`, which estimates which one finishes first."""
     threads: int | None = None
     """How many batches onnxruntime runs at a time; when not given as many as there are cores, at most 8."""
-    cluster: str | Engine | None = None
-    """A Dask cluster that shares the work of calibration, with the same result: `local:N` or `tcp://host:8786`."""
-
-    cluster_tls: tuple[str, ...] = ()
-    """PEM files for a cluster at `tls://host:8786`: the authority's certificate, the own certificate, its key."""
     checkpoint: str | None = None
     """A folder that keeps the state of calibration on a cluster, so that the same work goes on where it was stopped."""
 
     def runner(self) -> Runner:
         """Raises CompileError for a backend that is not installed, threads that it does not have, or a bad name of a cluster."""
-        cluster = secured(self.cluster, self.cluster_tls) if self.cluster_tls else self.cluster
+        cluster = super().runner().cluster
         folder = None if self.checkpoint is None else Path(self.checkpoint)
         if folder is not None and cluster is None:
             raise CompileError(

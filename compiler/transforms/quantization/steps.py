@@ -37,10 +37,10 @@ def quantize_channels(
         with session.phase("fit-ranges"):
             fit_ranges(module, samples, session, runner)
     with session.phase("round-weights"):
-        round_weights(module, request.recovery.round_weights, samples, session)
+        round_weights(module, request.recovery.round_weights, samples, session, runner)
     if request.recovery.correct_bias:
         with session.phase("correct-bias"):
-            correct_bias(module, samples, session)
+            correct_bias(module, samples, session, runner)
     with session.phase("convert-observers"):
         convert_observers(module, session)
     with session.phase("shift-accumulators"):

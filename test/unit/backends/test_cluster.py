@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from amct_opt import to_text
 from amct_opt.backends import Runner, cluster
 from amct_opt.backends.sharing import shares_of
 from amct_opt.diagnostics import CompileError
@@ -124,6 +125,23 @@ def test_the_first_error_is_the_one_of_one_process(data: Path) -> None:
         errors.append(str(e.value))
     assert errors[0] == errors[1]
     assert "holds NaN or Inf in sample 60" in errors[0]
+
+
+def test_rounding(data: Path) -> None:
+    """Weights are rounded by sums of workers, which keep the networks of their shares."""
+    texts: list[str] = []
+    for options in ("", f" cluster={LOCAL}"):
+        session = new_session()
+        module = parse_module(session, NET.replace("BATCH", "?"))
+        passes = [
+            make_pass("insert-observers", ""),
+            make_pass("calibrate", f"data={data} backend=numpy{options}"),
+            make_pass("round-weights", f"data={data}{options}"),
+        ]
+        run_passes(module, passes, session)
+        texts.append(to_text(module))
+    assert texts[0] == texts[1]
+    assert "rounded" in texts[0]
 
 
 @pytest.mark.parametrize("text", ["local", "local:0", "host", "http://host:8786", "local:2:3"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,19 @@ import numpy as np
 import pytest
 
 import amct_opt
+from amct_opt.backends import Runner
 from amct_opt.backends.cluster import engine_of
 from amct_opt.flows.evaluation import Labels
 from amct_opt.flows.sensitivity import sensitivity_of
 from amct_opt.flows.shared_ranks import shared_ranks
 from amct_opt.flows.tune.search import Trial
 from amct_opt.ir.functions import main_function
+from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.data import load_samples
+from amct_opt.runtime.data.given import samples_from
 from amct_opt.transforms.quantization.data_options import BackendOptions, DataOptions
 from amct_opt.transforms.quantization.request import QuantizeOptions
+from amct_opt.transforms.quantization.round_weights import round_weights, shared_sums
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", str(DIGITS / "calib.npz")
@@ -85,15 +88,69 @@ def test_sensitivity(measure: str) -> None:
     assert found == shared
 
 
-def test_quantization() -> None:
+class Forgetful:
+    """Forgets every fifteenth time what it keeps of the shares, as workers that are replaced do."""
+
+    def __init__(self) -> None:
+        self.computed = list[str]()
+
+    def shared_out(self, work: Any, common: Any, shares: Sequence[Any], /) -> Iterator[tuple[int, Any]]:
+        for number, share in enumerate(shares):
+            self.computed.append(work.args[0].__name__)
+            if len(self.computed) % 15 == 0:
+                shared_sums._KEPT = shared_sums._Kept()
+            yield number, work(common, share)
+
+
+NET = """
+func.func @main(%x: tensor<1x8xf32> {nn.name = "x"}) -> tensor<1x8xf32> {
+  %w = nn.constant dense<WEIGHTS> : tensor<8x8xf32>
+  %b = nn.constant dense<0.1> : tensor<8xf32>
+  %a = nn.matmul %x, %w, %b from <onnx, "Gemm", "a"> : (tensor<1x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<1x8xf32>
+  %r = nn.relu %a from <onnx, "Relu", "r"> : tensor<1x8xf32>
+  %c = nn.matmul %r, %w, %b from <onnx, "Gemm", "c"> : (tensor<1x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<1x8xf32>
+  %s = nn.relu %c from <onnx, "Relu", "s"> : tensor<1x8xf32>
+  %y = nn.matmul %s, %w, %b from <onnx, "Gemm", "y"> : (tensor<1x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<1x8xf32>
+  func.return %y : tensor<1x8xf32>
+}
+"""
+RNG = np.random.default_rng(0)
+NET = NET.replace("WEIGHTS", str(RNG.normal(size=(8, 8)).astype(np.float32).tolist()))
+X = RNG.normal(size=(100, 8)).astype(np.float32)
+
+
+def test_quantization(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights and biases come from the sums of eight shares."""
+    monkeypatch.setattr(shared_sums, "_KEPT", shared_sums._Kept())
     texts: list[str] = []
-    with ThreadPoolExecutor(2) as threads:
-        for client in (None, Elsewhere(), threads):
-            module, session = amct_opt.load(MODEL)
-            amct_opt.run_pipeline(module, "fuse", session)
-            amct_opt.quantize(module, session, data=DATA, round_weights="mismatch", client=client)
-            texts.append(amct_opt.to_text(module))
+    forgetful = Forgetful()
+    for client in (None, Elsewhere(), forgetful):
+        module, session = amct_opt.parse(NET)
+        amct_opt.quantize(module, session, data=X[:60], round_weights="mismatch", correct_bias=True, client=client)
+        texts.append(amct_opt.to_text(module))
     assert texts[0] == texts[1] == texts[2]
+    assert "rounded" in texts[0]
+    begun, on = (forgetful.computed.count(name) for name in ("_begun", "_went_on"))
+    assert begun > 2 * 8  # once in each of the two passes, and again where a share is forgotten
+    assert on > 0
+
+
+def test_sums_name_the_layer_that_overflows() -> None:
+    """The error is that of one process."""
+    errors: list[str] = []
+    for client in (None, Elsewhere()):
+        module, session = amct_opt.parse(NET)
+        calibrate = make_pass("calibrate", f"data={DATA}")
+        amct_opt.run_pipeline(
+            module, [make_pass("insert-observers", ""), replace(calibrate, data=samples_from(X, module))], session
+        )
+        x = X.copy()
+        x[30:32] = 3e38
+        samples = samples_from(x, module)
+        with pytest.raises(amct_opt.CompileError, match="has NaN or Inf in its input") as e:
+            round_weights(module, "mismatch", lambda samples=samples: samples, session, Runner("numpy", cluster=client))
+        errors.append(str(e.value))
+    assert errors[0] == errors[1]
 
 
 @pytest.mark.slow

@@ -11,12 +11,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ....backends import HERE, Runner
 from ....diagnostics import Gain
 from ....dialects.nn import ConstantOp, constant_of
 from ....rewriting import Remarks, erase_dead_constants
 from ....runtime.data import Samples
 from ....session import Session, session_of
-from ..data_options import DataOptions
+from ..data_options import ClusterOptions, DataOptions
 from ..parameters import bias_fits
 from ..profiles import profile_of
 from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
@@ -25,7 +26,7 @@ from ..round_weights.layer_data import Array, Means, Networks
 
 
 @dataclass(frozen=True)
-class CorrectBiasPass(DataOptions, ModulePass):
+class CorrectBiasPass(DataOptions, ClusterOptions, ModulePass):
     """Add the mean difference between a layer's output in the float network and in the quantized one to its bias, if that brings
     the output closer on held-back samples. Runs after `--calibrate` (and `--round-weights`), before `--convert-observers`.
     """
@@ -34,11 +35,12 @@ class CorrectBiasPass(DataOptions, ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
-        correct_bias(op, lambda: self.load(op, session), session)
+        correct_bias(op, lambda: self.load(op, session), session, self.runner())
 
 
-def correct_bias(module: ModuleOp, samples: Callable[[], Samples], session: Session) -> None:
+def correct_bias(module: ModuleOp, samples: Callable[[], Samples], session: Session, runner: Runner = HERE) -> None:
     """Correct the biases of layers with planned integer weights; each layer reads the outputs of corrected layers before it.
+    The cluster of `runner`, if it has one, computes the means.
 
     Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction" (2019). Raises CompileError, located at
     a layer or in the data.
@@ -53,7 +55,7 @@ def correct_bias(module: ModuleOp, samples: Callable[[], Samples], session: Sess
         return layer if layer.compute in broken else _corrected(layer, networks, remarks)
 
     if len(broken) < len(layers):
-        layer_by_layer(module, layers, step, samples(), remarks, beside=True)
+        layer_by_layer(module, layers, step, samples(), remarks, runner, beside=True)
     erase_dead_constants(module)
     remarks.flush()
 
@@ -75,8 +77,7 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
     assert bias is not None, "a condition"
     given = product.matrices(layer.float_weight)
     weight = product.matrices(layer.operands()[WEIGHT])
-    means = Means.of_none(given.shape[0], given.shape[2])
-    held = networks.add_to(means, layer.compute, product, given.shape[2])
+    means, held = networks.summed(layer, Means.of_layer)
     shift = ((given @ means.f[..., None] - weight @ means.q[..., None]) / means.count)[..., 0]
     shift = shift.reshape(-1, bias.size).mean(axis=0)  # the matrices of a batch share their bias
     corrected = (bias + shift).astype(bias.dtype)

@@ -11,6 +11,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ....backends import HERE, Runner
 from ....configuration.settings import Ada
 from ....diagnostics import CompileError, Gain, op_error
 from ....dialects.nn import Plan, plan_of, set_plan
@@ -18,7 +19,7 @@ from ....pipelines.options import build
 from ....rewriting import Remarks, erase_dead_constants
 from ....runtime.data import Samples
 from ....session import Session, session_of
-from ..data_options import DataOptions
+from ..data_options import ClusterOptions, DataOptions
 from ..layers import channel_axis
 from ..profiles import profile_of
 from ..recovery_options import Method
@@ -38,7 +39,7 @@ _STATE = "its weight R is rounded to the nearest numbers: the state that it mult
 
 
 @dataclass(frozen=True)
-class RoundWeightsPass(DataOptions, ModulePass):
+class RoundWeightsPass(DataOptions, ClusterOptions, ModulePass):
     """Choose the integers of weights by what they make of the layers' outputs, one layer after the other. Stands between
     `--calibrate` and `--convert-observers`. Weights then hold numbers of their grid, and plans the scales.
     """
@@ -54,11 +55,16 @@ class RoundWeightsPass(DataOptions, ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
-        round_weights(op, self.method, lambda: self.load(op, session), session)
+        round_weights(op, self.method, lambda: self.load(op, session), session, self.runner())
 
 
-def round_weights(module: ModuleOp, method: Method | None, samples: Callable[[], Samples], session: Session) -> None:
-    """Round the weights of the layers whose plans have integer ones. Raises CompileError, located at a layer or in the data."""
+def round_weights(
+    module: ModuleOp, method: Method | None, samples: Callable[[], Samples], session: Session, runner: Runner = HERE
+) -> None:
+    """Round the weights of the layers whose plans have integer ones. The cluster of `runner`, if it has one, computes the sums.
+
+    Raises CompileError, located at a layer or in the data.
+    """
     remarks = Remarks(session, RoundWeightsPass.name)
     layers = integer_layers(module, profile_of(session))
     wanted = [layer for layer in layers if (method or layer.plan.weights[0].rounding) is not None]
@@ -71,7 +77,7 @@ def round_weights(module: ModuleOp, method: Method | None, samples: Callable[[],
         return _rounded(layer, method, networks, remarks) if layer.compute in rounding else layer
 
     if rounding:
-        layer_by_layer(module, layers, step, samples(), remarks, beside=method == "mismatch")
+        layer_by_layer(module, layers, step, samples(), remarks, runner, beside=method == "mismatch")
     for layer in wanted:
         set_plan(layer.compute, _without_rounding(plan_of(layer.compute) or layer.plan))
         if layer.second is not None:
@@ -108,9 +114,8 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     """The layer with the integers that are found, or as it is, where these are no better than the nearest."""
     method, options = _method(layer, asked)
     weights = layer.product.matrices(layer.float_weight)
-    groups, channels, columns = weights.shape
-    sums = Sums.of_none(groups, columns, weights if method == "mismatch" else None)
-    held = networks.add_to(sums, layer.compute, layer.product, columns)
+    groups, channels, _ = weights.shape
+    sums, held = networks.summed(layer, Sums.of_both if method == "mismatch" else Sums.of_inputs)
     tried = DAMPINGS if sums.are_few and options is None else DAMPINGS[:1]
     found = (_fitted(layer, weights, sums.damped(share), options) for share in tried)
     measured = ((held.sqnr(weights, integers * grid.scale), integers, grid) for integers, grid in found)

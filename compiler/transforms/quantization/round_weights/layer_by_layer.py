@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ....backends import HERE, Runner
 from ....files import scratch
 from ....rewriting import Remarks
 from ....runtime.data import Samples
-from .integer_layers import WEIGHT, IntegerLayer
+from .integer_layers import IntegerLayer
 from .layer_data import Networks
 
 Step = Callable[[IntegerLayer, Networks], IntegerLayer]
@@ -17,17 +18,23 @@ Step = Callable[[IntegerLayer, Networks], IntegerLayer]
 
 
 def layer_by_layer(
-    module: ModuleOp, layers: Sequence[IntegerLayer], step: Step, samples: Samples, remarks: Remarks, *, beside: bool
+    module: ModuleOp,
+    layers: Sequence[IntegerLayer],
+    step: Step,
+    samples: Samples,
+    remarks: Remarks,
+    runner: Runner = HERE,
+    *,
+    beside: bool,
 ) -> None:
     """Take a step for each layer, in the order of the module; undo all, with remarks, if the outputs of the network lose by them.
-    `beside` is false if the steps do not use the float network.
+    `beside` is false if the steps do not use the float network. The cluster of `runner` computes what they sum.
 
     Raises CompileError, located in the data, and at a layer for NaN and Inf.
     """
     undo: list[tuple[IntegerLayer, Callable[[], None]]] = []
     with scratch() as folder:
-        originals = {layer.compute: {WEIGHT: layer.float_weight} for layer in layers}
-        networks = Networks(module, originals, samples, folder, beside=beside)
+        networks = Networks(module, layers, samples, folder, remarks.session, runner, beside=beside)
         for i, layer in enumerate(layers):
             networks.unchanged[layer.compute].update(layer.operands())
             back, given = _back(layer), tuple(layer.site.owner.operands)

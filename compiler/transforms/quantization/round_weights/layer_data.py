@@ -4,18 +4,21 @@ and some rows of held-back samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from functools import reduce
+from itertools import accumulate, chain, islice
 from math import inf, isnan
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from ....backends import HERE, Runner
+from ....backends.sharing import shares_of
 from ....diagnostics import op_error
 from ....dialects.nn import NNOp, ObserveOp, QParams
 from ....ir.dtypes import integer_range
@@ -23,10 +26,14 @@ from ....runtime.data import Samples
 from ....runtime.kernels import Kernel
 from ....runtime.layerwise import Layerwise
 from ....runtime.metrics import Differences
+from ....session import Session
 from ..calibrate.observing import in_batches
-from .products import Product
+from .integer_layers import WEIGHT, IntegerLayer
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Operands = Mapping[int, Array]
+"""The operands that a layer reads in place of those of the module, by index."""
+S = TypeVar("S", bound="Summed")
 
 HELD_BACK = 8
 """One run in this many is held back; of fewer, but more than one, the last."""
@@ -37,6 +44,10 @@ _FEW = 7
 """Layers of which data has fewer rows per column are fitted to chance."""
 _ROWS_HELD = 1 << 11
 """About how many rows of the held-back samples are kept."""
+_SHARES = 8
+"""Parts of the samples whose sums are added in order, whoever computes them: their number decides how the sums round."""
+_TERMS = 64
+"""Products over rows have a multiple of so many terms: OpenBLAS cuts others at places that depend on the number of threads."""
 
 
 class Summed(Protocol):
@@ -44,6 +55,10 @@ class Summed(Protocol):
 
     def add(self, q: Array, f: Array) -> None:
         """Add rows [G, R, K] of the quantized network, and the same rows of the float network."""
+        ...
+
+    def merge(self, other: Self) -> None:
+        """Add the sums of other rows."""
         ...
 
 
@@ -63,6 +78,18 @@ class Sums:
     """How many they are."""
 
     @staticmethod
+    def of_inputs(layer: IntegerLayer) -> Sums:
+        """Sums of no rows, of the layer's inputs in the quantized network only."""
+        groups, _, columns = layer.product.matrices(layer.float_weight).shape
+        return Sums.of_none(groups, columns)
+
+    @staticmethod
+    def of_both(layer: IntegerLayer) -> Sums:
+        """Sums of no rows, of the layer's inputs and of its outputs in the float network."""
+        weights = layer.product.matrices(layer.float_weight)
+        return Sums.of_none(weights.shape[0], weights.shape[2], weights)
+
+    @staticmethod
     def of_none(groups: int, columns: int, weights: Array | None = None) -> Sums:
         """Sums of no rows; without `weights` those of the quantized network only."""
         h = np.zeros((groups, columns, columns))
@@ -73,6 +100,7 @@ class Sums:
     def add(self, q: Array, f: Array) -> None:
         """Products are computed in float32, because there are few rows at a time."""
         self.rows += q.shape[1]
+        q, f = _filled(q), f if f is q else _filled(f)
         turned = q.swapaxes(1, 2)
         self.h += turned @ q
         if self.weights is not None:
@@ -110,6 +138,12 @@ class Means:
     count: int = 0
 
     @staticmethod
+    def of_layer(layer: IntegerLayer) -> Means:
+        """Sums of no rows of a layer's inputs."""
+        groups, _, columns = layer.product.matrices(layer.float_weight).shape
+        return Means.of_none(groups, columns)
+
+    @staticmethod
     def of_none(groups: int, columns: int) -> Means:
         """Sums of no rows."""
         return Means(np.zeros((groups, columns)), np.zeros((groups, columns)))
@@ -131,6 +165,12 @@ class Rows:
     q: list[Array] = field(default_factory=list[Array])
     f: list[Array] = field(default_factory=list[Array])
 
+    @staticmethod
+    def of(parts: Iterable[tuple[Array, Array]]) -> Rows:
+        """These parts."""
+        kept = list(parts)
+        return Rows([q for q, _ in kept], [f for _, f in kept])
+
     def sqnr(self, weights: Array, others: Array, shift: Array | float = 0.0) -> float:
         """SQNR in dB of the output of `others` plus `shift` in the quantized network against that of `weights` in the float
         network; inf if they are equal. Weights are [G, M, K], shifts [G, 1, M].
@@ -151,73 +191,149 @@ def decibels(signal: float, noise: float) -> float:
     return 10 * float(np.log10(signal / noise)) if signal else -inf
 
 
+class Twins:
+    """The quantized network and the float network beside it, over the same batches; both stop before each layer."""
+
+    def __init__(
+        self, module: ModuleOp, layers: Iterable[NNOp], parts: Sequence[Samples], folder: Path, *, beside: bool
+    ):
+        """`layers` in the order of the module. Without `beside` the quantized network is used for both. Large values that wait
+        between layers are stored in `folder`.
+        """
+        layers = list(layers)
+        self.quantized: Layerwise = network(module, layers, parts, folder / "quantized", points_of(module))
+        """The network whose points round."""
+        self.float: Layerwise | None = network(module, layers, parts, folder / "float") if beside else None
+        """The network in float."""
+
+    def inputs(self, layer: NNOp) -> Iterator[tuple[Array, Array]]:
+        """The inputs of each batch in both networks; the float one computes its next batch meanwhile, in a thread."""
+        if self.float is None:
+            yield from ((q, q) for q in self.quantized.inputs(layer))
+            return
+        exact = self.float.inputs(layer)
+        with ThreadPoolExecutor(1) as ahead:
+            coming = ahead.submit(next, exact, None)
+            for q in self.quantized.inputs(layer):
+                f = coming.result()
+                assert f is not None, "both networks read the same batches"
+                coming = ahead.submit(next, exact, None)
+                yield q, f
+
+
+def network(
+    module: ModuleOp,
+    layers: Iterable[NNOp],
+    parts: Sequence[Samples],
+    folder: Path,
+    kernels: Mapping[Operation, Kernel] | None = None,
+) -> Layerwise:
+    """A network that stops before each layer, over all runs of these samples."""
+    folder.mkdir()
+    return Layerwise(module, layers, chain.from_iterable(part.batches() for part in parts), folder, kernels)
+
+
+class Wish(NamedTuple):
+    """What is summed of the inputs of a layer."""
+
+    make: Callable[[IntegerLayer], Summed]
+    """Sums of no rows of the layer."""
+    rows: float
+    """About how many rows are chosen of each run."""
+
+    def sums(self, inputs: Iterable[tuple[Array, Array]], layer: IntegerLayer, first: int) -> Summed:
+        """The sums of these inputs, which are those of the runs from number `first` on.
+
+        Raises CompileError, located at the layer, for NaN and Inf.
+        """
+        sums, columns = self.make(layer), columns_of(layer)
+        waiting: list[tuple[Array, Array]] = []
+        for each in rows_of(inputs, layer, self.rows, first):
+            waiting.append(each)
+            if sum(q.shape[1] for q, _ in waiting) >= columns:
+                _add(waiting, sums)
+        _add(waiting, sums)
+        return sums
+
+
+class Elsewhere(Protocol):
+    """Workers that run the networks over the samples that are summed."""
+
+    def sums(self, number: int, wish: Wish, changed: Callable[[int], Operands]) -> Iterator[Summed]:
+        """The sums of each share of the samples, in order, of the layer with this number; `changed` gives the operands of those
+        before it.
+        """
+        ...
+
+
 class Networks:
     """The quantized network and the float network beside it; both stop before each layer."""
 
     def __init__(
         self,
         module: ModuleOp,
-        layers: Mapping[NNOp, Mapping[int, Array]],
+        layers: Sequence[IntegerLayer],
         samples: Samples,
         folder: Path,
+        session: Session,
+        runner: Runner = HERE,
         *,
         beside: bool,
     ):
-        """`layers` in the order of the module, with what the float network reads in place of operands. `beside` is false
-        if that network is not needed: then the quantized one is used for both. Large values that wait between layers are stored
-        in `folder`.
+        """`layers` in the order of the module. `beside` is false if the float network is not needed: then the quantized one is
+        used for both. A cluster of `runner` runs the networks over the samples that are not held back.
         """
         fit, held = split(samples)
         self.held_back: int = 0 if held is None else held.count
         """The number of samples that are held back from the sums."""
-        parts = [in_batches(module, [], part) for part in (fit, held) if part is not None]
-        self._fit = parts[0].runs
-        self._runs = sum(part.runs for part in parts)
+        self._numbers = {layer.compute: i for i, layer in enumerate(layers)}
+        self._shares = shares_of(in_batches(module, [], fit), fewest=1, most=_SHARES)
+        self._fit = sum(share.runs for share in self._shares)
+        self._held = None if held is None else in_batches(module, [], held)
+        self._elsewhere: Elsewhere | None = None
+        here = [*self._shares, *([] if self._held is None else [self._held])]
+        if runner.cluster is not None and self._held is not None:
+            from .shared_sums import SharedSums
 
-        def network(name: str, kernels: Mapping[Operation, Kernel], parts: Sequence[Samples]) -> Layerwise:
-            own = folder / name
-            own.mkdir()
-            return Layerwise(module, layers, chain.from_iterable(part.batches() for part in parts), own, kernels)
-
-        self._quantized = network("quantized", points_of(module), parts)
-        self._float = network("float", {}, parts) if beside else None
-        self._exact = self._float or network("exact", {}, parts[-1:])
-        self._before = network("before", points_of(module), parts[-1:])
-        for layer, read in layers.items():
-            self._exact.operands[layer].update(read)
+            here = here[-1:]
+            self._elsewhere = SharedSums(runner.cluster, module, self._shares, session, len(layers), beside=beside)
+        self._runs = sum(part.runs for part in here)
+        computes = list(self._numbers)
+        self._twins = Twins(module, computes, here, folder, beside=beside)
+        self._exact = self._twins.float or network(module, computes, here[-1:], folder / "exact")
+        self._before = network(module, computes, here[-1:], folder / "before", points_of(module))
+        for layer in layers:
+            self._exact.operands[layer.compute][WEIGHT] = layer.float_weight
 
     @property
     def operands(self) -> Mapping[Operation, dict[int, Array]]:
         """The operands that the quantized network reads in place of the module's, by layer and index."""
-        return self._quantized.operands
+        return self._twins.quantized.operands
 
-    def add_to(self, sums: Summed, layer: NNOp, product: Product, columns: int) -> Rows:
-        """Add the inputs of a layer, whose matrices have this many columns. Layers must be requested in order.
+    def summed(self, layer: IntegerLayer, make: Callable[[IntegerLayer], S]) -> tuple[S, Rows]:
+        """The sums of the inputs of a layer, beginning with those that `make` gives. Layers must be requested in order.
 
-        Returns rows of samples that are not in the sums or, of a single run, of those that are.
+        Also returns rows of samples that are not in the sums or, of a single run, of those that are.
         Raises CompileError, located at the layer, for NaN and Inf.
         """
-        held = Rows()
-        waiting: list[tuple[Array, Array]] = []
-        fit, rest = max(_ROWS, _ROWS_PER_COLUMN * columns), self._runs - self._fit
-        for i, (q, f) in enumerate(self._inputs(layer)):
-            fits = i < self._fit
-            places, rows_each = product.places(q)
-            wanted = fit / self._fit if fits else _ROWS_HELD / rest
-            chosen = some_of(places, wanted / rows_each, i)
-            rows = product.rows(q, chosen)
-            beside = rows if f is q else product.rows(f, chosen)
-            if not (np.isfinite(rows).all() and np.isfinite(beside).all()):
-                raise op_error(layer, "has NaN or Inf in its input", "look for an overflow in the model or its data")
-            if fits:
-                waiting.append((rows, beside))
-                if sum(each.shape[1] for each, _ in waiting) >= columns:
-                    _add(waiting, sums)
-            if not (fits and rest):
-                held.q.append(rows)
-                held.f.append(beside)
-        _add(waiting, sums)
-        return held
+        wish = Wish(make, max(_ROWS, _ROWS_PER_COLUMN * columns_of(layer)) / self._fit)
+        inputs = self._twins.inputs(layer.compute)
+        if self._held is None:
+            kept = list(inputs)
+            return _merged([wish.sums(kept, layer, 0)]), Rows.of(rows_of(kept, layer, wish.rows, 0))
+        if self._elsewhere is None:
+            firsts = accumulated(self._shares)
+            total = _merged(
+                wish.sums(islice(inputs, share.runs), layer, first)
+                for share, first in zip(self._shares, firsts, strict=True)
+            )
+        else:
+            total = _merged(self._elsewhere.sums(self._numbers[layer.compute], wish, self._changed))
+        held = _ROWS_HELD / self._held.runs
+        return total, Rows.of(rows_of(inputs, layer, held, self._fit))
+
+    def _changed(self, number: int) -> Operands:
+        return self.operands[list(self._numbers)[number]]
 
     @property
     def unchanged(self) -> Mapping[Operation, dict[int, Array]]:
@@ -226,12 +342,12 @@ class Networks:
 
     def lost(self) -> str | None:
         """The reason why the layers are not to change: on average the outputs of the quantized network come no closer to those of
-        the float network, on the same samples as `add_to` returns; None if they do. Comes behind the last layer.
+        the float network, on the same samples as `summed` returns; None if they do. Comes behind the last layer.
         """
-        held = self._fit if self.held_back else 0
+        held = self._runs - self._before.batches
         before, after = dict[str, Differences](), dict[str, Differences]()
-        each = (self._exact.outputs(held if self._exact is self._float else 0), self._before.outputs())
-        for exact, old, new in zip(*each, self._quantized.outputs(held), strict=True):
+        each = (self._exact.outputs(held if self._exact is self._twins.float else 0), self._before.outputs())
+        for exact, old, new in zip(*each, self._twins.quantized.outputs(held), strict=True):
             for name, array in exact.items():
                 if array.dtype.kind not in "iub":
                     before.setdefault(name, Differences()).add(array, old[name])
@@ -249,19 +365,50 @@ class Networks:
         """The data that errors are measured on, as the last words of a remark."""
         return measured_on(self.held_back)
 
-    def _inputs(self, layer: NNOp) -> Iterator[tuple[Array, Array]]:
-        """The inputs in both networks; the float one computes its next batch meanwhile, in a thread."""
-        if self._float is None:
-            yield from ((q, q) for q in self._quantized.inputs(layer))
-            return
-        exact = self._float.inputs(layer)
-        with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(next, exact, None)
-            for q in self._quantized.inputs(layer):
-                f = coming.result()
-                assert f is not None, "both networks read the same batches"
-                coming = ahead.submit(next, exact, None)
-                yield q, f
+
+def accumulated(shares: Sequence[Samples]) -> list[int]:
+    """The number of the first run of each share."""
+    return [0, *accumulate(share.runs for share in shares[:-1])]
+
+
+def columns_of(layer: IntegerLayer) -> int:
+    """The number of columns of a layer's matrices."""
+    return layer.product.matrices(layer.float_weight).shape[2]
+
+
+def rows_of(
+    inputs: Iterable[tuple[Array, Array]], layer: IntegerLayer, wanted: float, first: int
+) -> Iterator[tuple[Array, Array]]:
+    """About so many rows of each run's inputs in both networks. `first` is the number of the first run, by which rows are chosen.
+
+    Raises CompileError, located at the layer, for NaN and Inf.
+    """
+    product = layer.product
+    for i, (q, f) in enumerate(inputs, first):
+        places, rows_each = product.places(q)
+        chosen = some_of(places, wanted / rows_each, i)
+        rows = product.rows(q, chosen)
+        beside = rows if f is q else product.rows(f, chosen)
+        if not (np.isfinite(rows).all() and np.isfinite(beside).all()):
+            message = "has NaN or Inf in its input"
+            raise op_error(layer.compute, message, "look for an overflow in the model or its data")
+        yield rows, beside
+
+
+def _merged(parts: Iterable[Any]) -> Any:
+    """The sums of all parts, added in their order to the first."""
+
+    def added(total: Summed, part: Summed) -> Summed:
+        total.merge(part)
+        return total
+
+    return reduce(added, parts)
+
+
+def _filled(rows: Array) -> Array:
+    """Rows with zeros behind them, up to a multiple of `_TERMS`."""
+    missing = -rows.shape[1] % _TERMS
+    return np.pad(rows, ((0, 0), (0, missing), (0, 0))) if missing else rows
 
 
 def _add(waiting: list[tuple[Array, Array]], sums: Summed) -> None:
