@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from ..diagnostics import CompileError
 
-_DIED = "the workers of the cluster keep dying on the same samples"
+_DIED = "workers of the cluster run out of memory, or die, on the same work again and again"
 _LOGS = "their logs say why; if memory runs out, start fewer workers on each machine"
 
 _RESUME = "with --checkpoint DIR the same command goes on where it was stopped"
@@ -40,6 +40,15 @@ _SECONDS = 10
 """How long to wait for a scheduler."""
 
 
+class Failed:
+    """In place of a share's result: the memory of workers ran out, or one after the other died on it."""
+
+
+def failure(where: str = "") -> CompileError:
+    """The error about a share that failed, and has no smaller parts."""
+    return CompileError(_DIED, where=where, hint=_LOGS)
+
+
 @dataclass(frozen=True)
 class Settled:
     """A share whose worker keeps something for the next work on it: it goes to the same worker again, if that is possible."""
@@ -52,8 +61,11 @@ class Settled:
 class Engine(Protocol):
     """Computes shares of work somewhere."""
 
-    def shared_out(self, work: Callable[[Any, T], R], common: Any, shares: Sequence[T], /) -> Iterator[tuple[int, R]]:
-        """What `work(common, share)` returns, with the number of the share, in order of arrival.
+    def shared_out(
+        self, work: Callable[[Any, T], R], common: Any, shares: Sequence[T], /
+    ) -> Iterator[tuple[int, R | Failed]]:
+        """What `work(common, share)` returns, with the number of the share, in order of arrival; `Failed()` for a share on which
+        workers die.
 
         All three can be pickled, and so can results. Work may be done twice. Raises CompileError if the engine fails.
         """
@@ -160,8 +172,10 @@ class OnDask:
 
     client: Any
 
-    def shared_out(self, work: Callable[[Any, T], R], common: Any, shares: Sequence[T], /) -> Iterator[tuple[int, R]]:
-        """See `Engine`. Raises CompileError if workers keep dying, or the scheduler does not answer any more.
+    def shared_out(
+        self, work: Callable[[Any, T], R], common: Any, shares: Sequence[T], /
+    ) -> Iterator[tuple[int, R | Failed]]:
+        """See `Engine`. Raises CompileError if workers die before they begin, or the scheduler does not answer any more.
 
         `common` is the result of a task, not scattered data: if all workers that have it die, Dask computes it again. Scattered
         data may be lost unnoticed if a worker dies while it receives them, and then all others wait for ever.
@@ -180,9 +194,13 @@ class OnDask:
                 for number, share in enumerate(shares)
             }
             for future in cast(Iterable[Any], as_completed(futures)):
-                yield futures[future], future.result()
-        except KilledWorker as e:
-            raise CompileError(_DIED, hint=_LOGS) from e
+                try:
+                    result = future.result()
+                except KilledWorker as e:
+                    if e.task == sent.key:
+                        raise failure() from e
+                    result = Failed()
+                yield futures[future], result
         except (CommClosedError, CancelledError) as e:
             raise CompileError("the scheduler of the cluster is gone", hint=_RESUME) from e
         finally:

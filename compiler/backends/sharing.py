@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import get_ident
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Never, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -22,7 +22,7 @@ from ..diagnostics import CompileError
 from ..ir.text import parse_module, write_module
 from ..runtime.data import ArrayRows, Rows, Samples, SpooledRows
 from ..session import Session
-from .cluster import Engine, Status, engine_named
+from .cluster import Engine, Failed, Status, engine_named, failure
 
 Array = np.ndarray[Any, np.dtype[Any]]
 S = TypeVar("S")
@@ -95,6 +95,11 @@ def part_of(samples: Samples, first: int, count: int) -> Samples:
 
 def _sent(rows: Rows, start: int, stop: int) -> Rows:
     match rows:
+        case PartRows():
+            part = _sent(rows.part, start - rows.first, stop - rows.first)
+            if not isinstance(part, PartRows):
+                return replace(rows, part=part)
+            return PartRows(part.part, rows.first + part.first, rows.count)
         case ArrayRows() if rows.array.ndim:
             part = ArrayRows(np.array(rows.read(start, stop)), rows.source)
         case SpooledRows():
@@ -120,6 +125,20 @@ class Bar(NamedTuple):
         return Bar(phase, sizes, 0, sum(sizes))
 
 
+def whole(share: object) -> Never:
+    """For shares that have no parts. Raises CompileError."""
+    raise failure()
+
+
+def halves(samples: Samples) -> Sequence[Samples]:
+    """A share of samples in two. Raises CompileError for a single run of the model, with the numbers of its samples."""
+    first, last = samples.first, samples.first + samples.count - 1
+    parts = shares_of(samples, fewest=-(-samples.runs // 2), most=2)
+    if len(parts) == 1:
+        raise failure(f"{samples.source}: sample{f's {first} to {last}' if first < last else f' {first}'}")
+    return parts
+
+
 def in_order(
     cluster: str | Engine,
     work: Callable[[Any, S], R],
@@ -127,27 +146,61 @@ def in_order(
     shares: Sequence[S],
     session: Session,
     bar: Bar,
-) -> Iterator[R]:
-    """What `work(common, share)` returns on workers, in the order of the shares. The session is told when one arrives.
+    parts: Callable[[S], Sequence[S]] = whole,
+) -> Iterator[list[R]]:
+    """What `work(common, share)` returns on workers, in the order of the shares. It is a list, because a share that takes more
+    memory than workers have is computed in `parts`, and these in parts of theirs; the session warns of that, and is told when
+    a share arrives.
 
     `work` is a function of a module. Raises the CompileError of the first share that has one, the one that a single process
-    would find.
+    would find; `parts` raises it for a share that cannot be cut.
     """
     engine = engine_named(cluster)
-    waiting, merged, done, status = dict[int, Outcome[R]](), 0, bar.done, Status(engine)
-    for number, outcome in engine.shared_out(partial(_outcome, work), common, shares):
-        waiting[number], done = outcome, done + bar.sizes[number]
+    waiting, merged, done, status = dict[int, Outcome[list[R]]](), 0, bar.done, Status(engine)
+    cut = 0
+    for number, found in engine.shared_out(partial(_outcome, work), common, shares):
+        if isinstance(found, Failed):
+            cut += 1
+            found = _in_parts(engine, work, common, shares[number], session, parts)
+        waiting[number], done = found, done + bar.sizes[number]
         session.progress(": ".join(filter(None, (bar.phase, status.text()))), done, bar.total)
         while merged in waiting:
             yield _result(waiting.pop(merged))
             merged += 1
+    if cut:
+        of = f"{cut} of {len(shares)} shares" if len(shares) > 1 else "a share"
+        session.warn(f"{bar.phase}: {of} computed in smaller parts, because workers ran out of memory or died")
 
 
-def _outcome(work: Callable[[Any, S], R], common: Any, share: S) -> Outcome[R]:
+def _in_parts(
+    engine: Engine,
+    work: Callable[[Any, S], R],
+    common: Any,
+    share: S,
+    session: Session,
+    parts: Callable[[S], Sequence[S]],
+) -> Outcome[list[R]]:
     try:
-        return Outcome(work(common, share))
+        smaller = parts(share)
+        bar = Bar.of("", [1] * len(smaller))
+        found = in_order(engine, work, common, smaller, session.silent(), bar, parts)
+        return Outcome([each for results in found for each in results])
     except CompileError as e:
-        return Outcome(error=(e.message, e.where, e.hint))
+        return _error(e)
+
+
+def _outcome(work: Callable[[Any, S], R], common: Any, share: S) -> Outcome[list[R]] | Failed:
+    """On a worker: what a share gives."""
+    try:
+        return Outcome([work(common, share)])
+    except MemoryError:
+        return Failed()
+    except CompileError as e:
+        return Failed() if isinstance(e.__cause__, MemoryError) else _error(e)
+
+
+def _error(e: CompileError) -> Outcome[Any]:
+    return Outcome(error=(e.message, e.where, e.hint))
 
 
 def _result(outcome: Outcome[R]) -> R:

@@ -105,7 +105,9 @@ def evaluate_files(
                 if runner.cluster is None:
                     ranking = ranks(runnable(engine, path, module, session), samples, judged, session)
                 else:
-                    ranking = shared_ranks(runner.cluster, engine, path, module, samples, judged, session)
+                    ranking = shared_ranks(
+                        runner.cluster, engine, path, module, samples, judged, session, runner.checkpoint
+                    )
             if metric is not None:
                 run = runnable(engine, path, module, session).run
                 value = metric.number(measured_by(metric.function, module, metric.path, samples=samples, run=run))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import chain
 from threading import get_ident
 from typing import Any, NamedTuple, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ..backends.cluster import Engine
-from ..backends.sharing import Bar, Packed, in_order, packed, shares_of, unpacked
+from ..backends.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 from ..runtime.data import Samples
 from ..runtime.executor import Executable
 from ..runtime.metrics import Measure
@@ -36,10 +37,9 @@ def shared_difference(
     """How far all outputs of two modules are apart, to the bit as `difference_of` says. `measure` is a class."""
     total, shares = measure(), shares_of(samples)
     pair = _Pair(packed(expected, session), packed(other, session), measure)
-    for found in in_order(
-        cluster, _measured, pair, shares, session, Bar.of("measure", [share.count for share in shares])
-    ):
-        for each in found:
+    bar = Bar.of("measure", [share.count for share in shares])
+    for found in in_order(cluster, _measured, pair, shares, session, bar, halves):
+        for each in chain.from_iterable(found):
             total.merge(each)
     return total
 

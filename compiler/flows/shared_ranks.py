@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import get_ident
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..backends import cluster
-from ..backends.sharing import Bar, Packed, in_order, packed, shares_of, unpacked
+from ..backends.checkpoint import Checkpoint
+from ..backends.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 from ..diagnostics import CompileError
 from ..runtime.data import Samples
 from ..runtime.inputs import Runnable
@@ -44,8 +48,9 @@ def shared_ranks(
     samples: Samples,
     labels: Labels,
     session: Session,
+    folder: Path | None = None,
 ) -> Ranking:
-    """The ranks of labels as `ranks` gives them, computed by the workers of a cluster.
+    """The ranks of labels as `ranks` gives them, computed by the workers of a cluster; `folder` keeps those found so far.
 
     Raises CompileError like `ranks`, and if samples have different numbers of labels.
     """
@@ -57,14 +62,45 @@ def shared_ranks(
         raise CompileError(message, where=labels.source, hint="leave out --cluster")
     shares = [_Judged(share, _labels_of(share, samples, rows, labels)) for share in shares_of(samples)]
     model = _Model(engine, path, packed(module, session))
-    bar = Bar.of("measure", [share.samples.count for share in shares])
-    found = list(in_order(shared_by, _ranked, model, shares, session, bar))
+    checkpoint = None if folder is None else Checkpoint.of(folder, _key(model, samples, labels))
+    merged, kept = (0, {}) if checkpoint is None else checkpoint.taken_up()
+    found = [Ranking(kept["ranks"], int(kept["classes"][0]))] if kept else list[Ranking]()
+    sizes = [share.samples.count for share in shares]
+    bar = Bar("measure", sizes[merged:], sum(sizes[:merged]), samples.count)
+    for each in in_order(shared_by, _ranked, model, shares[merged:], session, bar, _halves):
+        found += each
+        merged += 1
+        if checkpoint is not None:
+            checkpoint.keep(partial(_arrays, found), merged, last=merged == len(shares))
+    return _joined(found)
+
+
+def _key(model: _Model, samples: Samples, labels: Labels) -> str:
+    """What ranks depend on."""
+    parts = (model.module.text, model.module.arrays, labels.classes.tobytes(), model.path.name.encode())
+    hashes = [hashlib.sha256(part).hexdigest() for part in parts]
+    return json.dumps((model.engine, *hashes, samples.digest(), samples.batch_size))
+
+
+def _joined(found: Sequence[Ranking]) -> Ranking:
     return Ranking(np.concatenate([each.ranks for each in found]), found[-1].classes)
+
+
+def _arrays(found: Sequence[Ranking]) -> Mapping[str, np.ndarray[Any, Any]]:
+    joined = _joined(found)
+    return {"ranks": joined.ranks, "classes": np.array([joined.classes])}
 
 
 def _labels_of(share: Samples, samples: Samples, rows: int, labels: Labels) -> Labels:
     first = rows * (share.first - samples.first)
     return replace(labels, classes=labels.classes[first : first + rows * share.count], first=labels.first + first)
+
+
+def _halves(share: _Judged) -> Sequence[_Judged]:
+    """A share in two. Raises CompileError for a single run of the model."""
+    samples, labels = share
+    rows = len(labels.classes) // samples.count
+    return [_Judged(part, _labels_of(part, samples, rows, labels)) for part in halves(samples)]
 
 
 def _ranked(model: _Model, share: _Judged) -> Ranking:

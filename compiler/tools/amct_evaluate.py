@@ -58,6 +58,10 @@ def add_parser(commands: Any) -> None:
     text = "what runs the models: interpreter (default), onnxruntime (ONNX files only, else the interpreter), or iree"
     add("--engine", choices=("interpreter", "onnxruntime", "iree"), default="interpreter", help=text)
     add_cluster(add)
+    text = (
+        "folder that keeps the ranks of labels found so far on a cluster: the same command goes on where it was stopped"
+    )
+    add("--checkpoint", metavar="DIR", help=text)
     add_json(add)
     add_samples_options(parser.add_argument_group("data").add_argument)
     reading = parser.add_argument_group("how the first MODEL is read").add_argument
@@ -76,7 +80,8 @@ def run(args: argparse.Namespace) -> None:
     if args.labels is not None and args.data is None:
         raise CompileError("labels need samples", hint="give --data")
     data = data_options(args)
-    runner = BackendOptions(cluster=args.cluster, cluster_tls=names(args.cluster_tls)).runner()
+    tls = names(args.cluster_tls)
+    runner = BackendOptions(cluster=args.cluster, cluster_tls=tls, checkpoint=args.checkpoint).runner()
     metric = None if args.evaluator is None else Metric.of(args.evaluator)
     with progress_bar() as on_progress:
 

@@ -208,9 +208,7 @@ class BackendOptions(ClusterOptions):
         cluster = super().runner().cluster
         folder = None if self.checkpoint is None else Path(self.checkpoint)
         if folder is not None and cluster is None:
-            raise CompileError(
-                "a checkpoint is for calibration on a cluster", hint="give --cluster too, or leave it out"
-            )
+            raise CompileError("a checkpoint is for work on a cluster", hint="give --cluster too, or leave it out")
         return Runner(self.backend, self.threads, cluster, folder)
 
 

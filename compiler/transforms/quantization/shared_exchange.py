@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from xdsl.dialects.builtin import ModuleOp
 
 from ...backends import Runner
+from ...backends.cluster import failure
 from ...backends.sharing import Bar, Packed, in_order, packed, part_of, unpacked
 from ...runtime.data import Samples
 from ...runtime.metrics import Measure
@@ -49,11 +50,19 @@ def exchanged_by(
     sent = part_of(samples, samples.first, samples.count)
     common = _Networks(packed(base, session), packed(other, session), packed(reference, session), sent, measure)
     found: dict[str, M] = {}
-    for each in in_order(
-        runner.cluster, _exchanged, common, shares, session, Bar.of(phase, [len(share) for share in shares])
-    ):
-        found.update(each)
+    bar = Bar.of(phase, [len(share) for share in shares])
+    for parts in in_order(runner.cluster, _exchanged, common, shares, session, bar, _halves):
+        for each in parts:
+            found.update(each)
     return found
+
+
+def _halves(layers: Sequence[str]) -> Sequence[Sequence[str]]:
+    """Half of the layers each. Raises CompileError for one."""
+    if len(layers) == 1:
+        raise failure(layers[0])
+    middle = len(layers) // 2
+    return layers[:middle], layers[middle:]
 
 
 def _exchanged(networks: _Networks, layers: Sequence[str]) -> dict[str, Any]:

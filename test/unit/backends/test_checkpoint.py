@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import amct_opt
-from amct_opt.backends import Runner
+from amct_opt.backends import Runner, checkpoint
 from amct_opt.backends.sharing import shares_of
 from amct_opt.dialects.nn import ObserveOp
+from amct_opt.flows.evaluation import Labels
+from amct_opt.flows.shared_ranks import shared_ranks
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.data.given import samples_from
-from amct_opt.transforms.quantization.calibrate import calibrate, checkpoint, points_to_calibrate
+from amct_opt.transforms.quantization.calibrate import calibrate, points_to_calibrate
 from amct_opt.transforms.quantization.data_options import BackendOptions
 
 NET = """
@@ -83,6 +85,27 @@ def test_other_data_begins_anew(tmp_path: Path) -> None:
     assert engine.computed == before
 
 
+def test_evaluation_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "_SECONDS", 0)
+    module, session = amct_opt.parse(NET)
+    samples, labels = samples_from(X, module), Labels(np.arange(100) % 8)
+
+    def judged(most: int, labels: Labels) -> tuple[list[int], int]:
+        """The ranks, and how many shares were computed for them."""
+        engine = Stopping(most)
+        found = shared_ranks(engine, "interpreter", Path(), module, samples, labels, session, tmp_path)
+        return found.ranks.tolist(), engine.computed
+
+    with pytest.raises(amct_opt.CompileError, match="gone"):
+        judged(2, labels)
+    found, computed = judged(1000, labels)
+    assert computed == len(shares_of(samples)) - 2
+    assert found == shared_ranks(Stopping(1000), "interpreter", Path(), module, samples, labels, session).ranks.tolist()
+    assert judged(0, labels) == (found, 0)
+    _, computed = judged(1000, Labels(np.arange(100) % 7))
+    assert computed == len(shares_of(samples))
+
+
 def test_a_damaged_one_is_named(tmp_path: Path) -> None:
     runner = Runner("numpy", cluster=Stopping(1000), checkpoint=tmp_path)
     found(runner)
@@ -94,5 +117,5 @@ def test_a_damaged_one_is_named(tmp_path: Path) -> None:
 
 
 def test_it_needs_a_cluster() -> None:
-    with pytest.raises(amct_opt.CompileError, match="a checkpoint is for calibration on a cluster"):
+    with pytest.raises(amct_opt.CompileError, match="a checkpoint is for work on a cluster"):
         BackendOptions(checkpoint="state").runner()

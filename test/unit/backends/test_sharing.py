@@ -13,14 +13,14 @@ import pytest
 
 import amct_opt
 from amct_opt.backends import Runner
-from amct_opt.backends.cluster import engine_of
+from amct_opt.backends.cluster import Failed, engine_of
 from amct_opt.flows.evaluation import Labels
 from amct_opt.flows.sensitivity import sensitivity_of
 from amct_opt.flows.shared_ranks import shared_ranks
 from amct_opt.flows.tune.search import Trial
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.runtime.data import load_samples
+from amct_opt.runtime.data import Samples, load_samples
 from amct_opt.runtime.data.given import samples_from
 from amct_opt.transforms.quantization.data_options import BackendOptions, DataOptions
 from amct_opt.transforms.quantization.request import QuantizeOptions
@@ -135,7 +135,59 @@ def test_quantization(monkeypatch: pytest.MonkeyPatch) -> None:
     assert on > 0
 
 
-def test_sums_name_the_layer_that_overflows() -> None:
+class Small:
+    """Workers whose memory is enough for so many samples or layers."""
+
+    def __init__(self, most: int):
+        self.most = most
+
+    def shared_out(self, work: Any, common: Any, shares: Sequence[Any], /) -> Iterator[tuple[int, Any]]:
+        for number, share in enumerate(shares):
+            given = getattr(share, "samples", share)
+            if isinstance(given, Samples) and given.count == self.most + 1:
+                yield number, Failed()  # a worker that died
+            elif (given.count if isinstance(given, Samples) else len(given)) > self.most:
+                yield number, work.func(_without_memory, common, share)
+            else:
+                yield number, pickle.loads(pickle.dumps(work(common, share)))
+
+
+def _without_memory(common: Any, share: Any) -> None:
+    raise MemoryError
+
+
+def quantized(client: Any) -> tuple[str, list[str]]:
+    """A calibrated network, and what was warned of."""
+    module, session = amct_opt.parse(NET)
+
+    amct_opt.quantize(module, session, data=X, client=client)
+    return amct_opt.to_text(module), list(session.warnings)
+
+
+def test_workers_with_little_memory() -> None:
+    """Shares of 16 samples are computed in parts of 8 and 4."""
+    here, there = quantized(None), quantized(Small(7))
+    assert here[0] == there[0]
+    assert here[1] == []
+    assert there[1] == ["calibrate: 6 of 7 shares computed in smaller parts, because workers ran out of memory or died"]
+    with pytest.raises(amct_opt.CompileError, match="run out of memory, or die") as e:
+        quantized(Small(0))
+    assert e.value.where.endswith("sample 0")
+    assert "start fewer workers" in e.value.hint
+
+
+def test_little_memory_for_judging() -> None:
+    module, session = amct_opt.load(MODEL)
+    samples = load_samples(HELD, main_function(module))
+    labels = Labels(np.load(LABELS))
+    found = (
+        shared_ranks(each, "interpreter", MODEL, module, samples, labels, session) for each in (Small(5), Elsewhere())
+    )
+    one, other = (each.ranks for each in found)
+    np.testing.assert_array_equal(one, other)
+
+
+def test_sums_name_the_sample_that_is_not_finite() -> None:
     """The error is that of one process."""
     errors: list[str] = []
     for client in (None, Elsewhere()):
@@ -145,9 +197,9 @@ def test_sums_name_the_layer_that_overflows() -> None:
             module, [make_pass("insert-observers", ""), replace(calibrate, data=samples_from(X, module))], session
         )
         x = X.copy()
-        x[30:32] = 3e38
+        x[30:32] = np.nan
         samples = samples_from(x, module)
-        with pytest.raises(amct_opt.CompileError, match="has NaN or Inf in its input") as e:
+        with pytest.raises(amct_opt.CompileError, match="holds NaN or Inf in sample 30") as e:
             round_weights(module, "mismatch", lambda samples=samples: samples, session, Runner("numpy", cluster=client))
         errors.append(str(e.value))
     assert errors[0] == errors[1]

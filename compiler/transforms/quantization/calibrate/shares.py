@@ -5,22 +5,25 @@ Results are equal to the bit to those of one process.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ....backends import Runner, Work
-from ....backends.sharing import Bar, Packed, in_order, packed, shares_of, unpacked
+from ....backends.checkpoint import Checkpoint
+from ....backends.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 from ....diagnostics import op_error
 from ....dialects.nn import ObserveOp
 from ....runtime.data import Samples
 from ....runtime.observers.state import State
 from ....session import Session
-from .checkpoint import Checkpoint
 from .observations import Observation, observations, passes
 from .observing import observe
+from .state import fingerprint, points_data, restore_all, states_of
 
 
 class Model(NamedTuple):
@@ -56,16 +59,20 @@ def observe_shares(
     states = [each.observer.state() for each in observed] if turn else []
     settled = runner.settled(Work(module, {}, samples, _ignore, _ignore, session))
     here = replace(settled, cluster=None, checkpoint=None, threads=settled.threads or 1)
-    checkpoint = None if runner.checkpoint is None else Checkpoint.of(runner.checkpoint, module, observed, digest, turn)
-    merged = 0 if checkpoint is None else checkpoint.taken_up(observed)
+    key = (fingerprint(module), points_data(observed), digest, turn)
+    checkpoint = None if runner.checkpoint is None else Checkpoint.of(runner.checkpoint, json.dumps(key))
+    merged, arrays = (0, {}) if checkpoint is None else checkpoint.taken_up()
+    if checkpoint is not None and arrays:
+        restore_all(observed, arrays, checkpoint.path)
     sizes = [share.count for share in shares]
     bar = Bar("calibrate", sizes[merged:], turn * samples.count + sum(sizes[:merged]), passes(observed) * samples.count)
     model = Model(packed(module, session), turn, states, here)
-    for seen in in_order(runner.cluster, states_seen, model, shares[merged:], session, bar):
-        merge_states(observed, turn, seen)
+    for found in in_order(runner.cluster, states_seen, model, shares[merged:], session, bar, halves):
+        for seen in found:
+            merge_states(observed, turn, seen)
         merged += 1
         if checkpoint is not None:
-            checkpoint.keep(observed, merged, last=merged == len(shares))
+            checkpoint.keep(partial(states_of, observed), merged, last=merged == len(shares))
 
 
 def _ignore(*_: object) -> None:

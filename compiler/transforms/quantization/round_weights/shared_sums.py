@@ -91,13 +91,13 @@ class SharedSums:
         if self._before >= 0:
             every = [Settled(share.number) for share in self._shares]
             answers = in_order(self._cluster, _went_on, asked, every, self._session, self._bar(number))
-            found = {each.number: answer[0] for each, answer in zip(every, answers, strict=True) if answer}
+            found = {each.number: sums for each, (answer,) in zip(every, answers, strict=True) for sums in answer}
         self._before = number
         begun = [share for share in self._shares if share.number not in found]
         if begun:
             start = _Start(self._module, self._beside, asked._replace(changes=known))
             others = in_order(self._cluster, _begun, start, begun, self._session, self._bar(number))
-            found |= {share.number: sums for share, sums in zip(begun, others, strict=True)}
+            found |= {share.number: sums for share, (sums,) in zip(begun, others, strict=True)}
         for share in self._shares:
             yield found.pop(share.number)
 

@@ -1,0 +1,58 @@
+"""Checkpoints: what workers have computed so far, in a folder, so that a run that was stopped goes on from there."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..diagnostics import CompileError
+from ..ir.weights import WeightError, open_side_file, write_side_file
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_SECONDS = 5
+"""How much time may pass between two writes, about."""
+_MERGED = "merged"
+
+
+@dataclass
+class Checkpoint:
+    """The file of one work on shares, in their order."""
+
+    path: Path
+    written: float = 0.0
+
+    @staticmethod
+    def of(folder: Path, key: str) -> Checkpoint:
+        """The file of the work that a text identifies. Raises CompileError for a folder that cannot be made."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise CompileError(f"cannot be written: {e.strerror}", where=str(folder)) from None
+        return Checkpoint(folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.safetensors", time.monotonic())
+
+    def taken_up(self) -> tuple[int, dict[str, Array]]:
+        """The number of shares that are done, and the arrays of the file; 0 and none without a file.
+
+        Raises CompileError, located, for a damaged file.
+        """
+        if not self.path.exists():
+            return 0, {}
+        try:
+            file = open_side_file(self.path)
+            arrays = {key: file.array(key) for key in file.keys()}  # noqa: SIM118
+            return int(arrays.pop(_MERGED)[0]), arrays
+        except (WeightError, KeyError) as e:
+            raise CompileError(f"is not a checkpoint: {e}", where=str(self.path), hint="remove it") from None
+
+    def keep(self, arrays: Callable[[], Mapping[str, Array]], merged: int, *, last: bool) -> None:
+        """Writes the arrays after so many shares, if that was long ago, or it is the last one."""
+        if last or time.monotonic() - self.written > _SECONDS:
+            write_side_file(self.path, {**arrays(), _MERGED: np.array([merged])})
+            self.written = time.monotonic()
