@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import isnan
+from typing import NamedTuple
 
 from ...runtime.data import Samples
 from ...runtime.executor import Executable
@@ -24,15 +25,33 @@ def few(samples: Samples) -> Samples:
     return samples.head(min(samples.count, max(1, SAMPLES // samples.batch_size) * samples.batch_size))
 
 
-def sqnr_of_outputs(exact: Executable, found: Executable, samples: Samples) -> Sqnr:
-    """The SQNR of each output of reals."""
+class Compared(NamedTuple):
+    """Outputs beside those of the float network."""
+
+    sqnr: Sqnr
+    errors: list[float]
+    """By run the energy of the outputs' errors over that of the outputs, the sum over all of them."""
+
+
+def compared(exact: Executable, found: Executable, samples: Samples) -> Compared:
+    """The outputs of reals of two modules."""
     differences = {name: Differences() for name in exact.outputs}
+    errors: list[float] = []
     for batch in samples.batches():
-        outputs = found.run(batch)
+        outputs, error = found.run(batch), 0.0
         for name, array in exact.run(batch).items():
             if array.dtype.kind not in "iub":
-                differences[name].add(array, outputs[name])
-    return {name: each.sqnr for name, each in differences.items() if each.count}
+                own = Differences()
+                own.add(array, outputs[name])
+                differences[name].merge(own)
+                error += own.noise / own.signal if own.signal else own.noise
+        errors.append(error)
+    return Compared({name: each.sqnr for name, each in differences.items() if each.count}, errors)
+
+
+def sqnr_of_outputs(exact: Executable, found: Executable, samples: Samples) -> Sqnr:
+    """The SQNR of each output of reals."""
+    return compared(exact, found, samples).sqnr
 
 
 def lost(old: Sqnr, new: Sqnr, worth: float) -> str | None:

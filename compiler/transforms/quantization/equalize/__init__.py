@@ -21,7 +21,7 @@ from ..balance_channels.input_channels import Weighted, activation_axis
 from ..data_options import BackendOptions, DataOptions
 from ..matters import matters_of
 from ..outputs import WORTH
-from ..recovery_options import RecoveryOptions
+from ..recovery_options import NO_RECOVERY, RecoveryOptions
 from ..request import QuantizationOptions, Request
 from ..sites import Site
 from .absorb import absorbed
@@ -30,7 +30,7 @@ from .costs import Grids, Weight
 from .grids import JUDGED, as_rounded, grids_of
 from .links import WEIGHT, Link, links_of
 from .products import products_of
-from .scaling import scaled, undo
+from .scaling import Change, scaled, undo
 from .search import Search
 from .trial import Trial
 
@@ -121,8 +121,10 @@ def _equalize(
     seen = channels_seen(module, [*inputs.values(), *bounded], samples, session, runner)
     search = Search(links, weights, inputs, seen, matters_of(module))
     search.run()
-    trial = Trial(module, as_rounded(request, JUDGED), samples, session, runner)
+    nearest = replace(as_rounded(request, JUDGED), recovery=NO_RECOVERY)
+    trial, final = (Trial(module, each, samples, session, runner) for each in (nearest, request))
     divided: dict[Link, Array] = {}
+    changes: list[tuple[Link, Change]] = []
     for method in _METHODS:
         able: dict[Link, Array] = {}
         for link, exponents in search.exponents.items():
@@ -133,20 +135,34 @@ def _equalize(
             else:
                 remarks.missed(link.compute, *method.no_gain)
         done, lost = _done(able, search, trial, method.worth)
+        changes += [(link, change) for link, each in done.items() for change in each]
         for link, exponents in able.items():
             if link in done:
                 divided[link] = exponents
                 remarks.applied(link.compute, method.rule, _outcome(link, exponents, search))
             else:
                 remarks.missed(link.compute, *lost.get(link, _INEXACT))
-    _absorb(links, divided, {link: seen[inputs[link.readers[0].compute]] for link in links}, trial, remarks)
+    changes += _absorb(links, divided, {link: seen[inputs[link.readers[0].compute]] for link in links}, trial, remarks)
+    if changes and request.recovery != RecoveryOptions(equalize=True):
+        _judge(changes, final, remarks)
+
+
+def _judge(changes: Sequence[tuple[Link, Change]], final: Trial, remarks: Remarks) -> None:
+    """Undo all of it where the outputs do not win once recovery has done its part, which makes up for much of the same noise."""
+    final.begin()
+    if (reason := final.lost(WORTH)) is None:
+        return
+    undo([change for _, change in changes])
+    for op in dict.fromkeys(link.compute for link, _ in changes):
+        remarks.forget(op)
+        remarks.missed(op, "outputs", f"after recovery {reason}")
 
 
 def _done(
     able: Mapping[Link, Array], search: Search, trial: Trial, worth: float
-) -> tuple[set[Link], Mapping[Link, tuple[str, str]]]:
+) -> tuple[Mapping[Link, Sequence[Change]], Mapping[Link, tuple[str, str]]]:
     """Scale the links, or, where all of them together do not serve the outputs, the half that wins most there, a quarter, ...
-    down to one; returns those that are scaled, and the remark on each that is not because of the outputs.
+    down to one; returns the changes of those that are scaled, and the remark on each that is not because of the outputs.
     """
     lost: dict[Link, tuple[str, str]] = {}
     tried = list(able)
@@ -156,12 +172,12 @@ def _done(
         if not found:
             break
         if (reason := trial.lost(worth)) is None:
-            return set(found), lost
+            return found, lost
         undo([change for changes in found.values() for change in changes])
         lost |= dict.fromkeys(found, ("outputs", reason))
         ranked = tried if len(tried) < len(able) else _ranked(able, search, trial)
         tried = ranked[: len(tried) // 2]
-    return set(), lost
+    return {}, lost
 
 
 def _ranked(able: Mapping[Link, Array], search: Search, trial: Trial) -> list[Link]:
@@ -177,20 +193,20 @@ def _ranked(able: Mapping[Link, Array], search: Search, trial: Trial) -> list[Li
 
 def _absorb(
     links: Sequence[Link], divided: Mapping[Link, Array], seen: Mapping[Link, Seen], trial: Trial, remarks: Remarks
-) -> None:
-    """Move minima of channels between biases, where the quantized module's outputs win."""
+) -> list[tuple[Link, Change]]:
+    """Move minima of channels between biases, where the quantized module's outputs win; returns what is changed."""
     above = [link for link in links if _is_whole(link) and (seen[link].least > 0).any()]
     if not above:
-        return
+        return []
     trial.begin()
     none = np.zeros(1, np.int32)
     found = {link: absorbed(link, seen[link].least, divided.get(link, none)) for link in above}
-    changes = [change for each in found.values() for change in each]
+    changes = [(link, change) for link, each in found.items() for change in each]
     if not changes:
-        return
+        return []
     lost = trial.lost(WORTH)
     if lost is not None:
-        undo(changes)
+        undo([change for _, change in changes])
     for link in (link for link, each in found.items() if each):
         count, readers = int((seen[link].least > 0).sum()), ", ".join(layer_of(r.compute) for r in link.readers)
         if lost is None:
@@ -198,6 +214,7 @@ def _absorb(
             remarks.applied(link.compute, "absorbed", outcome)
         else:
             remarks.missed(link.compute, "outputs", lost)
+    return changes if lost is None else []
 
 
 def _is_whole(link: Link) -> bool:

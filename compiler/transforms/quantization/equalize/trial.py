@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from math import sqrt
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -16,8 +16,7 @@ from ....runtime.executor import Executable
 from ....runtime.metrics import Differences
 from ....session import Session
 from ..output_sensitivity import exchanged
-from ..outputs import Sqnr, few, lost, sqnr_of_outputs
-from ..recovery_options import NO_RECOVERY
+from ..outputs import Compared, compared, few, lost
 from ..request import Request
 from ..sites import sites
 from ..steps import quantize_channels
@@ -27,28 +26,30 @@ RANKED = 4
 
 
 class Trial:
-    """A module quantized as requested, without recovery, and what its outputs have gained so far."""
+    """A module quantized as requested, and what its outputs have gained so far."""
 
     def __init__(self, module: ModuleOp, request: Request, samples: Samples, session: Session, runner: Runner):
         """The module may change after that, as long as it computes the same in float."""
         self._module = module
         self._original = module.clone()
-        self._request = replace(request, recovery=NO_RECOVERY)
+        self._request = request
         self._samples = few(samples)
         self._session, self._runner = session.silent(), runner
-        self._best: Sqnr | None = None
+        self._best: Compared | None = None
 
     def begin(self) -> None:
-        """Measure the module before it is changed."""
-        self._best = self._best or self._sqnr()
+        """Measure the module as it was before any change."""
+        self._best = self._best or self._compared(self._original)
 
     def lost(self, worth: float) -> str | None:
-        """The reason why the module is not to be changed so: its outputs win less than `worth` dB on average; None where they do.
+        """The reason why the module is not to be changed so: its outputs win less than `worth` dB on average, or too few runs
+        win; None where they do.
 
         What they have then is what the next change is compared with.
         """
-        new = self._sqnr()
-        reason = lost(self._best or {}, new, worth)
+        old, new = self._best, self._compared(self._module)
+        assert old is not None, "begin() comes first"
+        reason = lost(old.sqnr, new.sqnr, worth) or lost_by_most(old.errors, new.errors)
         if reason is None:
             self._best = new
         return reason
@@ -67,12 +68,24 @@ class Trial:
         found = exchanged(exact, quantized, told_apart, exact, samples, self._session, "rank links", Differences)
         return {name: each.noise for name, each in found.items()}
 
-    def _sqnr(self) -> Sqnr:
-        """The SQNR of each output of reals of the module's quantized copy."""
-        quantized = self._quantized(self._module)
-        return sqnr_of_outputs(Executable(self._original), Executable(quantized), self._samples)
+    def _compared(self, module: ModuleOp) -> Compared:
+        """The outputs of the module's quantized copy."""
+        return compared(Executable(self._original), Executable(self._quantized(module)), self._samples)
 
     def _quantized(self, module: ModuleOp) -> ModuleOp:
         copy = module.clone()
         quantize_channels(copy, self._request, lambda: self._samples, self._session, self._runner)
         return copy
+
+
+def lost_by_most(old: Sequence[float], new: Sequence[float]) -> str | None:
+    """The reason why a change is to be undone: the runs that win do not exceed those that lose by the root of their number, the
+    standard deviation of that by chance. None where they do. Energies do not tell: one run may have most of the noise.
+    """
+    wins = sum(b < a for a, b in zip(old, new, strict=True))
+    losses = sum(b > a for a, b in zip(old, new, strict=True))
+    if wins - losses >= sqrt(wins + losses):
+        return None
+    return (
+        f"with it the outputs of {wins} of {len(old)} runs are closer to the float network's, those of {losses} further"
+    )

@@ -1,4 +1,4 @@
-"""The order in which `--equalize` gives up links that do not serve the network's outputs."""
+"""What `--equalize` gives up where the network's outputs are not served, and in which order."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
-from amct_opt.transforms.quantization.equalize.trial import Trial
+from amct_opt.pipelines.passes import make_pass
+from amct_opt.transforms.quantization.equalize.trial import Trial, lost_by_most
+from amct_opt.universe import new_session
 
 from ...targets.operations import const, module_of
-from .test_equalize import IMAGE, RELU, equalized, numbers, pair, spread
+from .test_equalize import IMAGE, RELU, equalized, numbers, pair, spread, triple
 
 
 def quiet_and_loud(x: Any) -> Any:
@@ -34,3 +37,29 @@ def test_links_that_count_at_the_outputs_come_first(monkeypatch: pytest.MonkeyPa
     remarks = equalized(module, tmp_path / "data.npz").remarks
     assert [r.layer for r in remarks if r.rule == "equalized"] == ["loud"]
     assert [r.layer for r in remarks if r.rule == "outputs"] == ["quiet"]
+
+
+def test_recovery_that_does_as_well_undoes_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module = module_of(triple, [IMAGE], dynamic=False)
+    np.savez(tmp_path / "data.npz", x0=IMAGE)
+
+    def recovered(options: str) -> tuple[ModuleOp, list[tuple[str, str]]]:
+        session, copy = new_session(), module.clone()
+        make_pass("quantize", f"data={tmp_path / 'data.npz'} correct-bias=true {options}").apply(session, copy)
+        return copy, [(r.rule, r.reason) for r in session.remarks if r.pass_name == "equalize"]
+
+    reasons = iter([None, "no better"])
+    monkeypatch.setattr(Trial, "lost", lambda *_: next(reasons))
+    found, remarks = recovered("equalize=true")
+    assert next(reasons, "none left") == "none left"
+    assert ("outputs", "after recovery no better") in remarks
+    assert "equalized" not in dict(remarks)
+    assert str(found) == str(recovered("")[0])
+
+
+def test_one_run_does_not_decide() -> None:
+    assert lost_by_most([100, 1, 1, 1], [1, 2, 2, 2]) == (
+        "with it the outputs of 1 of 4 runs are closer to the float network's, those of 3 further"
+    )
+    assert lost_by_most([1, 1, 1, 1], [2, 0.5, 0.5, 0.5]) is None
+    assert lost_by_most([0, 0], [0, 0]) is None
