@@ -141,11 +141,11 @@ def image_form(args: argparse.Namespace) -> Preprocess | None:
     return DataOptions(**image_options(args)).image_form()
 
 
-_DATA = """an .npz file with one array per input, samples on the first axis; a .npy file for the only input; a folder with
-one .npy file per input; a folder of shards, or its address (s3://...): .npz files, or .tar files as WebDataset has them; a group
-of Zarr (x.zarr); FILE.py:FUNCTION, which gives batches (FILE.py is executed); with --data-types a folder of raw binaries per
-input, separated by ;, one run per file; with --preprocess, or --scale, --mean and --std, a folder of images or of folders of
-them"""
+_DATA = """an .npz file with one array per input, samples on the first axis; a .npy file for the only input; a folder with one
+.npy file per input; a folder of shards, or its address (s3://...): .npz files, .parquet files with a column per input, or
+.tar files as WebDataset has them; a group of Zarr (x.zarr); FILE.py:FUNCTION, which gives batches (FILE.py is executed); with
+--data-types a folder of raw binaries per input, separated by ;, one run per file; with --preprocess, or --scale, --mean and
+--std, a folder of images or of folders of them"""
 
 
 def add_data_options(add: Callable[..., object]) -> None:

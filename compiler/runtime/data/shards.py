@@ -1,6 +1,7 @@
 """Shards: files of one folder, each with samples for all inputs of a model, read one at a time.
 
-A shard is an `.npz` file, or a `.tar` file as WebDataset has them: a member `KEY.INPUT.npy` for each input of each sample.
+A shard is an `.npz` file, a `.parquet` file, or a `.tar` file as WebDataset has them: a member `KEY.INPUT.npy` for each input of
+each sample.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from ...diagnostics import CompileError
 from .addresses import files_in, modified, opened
 from .arrays import ArrayHead, array_heads, arrays_in, check_archive, read_array, reading
+from .parquet import parquet_arrays, parquet_heads
 from .rows import Array
 
 OnError = Literal["stop", "skip"]
@@ -71,8 +73,12 @@ class _Form(NamedTuple):
 
 
 def shard_files(folder: str) -> list[str]:
-    """The shards of a folder in the order of their names: of one ending, `.npz` before `.tar`."""
+    """The shards of a folder in the order of their names: of one ending, `.npz` before `.tar` before `.parquet`. A single file of
+    the last two is a shard too.
+    """
     listed = files_in(folder)
+    if not listed and _ending(folder) in (".tar", ".parquet"):
+        return [folder]
     endings = {_ending(file) for file in listed}
     chosen = next((ending for ending in _FORMS if ending in endings), None)
     return [file for file in listed if _ending(file) == chosen]
@@ -181,4 +187,5 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 _FORMS: Mapping[str, _Form] = {
     ".npz": _Form(array_heads, arrays_in, check_archive),
     ".tar": _Form(_tar_heads, _tar_arrays, _tar_arrays),
+    ".parquet": _Form(parquet_heads, parquet_arrays, parquet_arrays),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -147,3 +148,81 @@ def test_skipped_shards_are_warned_of(folder: Path, capsys: pytest.CaptureFixtur
     assert session.warnings == [
         f"{data}: shards skipped: 1: {data}/c.npz: error: cannot be read: File is not a zip file"
     ]
+
+
+# Parquet
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Any:
+    """Writes columns to files of a folder."""
+    arrow: Any = pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    def write(name: str, **columns: Any) -> Path:
+        path = tmp_path / name
+        parquet.write_table(arrow.table(columns), path)
+        return path
+
+    return write
+
+
+def as_npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def test_columns(tables: Any, tmp_path: Path) -> None:
+    """Lists of a fixed size or of any, lists in lists, tensors, bytes of .npy files, and numbers."""
+    import pyarrow
+
+    arrow: Any = pyarrow
+    x = np.arange(7 * 6, dtype=np.float32).reshape(7, 2, 3)
+    fixed = arrow.list_(arrow.list_(arrow.float32(), 3), 2)
+    for i, part in enumerate(np.array_split(x, [3])):
+        tables(
+            f"{i}.parquet",
+            fixed=arrow.array(part.tolist(), fixed),
+            lists=arrow.array(part.tolist(), arrow.list_(arrow.list_(arrow.float32()))),
+            tensor=arrow.FixedShapeTensorArray.from_numpy_ndarray(part),
+            bytes=[as_npy(each) for each in part],
+            number=arrow.array(part[:, 0, 0].astype(np.int64)),
+        )
+    rows = rows_of(tmp_path)
+    for name in ("fixed", "lists", "tensor", "bytes"):
+        np.testing.assert_array_equal(rows[name].read(2, 5), x[2:5], strict=True)
+    np.testing.assert_array_equal(rows["number"].read(0, 7), x[:, 0, 0].astype(np.int64), strict=True)
+    assert rows_of(tmp_path / "0.parquet")["fixed"].shape == (3, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ([[1.0], [1.0, 2.0]], "column 'x' has cells of different lengths"),
+        ([[1.0], None], "column 'x' has cells of different lengths, or none"),
+        ([1.0, None], "column 'x' has no value in some rows"),
+        (["a", "b"], "column 'x' is of string: cells are numbers"),
+        ([], "it has no rows"),
+    ],
+)
+def test_columns_that_are_not_data(tables: Any, cells: Any, message: str) -> None:
+    path = tables("x.parquet", x=cells)
+    with pytest.raises(CompileError) as e:
+        rows_of(path)["x"].read(0, 2)
+    assert str(e.value).startswith(f"{path}: error: cannot be read: {message}")
+
+
+def test_a_damaged_table(tables: Any) -> None:
+    path = tables("x.parquet", x=[1.0, 2.0])
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(CompileError, match="cannot be read"):
+        rows_of(path)
+
+
+def test_without_pyarrow(tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tables("x.parquet", x=[1.0, 2.0])
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(CompileError, match="Parquet requires pyarrow") as e:
+        rows_of(path)
+    assert e.value.hint == "pip install 'amct-opt[parquet]'"
