@@ -9,6 +9,7 @@ import atexit
 import logging
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -38,6 +39,10 @@ _CERTIFICATES = "write --cluster tls://host:8786 --cluster-tls ca.pem,cert.pem,k
 _TLS = ("tls_ca_file", "tls_client_cert", "tls_client_key")
 _SECONDS = 10
 """How long to wait for a scheduler."""
+_LOOK = 5
+"""Seconds without a result after which workers are looked for."""
+_PATIENCE = 300
+"""Seconds without any worker, where there was one before, that end the work."""
 
 
 class Failed:
@@ -181,19 +186,21 @@ class OnDask:
         data may be lost unnoticed if a worker dies while it receives them, and then all others wait for ever.
         """
         from dask import config
-        from distributed import KilledWorker, as_completed
+        from distributed import KilledWorker
         from distributed.comm.core import CommClosedError
 
         futures: dict[Any, int] = {}
         try:
             with config.set({_LARGE: "1TB"}):  # the model is meant to be sent
                 sent = self.client.submit(_given, common, pure=False)
-            workers = sorted(self.client.nthreads())
+            workers = self._workers()
             futures |= {
                 self.client.submit(work, sent, share, pure=False, **_place(share, workers)): number
                 for number, share in enumerate(shares)
             }
-            for future in cast(Iterable[Any], as_completed(futures)):
+            for future in self._arriving([sent, *futures]):
+                if future is sent:
+                    continue
                 try:
                     result = future.result()
                 except KilledWorker as e:
@@ -206,6 +213,48 @@ class OnDask:
         finally:
             with suppress(CommClosedError):
                 self.client.cancel(list(futures))
+
+    def _workers(self) -> list[str]:
+        """The addresses of all workers. Raises CommClosedError if the scheduler does not answer."""
+        from distributed.comm.core import CommClosedError
+
+        try:
+            return sorted(self.client.nthreads())
+        except OSError as e:
+            raise CommClosedError(str(e)) from e
+
+    def _arriving(self, futures: Sequence[Any]) -> Iterator[Any]:
+        """Futures as they are done. Raises CompileError if all workers were lost long ago."""
+        from distributed import as_completed
+
+        waiting, seen = dict.fromkeys(futures), time.monotonic()
+        had_workers = bool(self._workers())
+        while waiting:
+            try:
+                for future in cast(Iterable[Any], as_completed(list(waiting), loop=self.client.loop, timeout=_LOOK)):
+                    del waiting[future]
+                    yield future
+            except TimeoutError:
+                _revive(self.client.cluster)
+                if self._workers():
+                    had_workers, seen = True, time.monotonic()
+                elif had_workers and time.monotonic() - seen > _PATIENCE:
+                    raise CompileError("the cluster has lost all of its workers", hint=f"{_LOGS}; {_RESUME}") from None
+
+
+def _revive(cluster: Any) -> None:
+    """Starts the workers of a local cluster anew that died while they started: Dask gives these up."""
+    from distributed import LocalCluster
+    from distributed.core import Status
+
+    def forget() -> None:
+        for name, worker in list(cluster.workers.items()):
+            if worker.status in (Status.closed, Status.failed):
+                del cluster.workers[name]
+
+    if isinstance(cluster, LocalCluster):
+        cluster.loop.add_callback(forget)  # pyright: ignore
+        cluster.scale(len(cluster.worker_spec))  # pyright: ignore
 
 
 def _place(share: object, workers: Sequence[str]) -> Mapping[str, Any]:

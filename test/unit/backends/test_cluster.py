@@ -197,6 +197,32 @@ def test_a_scheduler_that_goes_away(data: Path) -> None:
 
 
 @pytest.mark.slow
+def test_no_worker_is_left(workers: Any, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if all of them had died while they started: others are started."""
+    monkeypatch.setattr(cluster, "_LOOK", 1)
+    for worker in list(workers.cluster.workers.values()):
+        workers.cluster.sync(worker.close)
+    assert found(data, "minmax", options=f"backend=numpy cluster={LOCAL}") == found(data, "minmax")
+
+
+@pytest.mark.slow
+def test_all_workers_are_lost(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_LOOK", 0.2)
+    monkeypatch.setattr(cluster, "_PATIENCE", 0.5)
+    monkeypatch.setattr(cluster, "_revive", lambda cluster: None)  # pyright: ignore
+    others = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL)
+    address = str(others.scheduler_address)
+    closing = threading.Timer(1.0, others.scale, (0,))
+    closing.start()
+    x = np.random.default_rng(1).normal(size=(20000, 3, 8, 8)).astype(np.float32)
+    np.savez(data, x=x)
+    with pytest.raises(CompileError, match="the cluster has lost all of its workers"):
+        found(data, "mse", "1", options=f"backend=numpy cluster={address}")
+    closing.join()
+    others.close()
+
+
+@pytest.mark.slow
 def test_workers_that_are_killed(workers: Any, tmp_path: Path) -> None:
     """Each is killed once while it computes; what it did not deliver is computed again."""
     x = np.random.default_rng(1).normal(size=(4000, 3, 8, 8)).astype(np.float32)
@@ -207,7 +233,9 @@ def test_workers_that_are_killed(workers: Any, tmp_path: Path) -> None:
     def kill() -> None:
         for _ in range(2):
             time.sleep(1.0)
-            pids = [w["pid"] for w in workers.run(lambda: {"pid": os.getpid()}).values()]
+            pids = list[int]()
+            while not pids:
+                pids = [pid for pid in workers.run(os.getpid).values() if pid not in killed]
             os.kill(pids[0], signal.SIGKILL)
             killed.append(pids[0])
 
