@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -11,9 +11,14 @@ from typing import Any, cast
 from onnx import ModelProto
 
 from ...diagnostics import CompileError, first_line
+from .fake_quantization import with_plain_points
 from .library import quiet
 from .names import name_layers
 
+_TRAINING = "in training mode, in which batch norms and dropouts compute something else"
+_MODES = {"aten::batch_norm": "training", "aten::dropout": "train", "aten::dropout_": "train"}
+"""Operators that compute something else in training, and the argument that says so."""
+_MODELESS = frozenset({"GraphModule", "GuardsFn", "FakeQuantizeBase", "ObserverBase"})
 _FUNCTIONAL = frozenset({"FloatFunctional", "FXFloatFunctional"})
 
 
@@ -27,9 +32,8 @@ def traced(torch: Any, module: Any, inputs: Any, dynamic_shapes: Any) -> Any:
     if inputs is None:
         hint = "amct_opt.load(module, (tensor,), dynamic_shapes=...)"
         raise CompileError("example inputs are needed to trace a module", where=where, hint=hint)
-    if any(each.training for each in module.modules()):
-        message = "is in training mode, in which batch norms and dropouts compute something else"
-        raise CompileError(message, where=where, hint="call module.eval() first")
+    if any(each.training for each in module.modules() if _has_modes(each)):
+        raise CompileError(f"is {_TRAINING}", where=where, hint="call module.eval() first")
     ordered, named = _arguments(torch, inputs)
     try:
         with quiet(), torch.no_grad(), _functionals_called(module), _fake_quantizes_plain(torch, module):
@@ -37,6 +41,24 @@ def traced(torch: Any, module: Any, inputs: Any, dynamic_shapes: Any) -> Any:
     except Exception as e:  # code of the module may raise anything
         hint = "torch.export.export(module, inputs) says more"
         raise CompileError(f"torch cannot export it: {first_line(str(e))}", where=where, hint=hint) from e
+
+
+def _has_modes(module: Any) -> bool:
+    """Whether a module may compute something else in training: traced graphs and what quantizes do what they did."""
+    return type(module).__name__ != "Module" and _MODELESS.isdisjoint(c.__name__ for c in type(module).__mro__)
+
+
+def _check_modes(program: Any, where: str) -> None:
+    """Raises CompileError for a program that was traced in training mode."""
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        flag = None if schema is None else _MODES.get(schema.name)
+        if schema is None or flag is None:
+            continue
+        index = [argument.name for argument in schema.arguments].index(flag)
+        if node.kwargs.get(flag, node.args[index] if len(node.args) > index else False) is True:
+            hint = "call module.eval() before torch.export.export, or move_exported_model_to_eval of torchao behind it"
+            raise CompileError(f"'{node.name}' is {_TRAINING}", where=where, hint=hint)
 
 
 def _arguments(torch: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -70,10 +92,10 @@ def _call(methods: Mapping[str, Any], name: str, *arguments: Any, **named: Any) 
 
 @contextmanager
 def _fake_quantizes_plain(torch: Any, module: Any) -> Generator[None]:
-    """Makes torch.ao's fake quantization round by the scales that it has: what also observes cannot be exported."""
+    """Makes fake quantization of torch.ao and torchao round by the scales that it has: what also observes cannot be exported."""
     changed = [each for each in module.modules() if "FakeQuantizeBase" in {c.__name__ for c in type(each).__mro__}]
     for each in changed:
-        each.forward = partial(_fake_quantized, torch, each, *_parameters(each))
+        each.forward = _rounding(torch, each)
     try:
         yield
     finally:
@@ -81,18 +103,18 @@ def _fake_quantizes_plain(torch: Any, module: Any) -> Generator[None]:
             del each.__dict__["forward"]
 
 
-def _parameters(quantizer: Any) -> tuple[Any, Any]:
-    """Scale and zero point: tensors by channel, else numbers."""
-    if quantizer.is_per_channel:
-        return quantizer.scale, quantizer.zero_point
-    return float(quantizer.scale), int(quantizer.zero_point)
-
-
-def _fake_quantized(torch: Any, quantizer: Any, scale: Any, zero: Any, x: Any) -> Any:
-    low, high = quantizer.activation_post_process.quant_min, quantizer.activation_post_process.quant_max
-    if quantizer.is_per_channel:
-        return torch.fake_quantize_per_channel_affine(x, scale, zero, quantizer.ch_axis, low, high)
-    return torch.fake_quantize_per_tensor_affine(x, scale, zero, low, high)
+def _rounding(torch: Any, quantizer: Any) -> Callable[[Any], Any]:
+    """What a fake quantization computes by its present scales."""
+    if not quantizer.fake_quant_enabled.all():
+        return lambda x: x
+    low, high = (getattr(quantizer.activation_post_process, name) for name in ("quant_min", "quant_max"))
+    scale, zero = quantizer.scale.detach(), quantizer.zero_point.detach()
+    zero = zero.round().clamp(low, high).to(torch.int32)  # one that is learned is real
+    if scale.numel() > 1:
+        axis = quantizer.ch_axis
+        return lambda x: torch.fake_quantize_per_channel_affine(x, scale, zero, axis, low, high)
+    factors = float(scale), int(zero)
+    return lambda x: torch.fake_quantize_per_tensor_affine(x, *factors, low, high)
 
 
 def to_onnx(torch: Any, program: Any, where: str) -> ModelProto:
@@ -101,10 +123,12 @@ def to_onnx(torch: Any, program: Any, where: str) -> ModelProto:
     Only constants are folded: the exporter's other optimizations fold batch norms and lose their names. Raises CompileError
     for operators that ONNX cannot express.
     """
+    _check_modes(program, where)
     try:
         with quiet(), torch.no_grad():
+            plain = with_plain_points(torch, program)
             translated = torch.onnx.export(
-                program, dynamo=True, verbose=False, optimize=False, output_names=_outputs(program)
+                plain, dynamo=True, verbose=False, optimize=False, output_names=_outputs(program)
             )
             _fold_constants(translated.model)
             model: ModelProto = translated.model_proto

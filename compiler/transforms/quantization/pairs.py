@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialects.nn import DequantizeOp, NNOp, QParamsAttr, QuantizeOp
+from ...dialects.nn import DequantizeOp, NNOp, QParamsAttr, QuantizeOp, ReluOp
 from .sites import Site
 
 
@@ -33,7 +33,9 @@ def quantized_pair(
 
 
 def quantize_at(site: Site) -> None:
-    """Move quantize and dequantize from before passive operations to right before the layer. Results do not change."""
+    """Move quantize and dequantize from before passive operations and ReLUs to right before the layer. Results do not change:
+    rounding keeps the order of numbers, and 0 is one of the integers.
+    """
     data = site.activation
     chain = _chain(data)
     if data is None or not chain:
@@ -52,9 +54,16 @@ def quantize_at(site: Site) -> None:
 
 
 def _chain(value: SSAValue | None) -> list[NNOp]:
-    """The passive operations that compute a value, the last one first; other results of a Split may have other readers."""
+    """The passive operations and ReLUs that compute a value, the last one first.
+
+    No Split is among them: its other results may have other readers.
+    """
     chain: list[NNOp] = []
-    while isinstance(value, OpResult) and isinstance(op := value.op, NNOp) and op.is_passive and len(op.results) == 1:
+    while isinstance(value, OpResult) and isinstance(op := value.op, NNOp) and _keeps_integers(op):
         chain.append(op)
         value = op.operands[0]
     return chain
+
+
+def _keeps_integers(op: NNOp) -> bool:
+    return (op.is_passive or isinstance(op, ReluOp)) and len(op.results) == 1

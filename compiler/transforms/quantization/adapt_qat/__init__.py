@@ -27,6 +27,7 @@ from ..pairs import quantize_at
 from ..profiles import Row, profile_of
 from ..sites import Site, sites
 from .bias import quantize_bias
+from .factors import absorb_factors
 from .integers import dequantize_of, erase_unused, quantize_constants, store_signed, transpose_constants
 from .rules import broken
 
@@ -50,6 +51,7 @@ class AdaptQatPass(ModulePass):
         quantize_constants(op)
         transpose_constants(op)
         store_signed(op, remarks)
+        absorb_factors(op, remarks)
         rows = profile_of(session).rows
         for site in sites(op, rows):
             if rows[type(site.compute)].weight is not None:

@@ -22,7 +22,7 @@ def broken(site: Site, row: Row, data: DequantizeOp | None, weight: DequantizeOp
         return "quantized-data", "its weight is quantized, its data is not"
     if weight is None:
         return "quantized-weight", "its data is quantized, its weight is not"
-    return _broken_data(data) or _broken_weight(site, weight) or _broken_operator(site, row, data, weight)
+    return _broken_data(data) or _broken_weight(site, row, weight) or _broken_operator(site, row, data, weight)
 
 
 def _broken_data(data: DequantizeOp) -> Broken | None:
@@ -34,7 +34,7 @@ def _broken_data(data: DequantizeOp) -> Broken | None:
     return None
 
 
-def _broken_weight(site: Site, weight: DequantizeOp) -> Broken | None:
+def _broken_weight(site: Site, row: Row, weight: DequantizeOp) -> Broken | None:
     params = weight.qparams.data
     if constant_of(weight.input) is None:
         return "constant-weight", "its weight is computed at run time"
@@ -45,11 +45,11 @@ def _broken_weight(site: Site, weight: DequantizeOp) -> Broken | None:
     if isinstance(site.compute, MatMulOp):
         if (rank := len(shape_of(weight.result))) != 2:
             return "matrix-weight", f"its weight is of rank {rank}, not 2"
-        if params.axis is not None:
+        if params.axis is not None and not row.per_channel:
             return "per-tensor-weight", "its weight has a scale per channel, as only convolutions may"
-    elif params.block is not None:
+    if params.block is not None:
         return "channel-scales", "its weight has scales per group, not per output channel"
-    elif params.axis not in (None, channel_axis(site.compute)):
+    if params.axis not in (None, channel_axis(site.compute)):
         return "channel-scales", f"its weight has scales along axis {params.axis}, not per output channel"
     return None
 

@@ -1,50 +1,308 @@
-"""Modules that torch.ao prepared for training with quantization: their scales are those of what is loaded."""
+"""Modules and programs that were trained with quantization: their scales are those of what is loaded, then of int8 layers."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp, i8
 
 import amct_opt
-from amct_opt.dialects.nn import ConvOp, DequantizeOp
+from amct_opt.diagnostics import CompileError
+from amct_opt.dialects.nn import ConvOp, DequantizeOp, MatMulOp
+from amct_opt.ir.functions import input_names, main_function
+from amct_opt.rewriting import layer_of
+from amct_opt.transforms.quantization.sites import sites
 
 torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
 pytest.importorskip("onnxscript", reason="the extra torch is not installed")
+onnxruntime = pytest.importorskip("onnxruntime")
+nn: Any = torch.nn
+
+X: Any = torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(1))
+
+
+class Net(nn.Module):
+    def __init__(self, norm: bool = True):
+        torch.manual_seed(0)
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.bn = nn.BatchNorm2d(4) if norm else nn.Identity()
+        self.relu = nn.ReLU()
+        self.fc = nn.Linear(4 * 36, 5)
+
+    def forward(self, x: Any) -> Any:
+        return self.fc(self.relu(self.bn(self.conv(x))).flatten(1))
+
+
+def trained(module: Any, steps: int = 2) -> Any:
+    """The module behind some steps of training: statistics, scales and learned parameters are those of data."""
+    optimizer = torch.optim.SGD(module.parameters(), 1e-4)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        module(X).square().mean().backward()
+        optimizer.step()
+    return module
+
+
+def eager(backend: str, norm: bool = True) -> Any:
+    """`prepare_qat` of torch.ao: convolution, batch norm and ReLU are one module, whose folded weight is quantized."""
+    import torch.ao.quantization as quantization
+
+    model = nn.Sequential(quantization.QuantStub(), Net(norm)).train()
+    if norm:
+        quantization.fuse_modules_qat(model, ["1.conv", "1.bn", "1.relu"], inplace=True)
+    model.qconfig = quantization.get_default_qat_qconfig(backend)
+    quantization.prepare_qat(model, inplace=True)
+    return trained(model).eval().apply(quantization.disable_observer)
+
+
+def graph_mode() -> Any:
+    """`prepare_qat_fx` of torch.ao."""
+    from torch.ao.quantization import disable_observer, get_default_qat_qconfig_mapping, quantize_fx
+
+    model = quantize_fx.prepare_qat_fx(Net().train(), get_default_qat_qconfig_mapping("qnnpack"), (X,))
+    return trained(model).eval().apply(disable_observer)
+
+
+def learned() -> Any:
+    """Scales and zero points that are trained (LSQ+ of torch.ao)."""
+    import torch.ao.quantization as quantization
+    from torch.ao.quantization._learnable_fake_quantize import _LearnableFakeQuantize
+
+    data = _LearnableFakeQuantize.with_args(
+        observer=quantization.MinMaxObserver,
+        quant_min=0,
+        quant_max=255,
+        scale=0.05,
+        zero_point=120.4,
+        dtype=torch.quint8,
+    )
+    weight = _LearnableFakeQuantize.with_args(
+        observer=quantization.MinMaxObserver,
+        quant_min=-128,
+        quant_max=127,
+        scale=0.005,
+        dtype=torch.qint8,
+        qscheme=torch.per_tensor_symmetric,
+    )
+    model = nn.Sequential(quantization.QuantStub(), Net(norm=False)).train()
+    model.qconfig = quantization.QConfig(activation=data, weight=weight)
+    quantization.prepare_qat(model, inplace=True)
+    return trained(model).eval()
+
+
+class Ste(torch.autograd.Function):
+    """Rounding whose gradient is one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return torch.round(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0]
+
+
+class Lsq(nn.Module):
+    """Bounds first, rounding past the gradient, a learned scale: Horizon's `lsq`."""
+
+    def __init__(self, scale: Any, low: int = -128):
+        super().__init__()
+        self.scale, self.low = nn.Parameter(torch.as_tensor(scale)), low
+
+    def forward(self, x: Any) -> Any:
+        y = torch.clamp(x / self.scale.abs(), self.low, 127)
+        return (y + (y.round() - y).detach()) * self.scale.abs()
+
+
+class Ulq(nn.Module):
+    """AMCT's fake quantization: times the reciprocal, rounding, an offset around the bounds."""
+
+    def __init__(self, scale: Any, offset: float):
+        super().__init__()
+        self.scale: Any
+        self.offset: Any
+        self.register_buffer("scale", torch.as_tensor(scale))
+        self.register_buffer("offset", torch.tensor(offset))
+
+    def forward(self, x: Any) -> Any:
+        y = torch.clamp(Ste.apply(x * (1 / self.scale)) + self.offset, -128, 127)
+        return (y - self.offset) * self.scale
+
+
+class Affine(nn.Module):
+    """torch's operators by tensors: Horizon's `fake_quant`."""
+
+    def __init__(self, scale: Any):
+        super().__init__()
+        self.scale: Any
+        self.register_buffer("scale", torch.as_tensor(scale).reshape(-1))
+
+    def forward(self, x: Any) -> Any:
+        zero = torch.zeros_like(self.scale, dtype=torch.int32)
+        if len(self.scale) > 1:
+            return torch.fake_quantize_per_channel_affine(x, self.scale, zero, 0, -128, 127)
+        return torch.fake_quantize_per_tensor_affine(x, self.scale, zero, -128, 127)
+
+
+class Layer(nn.Module):
+    """A layer with quantizers of its data and its weight, as plugins replace modules by."""
+
+    def __init__(self, layer: Any, data: Any, weight: Any):
+        super().__init__()
+        self.layer, self.data, self.weights = layer, data, weight
+
+    def forward(self, x: Any) -> Any:
+        weight = self.weights(self.layer.weight)
+        if isinstance(self.layer, nn.Linear):
+            return nn.functional.linear(self.data(x), weight, self.layer.bias)
+        return nn.functional.conv2d(self.data(x), weight, self.layer.bias, padding=1)
+
+
+def plugin(data: Callable[[], Any], weight: Callable[[Any], Any], norm: bool = False) -> Any:
+    """A network whose layers a plugin replaced; the batch norm, if any, stands behind the quantized weight (WithBN)."""
+    model = Net(norm).train()
+    conv, fc = model.conv.weight.detach(), model.fc.weight.detach()
+    model.conv = Layer(model.conv, data(), weight(conv.abs().amax((1, 2, 3), keepdim=True) / 127))
+    model.fc = Layer(model.fc, data(), weight(fc.abs().max() / 127))
+    return trained(model).eval()
+
+
+FORMS: dict[str, Callable[[], Any]] = {
+    "eager-per-tensor": lambda: eager("qnnpack"),
+    "eager-7-bits-per-channel": lambda: eager("x86"),
+    "eager-unfused": lambda: eager("qnnpack", norm=False),
+    "fx": graph_mode,
+    "learned": learned,
+    "lsq": lambda: plugin(lambda: Lsq(0.03), lambda s: Lsq(s, -127)),
+    "amct": lambda: plugin(lambda: Ulq(0.03, 3.0), lambda s: Ulq(s, 0.0)),
+    "horizon-with-bn": lambda: plugin(lambda: Affine(0.03), Affine, norm=True),
+}
+
+
+def integers(module: ModuleOp) -> dict[str, bool]:
+    """Whether layers compute on int8 data and an int8 weight."""
+    found: dict[str, bool] = {}
+    for site in sites(module, (ConvOp, MatMulOp)):
+        owners = [value.owner for i in (0, 1) if (value := site.operand(i)) is not None]
+        is_int8 = [isinstance(owner, DequantizeOp) and owner.qparams.data.storage == i8 for owner in owners]
+        found[layer_of(site.compute)] = is_int8 == [True, True]
+    return found
+
+
+def numbers(module: ModuleOp, x: Any) -> Any:
+    (name,) = input_names(main_function(module))
+    (found,) = amct_opt.execute(module, {name: x.numpy()}).values()
+    return found
+
+
+def gives_quantized(module: ModuleOp) -> bool:
+    terminator = main_function(module).body.block.last_op
+    return terminator is not None and isinstance(terminator.operands[0].owner, DequantizeOp)
+
+
+def check(source: tuple[Any, ...], expected: Any, tmp_path: Path) -> None:
+    """What is loaded gives torch's numbers; its layers become integers in both profiles, and the file computes the same.
+
+    Biases become integers, so that a quantized output may be one step away.
+    """
+    loaded, _ = amct_opt.load(*source)
+    np.testing.assert_allclose(numbers(loaded, X), expected, atol=1e-6)
+    last = [op.qparams.data.scales() for op in loaded.walk() if isinstance(op, DequantizeOp)][-1]
+    step = max(1e-3, 1.01 * float(last)) if gives_quantized(loaded) else 1e-3
+    for profile in ("ascend", "qdq"):
+        module, session = loaded.clone(), amct_opt.new_session()
+        session.profile = profile
+        amct_opt.run_pipeline(module, "fold-constants,canonicalize,fuse-all,adapt-qat", session)
+        np.testing.assert_allclose(numbers(module, X), expected, atol=step)
+        matrices = (
+            {r.layer for r in session.remarks if r.rule == "per-tensor-weight"} if profile == "ascend" else set[str]()
+        )
+        assert [layer for layer, is_int8 in integers(module).items() if not is_int8] == [*matrices]
+        assert {type(op).__name__ for op in module.walk()}.isdisjoint({"BatchNormOp", "DivOp", "MulOp"})
+    amct_opt.save(module, tmp_path / "q.onnx", session, "onnx")
+    run = onnxruntime.InferenceSession(tmp_path / "q.onnx")
+    (found,) = run.run(None, {run.get_inputs()[0].name: X.numpy()})
+    np.testing.assert_allclose(found, expected, atol=step)
+
+
+def made(form: Callable[[], Any]) -> tuple[Any, Any]:
+    """A trained module, and what torch computes with it."""
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        with torch.enable_grad():
+            model = form()
+        return model, model(X).numpy()
+
+
+@pytest.mark.parametrize(
+    "form", [form if form == "horizon-with-bn" else pytest.param(form, marks=pytest.mark.slow) for form in FORMS]
+)
+def test_trained_modules(form: str, tmp_path: Path) -> None:
+    model, expected = made(FORMS[form])
+    check((model, (X,)), expected, tmp_path)
+    with torch.no_grad():
+        np.testing.assert_array_equal(model(X).numpy(), expected)
+
+
+@pytest.mark.slow
+def test_files_of_trained_modules(tmp_path: Path) -> None:
+    """Operators that observe and quantize at once are what `torch.export` leaves of torch.ao's modules."""
+    model, expected = made(lambda: eager("x86"))
+    program = torch.export.export(model, (X,))
+    before = str(program.graph)
+    torch.export.save(program, tmp_path / "model.pt2")
+    check((tmp_path / "model.pt2",), expected, tmp_path)
+    amct_opt.load(program)
+    assert str(program.graph) == before, "the program itself is as it was"
+
+
+@pytest.mark.slow
+def test_switched_off() -> None:
+    """Fake quantization that is switched off computes nothing, as in torch."""
+    import torch.ao.quantization as quantization
+
+    model, _ = made(lambda: eager("qnnpack", norm=False))
+    model.apply(quantization.disable_fake_quant)
+    with torch.no_grad():
+        expected = model(X).numpy()
+    for source in ((model, (X,)), (torch.export.export(model, (X,)),)):
+        module, _ = amct_opt.load(*source)
+        np.testing.assert_allclose(numbers(module, X), expected, atol=1e-6)
+        assert not [op for op in module.walk() if isinstance(op, DequantizeOp)]
 
 
 def prepared() -> Any:
-    """A trained module: observers have seen data, and are still on, as after training."""
-    import torch.ao.quantization as quantization
-
-    nn = torch.nn
-    torch.manual_seed(0)
-    layers = [nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 5, 3)]
-    model = nn.Sequential(quantization.QuantStub(), *layers).train()
-    model.qconfig = quantization.get_default_qat_qconfig("qnnpack")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        quantization.prepare_qat(model, inplace=True)
-        for _ in range(3):
-            model(torch.randn(4, 3, 6, 6))
-    return model.eval().apply(quantization.disable_observer)
+    """A network that torchao prepared and that was trained, as a graph."""
+    pt2e: Any = import_module("torchao.quantization.pt2e")
+    steps: Any = import_module("torchao.quantization.pt2e.quantize_pt2e")
+    xnnpack: Any = import_module("torchao.testing.pt2e._xnnpack_quantizer")
+    config = xnnpack.get_symmetric_quantization_config(is_per_channel=True, is_qat=True)
+    graph = torch.export.export(Net().train(), (X,)).module()
+    model = trained(steps.prepare_qat_pt2e(graph, xnnpack.XNNPACKQuantizer().set_global(config)))
+    pt2e.move_exported_model_to_eval(model)
+    return model.apply(pt2e.disable_observer)
 
 
-def test_scales_of_training_are_kept() -> None:
-    model, x = prepared(), torch.randn(2, 3, 6, 6)
-    with torch.no_grad():
-        expected = model(x).numpy()
-    module, session = amct_opt.load(model, (x,))
-    step = float(model[2].activation_post_process.scale)
-    for passes in ("", "canonicalize,adapt-qat"):
-        if passes:
-            amct_opt.run_pipeline(module, passes, session)
-        found = amct_opt.execute(module, {"input": x.numpy()})["output"]
-        np.testing.assert_allclose(found, expected, atol=1.01 * step)
-    layers = [op for op in module.walk() if isinstance(op, ConvOp)]
-    assert len(layers) == 2
-    assert all(isinstance(value.owner, DequantizeOp) for op in layers for value in op.operands[:2])
-    with torch.no_grad():
-        np.testing.assert_array_equal(model(x).numpy(), expected)
+@pytest.mark.slow
+def test_torchao(tmp_path: Path) -> None:
+    """PyTorch 2 export quantization, prepared and converted, as graph modules and as programs."""
+    steps: Any = pytest.importorskip("torchao.quantization.pt2e.quantize_pt2e", reason="torchao is not installed")
+    model, expected = made(prepared)
+    check((model, (X,)), expected, tmp_path)
+    check((torch.export.export(model, (X,)),), expected, tmp_path)
+    converted, expected = made(lambda: steps.convert_pt2e(model))
+    check((converted, (X,)), expected, tmp_path)
+
+
+def test_programs_in_training_mode() -> None:
+    program = torch.export.export(Net().train(), (X,))
+    with pytest.raises(CompileError) as caught:
+        amct_opt.load(program)
+    assert "'batch_norm' is in training mode" in str(caught.value)
