@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import isnan
-from typing import NamedTuple
 
 from ...runtime.data import Samples
 from ...runtime.executor import Executable
@@ -25,16 +25,27 @@ def few(samples: Samples) -> Samples:
     return samples.head(min(samples.count, max(1, SAMPLES // samples.batch_size) * samples.batch_size))
 
 
-class Compared(NamedTuple):
-    """Outputs beside those of the float network."""
+@dataclass(frozen=True)
+class Compared:
+    """Outputs of reals beside those of the float network."""
 
-    sqnr: Sqnr
+    differences: dict[str, Differences]
     errors: list[float]
     """By run the energy of the outputs' errors over that of the outputs, the sum over all of them."""
 
+    @property
+    def sqnr(self) -> Sqnr:
+        return {name: each.sqnr for name, each in self.differences.items() if each.count}
+
+    def merge(self, other: Compared) -> None:
+        """Adds the runs of another one."""
+        for name, each in other.differences.items():
+            self.differences[name].merge(each)
+        self.errors.extend(other.errors)
+
 
 def compared(exact: Executable, found: Executable, samples: Samples) -> Compared:
-    """The outputs of reals of two modules."""
+    """The outputs of two modules."""
     differences = {name: Differences() for name in exact.outputs}
     errors: list[float] = []
     for batch in samples.batches():
@@ -46,7 +57,16 @@ def compared(exact: Executable, found: Executable, samples: Samples) -> Compared
                 differences[name].merge(own)
                 error += own.noise / own.signal if own.signal else own.noise
         errors.append(error)
-    return Compared({name: each.sqnr for name, each in differences.items() if each.count}, errors)
+    return Compared(differences, errors)
+
+
+def halves(samples: Samples) -> list[tuple[Samples, Samples]]:
+    """What fits, and what judges: each half of the runs for the other. One run does both."""
+    half = samples.count // samples.batch_size // 2 * samples.batch_size
+    if not half:
+        return [(samples, samples)]
+    first, second = samples.head(half), samples.tail(samples.count - half)
+    return [(first, second), (second, first)]
 
 
 def sqnr_of_outputs(exact: Executable, found: Executable, samples: Samples) -> Sqnr:

@@ -20,7 +20,7 @@ from ....session import Session, session_of
 from ..balance_channels.input_channels import Weighted, activation_axis
 from ..data_options import BackendOptions, DataOptions
 from ..matters import matters_of
-from ..outputs import WORTH
+from ..outputs import WORTH, few, halves
 from ..recovery_options import NO_RECOVERY, RecoveryOptions
 from ..request import QuantizationOptions, Request
 from ..sites import Site
@@ -122,7 +122,9 @@ def _equalize(
     search = Search(links, weights, inputs, seen, matters_of(module))
     search.run()
     nearest = replace(as_rounded(request, JUDGED), recovery=NO_RECOVERY)
-    trial, final = (Trial(module, each, samples, session, runner) for each in (nearest, request))
+    judging = few(samples)
+    trial = Trial(module, nearest, [(judging, judging)], session, runner)
+    final = Trial(module, request, halves(judging), session, runner)
     divided: dict[Link, Array] = {}
     changes: list[tuple[Link, Change]] = []
     for method in _METHODS:

@@ -16,7 +16,7 @@ from ....runtime.executor import Executable
 from ....runtime.metrics import Differences
 from ....session import Session
 from ..output_sensitivity import exchanged
-from ..outputs import Compared, compared, few, lost
+from ..outputs import Compared, compared, lost
 from ..request import Request
 from ..sites import sites
 from ..steps import quantize_channels
@@ -28,12 +28,21 @@ RANKED = 4
 class Trial:
     """A module quantized as requested, and what its outputs have gained so far."""
 
-    def __init__(self, module: ModuleOp, request: Request, samples: Samples, session: Session, runner: Runner):
-        """The module may change after that, as long as it computes the same in float."""
+    def __init__(
+        self,
+        module: ModuleOp,
+        request: Request,
+        parts: Sequence[tuple[Samples, Samples]],
+        session: Session,
+        runner: Runner,
+    ):
+        """Of each part, the first samples calibrate and the second ones judge. The module may change after that, as long as it
+        computes the same in float.
+        """
         self._module = module
         self._original = module.clone()
         self._request = request
-        self._samples = few(samples)
+        self._parts = parts
         self._session, self._runner = session.silent(), runner
         self._best: Compared | None = None
 
@@ -59,22 +68,29 @@ class Trial:
 
         Layers whose names others have, which only modules written by hand contain, are left out.
         """
-        exact, quantized = self._original.clone(), self._quantized(self._original)
+        fitting, judging = self._parts[0]
+        exact, quantized = self._original.clone(), self._quantized(self._original, fitting)
         for module in (exact, quantized):
             inline_fused(module)
         names = Counter(layer_of(site.compute) for site in sites(exact, self._request.profile.rows))
         told_apart = [name for name in layers if names[name] == 1]
-        samples = self._samples.head(min(self._samples.count, max(RANKED, self._samples.batch_size)))
+        samples = judging.head(min(judging.count, max(RANKED, judging.batch_size)))
         found = exchanged(exact, quantized, told_apart, exact, samples, self._session, "rank links", Differences)
         return {name: each.noise for name, each in found.items()}
 
     def _compared(self, module: ModuleOp) -> Compared:
-        """The outputs of the module's quantized copy."""
-        return compared(Executable(self._original), Executable(self._quantized(module)), self._samples)
+        """The outputs of the module's quantized copies."""
+        exact = Executable(self._original)
+        found, *others = (
+            compared(exact, Executable(self._quantized(module, fitting)), judging) for fitting, judging in self._parts
+        )
+        for other in others:
+            found.merge(other)
+        return found
 
-    def _quantized(self, module: ModuleOp) -> ModuleOp:
+    def _quantized(self, module: ModuleOp, samples: Samples) -> ModuleOp:
         copy = module.clone()
-        quantize_channels(copy, self._request, lambda: self._samples, self._session, self._runner)
+        quantize_channels(copy, self._request, lambda: samples, self._session, self._runner)
         return copy
 
 

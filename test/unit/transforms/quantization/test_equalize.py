@@ -33,6 +33,7 @@ from amct_opt.transforms.quantization.equalize.links import links_of
 from amct_opt.transforms.quantization.equalize.products import products_of
 from amct_opt.transforms.quantization.equalize.scaling import scaled, undo
 from amct_opt.transforms.quantization.equalize.trial import Trial
+from amct_opt.transforms.quantization.outputs import halves
 from amct_opt.transforms.quantization.request import QuantizeOptions
 from amct_opt.transforms.quantization.sites import sites
 from amct_opt.universe import new_session
@@ -469,8 +470,8 @@ def test_what_lowers_the_quality_of_outputs_is_noticed() -> None:
     session = new_session()
     module = frontends.read(DIGITS / "digits.onnx", session)
     make_pass("fuse-all").apply(session, module)
-    samples = load_samples(str(DIGITS / "calib.npz"), main_function(module), Form((), {}, None), 64)
-    trial = Trial(module, QuantizeOptions().request(session), samples, session, Runner("numpy"))
+    samples = load_samples(str(DIGITS / "calib.npz"), main_function(module), Form((), {}, None), 32)
+    trial = Trial(module, QuantizeOptions().request(session), halves(samples), session, Runner("numpy"))
     trial.begin()
     link = next(link for link in links_of(module)[0] if link.size == 32)
     changes = scaled(link, np.rint(np.linspace(-6, 6, 32)).astype(np.int32))
@@ -478,7 +479,7 @@ def test_what_lowers_the_quality_of_outputs_is_noticed() -> None:
     reason = trial.lost(0.5)
     assert reason is not None
     assert reason.startswith("with it output logits of the quantized model has ")
-    trial = Trial(module, QuantizeOptions().request(session), samples, session, Runner("numpy"))
+    trial = Trial(module, QuantizeOptions().request(session), halves(samples), session, Runner("numpy"))
     trial.begin()
     undo(changes)
     assert trial.lost(0.5) is None
