@@ -32,12 +32,14 @@ _OPTIONS = (
     "--iree-hal-target-backends=llvm-cpu",
     "--iree-llvmcpu-target-cpu=host",
     "--iree-input-demote-f64-to-f32=false",
+    "--iree-llvmcpu-stack-allocation-limit=65536",  # the runtime's threads have stacks of 128 KiB; the default is 32 KiB
 )
 _CHANNELS_LAST = (
     "--iree-preprocessing-pass-pipeline=builtin.module(util.func(iree-preprocessing-convert-conv-to-channels-last))"
 )
 _UNKNOWN = re.compile(r"func\.func @\w+\([^)]*\?")
 """An input with an unknown size, in the text of a function."""
+_SIZES = "the module has unknown sizes, with which IREE compiles less: --infer-shapes=input_shape=NAME:SIZES sets them"
 _INSTALL = "pip install 'amct-opt[iree]'"
 
 
@@ -145,7 +147,8 @@ def _compiled(text: Path) -> Path:
         try:
             code: bytes = compiler.compile_file(str(text), extra_args=options)
         except Exception as e:  # IREE's have no other base
-            raise CompileError(f"IREE does not compile the module: {_reason(str(e))}") from None
+            hint = _SIZES if _UNKNOWN.search(source) else ""
+            raise CompileError(f"IREE does not compile the module: {_reason(str(e))}", hint=hint) from None
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as stream:
             stream.write(code)

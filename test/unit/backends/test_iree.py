@@ -108,8 +108,9 @@ def test_the_reason_of_iree_is_shown(
     given = ("--data", DIGITS / "heldout.npz", "--engine", "iree", "-o", tmp_path / "out.npz")
     result = amct_tool("run", integers, *given)
     assert result.status == 1
-    assert "abacus" in result.err
-    assert len(result.err.splitlines()) == 1
+    message, hint = result.err.splitlines()
+    assert "abacus" in message
+    assert "--infer-shapes=input_shape" in hint, "the batch is unknown"
 
 
 @pytest.mark.slow
