@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp
@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp
 from .diagnostics import CompileError
 from .dialects.nn.shapes import shape_of
 from .frontends.torch import from_module, from_program
-from .frontends.torch.batches import Arguments, array
+from .frontends.torch.batches import Arguments, array, batches_of
 from .frontends.torch.library import torch_library
 from .ir.functions import input_names, main_function
 from .ir.verification import verify
@@ -26,7 +26,7 @@ def load_with(model: Any, loader: Any, session: Session) -> tuple[ModuleOp, Iter
     The first batch traces the model; the first axis of each input stays open where the model allows it, otherwise a note says
     that it is fixed. Raises CompileError for batches without the inputs.
     """
-    arguments, batches = Arguments.of(model), _iterator(loader)
+    arguments, batches = Arguments.of(model), batches_of(loader)
     first = next(batches, None)
     if first is None:
         raise CompileError("gave no batch", where="loader")
@@ -48,16 +48,13 @@ def load_with(model: Any, loader: Any, session: Session) -> tuple[ModuleOp, Iter
     return module, ({name: array(x) for name, x in zip(names, each.values(), strict=True)} for each in found)
 
 
-def _iterator(loader: Any) -> Iterator[Any]:
-    if not isinstance(loader, Iterable):
-        hint = "amct_opt.quantize(model, loader)"
-        raise CompileError(f"a {type(loader).__name__} gives no batches", where="loader", hint=hint)
-    return iter(cast("Iterable[Any]", loader))
-
-
 def _several(torch: Any, value: Any) -> Any:
     """An example of at least two samples: torch fixes an axis of size one."""
-    tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(value)
+    try:
+        tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        message = f"the batch holds a {type(value).__name__} where the model takes a tensor"
+        raise CompileError(message, where="loader, batch 0") from None
     return torch.cat([tensor, tensor]) if tensor.ndim and tensor.shape[0] == 1 else tensor
 
 
@@ -65,7 +62,7 @@ def labelled(loader: Any, module: ModuleOp) -> tuple[dict[str, Array], Array]:
     """The inputs and the labels of all batches, one after the other. Raises CompileError for batches without them."""
     names = input_names(main_function(module))
     arguments = Arguments(names, len(names))
-    batches = [*_iterator(loader)]
+    batches = [*batches_of(loader)]
     if not batches:
         raise CompileError("gave no batch", where="loader")
     inputs = [arguments.inputs(batch) for batch in batches]

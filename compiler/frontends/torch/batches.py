@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, cast
 
+import ml_dtypes
 import numpy as np
 
-from ...diagnostics import CompileError
+from ...diagnostics import CompileError, first_line
 from ...runtime.executor import Array
 
 _LABELS = ("labels", "label", "targets", "target", "y")
@@ -71,4 +73,28 @@ class Arguments:
 
 def array(value: Any) -> Array:
     """A tensor of any device, or anything that numpy takes, as an array."""
-    return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+    if not hasattr(value, "detach"):
+        return np.asarray(value)
+    tensor = value.detach().cpu()
+    if str(tensor.dtype) == "torch.bfloat16":  # numpy has it from ml_dtypes, which torch does not know
+        return tensor.float().numpy().astype(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def batches_of(loader: Any) -> Iterator[Any]:
+    """The batches of a loader. Raises CompileError for what gives none, and for what fails in the user's code, with the batch."""
+    if not isinstance(loader, Iterable):
+        hint = "amct_opt.quantize(model, loader)"
+        raise CompileError(f"a {type(loader).__name__} gives no batches", where="loader", hint=hint)
+    batches = iter(cast("Iterable[Any]", loader))
+    for index in count():
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except CompileError:
+            raise
+        except Exception as e:  # datasets may raise anything
+            message = f"cannot be read: {type(e).__name__}: {first_line(str(e))}"
+            raise CompileError(message, where=f"loader, batch {index}") from e
+        yield batch

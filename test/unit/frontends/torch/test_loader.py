@@ -10,7 +10,7 @@ import pytest
 
 import amct_opt
 from amct_opt.diagnostics import CompileError
-from amct_opt.frontends.torch.batches import Arguments
+from amct_opt.frontends.torch.batches import Arguments, array
 
 torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
 pytest.importorskip("onnxscript", reason="the extra torch is not installed")
@@ -68,6 +68,8 @@ def test_what_is_not_a_loader() -> None:
     model = torch.nn.ReLU().eval()
     mistakes: list[tuple[Any, dict[str, Any], str]] = [
         (3, {}, "gives no batches"),
+        (["abc"], {}, "the batch holds a str where the model takes a tensor"),
+        (map(float, ["1", "x"]), {}, "loader, batch 1: error: cannot be read: ValueError: could not convert"),
         ([], {}, "gave no batch"),
         ([X], {"data": [X]}, "the loader is the data"),
         ([X], {"profile": "x"}, "no profile is called 'x'"),
@@ -75,3 +77,10 @@ def test_what_is_not_a_loader() -> None:
     for loader, options, message in mistakes:
         with pytest.raises(CompileError, match=message):
             amct_opt.quantize(model, loader, **options)
+
+
+def test_half_precision_is_read() -> None:
+    """bfloat16, which torch gives numpy no array of."""
+    values = array(torch.tensor([1.0, -0.5], dtype=torch.bfloat16))
+    assert str(values.dtype) == "bfloat16"
+    assert values.astype(float).tolist() == [1.0, -0.5]
