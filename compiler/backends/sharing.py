@@ -160,8 +160,8 @@ def in_order(
     cut = 0
     for number, found in engine.shared_out(partial(_outcome, work), common, shares):
         if isinstance(found, Failed):
-            cut += 1
-            found = _in_parts(engine, work, common, shares[number], session, parts)
+            smaller, found = _in_parts(engine, work, common, shares[number], parts)
+            cut += smaller > 1
         waiting[number], done = found, done + bar.sizes[number]
         session.progress(": ".join(filter(None, (bar.phase, status.text()))), done, bar.total)
         while merged in waiting:
@@ -173,20 +173,22 @@ def in_order(
 
 
 def _in_parts(
-    engine: Engine,
-    work: Callable[[Any, S], R],
-    common: Any,
-    share: S,
-    session: Session,
-    parts: Callable[[S], Sequence[S]],
-) -> Outcome[list[R]]:
+    engine: Engine, work: Callable[[Any, S], R], common: Any, share: S, parts: Callable[[S], Sequence[S]]
+) -> tuple[int, Outcome[list[R]]]:
+    """The number of parts that a share is cut into, and what they give together."""
     try:
         smaller = parts(share)
-        bar = Bar.of("", [1] * len(smaller))
-        found = in_order(engine, work, common, smaller, session.silent(), bar, parts)
-        return Outcome([each for results in found for each in results])
     except CompileError as e:
-        return _error(e)
+        return 0, _error(e)
+    outcomes: dict[int, Outcome[list[R]]] = {}
+    for number, found in engine.shared_out(partial(_outcome, work), common, smaller):
+        outcomes[number] = (
+            _in_parts(engine, work, common, smaller[number], parts)[1] if isinstance(found, Failed) else found
+        )
+    try:
+        return len(smaller), Outcome([each for number in sorted(outcomes) for each in _result(outcomes[number])])
+    except CompileError as e:
+        return len(smaller), _error(e)
 
 
 def _outcome(work: Callable[[Any, S], R], common: Any, share: S) -> Outcome[list[R]] | Failed:

@@ -99,6 +99,9 @@ class Forgetful:
             self.computed.append(work.args[0].__name__)
             if len(self.computed) % 15 == 0:
                 shared_sums._KEPT = shared_sums._Kept()
+            if len(self.computed) % 10 == 0:
+                yield number, Failed()
+                continue
             yield number, work(common, share)
 
 

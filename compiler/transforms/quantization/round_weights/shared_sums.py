@@ -10,7 +10,8 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from uuid import uuid4
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ....backends.cluster import Engine, Settled
+from ....backends.cluster import Engine, Settled, failure
 from ....backends.sharing import Bar, Packed, in_order, packed, part_of, unpacked
 from ....runtime.data import Samples
 from ....session import Session
@@ -59,6 +60,20 @@ class _Share(Settled):
     first: int
     """The number of their first run."""
     samples: Samples
+    attempts: int = 3
+    """How often it is begun, although workers die again and again: they may have died on other shares."""
+
+
+def _forgotten(share: Settled) -> Sequence[Settled]:
+    """A share whose worker died gives nothing: it is begun anew."""
+    return ()
+
+
+def _again(share: _Share) -> Sequence[_Share]:
+    """The same share once more: parts of it would round otherwise. Raises CompileError after the last attempt."""
+    if share.attempts == 1:
+        raise failure()
+    return (replace(share, attempts=share.attempts - 1),)
 
 
 class SharedSums:
@@ -90,13 +105,13 @@ class SharedSums:
         found: dict[int, Summed] = {}
         if self._before >= 0:
             every = [Settled(share.number) for share in self._shares]
-            answers = in_order(self._cluster, _went_on, asked, every, self._session, self._bar(number))
-            found = {each.number: sums for each, (answer,) in zip(every, answers, strict=True) for sums in answer}
+            answers = in_order(self._cluster, _went_on, asked, every, self._session, self._bar(number), _forgotten)
+            found = {each.number: sums for each, answer in zip(every, answers, strict=True) for sums in chain(*answer)}
         self._before = number
         begun = [share for share in self._shares if share.number not in found]
         if begun:
             start = _Start(self._module, self._beside, asked._replace(changes=known))
-            others = in_order(self._cluster, _begun, start, begun, self._session, self._bar(number))
+            others = in_order(self._cluster, _begun, start, begun, self._session, self._bar(number), _again)
             found |= {share.number: sums for share, (sums,) in zip(begun, others, strict=True)}
         for share in self._shares:
             yield found.pop(share.number)
