@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from importlib import import_module
+from io import StringIO
 from typing import Any
 
 from ...diagnostics import CompileError
@@ -29,13 +30,13 @@ def torch_library(where: str) -> Any:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Without what torch logs and warns of while it traces and translates: failures are exceptions."""
+    """Without what torch logs, warns of and prints to stderr while it traces and translates: failures are exceptions."""
     loggers = [logging.getLogger(name) for name in _LOUD]
     levels = [each.level for each in loggers]
     for each in loggers:
         each.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

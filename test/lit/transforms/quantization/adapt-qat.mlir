@@ -231,3 +231,44 @@ func.func @float_operators(%x: tensor<1x1x4x4x4xf32>) -> tensor<1x1x4x4x4xf32> {
   %y = nn.conv %ud, %vd, %b from <onnx, "Conv", "volume"> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>, tensor<1xf32>) -> tensor<1x1x4x4x4xf32>
   func.return %y : tensor<1x1x4x4x4xf32>
 }
+
+// -----
+
+// Factors behind a layer: scales times 2 and 0.5, and the sign of a negative factor in the integers; the shift is the bias.
+// The bias is in units of 0.25 * 1.0 and 0.25 * 0.25: 1.0 is 4 and 16.
+// CHECK-LABEL: @factors
+// CHECK-DAG:   nn.constant dense<{{\[\[\[\[}}2]]], {{\[\[\[}}3]]]]> : tensor<2x1x1x1xi8>
+// CHECK-DAG:   nn.constant dense<[4, 16]> : tensor<2xi32>
+// CHECK-DAG:   nn.dequantize {{.*}} by <i8, scale = [1.0, 0.25], axis = 0>
+// CHECK-NOT:   nn.mul
+// CHECK-NOT:   nn.add
+// REMARK:      [adapt-qat applied channel-factors] {{.*}}: into the scales and the bias of conv1
+func.func @factors(%x: tensor<1x1x4x4xf32>) -> tensor<1x2x4x4xf32> {
+  %w = nn.constant dense<[[[[2]]], [[[-3]]]]> : tensor<2x1x1x1xi8>
+  %k = nn.constant dense<[[[2.0]], [[-0.5]]]> : tensor<2x1x1xf32>
+  %c = nn.constant dense<1.0> : tensor<1xf32>
+  %xq = nn.quantize %x by <i8, scale = 0.25> : (tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xi8>
+  %xd = nn.dequantize %xq by <i8, scale = 0.25> : (tensor<1x1x4x4xi8>) -> tensor<1x1x4x4xf32>
+  %wd = nn.dequantize %w by <i8, scale = 0.5> : (tensor<2x1x1x1xi8>) -> tensor<2x1x1x1xf32>
+  %y = nn.conv %xd, %wd from <onnx, "Conv", "conv1"> : (tensor<1x1x4x4xf32>, tensor<2x1x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %m = nn.mul %y, %k from <onnx, "Mul", "mul1"> : (tensor<1x2x4x4xf32>, tensor<2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %a = nn.add %m, %c from <onnx, "Add", "add1"> : (tensor<1x2x4x4xf32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
+  func.return %a : tensor<1x2x4x4xf32>
+}
+
+// -----
+
+// An integer without a negative cannot change its sign.
+// CHECK-LABEL: @no_negative
+// CHECK:       nn.mul
+// REMARK:      [adapt-qat missed channel-factors] "mul1": a factor is negative, and the weight has integers without a negative
+func.func @no_negative(%x: tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xf32> {
+  %w = nn.constant dense<[[[[-128]]]]> : tensor<1x1x1x1xi8>
+  %k = nn.constant dense<-2.0> : tensor<1xf32>
+  %xq = nn.quantize %x by <i8, scale = 0.25> : (tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xi8>
+  %xd = nn.dequantize %xq by <i8, scale = 0.25> : (tensor<1x1x4x4xi8>) -> tensor<1x1x4x4xf32>
+  %wd = nn.dequantize %w by <i8, scale = 0.5> : (tensor<1x1x1x1xi8>) -> tensor<1x1x1x1xf32>
+  %y = nn.conv %xd, %wd from <onnx, "Conv", "conv1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
+  %m = nn.mul %y, %k from <onnx, "Mul", "mul1"> : (tensor<1x1x4x4xf32>, tensor<1xf32>) -> tensor<1x1x4x4xf32>
+  func.return %m : tensor<1x1x4x4xf32>
+}

@@ -115,6 +115,20 @@ def test_what_cannot_be_traced(case: Case) -> None:
     assert caught.value.hint == "call module.eval() first"
 
 
+class Branches(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x if x.sum() > 0 else x + 1
+
+
+def test_control_flow_that_depends_on_data(capfd: pytest.CaptureFixture[str]) -> None:
+    """One line: torch itself prints the graph."""
+    with pytest.raises(
+        CompileError, match="Branches: error: torch cannot export it: Could not guard on data-dependent"
+    ):
+        amct_opt.load(Branches().eval(), (torch.zeros(3),))
+    assert capfd.readouterr() == ("", "")
+
+
 def test_without_the_extra(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(CompileError) as caught:
