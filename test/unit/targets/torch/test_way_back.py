@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, i8
 
 import amct_opt
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
+from amct_opt.dialects.nn import QParamsAttr
 from amct_opt.frontends.torch.archive import load_program
 
 from ..operations import const, module_of
@@ -44,6 +45,26 @@ def test_fake_quantized(quantized: ModuleOp) -> None:
     for mistaken in ((), (found, found)):
         with pytest.raises(TypeError, match="the inputs are x"):
             network(*mistaken)
+
+
+def test_fake_quantized_to_the_bit() -> None:
+    """Where sums are exact, so is the result: scales are powers of two, and products of integers add up to less than 2^24."""
+    rng = np.random.default_rng(2)
+    half = QParamsAttr.of(i8, 0.5)
+
+    def build(x: Any) -> Any:
+        for i in range(2):
+            integers = nn.QuantizeOp.make(x, qparams=half).result
+            x = nn.DequantizeOp.make(integers, qparams=half, result_types=[x.type]).result
+            weight = const(rng.integers(-127, 128, (8, 8)) * 0.125, key=f"w{i}")
+            x = nn.MatMulOp.make(x, weight).result
+        return x
+
+    x = rng.normal(0, 40, (5, 8)).astype(np.float32)
+    module = module_of(build, [x])
+    (expected,) = amct_opt.execute(module, {"x0": x}).values()
+    with torch.no_grad():
+        np.testing.assert_array_equal(amct_opt.torch.fake_quantized(module)(torch.from_numpy(x)).numpy(), expected)
 
 
 def test_exported(quantized: ModuleOp, tmp_path: Any) -> None:
