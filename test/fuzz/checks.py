@@ -53,15 +53,19 @@ STEPS = frozenset(
     f"op {kind}"
     for kind in (
         "Floor", "Ceil", "Round", "Sign", "Mod", "ArgMax", "ArgMin", "Hardmax", "Less", "Greater", "TopK", "QuantizeLinear",
-        "Cast", "ThresholdedRelu", "Shrink", "FakeQuantWithMinMaxVars", "FloorDiv", "FloorMod", "Rint",
+        "Cast", "ThresholdedRelu", "Shrink", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxArgs",
+        "FloorDiv", "FloorMod", "Rint",
     )
 )  # fmt: skip
 """Operators whose results jump."""
+QUANTIZED = frozenset({"op QuantizeLinear", "op FakeQuantWithMinMaxArgs", "op FakeQuantWithMinMaxVars"})
+"""Operators of sources that are quantized already."""
 FEW = 0.5
 """The part of an output that may lie behind such a jump."""
 ACCIDENTS = {
     "NOT_IMPLEMENTED": "onnxruntime has no kernel",
     " in node ().": "onnxruntime rejects the function by which ONNX defines an operator",
+    "ScalesValidation": "onnxruntime moves a transpose past a Resize, and rejects what it made",
     "LayerNormFusion": "onnxruntime moves a norm before the Cast in front of it, and rejects what it made",
 }
 """What onnxruntime says of files that are valid, and why."""
@@ -208,7 +212,8 @@ class _Check:
             files = self.write(module, f"{name}{{{options}}}", path)
         if name == "onnx":
             with self.stage("float file in onnxruntime"):
-                for optimized in (False, True):
+                # onnxruntime moves a source's own Q/DQ across outputs, in the source as well
+                for optimized in (False, True) if QUANTIZED.isdisjoint(self.case.traits) else (False,):
                     found = self.onnxruntime(path, optimized=optimized, stage="float file in onnxruntime")
                     if found is not None:
                         self.near("float file in onnxruntime", found, self.case.expected)
@@ -310,7 +315,7 @@ class _Check:
                 plain = self.onnxruntime(path, optimized=False, stage="qdq in onnxruntime")
                 if plain is not None:
                     self.close("qdq without optimization", plain, simulated)
-            usual = self.onnxruntime(path, optimized=True, stage="qdq in onnxruntime")
+            usual = self.onnxruntime(path, optimized=QUANTIZED.isdisjoint(self.case.traits), stage="qdq in onnxruntime")
             if usual is not None:
                 self.close("qdq in onnxruntime", usual, simulated)
         if "read back qdq" in self.choices.checks:
@@ -416,7 +421,8 @@ class _Check:
             difference = float(np.square(found[name].astype(np.float64) - wide).sum())
             noise = float(np.square(wide - self.case.expected[name].astype(np.float64)).sum())
             signal = float(np.square(wide).sum())
-            if not difference <= max(signal * 10 ** (-least / 10), PART_OF_NOISE * noise) + 1e-9:
+            allowed = max(signal * 10 ** (-least / 10), PART_OF_NOISE * noise) + 1e-9
+            if not difference <= allowed and not self.steps(found[name], array, self.bound * float(np.abs(wide).max())):
                 ratio = 10 * np.log10(signal / difference) if signal else -np.inf
                 raise Mismatch(
                     stage, f"{name} agrees by {ratio:.1f} dB only; quantization changes {noise / (signal or 1):.2g}"

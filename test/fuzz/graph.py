@@ -16,6 +16,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 LARGEST = 20_000
 """Elements of a value: what is larger is not added."""
 LEAST_OF_LOG = 1e-30
+LEAST_WITHOUT_INTEGER = 2.0**31
 LARGEST_EXPONENT = 80
 """Of e, beyond which sums of powers leave the range of float32."""
 
@@ -166,6 +167,13 @@ class File:
             raise Refused("what is nearly zero may be zero in another kernel")
         if kind == "ReduceLogSumExp" and self.array(inputs[0]).max(initial=0) > LARGEST_EXPONENT:
             raise Refused("the definition overflows, onnxruntime subtracts the maximum first")
+        floats = [a for a in arrays.values() if a.dtype.kind == "f"]
+        if kind == "Cast" and not all((np.abs(a, dtype=np.float64) < LEAST_WITHOUT_INTEGER).all() for a in floats):
+            raise Refused("what becomes of NaN and of numbers beyond all integers is not defined")
+        if kind in ("MaxPool", "MeanVarianceNormalization") and any(
+            np.isnan(a).any() or np.ptp(a) == 0 for a in floats
+        ):
+            raise Refused("onnxruntime passes over NaN, and makes NaN where nothing varies")
         if kind not in ON_NOTHING and any(not a.size for n, a in arrays.items() if inputs[int(n[1:])] in self.values):
             raise Refused(f"{kind} of no elements")
         names = [f"i{k}" if name else "" for k, name in enumerate(inputs)]

@@ -178,7 +178,7 @@ def residual(b: Builder, x: Any) -> Any:
 
 
 def fake_quantized(b: Builder, x: Any) -> Any:
-    return b.tf.quantization.fake_quant_with_min_max_args(x, -4, 4)
+    return b.tf.quantization.fake_quant_with_min_max_args(x, -4.1, 3.9)
 
 
 def layer_norm(b: Builder, x: Any) -> Any:
