@@ -156,10 +156,10 @@ class ConvTransposeOp(ConvolutionOp):
         if DYNAMIC in full or DYNAMIC in out:
             return None
         totals = [f - o for f, o in zip(full, out, strict=True)]
-        if self.auto_pad is not None:
+        if self.output_shape is None:
             totals = [max(t, 0) for t in totals]
         upper = self.auto_pad is not None and self.auto_pad.data is AutoPad.SAME_UPPER
-        begins = [t // 2 if upper else t - t // 2 for t in totals]
+        begins = [int(t / 2) if upper else t - t // 2 for t in totals]
         return (*begins, *(t - b for t, b in zip(totals, begins, strict=True)))
 
     def infer(self) -> Sequence[Tensor]:

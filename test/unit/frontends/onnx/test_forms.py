@@ -177,6 +177,7 @@ def forms() -> Iterator[Form]:
     yield form(11, "ConvTranspose", x4, t, strides=[2, 2], auto_pad="SAME_UPPER")
     yield form(11, "ConvTranspose", x4, t, strides=[3, 2], output_shape=[18, 17])
     yield form(11, "ConvTranspose", x4, t, strides=[3, 2], output_shape=[17, 16], auto_pad="SAME_UPPER")
+    yield form(11, "ConvTranspose", x4, t, strides=[3, 2], output_shape=[19, 18], auto_pad="SAME_UPPER")
     yield form(11, "ConvTranspose", f32(1, 4, 5, 5), f32(4, 3, 2, 2), group=2, dilations=[2, 2])
     for op_type in ("MaxPool", "AveragePool"):
         yield form(7, op_type, x4, kernel_shape=[3, 2])
