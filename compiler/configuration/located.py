@@ -77,8 +77,10 @@ def parse(path: Path, message: Any, what: str) -> Located:
 
 
 def _known(descriptor: Any, path: str) -> list[str]:
-    """The fields of the message that a path of fields leads to."""
+    """The fields of the message that a path of fields leads to; none where a number stands for a name, which has a dot."""
     for name in filter(None, path.split(".")):
+        if name not in descriptor.fields_by_name:
+            return []
         descriptor = descriptor.fields_by_name[name].message_type
     return list(descriptor.fields_by_name)
 

@@ -36,6 +36,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation, SSAValue, TypeAttribute
 from xdsl.irdl import base
 from xdsl.parser import AttrParser, Parser, ParserState, UnresolvedOperand
+from xdsl.parser.core import ForwardDeclaredValue
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
@@ -89,9 +90,14 @@ class ModuleParser(Parser):
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         """Like xDSL, but blank text is an empty module, and an undefined value is reported at its first use."""
         if self.at_end:
-            return ModuleOp([])
+            empty = ModuleOp([])
+            empty.location = self._place(0)
+            return empty
         try:
-            return super().parse_module(allow_implicit_module)
+            module = super().parse_module(allow_implicit_module)
+            if self._used_early:
+                _check_defined(module)
+            return module
         except ParseError as e:
             undefined = [self._used_early[name] for name in self.forward_ssa_references]
             if not undefined or "not defined" not in e.msg:
@@ -166,6 +172,13 @@ _DENSE_TYPE = base(RankedStructure[IntegerType | IndexType | AnyFloat | ComplexT
 """The types that a dense attribute can have. xDSL's parser derives this anew for each one, which takes longer than all
 the rest.
 """
+
+
+def _check_defined(module: ModuleOp) -> None:
+    """Raises CompileError for an operand whose name is defined in another region only, which xDSL lets pass."""
+    for op in module.walk():
+        if any(isinstance(value, ForwardDeclaredValue) for value in op.operands):
+            raise op_error(op, "uses a value that is not defined before it")
 
 
 class _HexElement(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]

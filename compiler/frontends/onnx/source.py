@@ -132,6 +132,10 @@ def _texts_of_nodes(nodes: Iterable[NodeProto]) -> Iterator[object]:
                 yield from _texts_of_graph(graph)
 
 
+_MOST_OPSETS = 1 << 31
+"""Versions of operators are 32-bit numbers in onnx."""
+
+
 def _check_opset(model: ModelProto, where: str) -> None:
     opset = opsets(model).get(STANDARD)
     if opset is None and any(domain_of(n.domain) == STANDARD for n in model.graph.node):
@@ -142,6 +146,9 @@ def _check_opset(model: ModelProto, where: str) -> None:
             where=where,
             hint="onnx.version_converter converts between opsets",
         )
+    for domain, version in opsets(model).items():
+        if not 0 <= version < _MOST_OPSETS:
+            raise CompileError(f"is of opset {version} of '{domain}', which is not a version", where=where)
 
 
 def opsets(model: ModelProto) -> dict[str, int]:

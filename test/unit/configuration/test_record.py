@@ -108,6 +108,7 @@ def test_fields(read, text: str, expected: LayerRecord) -> None:
 
 ERRORS = {
     "unknown field": ("scale: 1", "record has no field 'record.value.scale'"),
+    "a number as a field": ("0.5: 0", "record has no field 'record.value.0.5'"),
     "wrong type": ('scale_d: "a"', "is not a record: "),
     "scale of 0": ("scale_d: 0 offset_d: 0", "scale_d must be positive and finite, not 0"),
     "negative": ("scale_d: -1 offset_d: 0", "scale_d must be positive and finite, not -1"),

@@ -677,16 +677,22 @@ def _peak() -> int:
 
 def campaign(name: str, count: int, folder: Path, seed: int = 0) -> Outcome:
     """Damages `count` files of a format, from a seed on, and runs the tools on each in another process."""
-    (folder / "valid").mkdir(parents=True, exist_ok=True)
-    if not (folder / "valid" / "call.pbtxt").exists():
-        make_files(folder / "valid")
-    if name == "saved model":
-        make_saved_model(folder / "valid" / "sm")
+    _prepare(name, folder)
     outcome = Outcome()
     at, end = seed, seed + count
     while at < end:
         at = _through(name, at, end, folder, outcome)
     return outcome
+
+
+def _prepare(name: str, folder: Path) -> None:
+    """The files to damage, unless they are there."""
+    valid = folder / "valid"
+    valid.mkdir(parents=True, exist_ok=True)
+    if not (valid / "call.pbtxt").exists():
+        make_files(valid)
+    if name == "saved model" and not (valid / "sm").exists():
+        make_saved_model(valid / "sm")
 
 
 def _through(name: str, at: int, end: int, folder: Path, outcome: Outcome) -> int:
@@ -720,4 +726,5 @@ def _through(name: str, at: int, end: int, folder: Path, outcome: Outcome) -> in
 
 
 if __name__ == "__main__":
+    _prepare(sys.argv[1], Path(sys.argv[4]))
     _work(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]).resolve())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from amct_opt.diagnostics import CompileError
+from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.universe import new_session
@@ -39,6 +40,25 @@ def test_mistakes_are_located(text: str, message: str) -> None:
     with pytest.raises(CompileError) as e:
         parse_module(new_session(), text, "net.mlir")
     assert str(e.value).startswith(message)
+
+
+def test_values_of_another_region() -> None:
+    """xDSL does not miss what the region itself defines, and leaves the operand without an owner."""
+    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %y = nn.fused "ReLU" (%i = %a) : (tensor<4xf32>) -> tensor<4xf32> {
+        %a = nn.neg %x : tensor<4xf32>
+        %b = nn.relu %i : tensor<4xf32>
+        nn.yield %b : tensor<4xf32>
+      }
+      func.return %y : tensor<4xf32>
+    }"""
+    with pytest.raises(CompileError, match=r"^net.mlir:\d+:\d+: error: .*not defined"):
+        parse_module(new_session(), text, "net.mlir")
+
+
+def test_an_empty_text_has_a_place() -> None:
+    with pytest.raises(CompileError, match=r"^net.mlir:1:1: error: the module has 0 functions"):
+        main_function(parse_module(new_session(), "", "net.mlir"))
 
 
 TOKENS = re.compile(r'"[^"\n]*"|%\w+|[\w.#@!]+|\s+|.')

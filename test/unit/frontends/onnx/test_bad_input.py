@@ -103,6 +103,13 @@ def test_opset_too_new(build: Build, refused: Callable[[ModelProto], str]) -> No
     assert text.startswith("model.onnx: error: is of opset 99; 7 to 26 are read")
 
 
+def test_versions_of_other_domains(build: Build, refused: Callable[[ModelProto], str]) -> None:
+    """onnx's checker takes 32 bits and ends with a TypeError else."""
+    model = build([relu()], [("x", [1])], ["y"], opset=17)
+    model.opset_import.append(helper.make_opsetid("f", 1 << 32))
+    assert refused(model).startswith("model.onnx: error: is of opset 4294967296 of 'f', which is not a version")
+
+
 def test_opset_too_old_for_an_operator(build: Build, refused: Callable[[ModelProto], str]) -> None:
     model = build([helper.make_node("Add", ["x", "x"], ["y"], "sum", broadcast=1)], [("x", [1])], ["y"], opset=6)
     assert refused(model).startswith(
