@@ -113,8 +113,9 @@ def _in_onnxruntime(model: ModelProto, constants: Mapping[str, Array]) -> Run:
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
     options.log_severity_level = _FATAL
-    held = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in constants.values()]
-    options.add_external_initializers([*constants], held)
+    large = {name: array for name, array in constants.items() if array.nbytes > _INLINE}
+    held = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in large.values()]
+    options.add_external_initializers([*large], held)
     text = _with_constants(model, constants).SerializeToString()
     session = onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
     names = [i.name for i in model.graph.input]
@@ -126,9 +127,14 @@ def _in_onnxruntime(model: ModelProto, constants: Mapping[str, Array]) -> Run:
     return run
 
 
+_INLINE = 1024
+"""Bytes of a constant up to which it is in the model."""
+
+
 def _with_constants(model: ModelProto, constants: Mapping[str, Array]) -> ModelProto:
-    """A copy of a model in which these inputs are initializers, whose data is passed separately."""
-    from onnx import ModelProto, StringStringEntryProto, TensorProto, helper
+    """A copy of a model in which these inputs are initializers. The data of large ones is passed separately; onnxruntime infers
+    shapes from sizes and axes that are in the model only."""
+    from onnx import ModelProto, StringStringEntryProto, TensorProto, helper, numpy_helper
 
     copy = ModelProto()
     copy.CopyFrom(model)
@@ -136,6 +142,9 @@ def _with_constants(model: ModelProto, constants: Mapping[str, Array]) -> ModelP
     del copy.graph.input[:]
     copy.graph.input.extend(inputs)
     for name, array in constants.items():
+        if array.nbytes <= _INLINE:
+            copy.graph.initializer.append(numpy_helper.from_array(array, name))
+            continue
         code = helper.np_dtype_to_tensor_dtype(array.dtype)
         tensor = TensorProto(name=name, dims=array.shape, data_type=code, data_location=TensorProto.EXTERNAL)
         entries = {"location": name, "offset": "0", "length": str(array.nbytes)}
