@@ -65,7 +65,12 @@ class Layer:
         return made
 
     def cut(self, blob: Bottom, axis: int, begin: int, end: int, size: int) -> str:
-        """The part of a blob from `begin` to `end` along an axis of that size; the rest goes to Silence."""
+        """The part of a blob from `begin` to `end` along an axis of that size; the rest goes to Silence.
+
+        Raises CompileError where nothing is left.
+        """
+        if begin >= end:
+            self.fail("keeps no elements of an axis, Caffe's Slice keeps one at least")
         points = [p for p in (begin, end) if 0 < p < size]
         if not points:
             return self._name(blob)

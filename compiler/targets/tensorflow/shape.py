@@ -119,16 +119,19 @@ def transpose(op: nn.TransposeOp, layer: Layer) -> str:
 
 @converter(nn.FlattenOp)
 def flatten(op: nn.FlattenOp, layer: Layer) -> str:
-    """If both products are unknown, the first is computed."""
+    """If both products are unknown, the first is computed; both beside 0 elements, of which no other size follows."""
     x, shape = layer.value(op.input), shape_of(op.input)
     axis = op.axis.value.data + len(shape) if op.axis.value.data < 0 else op.axis.value.data
     result = [size(shape[:axis]), size(shape[axis:])]
-    if result.count(DYNAMIC) < 2:
+    if static(result) or (0 not in result and result.count(DYNAMIC) < 2):
         return layer.node("Reshape", x, layer.ints([s if known(s) else -1 for s in result], "shape"))
-    first = layer.helper(
-        "Prod", cut(layer, layer.sizes(x), [slice(None, axis)]), layer.ints([0], "axes"), keep_dims=True
-    )
-    vector = layer.helper("ConcatV2", first, layer.ints([-1], "rest"), layer.int(0, "axis"))
+    sizes, axes = layer.sizes(x), layer.ints([0], "axes")
+
+    def product(part: slice) -> str:
+        return layer.helper("Prod", cut(layer, sizes, [part]), axes, keep_dims=True)
+
+    rest = product(slice(axis, None)) if 0 in result else layer.ints([-1], "rest")
+    vector = layer.helper("ConcatV2", product(slice(None, axis)), rest, layer.int(0, "axis"))
     return layer.node("Reshape", x, vector)
 
 

@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend
 from ...dialects.ascend.base import same_pad_pairs, window_sizes
-from ...dialects.nn.shapes import Shape, known, shape_of, static
+from ...dialects.nn.shapes import Shape, shape_of, static
 from ...formats.tensorflow.attributes import GROUPS
 from ..deployed import is_integer
 from ..tensorflow.convolution import spread
@@ -33,8 +33,9 @@ def conv(op: ascend.ConvolutionOp, layer: Layer) -> str:
     padding = window.padding(explicit=window.rank == 2)
     if padding is None:
         x, padding = _padded(layer, x, op.pad_list), {"padding": "VALID"}
-    unknown = isinstance(op, ascend.GroupedOp) and not known(shape_of(op.x_value)[-1])
-    groups = {GROUPS: op.group_count} if unknown else {}
+    # readers may know less of sizes than the module
+    unsure = isinstance(op, ascend.GroupedOp) and not static(shape_of(op.x_value))
+    groups = {GROUPS: op.group_count} if unsure else {}
     kernel = _operand(layer, op.filter_value, x)
     made = layer.node(_CONVOLUTIONS[type(op)], x, kernel, **window.sliding(), **padding, **groups)
     return _biased(layer, made, op.bias_value)

@@ -219,6 +219,7 @@ BAD: dict[str, tuple[Callable[..., Any], tuple[Array, ...], str]] = {
     "constant-that-enlarges": (lambda x: nn.AddOp.make(x, const(real(4, 1))), (real(1, 3),), "constants of shape"),
     "matrix-at-run-time": (nn.MatMulOp.make, (real(2, 3), real(3, 4)), "computes its weight at run time"),
     "pad": (lambda x: nn.PadOp.make(x, pads=[0, 0, 1, 1, 0, 0, 1, 1]), (X,), "adds elements"),
+    "cut to nothing": (lambda x: nn.PadOp.make(x, pads=[0, 0, 0, 0, 0, 0, 0, -X.shape[3]]), (X,), "keeps no elements"),
 }
 
 

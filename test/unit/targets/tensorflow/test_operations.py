@@ -195,6 +195,7 @@ MOVEMENT: dict[str, Case] = {
     "reshape-rest": Case(lambda x: nn.ReshapeOp.make(x, to=(0, -1)), (real(2, 3, 4),), dynamic=True),
     "reshape-bool": Case(lambda x: nn.ReshapeOp.make(x, to=(4, -1)), (whole(2, 6) > 0,)),
     "expand-dynamic": Case(lambda x: nn.ExpandOp.make(x, to=(3, 1, 4)), (real(2, 1),), dynamic=True),
+    "flatten-empty": Case(lambda x: nn.FlattenOp.make(x, axis=1), (real(2, 3, 0),), dynamic=True),
     "flatten-dynamic": Case(lambda x: nn.FlattenOp.make(x, axis=-1), (real(2, 3, 4),), dynamic=True),
     "squeeze-dynamic": Case(lambda x: nn.SqueezeOp.make(x, axes=(-1, 0)), (real(1, 3, 1),), dynamic=True),
     "unsqueeze-ends": Case(lambda x: nn.UnsqueezeOp.make(x, axes=(-1, 0, 2)), (real(2, 3),), dynamic=True),
