@@ -148,9 +148,10 @@ def in_order(
     bar: Bar,
     parts: Callable[[S], Sequence[S]] = whole,
 ) -> Iterator[list[R]]:
-    """What `work(common, share)` returns on workers, in the order of the shares. It is a list, because a share that takes more
-    memory than workers have is computed in `parts`, and these in parts of theirs; the session warns of that, and is told when
-    a share arrives.
+    """What `work(common, share)` returns on workers, in the order of the shares: a list for each share.
+
+    A share that needs more memory than workers have is cut into its `parts`, and a part that does is cut again. The session
+    warns of that, and is told when a share arrives.
 
     `work` is a function of a module. Raises the CompileError of the first share that has one, the one that a single process
     would find; `parts` raises it for a share that cannot be cut.

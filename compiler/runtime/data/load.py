@@ -66,7 +66,7 @@ def load_samples(data: str | Path, function: FuncOp, form: Form | None = None, r
         shards = shard_rows(files, form.on_error)
         return replace(samples_of(shards.rows, types, text), skipped=tuple(shards.skipped))
     if is_address(text):
-        raise CompileError("there are no shards, .npz, .parquet or .tar, in this folder", where=text)
+        raise CompileError("this folder holds no .npz, .parquet or .tar files", where=text)
     return samples_of(_rows(text, form, types), types, text)
 
 

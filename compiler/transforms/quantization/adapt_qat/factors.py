@@ -44,7 +44,8 @@ from ...fusion.fuse_bn.norm import factor_and_shift
 from ..layers import channel_axis as weight_axis
 from .integers import dequantize_of, erase_unused
 
-_ROUNDING = 8 * np.finfo(np.float32).eps
+_F32 = np.finfo(np.float32)
+_ROUNDING = 8 * _F32.eps
 """What float32 leaves of a factor that is divided by itself: a root, two quotients and a product."""
 
 
@@ -112,7 +113,7 @@ def _affine(op: Computing, reader: Operation) -> tuple[Array, Array] | None:
 
 
 def _constant_along(op: Computing, reader: NNOp) -> Array | None:
-    """The constant operand of an elementwise operation on a layer's result, float64 `[C]`; None if there is no such constant."""
+    """The constant operand of an elementwise operation on a layer's result, float64 `[C]`, or None."""
     constants = [v for v in reader.operands if constant_of(v) is not None]
     if len(constants) != 1 or shape_of(reader.results[0]) != shape_of(op.result):
         return None
@@ -133,6 +134,9 @@ def _refusal(op: Computing, back: DequantizeOp, integers: Array, steps: list[_St
     params = back.qparams.data
     if not np.isfinite(factor).all() or not np.isfinite(shift).all():
         return "its factors are not finite"
+    scales = params.scales().astype(np.float64) * np.where(factor == 0, 1, np.abs(factor))
+    if scales.max() > _F32.max or scales.min() < _F32.tiny:
+        return "scales times its factors leave the range of float32"
     if weight_axis(op) is None or params.block is not None or params.axis not in (None, weight_axis(op)):
         return "the scales of the weight do not belong to output channels"
     if (factor < 0).any() and (params.zero_points().any() or integers.min() == integer_range(params.storage)[0]):

@@ -36,8 +36,9 @@ class Trial:
         session: Session,
         runner: Runner,
     ):
-        """Of each part, the first samples calibrate and the second ones judge. The module may change after that, as long as it
-        computes the same in float.
+        """`parts` are pairs of samples: the first calibrate, the second judge.
+
+        The module may change later, as long as it computes the same in float.
         """
         self._module = module
         self._original = module.clone()
@@ -95,8 +96,10 @@ class Trial:
 
 
 def lost_by_most(old: Sequence[float], new: Sequence[float]) -> str | None:
-    """The reason why a change is to be undone: the runs that win do not exceed those that lose by the root of their number, the
-    standard deviation of that by chance. None where they do. Energies do not tell: one run may have most of the noise.
+    """The reason to undo a change, by runs; None if enough runs win.
+
+    The runs that win must outnumber those that lose by at least the root of both together, the standard deviation of that
+    difference by chance. SQNR alone does not decide, because one run may have most of the noise.
     """
     wins = sum(b < a for a, b in zip(old, new, strict=True))
     losses = sum(b > a for a, b in zip(old, new, strict=True))

@@ -272,3 +272,20 @@ func.func @no_negative(%x: tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xf32> {
   %m = nn.mul %y, %k from <onnx, "Mul", "mul1"> : (tensor<1x1x4x4xf32>, tensor<1xf32>) -> tensor<1x1x4x4xf32>
   func.return %m : tensor<1x1x4x4xf32>
 }
+
+// -----
+
+// A scale that underflows would be 0.
+// CHECK-LABEL: @underflow
+// CHECK:       nn.mul
+// REMARK:      [adapt-qat missed channel-factors] "mul1": scales times its factors leave the range of float32
+func.func @underflow(%x: tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xf32> {
+  %w = nn.constant dense<[[[[2]]]]> : tensor<1x1x1x1xi8>
+  %k = nn.constant dense<1.0e-30> : tensor<1xf32>
+  %xq = nn.quantize %x by <i8, scale = 0.25> : (tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xi8>
+  %xd = nn.dequantize %xq by <i8, scale = 0.25> : (tensor<1x1x4x4xi8>) -> tensor<1x1x4x4xf32>
+  %wd = nn.dequantize %w by <i8, scale = 1.0e-20> : (tensor<1x1x1x1xi8>) -> tensor<1x1x1x1xf32>
+  %y = nn.conv %xd, %wd from <onnx, "Conv", "conv1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
+  %m = nn.mul %y, %k from <onnx, "Mul", "mul1"> : (tensor<1x1x4x4xf32>, tensor<1xf32>) -> tensor<1x1x4x4xf32>
+  func.return %m : tensor<1x1x4x4xf32>
+}
