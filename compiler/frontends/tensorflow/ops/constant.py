@@ -61,15 +61,10 @@ def _inverse(permutation: Array) -> Array:
     return np.argsort(permutation).astype(permutation.dtype)
 
 
-def _broadcast(a: Array, b: Array) -> Array:
-    return np.array(np.broadcast_shapes(tuple(a.tolist()), tuple(b.tolist())), a.dtype)
-
-
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "Acos": np.arccos,
     "Asin": np.arcsin,
     "Atan": np.arctan,
-    "BroadcastArgs": _broadcast,
     "Cosh": np.cosh,
     "InvertPermutation": _inverse,
     "Sinh": np.sinh,

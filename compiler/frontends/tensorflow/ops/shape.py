@@ -65,6 +65,47 @@ def broadcast_to(node: Node) -> Converted:
     return expanded(node).result
 
 
+@converter("BroadcastArgs")
+def broadcast_args(node: Node) -> Converted:
+    """The shape to which two shapes broadcast. Each size that one of them tells is tracked."""
+    lengths = [length for i in range(2) for length in node.shape(i)]
+    if len(lengths) != 2 or not static(lengths):
+        raise Unmapped("the ranks of the shapes that it broadcasts are not known")
+    rank = max(lengths)
+    pairs = zip(_sizes(node, 0, rank), _sizes(node, 1, rank), strict=True)
+    sizes = [_broadcast_size(node, a, b) for a, b in pairs]
+    known = [s.array for s in sizes if isinstance(s, Constant)]
+    if len(known) == rank:
+        return Constant(node.layer.name, np.concatenate([np.ones(0, node.dtype(0)), *known]))
+    return node.emit(nn.ConcatOp, [node.sink.value(s) for s in sizes], axis=0).result
+
+
+def _sizes(node: Node, index: int, rank: int) -> list[Binding]:
+    """The elements of a shape, with ones before them up to `rank`: a constant each, or a slice of the shape."""
+    count, dtype = node.shape(index)[0], node.dtype(index)
+    made: list[Binding] = [Constant(node.layer.name, np.ones(1, dtype))] * (rank - count)
+    for i, element in enumerate(node.sizes(index) or [None] * count):
+        if isinstance(element, int):
+            made.append(Constant(node.layer.name, np.array([element], dtype)))
+        else:
+            made.append(node.emit(nn.SliceOp, node.value(index), starts=[i], ends=[i + 1], axes=[0]).result)
+    return made
+
+
+def _broadcast_size(node: Node, a: Binding, b: Binding) -> Binding:
+    """The size of one axis. A size that is not known must fit beside one other than 1."""
+    if not isinstance(a, Constant) and not isinstance(b, Constant):
+        one = node.constant(np.ones(1, node.dtype(0)), ".one")
+        return node.emit(nn.WhereOp, node.emit(nn.CompareOp, a, one, predicate="eq").result, b, a).result
+    told, other = (a, b) if isinstance(a, Constant) else (b, a)
+    assert isinstance(told, Constant)
+    if told.array[0] == 1:
+        return other
+    if isinstance(other, Constant) and other.array[0] not in (1, told.array[0]):
+        raise node.error(f"does not fit together: sizes {told.array[0]} and {other.array[0]} of one axis")
+    return told
+
+
 @converter("Squeeze")
 def squeeze(node: Node) -> Converted:
     """Drops the given axes, otherwise all of size 1."""

@@ -18,6 +18,12 @@ X = np.arange(2 * 3 * 4, dtype=np.float32).reshape(2, 3, 4)
 IMAGE = np.arange(2 * 4 * 6 * 8, dtype=np.float32).reshape(2, 4, 6, 8)
 ROW = np.arange(4, dtype=np.float32)
 EMPTY = np.zeros((0, 3), np.float32)
+
+
+def _broadcast(x: Any, shape: list[int]) -> Any:
+    return tf.broadcast_to(x, tf.broadcast_dynamic_shape(tf.shape(x), shape))
+
+
 Case = tuple[Callable[..., Any], Sequence[np.ndarray]]
 
 SIZES: dict[str, Case] = {
@@ -56,6 +62,12 @@ RESHAPES: dict[str, Case] = {
     "transpose-all": (tf.transpose, [X]),
     "broadcast_to": (lambda x: tf.broadcast_to(x[:, :1], [2, 3, 4]), [X]),
     "broadcast_to-batch": (lambda x: tf.broadcast_to(ROW, [tf.shape(x)[0], 1, 4]) + x, [X]),
+    "broadcast_args": (lambda x: _broadcast(x[:, :1], [3, 4]), [X]),
+    "broadcast_args-both": (lambda x: tf.broadcast_to(ROW, tf.broadcast_dynamic_shape(tf.shape(x), [4])) + x, [X]),
+    "broadcast_args-of-two": (
+        lambda x, y: tf.zeros(tf.broadcast_dynamic_shape(tf.shape(x), tf.shape(y))) + x + y,
+        [X, X[:1, 0]],
+    ),
 }
 
 JOINS: dict[str, Case] = {
@@ -95,7 +107,9 @@ MORE: dict[str, Case] = {
 CASES = SIZES | RESHAPES | JOINS | MORE
 
 
-RUNTIME = {"shape", "shape-int64", "shape_n", "size", "broadcast_to-batch", "tile-batch", "fill-batch"}
+RUNTIME = {*SIZES, "broadcast_to-batch", "broadcast_args-both", "broadcast_args-of-two", "tile-batch", "fill-batch"} - {
+    "rank"
+}
 """What needs sizes at run time as soon as the batch is not known: it gives them to a value that does not have them, or out."""
 
 
