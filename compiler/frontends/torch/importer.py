@@ -49,7 +49,10 @@ def from_program(program: Any, session: Session, inputs: Any = None, dynamic_sha
 
 
 def _module(torch: Any, program: Any, path: Path, session: Session) -> ModuleOp:
-    model = to_onnx(torch, program, str(path))
+    model, changed = to_onnx(torch, program, str(path))
+    if changed:
+        names = ", ".join(changed)
+        session.warn(f"{path}: each call changes {names}; the imported module always starts from the stored values")
     module = onnx.from_model(model, session, path)
     if chains := fused_chains(model.graph):
         fuse_modules(module, chains, session)

@@ -14,6 +14,7 @@ from ...diagnostics import CompileError, first_line
 from .fake_quantization import with_plain_points
 from .library import quiet
 from .names import name_layers
+from .outputs import name_outputs, output_names
 
 _TRAINING = "in training mode, in which batch norms and dropouts compute something else"
 _MODES = {"aten::batch_norm": "training", "aten::dropout": "train", "aten::dropout_": "train"}
@@ -117,26 +118,28 @@ def _rounding(torch: Any, quantizer: Any) -> Callable[[Any], Any]:
     return lambda x: torch.fake_quantize_per_tensor_affine(x, *factors, low, high)
 
 
-def to_onnx(torch: Any, program: Any, where: str) -> ModelProto:
-    """An exported program as a model of ONNX, with layers named after modules and weights after the keys of the state dict.
+def to_onnx(torch: Any, program: Any, where: str) -> tuple[ModelProto, Sequence[str]]:
+    """An exported program as a model of ONNX, and the buffers that each call of the program changes, which the model does not.
 
-    Only constants are folded: the exporter's other optimizations fold batch norms and lose their names. Raises CompileError
-    for operators that ONNX cannot express.
+    Layers have the names of their modules, weights their keys of the state dict. Only constants are folded: the exporter's other
+    optimizations fold batch norms and lose their names. Raises CompileError for operators that ONNX cannot express, and for
+    results that are not tensors.
     """
     _check_modes(program, where)
+    names = output_names(program, where)
     try:
         with quiet(), torch.no_grad():
             plain = with_plain_points(torch, program)
-            translated = torch.onnx.export(
-                plain, dynamo=True, verbose=False, optimize=False, output_names=_outputs(program)
-            )
+            translated = torch.onnx.export(plain, dynamo=True, verbose=False, optimize=False)
             _fold_constants(translated.model)
+            name_outputs(translated.model, names)
             model: ModelProto = translated.model_proto
+            changed = [*translated.exported_program.graph_signature.buffers_to_mutate.values()]
     except Exception as e:  # the exporter wraps anything
         message = f"torch cannot export it to ONNX: {first_line(str(_innermost(e)))}"
         raise CompileError(message, where=where) from e
     name_layers(model.graph)
-    return model
+    return model, changed
 
 
 def _fold_constants(graph: Any) -> None:
@@ -164,12 +167,3 @@ def _innermost(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-def _outputs(program: Any) -> Sequence[str]:
-    """The names of results: keys of a returned dictionary, else `output`, or `output_0` and so on."""
-    count = len(program.graph_signature.user_outputs)
-    spec = program.call_spec.out_spec
-    if getattr(spec, "type", None) is dict and spec.num_children == count:
-        return [str(key) for key in spec.context]
-    return ["output"] if count == 1 else [f"output_{i}" for i in range(count)]

@@ -17,6 +17,7 @@ import amct_opt
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn import ConstantOp, NNOp
 from amct_opt.frontends.torch.archive import load_program
+from amct_opt.ir.functions import input_names, main_function
 from amct_opt.ir.layer_names import LayerNames
 from amct_opt.rewriting import layer_of
 from amct_opt.tools import amct
@@ -113,6 +114,52 @@ def test_what_cannot_be_traced(case: Case) -> None:
         amct_opt.load(training, (torch.zeros(1),))
     assert str(caught.value).startswith("Sequential: error: is in training mode")
     assert caught.value.hint == "call module.eval() first"
+
+
+class Results(torch.nn.Module):
+    """Results of each kind: below a key, an input, a weight, one of them twice, None; a buffer changes with each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(3, 2)
+        self.register_buffer("calls", torch.zeros(2))
+
+    def forward(self, x: Any) -> Any:
+        self.calls.add_(1)
+        y = self.fc(x) + self.calls
+        return {"x": y, "same": x, "none": None, "weight": self.fc.weight, "pair": (y, {"sum": y + 1})}
+
+
+def test_results_have_names_and_values_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    model, x = Results().eval(), torch.randn(2, 3)
+    module, session = amct_opt.load(model, (x,))
+    assert input_names(main_function(module)) == ["x"]
+    assert "fc.weight" in {op.key for op in module.walk() if isinstance(op, ConstantOp)}
+    with torch.no_grad():
+        expected = model(x)
+    found = amct_opt.execute(module, {"x": x.numpy()})
+    y, total = expected["pair"]
+    values = {"x_1": y, "same": x, "weight": expected["weight"], "pair_0": y, "pair_1": total["sum"]}
+    assert list(found) == list(values)
+    for name, value in values.items():
+        np.testing.assert_allclose(found[name], value.detach().numpy(), rtol=1e-5, atol=1e-6, err_msg=name)
+    warning = "Results: each call changes calls; the imported module always starts from the stored values"
+    assert session.warnings == [warning]
+    assert capsys.readouterr().err == f"warning: {warning}\n"
+
+
+class Constant(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x + 1, 7
+
+
+def test_a_result_that_is_a_constant_of_python() -> None:
+    with pytest.raises(CompileError) as caught:
+        amct_opt.load(Constant().eval(), (torch.zeros(3),))
+    assert str(caught.value).splitlines() == [
+        "Constant: error: 'output_1' is the constant 7, not a tensor",
+        "  hint: return tensors only, or torch.tensor(...) of the constant",
+    ]
 
 
 class Branches(torch.nn.Module):
