@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..diagnostics import CompileError
+from ..ir.metadata import tool_version
 from ..ir.weights import WeightError, open_side_file, write_side_file
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -23,26 +25,29 @@ _MERGED = "merged"
 
 @dataclass
 class Checkpoint:
-    """The file of one work on shares, in their order."""
+    """The file of one work on shares, in their order; without a path nothing is kept."""
 
-    path: Path
+    path: Path | None
     written: float = 0.0
 
     @staticmethod
-    def of(folder: Path, key: str) -> Checkpoint:
-        """The file of the work that a text identifies. Raises CompileError for a folder that cannot be made."""
+    def of(folder: Path | None, key: Callable[[], object]) -> Checkpoint:
+        """The file in a folder of the work that plain data identifies. Raises CompileError for a folder that cannot be made."""
+        if folder is None:
+            return Checkpoint(None)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as e:
             raise CompileError(f"cannot be written: {e.strerror}", where=str(folder)) from None
-        return Checkpoint(folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.safetensors", time.monotonic())
+        text = json.dumps((tool_version(), key()))
+        return Checkpoint(folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.safetensors", time.monotonic())
 
     def taken_up(self) -> tuple[int, dict[str, Array]]:
         """The number of shares that are done, and the arrays of the file; 0 and none without a file.
 
         Raises CompileError, located, for a damaged file.
         """
-        if not self.path.exists():
+        if self.path is None or not self.path.exists():
             return 0, {}
         try:
             file = open_side_file(self.path)
@@ -53,6 +58,6 @@ class Checkpoint:
 
     def keep(self, arrays: Callable[[], Mapping[str, Array]], merged: int, *, last: bool) -> None:
         """Writes the arrays after so many shares, if that was long ago, or it is the last one."""
-        if last or time.monotonic() - self.written > _SECONDS:
+        if self.path is not None and (last or time.monotonic() - self.written > _SECONDS):
             write_side_file(self.path, {**arrays(), _MERGED: np.array([merged])})
             self.written = time.monotonic()

@@ -6,6 +6,7 @@ A share is a number of whole runs of the model, so that every run is the one of 
 from __future__ import annotations
 
 import atexit
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +42,12 @@ class Packed(NamedTuple):
     text: bytes
     arrays: bytes
     profile: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all of it, as hex."""
+        hashes = (hashlib.sha256(part).digest() for part in (self.text, self.arrays, self.profile.encode()))
+        return hashlib.sha256(b"".join(hashes)).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -62,24 +61,22 @@ def shared_ranks(
         raise CompileError(message, where=labels.source, hint="leave out --cluster")
     shares = [_Judged(share, _labels_of(share, samples, rows, labels)) for share in shares_of(samples)]
     model = _Model(engine, path, packed(module, session))
-    checkpoint = None if folder is None else Checkpoint.of(folder, _key(model, samples, labels))
-    merged, kept = (0, {}) if checkpoint is None else checkpoint.taken_up()
+    checkpoint = Checkpoint.of(folder, lambda: _key(model, samples, labels))
+    merged, kept = checkpoint.taken_up()
     found = [Ranking(kept["ranks"], int(kept["classes"][0]))] if kept else list[Ranking]()
     sizes = [share.samples.count for share in shares]
     bar = Bar("measure", sizes[merged:], sum(sizes[:merged]), samples.count)
     for each in in_order(shared_by, _ranked, model, shares[merged:], session, bar, _halves):
         found += each
         merged += 1
-        if checkpoint is not None:
-            checkpoint.keep(partial(_arrays, found), merged, last=merged == len(shares))
+        checkpoint.keep(partial(_arrays, found), merged, last=merged == len(shares))
     return _joined(found)
 
 
-def _key(model: _Model, samples: Samples, labels: Labels) -> str:
+def _key(model: _Model, samples: Samples, labels: Labels) -> Sequence[object]:
     """What ranks depend on."""
-    parts = (model.module.text, model.module.arrays, labels.classes.tobytes(), model.path.name.encode())
-    hashes = [hashlib.sha256(part).hexdigest() for part in parts]
-    return json.dumps((model.engine, *hashes, samples.digest(), samples.batch_size))
+    classes = hashlib.sha256(labels.classes.tobytes()).hexdigest()
+    return model.engine, model.path.name, model.module.digest, classes, samples.digest(), samples.batch_size
 
 
 def _joined(found: Sequence[Ranking]) -> Ranking:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from amct_opt.flows.sensitivity import sensitivity_of
 from amct_opt.flows.shared_ranks import shared_ranks
 from amct_opt.flows.tune.search import Trial
 from amct_opt.ir.functions import main_function
-from amct_opt.pipelines.passes import make_pass
+from amct_opt.pipelines.passes import make_pass, parse_pipeline
 from amct_opt.runtime.data import Samples, load_samples
 from amct_opt.runtime.data.given import samples_from
 from amct_opt.transforms.quantization.data_options import BackendOptions, DataOptions
@@ -119,6 +120,7 @@ func.func @main(%x: tensor<1x8xf32> {nn.name = "x"}) -> tensor<1x8xf32> {
 """
 RNG = np.random.default_rng(0)
 NET = NET.replace("WEIGHTS", str(RNG.normal(size=(8, 8)).astype(np.float32).tolist()))
+SPREAD = np.geomspace(0.01, 100, 8).astype(np.float32)
 X = RNG.normal(size=(100, 8)).astype(np.float32)
 
 
@@ -136,6 +138,52 @@ def test_quantization(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, on = (forgetful.computed.count(name) for name in ("_begun", "_went_on"))
     assert begun > 2 * 8  # once in each of the two passes, and again where a share is forgotten
     assert on > 0
+
+
+class Counting(Elsewhere):
+    """Counts the shares by what they are of."""
+
+    def __init__(self) -> None:
+        self.computed: Counter[str] = Counter()
+
+    def shared_out(self, work: Any, common: Any, shares: Sequence[Any], /) -> Iterator[tuple[int, Any]]:
+        self.computed[work.args[0].__name__] += len(shares)
+        return super().shared_out(work, common, shares)
+
+
+def channels_changed(passes: str, data: Any, client: Any) -> tuple[str, list[str]]:
+    """The network behind these passes, and their remarks."""
+    module, session = amct_opt.parse(NET)
+    given = [
+        replace(each, data=samples_from(data, module), cluster=client) if hasattr(each, "data") else each
+        for each in parse_pipeline(passes, session.passes)
+    ]
+    amct_opt.run_pipeline(module, given, session)
+    return amct_opt.to_text(module), [f"{each.pass_name}: {each.reason}" for each in session.remarks]
+
+
+def test_channels_and_ranges() -> None:
+    """What is found of channels and of rows for the ranges comes from shares of 16 runs."""
+    passes = "equalize,insert-observers{dmq=0.7},balance-channels,calibrate,fit-ranges"
+    counting = Counting()
+    here, there = (channels_changed(passes, X * SPREAD, client) for client in (None, counting))
+    assert here == there
+    assert {"equalize", "balance-channels", "fit-ranges"} <= {each.partition(":")[0] for each in here[1]}
+    assert counting.computed["_states"] >= 7 + 7 + 6
+
+
+@pytest.mark.parametrize(
+    "passes", ["equalize", "insert-observers{dmq=0.5},balance-channels", "insert-observers,calibrate,fit-ranges"]
+)
+def test_an_overflow_is_named_as_by_one_process(passes: str) -> None:
+    x = X.copy()
+    x[50] *= np.float32(1e38)
+    errors: list[str] = []
+    for client in (None, Elsewhere()):
+        with pytest.raises(amct_opt.CompileError, match="NaN or Inf") as e:
+            channels_changed(passes, x, client)
+        errors.append(str(e.value))
+    assert errors[0] == errors[1]
 
 
 class Small:

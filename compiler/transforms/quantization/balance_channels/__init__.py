@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -14,7 +13,8 @@ from xdsl.ir import OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....backends import Runner, Wanted, Work
+from ....backends import Runner
+from ....backends.findings import Finding, State, show
 from ....diagnostics import op_error
 from ....dialects.nn import (
     ConstantOp,
@@ -130,33 +130,45 @@ def _check(layer: Balanced) -> None:
         raise op_error(layer.compute, reason)
 
 
+@dataclass
+class _Peaks:
+    """The largest magnitudes of the channels of a layer's input: float64 [channels]."""
+
+    layer: Weighted
+    found: Array | None = None
+
+    def show(self, array: Array, run: int) -> None:
+        try:
+            peaks = activation_peaks(array, activation_axis(self.layer))
+        except ValueError as e:
+            hint = "look for an overflow in the model or its data"
+            raise op_error(self.layer, f"has an input whose {e}", hint) from None
+        self.merge({"peaks": peaks})
+
+    def state(self) -> State:
+        assert self.found is not None, "there are samples"
+        return {"peaks": self.found}
+
+    def merge(self, state: State) -> None:
+        peaks = state["peaks"]
+        self.found = peaks if self.found is None else np.maximum(self.found, peaks)
+
+
 def _computed(
     module: ModuleOp, layers: Sequence[Balanced], samples: Samples, session: Session, runner: Runner
 ) -> list[Array]:
     """Every layer's factors, from the magnitudes of its input while the samples run through the model."""
-    peaks: dict[tuple[SSAValue, int], Array] = {}
-    watched: dict[SSAValue, dict[int, Balanced]] = {}
+    peaks: dict[tuple[SSAValue, int], _Peaks] = {}
+    findings: dict[SSAValue, list[Finding]] = {}
     for layer in layers:
-        watched.setdefault(layer.activation, {})[activation_axis(layer.compute)] = layer
-
-    def watch(value: SSAValue, array: Array) -> None:
-        for axis, layer in watched[value].items():
-            try:
-                found = activation_peaks(array, axis)
-            except ValueError as e:
-                hint = "look for an overflow in the model or its data"
-                raise op_error(layer.compute, f"has an input whose {e}", hint) from None
-            peaks[value, axis] = np.maximum(peaks.get((value, axis), 0), found)
-
-    done = count(1)
-
-    def tell() -> None:
-        session.progress("balance", next(done), samples.runs)
-
-    runner.run(Work(module, dict.fromkeys(watched, Wanted()), samples, watch, tell, session))
+        channels = layer.activation, activation_axis(layer.compute)
+        if channels not in peaks:
+            peaks[channels] = _Peaks(layer.compute)
+            findings.setdefault(layer.activation, []).append(peaks[channels])
+    show(module, findings, samples, session, runner, "balance")
     return [
         balance_factors(
-            peaks[layer.activation, activation_axis(layer.compute)],
+            peaks[layer.activation, activation_axis(layer.compute)].state()["peaks"],
             weight_peaks(layer.compute, layer.numbers),
             strength,
         )

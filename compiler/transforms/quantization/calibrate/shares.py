@@ -5,7 +5,6 @@ Results are equal to the bit to those of one process.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -59,10 +58,10 @@ def observe_shares(
     states = [each.observer.state() for each in observed] if turn else []
     settled = runner.settled(Work(module, {}, samples, _ignore, _ignore, session))
     here = replace(settled, cluster=None, checkpoint=None, threads=settled.threads or 1)
-    key = (fingerprint(module), points_data(observed), digest, turn)
-    checkpoint = None if runner.checkpoint is None else Checkpoint.of(runner.checkpoint, json.dumps(key))
-    merged, arrays = (0, {}) if checkpoint is None else checkpoint.taken_up()
-    if checkpoint is not None and arrays:
+    key = (fingerprint(module), points_data(observed), digest, turn, settled.backend)
+    checkpoint = Checkpoint.of(runner.checkpoint, lambda: key)
+    merged, arrays = checkpoint.taken_up()
+    if checkpoint.path is not None and merged:
         restore_all(observed, arrays, checkpoint.path)
     sizes = [share.count for share in shares]
     bar = Bar("calibrate", sizes[merged:], turn * samples.count + sum(sizes[:merged]), passes(observed) * samples.count)
@@ -71,8 +70,7 @@ def observe_shares(
         for seen in found:
             merge_states(observed, turn, seen)
         merged += 1
-        if checkpoint is not None:
-            checkpoint.keep(partial(states_of, observed), merged, last=merged == len(shares))
+        checkpoint.keep(partial(states_of, observed), merged, last=merged == len(shares))
 
 
 def _ignore(*_: object) -> None:

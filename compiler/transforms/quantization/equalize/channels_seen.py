@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from ....backends import Runner, Wanted, Work
+from ....backends import Runner
+from ....backends.findings import Finding, State, show
 from ....diagnostics import op_error
 from ....runtime.data import Samples
 from ....session import Session
@@ -63,6 +63,43 @@ class Seen:
         return np.maximum(-self.low, self.high)
 
 
+@dataclass
+class _Channels:
+    """Collects the statistics of a value's channels."""
+
+    reader: Operation
+    """What reads the value."""
+    axis: int
+    kept: int
+    """The number of rows that are kept of a run."""
+    seen: Seen | None = None
+
+    def show(self, array: Array, run: int) -> None:
+        rows = np.moveaxis(array, self.axis, -1).reshape(-1, array.shape[self.axis])
+        try:
+            self._add(Seen.of(rows, self.kept, run * self.kept))
+        except ValueError as e:
+            hint = "look for an overflow in the model or its data"
+            raise op_error(self.reader, f"has an input whose {e}", hint) from None
+
+    def state(self) -> State:
+        return vars(self.found)
+
+    def merge(self, state: State) -> None:
+        self._add(Seen(**state))
+
+    @property
+    def found(self) -> Seen:
+        assert self.seen is not None, "there are samples"
+        return self.seen
+
+    def _add(self, other: Seen) -> None:
+        if self.seen is None:
+            self.seen = other
+        else:
+            self.seen.merge(other)
+
+
 def channels_seen(
     module: ModuleOp, wanted: Iterable[ChannelsOf], samples: Samples, session: Session, runner: Runner
 ) -> Mapping[ChannelsOf, Seen]:
@@ -70,30 +107,10 @@ def channels_seen(
 
     Raises CompileError, located at the operation that reads a value, for NaN or Inf in it.
     """
-    axes: dict[SSAValue, set[int]] = {}
-    for value, axis in wanted:
-        axes.setdefault(value, set()).add(axis)
-    found: dict[ChannelsOf, Seen] = {}
     kept = max(1, ROWS // samples.runs)
-
-    def watch(value: SSAValue, array: Array) -> None:
-        for axis in axes[value]:
-            rows = np.moveaxis(array, axis, -1).reshape(-1, array.shape[axis])
-            before = found.get(ChannelsOf(value, axis))
-            try:
-                seen = Seen.of(rows, kept, 0 if before is None else len(before.rows))
-            except ValueError as e:
-                hint = "look for an overflow in the model or its data"
-                raise op_error(next(iter(value.uses)).operation, f"has an input whose {e}", hint) from None
-            if before is None:
-                found[ChannelsOf(value, axis)] = seen
-            else:
-                before.merge(seen)
-
-    done = count(1)
-
-    def tell() -> None:
-        session.progress("equalize", next(done), samples.runs)
-
-    runner.run(Work(module, dict.fromkeys(axes, Wanted()), samples, watch, tell, session))
-    return found
+    each = {of: _Channels(next(iter(of.value.uses)).operation, of.axis, kept) for of in dict.fromkeys(wanted)}
+    findings: dict[SSAValue, list[Finding]] = {}
+    for of, channels in each.items():
+        findings.setdefault(of.value, []).append(channels)
+    show(module, findings, samples, session, runner, "equalize")
+    return {of: channels.found for of, channels in each.items()}

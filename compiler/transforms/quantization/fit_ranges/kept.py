@@ -1,23 +1,25 @@
-"""Some of the numbers that readers read: bounded, spread over the batches, and the same ones each time."""
+"""Some of the numbers that readers read: bounded, spread over the runs, and the same ones each time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from math import ceil
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from ....backends import Runner, Wanted, Work
+from ....backends import Runner
+from ....backends.findings import Finding, State, show
 from ....diagnostics import op_error
 from ....dialects.nn import QParams
 from ....runtime.data import Samples
 from ....session import Session
 from ..calibrate.observing import in_batches
-from ..round_weights.layer_data import rounding_by
+from ..round_weights.layer_data import rounding_by, some_of
+from .places import Places
 from .readers import Reader
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -28,22 +30,46 @@ NUMBERS = 1 << 18
 
 @dataclass
 class Kept:
-    """Numbers that a reader reads, in the form of its `pick`. Those of different batches merge."""
+    """Rows that a reader reads. Those of different runs merge."""
 
+    op: Operation
+    """The reader."""
+    places: Places
+    runs: int
+    """The number of all runs."""
     parts: list[Array] = field(default_factory=list[Array])
-    picked: float = 0.0
-    """The sum over batches of the part that is kept of each."""
-    batches: int = 0
+    picked: int = 0
+    """The number of places that are kept, of all those in `present`."""
+    present: int = 0
 
-    def merge(self, other: Kept) -> None:
-        """Add what is kept of other batches."""
-        self.parts += other.parts
-        self.picked += other.picked
-        self.batches += other.batches
+    def show(self, array: Array, run: int) -> None:
+        if not np.isfinite(array).all():
+            raise op_error(self.op, "has NaN or Inf in its input", "look for an overflow in the model or its data")
+        count, numbers = self.places.counted(array)
+        self.present += count
+        if wanted := _due(NUMBERS / (self.runs * max(numbers, 1)), run):
+            chosen = some_of(count, wanted, run)
+            self.parts.append(self.places.rows(array, chosen))
+            self.picked += chosen.size
+
+    def state(self) -> State:
+        parts = {f"{i:08}": part for i, part in enumerate(self.parts)}
+        return {"counts": np.array([self.picked, self.present]), **parts}
+
+    def merge(self, state: State) -> None:
+        self.parts += [state[name] for name in sorted(state) if name != "counts"]
+        self.picked += int(state["counts"][0])
+        self.present += int(state["counts"][1])
 
     @property
     def numbers(self) -> int:
         return sum(part.size for part in self.parts)
+
+
+def _due(each: float, run: int) -> int:
+    """How many places of a run are kept, if it is `each` on average. Of less than one, the first run has one."""
+    rounded = round if each >= 1 else ceil
+    return rounded((run + 1) * each) - rounded(run * each)
 
 
 def kept_of(
@@ -54,31 +80,12 @@ def kept_of(
     Raises CompileError, located at a reader, for NaN and Inf.
     """
     samples = in_batches(module, (), samples)
-    found = [Kept() for _ in readers]
-    by_value: dict[SSAValue, list[tuple[Reader, Kept]]] = {}
+    found = [Kept(reader.op, reader.places, samples.runs) for reader in readers]
+    findings: dict[SSAValue, list[Finding]] = {}
     for reader, kept in zip(readers, found, strict=True):
-        by_value.setdefault(reader.value, []).append((reader, kept))
-    done = count(1)
-
-    def watch(value: SSAValue, array: Array) -> None:
-        for reader, kept in by_value[value]:
-            if not np.isfinite(array).all():
-                raise op_error(
-                    reader.op, "has NaN or Inf in its input", "look for an overflow in the model or its data"
-                )
-            wanted = NUMBERS * (kept.batches + 1) / samples.runs - kept.numbers
-            kept.merge(Kept(batches=1) if wanted <= 0 else _picked(reader, array, wanted, kept.batches))
-
-    def report() -> None:
-        session.progress("fit-ranges", next(done), samples.runs)
-
-    runner.run(Work(module, dict.fromkeys(by_value, Wanted()), samples, watch, report, session))
+        findings.setdefault(reader.value, []).append(kept)
+    show(module, findings, samples, session, runner, "fit-ranges")
     return found
-
-
-def _picked(reader: Reader, x: Array, numbers: float, seed: int) -> Kept:
-    rows, part = reader.pick(x, numbers, seed)
-    return Kept([rows], part, 1)
 
 
 class Errors:
@@ -89,7 +96,7 @@ class Errors:
         """What is read, the outputs, and how many times as many there were."""
         for reader, each in zip(readers, kept, strict=True):
             parts = each.parts if reader.axis is None else [np.concatenate(each.parts, axis=reader.axis)]
-            self._parts += [(reader, part, reader.outputs(part), each.batches / each.picked) for part in parts]
+            self._parts += [(reader, part, reader.outputs(part), each.present / each.picked) for part in parts]
         self.signal: float = sum(times * _energy(outputs) for _, _, outputs, times in self._parts)
         """The sum of squares of all outputs."""
 

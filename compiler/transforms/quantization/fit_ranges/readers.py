@@ -31,7 +31,7 @@ from ....runtime.kernels import Kernel, kernel_for
 from ..matters import Matters, matters_of
 from ..profiles import Profile
 from ..round_weights.integer_layers import WEIGHT, IntegerLayer, integer_layers
-from ..round_weights.layer_data import some_of
+from .places import Elements, Places, RowsOf, Whole
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -56,12 +56,13 @@ class Reader(Protocol):
         """The axis of rows, along which those of batches are concatenated. None if the numbers of a batch belong together."""
         ...
 
-    def pick(self, x: Array, numbers: float, seed: int) -> tuple[Array, float]:
-        """About so many numbers of a batch, at least one row, in the form that `outputs` takes; and their share of all."""
+    @property
+    def places(self) -> Places:
+        """Where its rows come from."""
         ...
 
     def outputs(self, rows: Array) -> Array:
-        """What the layer makes of them, with its weight as quantized."""
+        """What the layer makes of rows, with its weight as quantized."""
         ...
 
 
@@ -79,12 +80,10 @@ class _Product:
     def op(self) -> Operation:
         return self.layer.compute
 
-    def pick(self, x: Array, numbers: float, seed: int) -> tuple[Array, float]:
-        product = self.layer.product
-        places, rows_each = product.places(x)
+    @property
+    def places(self) -> Places:
         groups, columns, _ = self._matrices.shape
-        chosen = some_of(places, numbers / (groups * columns * rows_each), seed)
-        return product.rows(x, chosen), len(chosen) / places
+        return RowsOf(self.layer.compute, groups * columns)
 
     def outputs(self, rows: Array) -> Array:
         return rows @ self._matrices
@@ -106,9 +105,9 @@ class _Elements:
     kernel: Kernel
     axis: int | None = 0
 
-    def pick(self, x: Array, numbers: float, seed: int) -> tuple[Array, float]:
-        chosen = some_of(x.size, numbers, seed)
-        return x.reshape(-1)[chosen].astype(np.float32), chosen.size / x.size
+    @property
+    def places(self) -> Places:
+        return Elements()
 
     def outputs(self, rows: Array) -> Array:
         return np.asarray(self.kernel(rows))
@@ -124,8 +123,9 @@ class _Whole:
     constants: Mapping[int, Array]
     axis: int | None = None
 
-    def pick(self, x: Array, numbers: float, seed: int) -> tuple[Array, float]:
-        return x.astype(np.float32), 1.0
+    @property
+    def places(self) -> Places:
+        return Whole()
 
     def outputs(self, rows: Array) -> Array:
         results = self.kernel(*(self.constants.get(i, rows) for i in range(len(self.op.operands))))

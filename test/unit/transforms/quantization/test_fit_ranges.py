@@ -111,7 +111,10 @@ def test_the_error_is_that_of_the_converted_network(monkeypatch: pytest.MonkeyPa
         energies = {n: np.square(found[n] - wanted[n], dtype=np.float64).sum((0, 2, 3)) for n in names}
         own = {layer_of(op): matters for op, matters in known.matters.items()}
         expected = sum(float(energies[n] @ own[n]) for n in names)
-        alone = Errors(readers[:2], [*map(Kept, [[r.pick(DATA, 1e9, 0)[0]] for r in readers[:2]], [1.0] * 2, [1] * 2)])
+        whole = [Kept(reader.op, reader.places, runs=1) for reader in readers[:2]]
+        for each in whole:
+            each.show(DATA, 0)
+        alone = Errors(readers[:2], whole)
         assert alone(params.data) == pytest.approx(expected, rel=1e-3)
         assert errors(params.data) > alone(params.data)
 
@@ -176,8 +179,8 @@ def test_what_is_kept_is_bounded_spread_and_merges(monkeypatch: pytest.MonkeyPat
     for reader, each, first, second in zip(readers, whole, *halves, strict=True):
         assert 4096 / 2 < each.numbers < 4096 * 1.5
         assert len(each.parts) > 1
-        first.merge(second)
-        assert first.batches == each.batches
+        first.merge(second.state())
+        assert first.present == each.present
         assert Errors([reader], [first])(params) == pytest.approx(Errors([reader], [each])(params), rel=0.2)
 
 
