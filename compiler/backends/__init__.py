@@ -34,7 +34,7 @@ class Runner:
     cluster: str | Engine | None = None
     """What shares the work: a Dask cluster, `local:2` or `tcp://host:8786`, or an engine. None for this process."""
     checkpoint: Path | None = None
-    """The folder that keeps the state of calibration and evaluation on a cluster."""
+    """The folder that keeps what a cluster has computed."""
 
     def __post_init__(self) -> None:
         """Raises CompileError for a backend that is not installed, an invalid number of threads, or a bad name of a cluster."""

@@ -377,7 +377,7 @@ def add_backend_options(add: Callable[..., object]) -> None:
         help="number of threads of onnxruntime (default: one per core, at most 8)",
     )
     add_cluster(add)
-    text = "folder that keeps the state of calibration on a cluster: the same command goes on where it was stopped"
+    text = "folder that keeps what a cluster has computed: the same command goes on where it was stopped"
     add("--checkpoint", metavar="DIR", help=text)
 
 

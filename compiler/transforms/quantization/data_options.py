@@ -187,9 +187,15 @@ class ClusterOptions:
     cluster_tls: tuple[str, ...] = ()
     """PEM files for a cluster at `tls://host:8786`: the authority's certificate, the own certificate, its key."""
 
+    checkpoint: str | None = None
+    """A folder that keeps what a cluster has computed, so that the same work goes on where it was stopped."""
+
     def runner(self) -> Runner:
-        """Raises CompileError for a bad name of a cluster, and for certificates that do not fit it."""
-        return Runner(cluster=secured(self.cluster, self.cluster_tls) if self.cluster_tls else self.cluster)
+        """Raises CompileError for a bad name of a cluster, certificates that do not fit it, and a checkpoint without one."""
+        if self.checkpoint is not None and self.cluster is None:
+            raise CompileError("a checkpoint is for work on a cluster", hint="give --cluster too, or leave it out")
+        cluster = secured(self.cluster, self.cluster_tls) if self.cluster_tls else self.cluster
+        return Runner(cluster=cluster, checkpoint=None if self.checkpoint is None else Path(self.checkpoint))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,16 +206,10 @@ class BackendOptions(ClusterOptions):
     """`numpy`, `onnxruntime`, or `auto`, which estimates which one finishes first."""
     threads: int | None = None
     """How many batches onnxruntime runs at a time; when not given as many as there are cores, at most 8."""
-    checkpoint: str | None = None
-    """A folder that keeps the state of calibration on a cluster, so that the same work goes on where it was stopped."""
 
     def runner(self) -> Runner:
-        """Raises CompileError for a backend that is not installed, threads that it does not have, or a bad name of a cluster."""
-        cluster = super().runner().cluster
-        folder = None if self.checkpoint is None else Path(self.checkpoint)
-        if folder is not None and cluster is None:
-            raise CompileError("a checkpoint is for work on a cluster", hint="give --cluster too, or leave it out")
-        return Runner(self.backend, self.threads, cluster, folder)
+        """Raises CompileError for a backend that is not installed, threads that it does not have, or a bad cluster."""
+        return replace(super().runner(), backend=self.backend, threads=self.threads)
 
 
 AUTOMATIC = BackendOptions()

@@ -5,12 +5,16 @@ What a layer costs is a sum over samples in order: sharing layers leaves it as i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ...backends import Runner
+from ...backends.checkpoint import Checkpoint
 from ...backends.cluster import failure
 from ...backends.sharing import Bar, Packed, in_order, packed, part_of, unpacked
 from ...runtime.data import Samples
@@ -18,6 +22,7 @@ from ...runtime.metrics import Measure
 from ...session import Session
 from .output_sensitivity import exchanged
 
+Array = np.ndarray[Any, np.dtype[Any]]
 M = TypeVar("M", bound=Measure)
 
 _LAYERS = 4
@@ -31,6 +36,11 @@ class _Networks(NamedTuple):
     samples: Samples
     measure: Callable[[], Any]
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What is measured, as plain data, beside the layers and the samples."""
+        return *(each.digest for each in self[:3]), type(self.measure()).__name__
+
 
 def exchanged_by(
     runner: Runner,
@@ -43,18 +53,35 @@ def exchanged_by(
     phase: str,
     measure: Callable[[], M],
 ) -> dict[str, M]:
-    """What `exchanged` gives, computed by the cluster of `runner` if it has one. `measure` is a class."""
+    """What `exchanged` gives, computed by the cluster of `runner` if it has one, whose checkpoint keeps the layers that are done.
+    `measure` is a dataclass of numbers.
+    """
     if runner.cluster is None:
         return exchanged(base, other, layers, reference, samples, session, phase, measure)
     shares = [layers[i : i + _LAYERS] for i in range(0, len(layers), _LAYERS)]
     sent = part_of(samples, samples.first, samples.count)
     common = _Networks(packed(base, session), packed(other, session), packed(reference, session), sent, measure)
-    found: dict[str, M] = {}
-    bar = Bar.of(phase, [len(share) for share in shares])
-    for parts in in_order(runner.cluster, _exchanged, common, shares, session, bar, _halves):
+    checkpoint = Checkpoint.of(runner.checkpoint, lambda: (*common.key, layers, samples.digest(), samples.batch_size))
+    merged, kept = checkpoint.taken_up()
+    found = {layers[int(number)]: _measure_of(measure(), numbers) for number, numbers in kept.items()}
+    sizes = [len(share) for share in shares]
+    bar = Bar(phase, sizes[merged:], sum(sizes[:merged]), len(layers))
+    for parts in in_order(runner.cluster, _exchanged, common, shares[merged:], session, bar, _halves):
         for each in parts:
             found.update(each)
+        merged += 1
+        checkpoint.keep(partial(_arrays, layers, found), merged, last=merged == len(shares))
     return found
+
+
+def _arrays(layers: Sequence[str], found: Mapping[str, Any]) -> Mapping[str, Array]:
+    """The measures of the layers that are done, by the layer's number."""
+    return {str(i): np.array(astuple(found[name]), np.float64) for i, name in enumerate(layers) if name in found}
+
+
+def _measure_of(zero: Any, numbers: Array) -> Any:
+    """A measure with these numbers, which have the types of those that it begins with."""
+    return type(zero)(*(type(first)(number) for first, number in zip(astuple(zero), numbers, strict=True)))
 
 
 def _halves(layers: Sequence[str]) -> Sequence[Sequence[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ import pytest
 import amct_opt
 from amct_opt.backends import Runner, checkpoint
 from amct_opt.backends.sharing import shares_of
-from amct_opt.dialects.nn import ObserveOp
+from amct_opt.dialects.nn import MatMulOp, ObserveOp
 from amct_opt.flows.evaluation import Labels
 from amct_opt.flows.shared_ranks import shared_ranks
-from amct_opt.pipelines.passes import make_pass
+from amct_opt.pipelines.passes import make_pass, parse_pipeline
 from amct_opt.runtime.data.given import samples_from
+from amct_opt.runtime.metrics import Differences, Divergences
 from amct_opt.transforms.quantization.calibrate import calibrate, points_to_calibrate
 from amct_opt.transforms.quantization.data_options import BackendOptions
+from amct_opt.transforms.quantization.equalize.channels_seen import ChannelsOf, channels_seen
+from amct_opt.transforms.quantization.shared_exchange import exchanged_by
 
 NET = """
 func.func @main(%x: tensor<1x8xf32> {nn.name = "x"}) -> tensor<1x8xf32> {
@@ -104,6 +108,88 @@ def test_evaluation_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert judged(0, labels) == (found, 0)
     _, computed = judged(1000, Labels(np.arange(100) % 7))
     assert computed == len(shares_of(samples))
+
+
+def deep(layers: int) -> str:
+    """A network of matrix products."""
+    weights = np.random.default_rng(1).normal(size=(layers, 8, 8)).astype(np.float32)
+    lines = [
+        f"""
+  %w{i} = nn.constant dense<{weight.tolist()}> : tensor<8x8xf32>
+  %b{i} = nn.constant dense<0.1> : tensor<8xf32>
+  %x{i + 1} = nn.matmul %x{i}, %w{i}, %b{i} from <onnx, "Gemm", "fc{i}">
+    : (tensor<1x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<1x8xf32>"""
+        for i, weight in enumerate(weights)
+    ]
+    return f"""
+func.func @main(%x0: tensor<1x8xf32> {{nn.name = "x"}}) -> tensor<1x8xf32> {{{"".join(lines)}
+  func.return %x{layers} : tensor<1x8xf32>
+}}"""
+
+
+@pytest.mark.parametrize("solving", ["round-weights", "correct-bias"])
+def test_layers_that_are_solved_are_kept(tmp_path: Path, solving: str) -> None:
+    """The second of three layers is not solved when the cluster goes away."""
+
+    def text(client: Stopping | None) -> str:
+        module, session = amct_opt.parse(deep(3))
+        samples = samples_from(X[:60], module)
+        calibrating = parse_pipeline("insert-observers{weight-bits=4},calibrate", session.passes)
+        amct_opt.run_pipeline(
+            module, [replace(p, data=samples) if hasattr(p, "data") else p for p in calibrating], session
+        )
+        given = {} if client is None else {"cluster": client, "checkpoint": str(tmp_path)}
+        amct_opt.run_pipeline(module, [replace(make_pass(solving, ""), data=samples, **given)], session)
+        return amct_opt.to_text(module)
+
+    with pytest.raises(amct_opt.CompileError, match="gone"):
+        text(Stopping(8 + 3))
+    assert len(list(tmp_path.iterdir())) == 1
+    engine = Stopping(1000)
+    assert text(engine) == text(None)
+    assert engine.computed == 2 * 8
+    again = Stopping(0)
+    assert text(again) == text(None)
+
+
+@pytest.mark.parametrize("measure", [Differences, Divergences])
+def test_layers_that_are_measured_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure: type[Differences | Divergences]
+) -> None:
+    """Four of six."""
+    monkeypatch.setattr(checkpoint, "_SECONDS", 0)
+    whole, session = amct_opt.parse(deep(6))
+    quantized = whole.clone()
+    amct_opt.quantize(quantized, session, data=X)
+    samples, layers = samples_from(X[:4], whole), [f"fc{i}" for i in range(6)]
+
+    def found(runner: Runner) -> object:
+        return exchanged_by(runner, whole, quantized, layers, whole, samples, session, "", measure)
+
+    with pytest.raises(amct_opt.CompileError, match="gone"):
+        found(Runner(cluster=Stopping(1), checkpoint=tmp_path))
+    engine = Stopping(1)
+    assert found(Runner(cluster=engine, checkpoint=tmp_path)) == found(Runner())
+    assert engine.computed == 1
+    assert found(Runner(cluster=Stopping(0), checkpoint=tmp_path)) == found(Runner())
+
+
+def test_findings_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What equalization finds of channels."""
+    monkeypatch.setattr(checkpoint, "_SECONDS", 0)
+    module, session = amct_opt.parse(deep(1))
+    samples = samples_from(X, module)
+    (product,) = (op for op in module.walk() if isinstance(op, MatMulOp))
+
+    def found(runner: Runner) -> list[object]:
+        seen = channels_seen(module, [ChannelsOf(product.lhs, 1)], samples, session, runner)
+        return [vars(each) for each in seen.values()]
+
+    with pytest.raises(amct_opt.CompileError, match="gone"):
+        found(Runner("numpy", cluster=Stopping(2), checkpoint=tmp_path))
+    engine = Stopping(1000)
+    np.testing.assert_equal(found(Runner("numpy", cluster=engine, checkpoint=tmp_path)), found(Runner("numpy")))
+    assert engine.computed == len(shares_of(samples)) - 2
 
 
 def test_a_damaged_one_is_named(tmp_path: Path) -> None:

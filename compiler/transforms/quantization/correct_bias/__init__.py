@@ -22,7 +22,7 @@ from ..parameters import bias_fits
 from ..profiles import profile_of
 from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
 from ..round_weights.layer_by_layer import layer_by_layer
-from ..round_weights.layer_data import Array, Means, Networks
+from ..round_weights.layer_data import Array, Means, Networks, Solution
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def correct_bias(module: ModuleOp, samples: Callable[[], Samples], session: Sess
         return layer if layer.compute in broken else _corrected(layer, networks, remarks)
 
     if len(broken) < len(layers):
-        layer_by_layer(module, layers, step, samples(), remarks, runner, beside=True)
+        layer_by_layer(module, layers, step, samples(), remarks, runner, work=CorrectBiasPass.name, beside=True)
     erase_dead_constants(module)
     remarks.flush()
 
@@ -77,10 +77,13 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
     assert bias is not None, "a condition"
     given = product.matrices(layer.float_weight)
     weight = product.matrices(layer.operands()[WEIGHT])
-    means, held = networks.summed(layer, Means.of_layer)
-    shift = ((given @ means.f[..., None] - weight @ means.q[..., None]) / means.count)[..., 0]
-    shift = shift.reshape(-1, bias.size).mean(axis=0)  # the matrices of a batch share their bias
-    corrected = (bias + shift).astype(bias.dtype)
+
+    def shift(means: Means) -> Solution:
+        shifts = ((given @ means.f[..., None] - weight @ means.q[..., None]) / means.count)[..., 0]
+        return {"shift": shifts.reshape(-1, bias.size).mean(axis=0)}  # the matrices of a batch share their bias
+
+    solution, held = networks.solved(layer, Means.of_layer, shift)
+    corrected = (bias + solution["shift"]).astype(bias.dtype)
     if not (np.isfinite(corrected).all() and (layer.sums is None or bias_fits(corrected, layer.sums))):
         remarks.missed(layer.compute, "fits", "the corrected bias does not fit into int32 in units of the layer's sums")
         return layer

@@ -27,7 +27,7 @@ from ..recurrent import ROWS
 from .adaround import adaround
 from .integer_layers import IntegerLayer, integer_layers
 from .layer_by_layer import layer_by_layer
-from .layer_data import Networks, Sums
+from .layer_data import Networks, Solution, Sums
 from .rounding import Grid, matched, rounded, with_least_error
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -77,7 +77,8 @@ def round_weights(
         return _rounded(layer, method, networks, remarks) if layer.compute in rounding else layer
 
     if rounding:
-        layer_by_layer(module, layers, step, samples(), remarks, runner, beside=method == "mismatch")
+        work = f"{RoundWeightsPass.name} {method}"
+        layer_by_layer(module, layers, step, samples(), remarks, runner, work=work, beside=method == "mismatch")
     for layer in wanted:
         set_plan(layer.compute, _without_rounding(plan_of(layer.compute) or layer.plan))
         if layer.second is not None:
@@ -115,30 +116,36 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     method, options = _method(layer, asked)
     weights = layer.product.matrices(layer.float_weight)
     groups, channels, _ = weights.shape
-    sums, held = networks.summed(layer, Sums.of_both if method == "mismatch" else Sums.of_inputs)
-    tried = DAMPINGS if sums.are_few and options is None else DAMPINGS[:1]
-    found = (_fitted(layer, weights, sums.damped(share), options) for share in tried)
-    measured = ((held.sqnr(weights, integers * grid.scale), integers, grid) for integers, grid in found)
-    after, integers, grid = max(measured, key=lambda each: each[0])
-    before = held.sqnr(weights, layer.grid(groups, channels).nearest(weights))
+    grid = layer.grid(groups, channels)
+
+    def solve(sums: Sums) -> Solution:
+        tried = DAMPINGS if sums.are_few and options is None else DAMPINGS[:1]
+        found = [_fitted(weights, sums.damped(share), grid, layer, options) for share in tried]
+        return {"integers": np.stack([each for each, _ in found]), "scales": np.stack([each for _, each in found])}
+
+    solution, held = networks.solved(layer, Sums.of_both if method == "mismatch" else Sums.of_inputs, solve)
+    found = zip(solution["integers"], solution["scales"], strict=True)
+    measured = ((held.sqnr(weights, integers * scale), integers, scale) for integers, scale in found)
+    after, integers, scale = max(measured, key=lambda each: each[0])
+    before = held.sqnr(weights, grid.nearest(weights))
     if not after > before:
         reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"
         remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", Gain(before, after))
         return layer
     reason = f"SQNR of its output {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding"
     remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}", Gain(before, after))
-    return layer.with_integers(layer.product.weight(integers), layer.scales_of(grid))
+    return layer.with_integers(layer.product.weight(integers), layer.scales_of(grid._replace(scale=scale)))
 
 
-def _fitted(layer: IntegerLayer, weights: Array, sums: Sums, options: Ada | None) -> tuple[Array, Grid]:
-    """Integers for these sums, and their grid; by adaround with its options, otherwise by `gptq`."""
-    grid = layer.grid(*weights.shape[:2])
+def _fitted(weights: Array, sums: Sums, grid: Grid, layer: IntegerLayer, options: Ada | None) -> tuple[Array, Array]:
+    """Integers for these sums, and their scales; by adaround with its options, otherwise by `gptq`."""
     target = weights if sums.c is None else matched(weights, sums.h, sums.c)
     fixed = layer.weight.fixed or grid.levels is not None  # levels are those of a scale
     found = grid if fixed else with_least_error(target, sums.h, grid, layer.shared)
     if options is not None:
-        return adaround(target, sums.h, found, options), found
-    return rounded(target, sums.h, found, layer.shared, fixed=fixed)
+        return adaround(target, sums.h, found, options), found.scale
+    integers, rounding = rounded(target, sums.h, found, layer.shared, fixed=fixed)
+    return integers, rounding.scale
 
 
 def _method(layer: IntegerLayer, asked: Method | None) -> tuple[str, Ada | None]:

@@ -25,16 +25,18 @@ def layer_by_layer(
     remarks: Remarks,
     runner: Runner = HERE,
     *,
+    work: str,
     beside: bool,
 ) -> None:
     """Take a step for each layer, in the order of the module; undo all, with remarks, if the outputs of the network lose by them.
-    `beside` is false if the steps do not use the float network. The cluster of `runner` computes what they sum.
+    `work` names what the steps do; `beside` is false if they do not use the float network. The cluster of `runner` computes what
+    they sum.
 
     Raises CompileError, located in the data, and at a layer for NaN and Inf.
     """
     undo: list[tuple[IntegerLayer, Callable[[], None]]] = []
     with scratch() as folder:
-        networks = Networks(module, layers, samples, folder, remarks.session, runner, beside=beside)
+        networks = Networks(module, layers, samples, folder, remarks.session, runner, work=work, beside=beside)
         for i, layer in enumerate(layers):
             networks.unchanged[layer.compute].update(layer.operands())
             back, given = _back(layer), tuple(layer.site.owner.operands)

@@ -33,6 +33,8 @@ from .integer_layers import WEIGHT, IntegerLayer
 Array = np.ndarray[Any, np.dtype[Any]]
 Operands = Mapping[int, Array]
 """The operands that a layer reads in place of those of the module, by index."""
+Solution = Mapping[str, Array]
+"""What is found from the sums of a layer."""
 S = TypeVar("S", bound="Summed")
 
 HELD_BACK = 8
@@ -259,10 +261,10 @@ class Wish(NamedTuple):
 class Elsewhere(Protocol):
     """Workers that run the networks over the samples that are summed."""
 
-    def sums(self, number: int, wish: Wish, changed: Callable[[int], Operands]) -> Iterator[Summed]:
-        """The sums of each share of the samples, in order, of the layer with this number; `changed` gives the operands of those
-        before it.
-        """
+    def solved(
+        self, number: int, wish: Wish, changed: Callable[[int], Operands], solve: Callable[[Any], Solution]
+    ) -> Solution:
+        """What `solve` makes of the sums of the layer with this number; `changed` gives the operands of those before it."""
         ...
 
 
@@ -278,10 +280,11 @@ class Networks:
         session: Session,
         runner: Runner = HERE,
         *,
+        work: str,
         beside: bool,
     ):
-        """`layers` in the order of the module. `beside` is false if the float network is not needed: then the quantized one is
-        used for both. A cluster of `runner` runs the networks over the samples that are not held back.
+        """`layers` in the order of the module. `work` names what is solved. `beside` is false if the float network is not needed:
+        then the quantized one is used for both. A cluster of `runner` runs the networks over the samples that are not held back.
         """
         fit, held = split(samples)
         self.held_back: int = 0 if held is None else held.count
@@ -296,7 +299,8 @@ class Networks:
             from .shared_sums import SharedSums
 
             here = here[-1:]
-            self._elsewhere = SharedSums(runner.cluster, module, self._shares, session, len(layers), beside=beside)
+            key = lambda: (work, fit.digest(), self._shares[0].batch_size)  # noqa: E731
+            self._elsewhere = SharedSums(runner, module, self._shares, session, len(layers), key, beside=beside)
         self._runs = sum(part.runs for part in here)
         computes = list(self._numbers)
         self._twins = Twins(module, computes, here, folder, beside=beside)
@@ -310,8 +314,11 @@ class Networks:
         """The operands that the quantized network reads in place of the module's, by layer and index."""
         return self._twins.quantized.operands
 
-    def summed(self, layer: IntegerLayer, make: Callable[[IntegerLayer], S]) -> tuple[S, Rows]:
-        """The sums of the inputs of a layer, beginning with those that `make` gives. Layers must be requested in order.
+    def solved(
+        self, layer: IntegerLayer, make: Callable[[IntegerLayer], S], solve: Callable[[S], Solution]
+    ) -> tuple[Solution, Rows]:
+        """What `solve` makes of the sums of the inputs of a layer, beginning with those that `make` gives. Layers must be
+        requested in order. A checkpoint of the cluster's work keeps what is solved.
 
         Also returns rows of samples that are not in the sums or, of a single run, of those that are.
         Raises CompileError, located at the layer, for NaN and Inf.
@@ -320,17 +327,19 @@ class Networks:
         inputs = self._twins.inputs(layer.compute)
         if self._held is None:
             kept = list(inputs)
-            return _merged([wish.sums(kept, layer, 0)]), Rows.of(rows_of(kept, layer, wish.rows, 0))
+            return solve(merged_sums([wish.sums(kept, layer, 0)])), Rows.of(rows_of(kept, layer, wish.rows, 0))
         if self._elsewhere is None:
             firsts = accumulated(self._shares)
-            total = _merged(
-                wish.sums(islice(inputs, share.runs), layer, first)
-                for share, first in zip(self._shares, firsts, strict=True)
+            solution = solve(
+                merged_sums(
+                    wish.sums(islice(inputs, share.runs), layer, first)
+                    for share, first in zip(self._shares, firsts, strict=True)
+                )
             )
         else:
-            total = _merged(self._elsewhere.sums(self._numbers[layer.compute], wish, self._changed))
+            solution = self._elsewhere.solved(self._numbers[layer.compute], wish, self._changed, solve)
         held = _ROWS_HELD / self._held.runs
-        return total, Rows.of(rows_of(inputs, layer, held, self._fit))
+        return solution, Rows.of(rows_of(inputs, layer, held, self._fit))
 
     def _changed(self, number: int) -> Operands:
         return self.operands[list(self._numbers)[number]]
@@ -395,7 +404,7 @@ def rows_of(
         yield rows, beside
 
 
-def _merged(parts: Iterable[Any]) -> Any:
+def merged_sums(parts: Iterable[Any]) -> Any:
     """The sums of all parts, added in their order to the first."""
 
     def added(total: Summed, part: Summed) -> Summed:

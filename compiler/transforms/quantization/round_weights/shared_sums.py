@@ -11,21 +11,24 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ....backends.cluster import Engine, Settled, failure
+from ....backends import Runner
+from ....backends.checkpoint import Checkpoint
+from ....backends.cluster import Settled, failure
 from ....backends.sharing import Bar, Packed, in_order, packed, part_of, unpacked
 from ....runtime.data import Samples
 from ....session import Session
 from ..profiles import profile_of
 from .integer_layers import WEIGHT, IntegerLayer, integer_layers
-from .layer_data import Operands, Summed, Twins, Wish, accumulated
+from .layer_data import Operands, Solution, Summed, Twins, Wish, accumulated, merged_sums
 
 Changes = Mapping[int, Operands]
 """What layers read in place of the module's operands, by the number of the layer."""
@@ -81,24 +84,40 @@ class SharedSums:
 
     def __init__(
         self,
-        cluster: str | Engine,
+        runner: Runner,
         module: ModuleOp,
         shares: Sequence[Samples],
         session: Session,
         layers: int,
+        key: Callable[[], Sequence[object]],
         *,
         beside: bool,
     ):
-        """The module must be as it is before the first layer; `layers` is their number."""
-        self._cluster, self._session, self._layers, self._beside = cluster, session, layers, beside
+        """The module must be as it is before the first layer; `layers` is their number. `key` tells the work from others on the
+        module.
+        """
+        assert runner.cluster is not None
+        self._cluster, self._session, self._layers, self._beside = runner.cluster, session, layers, beside
+        self._folder, self._key = runner.checkpoint, cache(key)
         self._module = packed(module, session)
         sent = (part_of(each, each.first, each.count) for each in shares)
         firsts = accumulated(shares)
         self._shares = [_Share(i, first, part) for i, (first, part) in enumerate(zip(firsts, sent, strict=True))]
         self._job, self._before = uuid4().hex, -1
 
-    def sums(self, number: int, wish: Wish, changed: Callable[[int], Operands]) -> Iterator[Summed]:
+    def solved(
+        self, number: int, wish: Wish, changed: Callable[[int], Operands], solve: Callable[[Any], Solution]
+    ) -> Solution:
         """Raises CompileError like `Wish.sums`, for the first share that fails."""
+        checkpoint = Checkpoint.of(self._folder, lambda: (*self._key(), self._module.digest, number))
+        done, solution = checkpoint.taken_up()
+        if not done:
+            solution = solve(merged_sums(self._sums(number, wish, changed)))
+            checkpoint.keep(lambda: solution, 1, last=True)
+        return solution
+
+    def _sums(self, number: int, wish: Wish, changed: Callable[[int], Operands]) -> Iterator[Summed]:
+        """Those of each share, in order."""
         known = {i: changed(i) for i in range(number)}
         recent = {i: operands for i, operands in known.items() if i >= self._before}
         asked = _Asked(self._job, self._before, number, wish, recent)

@@ -501,7 +501,7 @@ def test_changes_are_undone_together_if_the_outputs_lose_by_them(samples: int, b
             remarks.applied(layer.compute, "rounded", "")
             return layer.with_integers(layer.product.weight(factor * integers), layer.scales)
 
-        layer_by_layer(module, layers, step, data, remarks, beside=beside)
+        layer_by_layer(module, layers, step, data, remarks, work="zero", beside=beside)
         erase_dead_constants(module)
         return {(each.kind, each.rule) for layer in layers for each in remarks.of(layer.compute)}
 
