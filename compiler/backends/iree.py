@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -28,18 +30,17 @@ from ..targets.linalg import SCOPE, LinalgTarget
 from .float_graph import in_order
 from .work import Work
 
-_OPTIONS = (
+COMPILE_OPTIONS = (
     "--iree-hal-target-backends=llvm-cpu",
     "--iree-llvmcpu-target-cpu=host",
     "--iree-input-demote-f64-to-f32=false",
     "--iree-llvmcpu-stack-allocation-limit=65536",  # the runtime's threads have stacks of 128 KiB; the default is 32 KiB
 )
-_CHANNELS_LAST = (
-    "--iree-preprocessing-pass-pipeline=builtin.module(util.func(iree-preprocessing-convert-conv-to-channels-last))"
-)
+"""What `iree-compile` is told for a module in linalg."""
 _UNKNOWN = re.compile(r"func\.func @\w+\([^)]*\?")
 """An input with an unknown size, in the text of a function."""
 _SIZES = "the module has unknown sizes, with which IREE compiles less: --infer-shapes=input_shape=NAME:SIZES sets them"
+_ABSENT = "IREE is not installed"
 _INSTALL = "pip install 'amct-opt[iree]'"
 
 
@@ -125,39 +126,56 @@ def _stored(array: Array) -> Array:
     return np.ascontiguousarray(array.view(f"i{array.itemsize}") if array.dtype.kind == "u" else array)
 
 
-def compile_options(text: str) -> list[str]:
-    """What `iree-compile` is told for a module in linalg.
-
-    Integer convolutions are twice as fast with their channels last. IREE 3.13 fails to move the channels of padding with unknown
-    sizes, so a module whose inputs have unknown sizes stays as it is.
-    """
-    return list(_OPTIONS) if _UNKNOWN.search(text) else [*_OPTIONS, _CHANNELS_LAST]
-
-
 def _compiled(text: Path) -> Path:
-    """The code of a text, compiled unless it was before."""
-    compiler = _imported("iree.compiler")
-    source = text.read_text("utf-8")
-    options = compile_options(source)
-    key = hashlib.sha256(source.encode())
-    for part in (*options, str(_imported("iree.compiler.version").VERSION)):
+    """The code of a text, compiled unless it was before, for this processor and by this version of IREE."""
+    source = text.read_bytes()
+    key = hashlib.sha256(source)
+    for part in (*COMPILE_OPTIONS, _compiler_version(), _processor()):
         key.update(part.encode())
-    path = _cache() / f"{key.hexdigest()}.vmfb"
-    if not path.exists():
-        try:
-            code: bytes = compiler.compile_file(str(text), extra_args=options)
-        except Exception as e:  # IREE's have no other base
-            hint = _SIZES if _UNKNOWN.search(source) else ""
-            raise CompileError(f"IREE does not compile the module: {_reason(str(e))}", hint=hint) from None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as stream:
-            stream.write(code)
+    for path in _cache().glob(f"{key.hexdigest()}-*.vmfb"):
+        if path == _named(key.hexdigest(), path.read_bytes()):
+            return path
+        path.unlink(missing_ok=True)
+    compiler = _imported("iree.compiler")
+    try:
+        code: bytes = compiler.compile_file(str(text), extra_args=COMPILE_OPTIONS)
+    except Exception as e:  # IREE's have no other base
+        hint = _SIZES if _UNKNOWN.search(source.decode("utf-8")) else ""
+        raise CompileError(f"IREE does not compile the module: {_reason(str(e))}", hint=hint) from None
+    path = _named(key.hexdigest(), code)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as stream:
+        stream.write(code)
     return path
 
 
+def _named(key: str, code: bytes) -> Path:
+    """The file of some code: its name says what the code is made of and, so that a damaged file is seen, what it is."""
+    return _cache() / f"{key}-{hashlib.sha256(code).hexdigest()}.vmfb"
+
+
+def _processor() -> str:
+    """What this machine executes; folders may be shared between machines."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+
+
+def _compiler_version() -> str:
+    """Asked without importing the compiler, which takes 60 MB."""
+    try:
+        return version("iree-base-compiler")
+    except PackageNotFoundError:
+        raise CompileError(_ABSENT, hint=_INSTALL) from None
+
+
 def _reason(message: str) -> str:
-    """The first error that `iree-compile` printed."""
-    return first_line(message.partition("error: ")[2] or message)
+    """What `iree-compile` printed, from its first error on; how it ended if it printed nothing."""
+    before, _, printed = message.partition("Diagnostics:\n")
+    printed = printed.partition("\n\nInvoked with:")[0].strip()
+    return first_line(printed.partition("error: ")[2] or printed) if printed else ", ".join(before.splitlines())
 
 
 def _cache() -> Path:
@@ -172,4 +190,4 @@ def _imported(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise CompileError("IREE is not installed", hint=_INSTALL) from None
+        raise CompileError(_ABSENT, hint=_INSTALL) from None

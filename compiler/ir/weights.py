@@ -228,7 +228,8 @@ def release(array: Array) -> None:
     """
     import numpy as np
 
-    if array.nbytes < _WORTH_RELEASING or not (array.flags.c_contiguous or array.flags.f_contiguous):
+    in_memory = array.transpose(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
+    if array.nbytes < _WORTH_RELEASING or not in_memory.flags.c_contiguous:
         return
     source: Any = array
     while isinstance(source, np.ndarray | memoryview):
@@ -296,8 +297,8 @@ def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> str:
 
 
 def _ordered(arrays: Mapping[str, Array]) -> list[tuple[str, Array]]:
-    """The widest elements first, so that all are aligned."""
-    return sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
+    """Arrays of whole lines first, all aligned to lines: IREE maps these, and copies others. Then the widest elements."""
+    return sorted(arrays.items(), key=lambda item: (item[1].nbytes % _ALIGN > 0, -item[1].dtype.itemsize))
 
 
 def _header(ordered: Iterable[tuple[str, Array]], hashes: Mapping[str, str]) -> bytes:

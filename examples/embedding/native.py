@@ -13,7 +13,7 @@ import iree.runtime as runtime
 import numpy as np
 
 from amct_opt import Executable, load, quantize, run_pipeline, save
-from amct_opt.backends.iree import compile_options
+from amct_opt.backends.iree import COMPILE_OPTIONS
 
 
 def build(model: Path, data: Path, out: Path):
@@ -24,8 +24,7 @@ def build(model: Path, data: Path, out: Path):
     run_pipeline(module, "lower-to-ascend,fuse-requant", session)
     out.mkdir(parents=True, exist_ok=True)
     text, *_ = save(module, out / "model.mlir", session, "linalg")
-    options = compile_options(text.read_text("utf-8"))
-    compiler.compile_file(str(text), output_file=str(out / "model.vmfb"), extra_args=options)
+    compiler.compile_file(str(text), output_file=str(out / "model.vmfb"), extra_args=COMPILE_OPTIONS)
     return module
 
 

@@ -78,7 +78,7 @@ class Builder:
     """Builds operations on tensors before one operation, with its location; remembers them so that they can be removed."""
 
     NAMED: ClassVar[bool] = True
-    """Whether convolutions and products are named operations where linalg has them."""
+    """Whether convolutions, with channels last, and products are named operations where linalg has them."""
 
     def __init__(self, op: Operation, root: Callable[[SSAValue, int], object]):
         self.op = op
@@ -102,8 +102,8 @@ class Builder:
     # Constants
 
     def constant(self, array: Array, key: str = "constant") -> SSAValue:
-        """A constant tensor. Large ones stay `nn.constant`, whose array is beside the text."""
-        return self.add(ConstantOp.of(np.ascontiguousarray(array), key, self.op.location))
+        """A constant tensor. A large one stays `nn.constant`, whose array, which may be a view, is beside the text."""
+        return self.add(ConstantOp.of(np.atleast_1d(array), key, self.op.location))
 
     def scalar(self, value: float, element: Attribute) -> SSAValue:
         return self.add(scalar_constant(value, element))
@@ -299,6 +299,8 @@ class Builder:
         """A tensor with its axes in another order: `perm[i]` becomes axis i."""
         if list(perm) == list(range(len(perm))):
             return value
+        if (array := array_of(value)) is not None:
+            return self.constant(array.transpose(perm), key_of(value))
         sizes = [self.size(value, axis) for axis in perm]
         exprs: list[AffineExpr] = [AffineExpr.dimension(list(perm).index(i)) for i in range(len(perm))]
         out = self.empty(sizes, element_of(value))

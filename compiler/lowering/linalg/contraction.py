@@ -2,6 +2,9 @@
 
 An integer product is that of the raw integers in int32, which is exact; what the zero point contributes, `zero_point * sum(w)`,
 is subtracted from the bias before, so that accumulation starts from there. Padding is filled with the zero point.
+
+Convolutions in two dimensions have their channels last. IREE computes them several times faster than with channels second, and
+cancels the transpositions between them.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import AnyFloat, DenseIntElementsAttr, TensorType, f32, i32, i64
-from xdsl.dialects.linalg.ops import Conv2DNchwFchwOp, MatmulOp
+from xdsl.dialects.linalg.ops import Conv2DNhwc_HwcfOp, Conv2DNhwgcGfhwcOp, MatmulOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr
 
@@ -212,7 +215,11 @@ def convolution(
 ) -> SSAValue:
     """x `[N, C, *space]`, or channels last; the result in the layout of x."""
     require(DYNAMIC not in geometry.weight, "dynamic-weight", "sizes of its weight are unknown")
-    x = geometry.padded(build, x, kinds.zero_point)
+    if _is_named(build, geometry, kinds) and not geometry.channels_last:
+        x = build.transpose(x, (0, 2, 3, 1))
+        y = convolution(build, geometry._replace(channels_last=True), kinds, x, weight, bias)
+        return build.transpose(y, (0, 3, 1, 2))
+    geometry, x = _without_steps(build, geometry, geometry.padded(build, x, kinds.zero_point))
     start = _bias(build, kinds, weight, bias)
     if geometry.groups > 1:
         return _grouped(build, geometry, kinds, x, weight, start)
@@ -222,9 +229,9 @@ def convolution(
         [build.size(x, 0), *sizes, geometry.weight[0]] if last else [build.size(x, 0), geometry.weight[0], *sizes]
     )
     target = _started(build, start, out, geometry.channel_axis, kinds.sum)
-    if build.NAMED and n == 2 and not last and kinds.operand == kinds.sum:
-        strides, dilations = (_pair(v) for v in (geometry.strides, geometry.dilations))
-        return build.add(Conv2DNchwFchwOp([x, weight], [target], [target.type], strides=strides, dilations=dilations))
+    if _is_named(build, geometry, kinds):
+        y = _named(build, Conv2DNhwc_HwcfOp, geometry, (x, build.transpose(weight, (2, 3, 1, 0))), target)
+        return _narrowed(build, y, kinds)
     batch, m, *d = (AffineExpr.dimension(i) for i in range(3 + 2 * n))
     places, c, window = d[:n], d[n], d[n + 1 :]
     taps = _taps(geometry, places, window)
@@ -233,6 +240,35 @@ def convolution(
     )
     y = build.contract([(x, x_map), (weight, [m, c, *window])], target, y_map, 3 + 2 * n, kinds)
     return _narrowed(build, y, kinds)
+
+
+def _is_named(build: Builder, geometry: Geometry, kinds: Contraction) -> bool:
+    """Whether linalg has it as a named operation, which in xDSL widens integers only."""
+    return build.NAMED and geometry.rank == 2 and kinds.operand in (kinds.sum, i8)
+
+
+def _named(
+    build: Builder,
+    kind: type[Conv2DNhwc_HwcfOp | Conv2DNhwgcGfhwcOp],
+    geometry: Geometry,
+    operands: Sequence[SSAValue],
+    target: SSAValue,
+) -> SSAValue:
+    strides, dilations = (
+        DenseIntElementsAttr.from_list(TensorType(i64, [2]), list(v)) for v in (geometry.strides, geometry.dilations)
+    )
+    return build.add(kind(operands, [target], [target.type], strides=strides, dilations=dilations))
+
+
+def _without_steps(build: Builder, geometry: Geometry, x: SSAValue) -> tuple[Geometry, SSAValue]:
+    """A kernel of one element takes a slice of x instead of steps: then it is a matrix product."""
+    if max(geometry.weight[2:]) > 1 or max(geometry.strides) == 1:
+        return geometry, x
+    sizes, steps = build.sizes(x), [1] * (geometry.rank + 2)
+    first = 1 if geometry.channels_last else 2
+    space = slice(first, first + geometry.rank)
+    sizes[space], steps[space] = geometry.windows(build, x), geometry.strides
+    return geometry._replace(strides=(1,) * geometry.rank), build.slice(x, [0] * len(sizes), sizes, steps)
 
 
 def _grouped(
@@ -247,13 +283,16 @@ def _grouped(
     batch = build.size(x, 0)
     result: list[Size] = [batch, *sizes, groups, out] if last else [batch, groups, out, *sizes]
     target = _started(build, start, result, axis, kinds.sum)
-    b, g, m, *d = (AffineExpr.dimension(i) for i in range(4 + 2 * n))
-    places, c, window = d[:n], d[n], d[n + 1 :]
-    taps = _taps(geometry, places, window)
-    x_map, y_map = (
-        [b, *space, g, channel] if last else [b, g, channel, *space] for space, channel in ((taps, c), (places, m))
-    )
-    y = build.contract([(x, x_map), (weight, [g, m, c, *window])], target, y_map, 4 + 2 * n, kinds)
+    if _is_named(build, geometry, kinds):
+        y = _named(build, Conv2DNhwgcGfhwcOp, geometry, (x, build.transpose(weight, (0, 1, 3, 4, 2))), target)
+    else:
+        b, g, m, *d = (AffineExpr.dimension(i) for i in range(4 + 2 * n))
+        places, c, window = d[:n], d[n], d[n + 1 :]
+        taps = _taps(geometry, places, window)
+        x_map, y_map = (
+            [b, *space, g, channel] if last else [b, g, channel, *space] for space, channel in ((taps, c), (places, m))
+        )
+        y = build.contract([(x, x_map), (weight, [g, m, c, *window])], target, y_map, 4 + 2 * n, kinds)
     merged = build.collapse(y, [[i] if i < axis else [axis, axis + 1] if i == axis else [i + 1] for i in range(n + 2)])
     return _narrowed(build, merged, kinds)
 
@@ -309,10 +348,6 @@ def _narrowed(build: Builder, sums: SSAValue, kinds: Contraction) -> SSAValue:
     return build.elementwise(
         [sums], kinds.result, lambda s, x: s.convert(x, kinds.sum, kinds.result), build.sizes(sums)
     )
-
-
-def _pair(values: Sequence[int]) -> DenseIntElementsAttr:
-    return DenseIntElementsAttr.from_list(TensorType(i64, [len(values)]), list(values))
 
 
 # -- matrix products ---------------------------------------------------------------------------------------------------

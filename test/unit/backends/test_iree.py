@@ -11,7 +11,7 @@ import pytest
 
 import amct_opt
 from amct_opt.backends import iree
-from amct_opt.backends.iree import IreeModule, compile_options
+from amct_opt.backends.iree import IreeModule
 from amct_opt.dialects.nn import QuantizeOp
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
@@ -82,35 +82,44 @@ def test_what_has_no_form_is_located(amct_tool, tmp_path: Path) -> None:
     assert not (tmp_path / "out.npz").exists()
 
 
-@pytest.mark.slow
-def test_channels_move_where_sizes_are_known(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """IREE's pass moves the channels of padded convolutions with the same integers; with an unknown batch it is left out."""
-    pytest.importorskip("iree.runtime")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    module, session = amct_opt.load(DIGITS / "digits.onnx")
-    data = f'"{DIGITS / "calib.npz"}"'
-    shapes = 'infer-shapes{input_shape="image:50x1x8x8"}'
-    amct_opt.run_pipeline(module, f"{shapes},fuse-all,quantize{{data={data}}},lower-to-ascend", session)
-    x = {"image": np.load(DIGITS / "heldout.npz")["image"][:50]}
-    expected, found = amct_opt.execute(module, x), IreeModule(module, session).run(x)
-    np.testing.assert_array_equal(found["logits"], expected["logits"])
-    inner = "%0 = tensor.cast %x : tensor<50xi8> to tensor<?xi8>"
-    known, unknown = (f"func.func @main(%x: tensor<{size}x8xi8>) {{ {inner} }}" for size in ("50", "?"))
-    assert len(compile_options(known)) == len(compile_options(unknown)) + 1
-
-
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("--iree-hal-target-backends=abacus", "target backend 'abacus' not registered"),
+        ("--iree-abacus", "iree-compile: Unknown command line argument '--iree-abacus'."),
+    ],
+)
 def test_the_reason_of_iree_is_shown(
-    integers: Path, amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    integers: Path, amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, reason: str
 ) -> None:
     pytest.importorskip("iree.runtime")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(iree, "compile_options", lambda text: ["--iree-hal-target-backends=abacus"])
+    monkeypatch.setattr(iree, "COMPILE_OPTIONS", [option])
     given = ("--data", DIGITS / "heldout.npz", "--engine", "iree", "-o", tmp_path / "out.npz")
     result = amct_tool("run", integers, *given)
     assert result.status == 1
     message, hint = result.err.splitlines()
-    assert "abacus" in message
+    assert message.startswith(f"error: IREE does not compile the module: {reason}")
     assert "--infer-shapes=input_shape" in hint, "the batch is unknown"
+
+
+@pytest.mark.slow
+def test_damaged_code_is_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("iree.runtime")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    text = """func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %y = nn.neg %x : tensor<3xf32>
+  func.return %y : tensor<3xf32>
+}
+"""
+    (tmp_path / "m.mlir").write_text(text)
+    module, session = amct_opt.load(tmp_path / "m.mlir")
+    for _ in range(2):
+        (found,) = IreeModule(module, session).run({"arg0": np.arange(3, dtype=np.float32)}).values()
+        np.testing.assert_array_equal(found, [0, -1, -2])
+        (code,) = tmp_path.rglob("*.vmfb")
+        whole = code.read_bytes()
+        code.write_bytes(whole[: len(whole) // 2])
 
 
 @pytest.mark.slow

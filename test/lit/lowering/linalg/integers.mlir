@@ -18,16 +18,13 @@ func.func @quant(%x: tensor<?x3xf32>) -> tensor<?x3xi8> {
 
 // -----
 
-// Padding is the zero point, and sums start from the bias minus what the zero point contributes: 5 - 2 * (1 + 3) = -3.
+// Padding is the zero point, and sums start from the bias minus what the zero point contributes: 5 - 2 * (1 + 3) = -3. Channels are last.
 // CHECK-LABEL: @convolution
 // CHECK:         [[fill:%\d+]] = arith.constant 2 : i8
-// CHECK:         tensor.pad %x low[0, 0, 0, 1] high[0, 0, 0, 0]
+// CHECK:         tensor.pad %{{.*}} low[0, 0, 1, 0] high[0, 0, 0, 0]
 // CHECK:         tensor.yield [[fill]] : i8
 // CHECK:         arith.constant dense<-3> : tensor<1xi32>
-// CHECK:         "reduction", "reduction", "reduction"]
-// CHECK:         arith.extsi %{{.*}} : i8 to i32
-// CHECK:         arith.muli
-// CHECK:         arith.addi
+// CHECK:         linalg.conv_2d_nhwc_hwcf {{.*}} ins(%{{.*}} : tensor<1x4x5x1xi8>, tensor<1x2x1x1xi8>) outs(%{{.*}} : tensor<1x4x4x1xi32>)
 // CHECK:         arith.sitofp %{{.*}} : i32 to f32
 func.func @convolution(%x: tensor<1x1x4x4xi8>) -> tensor<1x1x4x4xf32> {
   %w = nn.constant dense<[[[[1, 3]]]]> : tensor<1x1x1x2xi8>
@@ -36,6 +33,17 @@ func.func @convolution(%x: tensor<1x1x4x4xi8>) -> tensor<1x1x4x4xf32> {
   %acc = ascend.Conv2D %x, %w, %b strides [1, 1, 1, 1] pads [0, 0, 1, 0] data_format "NCHW" offset_x 2 : (tensor<1x1x4x4xi8>, tensor<1x1x1x2xi8>, tensor<1xi32>) -> tensor<1x1x4x4xi32>
   %y = ascend.AscendDequant %acc, %scale : (tensor<1x1x4x4xi32>, tensor<1xf32>) -> tensor<1x1x4x4xf32>
   func.return %y : tensor<1x1x4x4xf32>
+}
+
+// -----
+
+// A kernel of one element takes a slice instead of steps; a weight per group.
+// CHECK-LABEL: @steps
+// CHECK:         tensor.extract_slice %{{.*}}[0, 0, 0, 0] [1, 3, 2, 4] [1, 2, 2, 1] : tensor<1x5x4x4xf32> to tensor<1x3x2x4xf32>
+// CHECK:         linalg.conv_2d_nhwgc_gfhwc {strides = dense<1> : tensor<2xi64>, {{.*}}} ins(%{{.*}}, %{{.*}} : tensor<1x3x2x2x2xf32>, tensor<2x1x1x1x2xf32>
+func.func @steps(%x: tensor<1x4x5x4xf32>, %w: tensor<2x2x1x1xf32>) -> tensor<1x2x3x2xf32> {
+  %y = nn.conv %x, %w strides [2, 2] groups 2 : (tensor<1x4x5x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x3x2xf32>
+  func.return %y : tensor<1x2x3x2xf32>
 }
 
 // -----
@@ -94,9 +102,9 @@ func.func @same_batch(%x: tensor<?x3xf32>) -> tensor<?x3xf32> {
 // CHECK:         tensor.pad %{{.*}} low[0, 0, 0, 0, 0, 0] high[0, 0, 0, 1, 0, 1]
 // CHECK:         tensor.yield [[fill]] : i8
 // CHECK:         tensor.collapse_shape
-// CHECK:         %filter = arith.constant dense<{{.*}}[4, 3], [2, 1]
 // CHECK:         arith.constant dense<-30> : tensor<1xi32>
-// CHECK:         arith.muli
+// CHECK:         %filter = arith.constant dense<{{.*4.*3.*2.*1.*}}> : tensor<2x2x1x1xi8>
+// CHECK:         linalg.conv_2d_nhwc_hwcf
 func.func @transposed(%x: tensor<1x1x2x2xi8>) -> tensor<1x1x4x4xf32> {
   %size = nn.constant dense<[0, 0, 0, 0]> : tensor<4xi32>
   %w = nn.constant dense<[[[[1, 2], [3, 4]]]]> : tensor<1x1x2x2xi8>

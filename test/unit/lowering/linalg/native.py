@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.backends.iree import compile_options
+from amct_opt.backends.iree import COMPILE_OPTIONS
 from amct_opt.session import Session
 from amct_opt.targets.linalg import LinalgTarget
 
@@ -29,7 +29,7 @@ def compiled_text(text: Path) -> Any:
     runtime: Any = pytest.importorskip("iree.runtime")
     compiler: Any = pytest.importorskip("iree.compiler")
     weights, code = text.with_suffix(".safetensors"), text.with_suffix(".vmfb")
-    compiler.compile_file(str(text), extra_args=compile_options(text.read_text("utf-8")), output_file=str(code))
+    compiler.compile_file(str(text), extra_args=COMPILE_OPTIONS, output_file=str(code))
     config = runtime.Config("local-task")
     parameters = runtime.ParameterIndex()
     if weights.exists():
