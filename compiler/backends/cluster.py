@@ -41,6 +41,8 @@ _SECONDS = 10
 """How long to wait for a scheduler."""
 _LOOK = 5
 """Seconds without a result after which workers are looked for."""
+_PAUSED = 20
+"""Seconds after which a share is taken from a worker that does not begin it."""
 _PATIENCE = 300
 """Seconds without any worker, where there was one before, that end the work."""
 
@@ -191,18 +193,18 @@ class OnDask:
 
         futures: dict[Any, int] = {}
         try:
-            with config.set({_LARGE: "1TB"}):  # the model is meant to be sent
-                sent = self.client.submit(_given, common, pure=False)
             workers = self._workers()
-            futures |= {
-                self.client.submit(work, sent, share, pure=False, **_place(share, workers)): number
-                for number, share in enumerate(shares)
-            }
-            for future in self._arriving([sent, *futures]):
+            with config.set({_LARGE: "1TB"}):  # the model and arrays are meant to be sent
+                sent = self.client.submit(_given, common, pure=False)
+                futures |= {
+                    self.client.submit(work, sent, share, pure=False, **_place(share, workers)): number
+                    for number, share in enumerate(shares)
+                }
+            for future, stranded in self._arriving([sent, *futures]):
                 if future is sent:
                     continue
                 try:
-                    result = future.result()
+                    result = Failed() if stranded else future.result()
                 except KilledWorker as e:
                     if e.task == sent.key:
                         raise failure() from e
@@ -223,23 +225,48 @@ class OnDask:
         except OSError as e:
             raise CommClosedError(str(e)) from e
 
-    def _arriving(self, futures: Sequence[Any]) -> Iterator[Any]:
-        """Futures as they are done. Raises CompileError if all workers were lost long ago."""
+    def _arriving(self, futures: Sequence[Any]) -> Iterator[tuple[Any, bool]]:
+        """Futures as they are done, and whether they never will be: they wait on a worker without memory, and are cancelled.
+
+        Raises CompileError if all workers were lost long ago.
+        """
         from distributed import as_completed
 
-        waiting, seen = dict.fromkeys(futures), time.monotonic()
+        waiting, seen, idle = dict.fromkeys(futures), time.monotonic(), dict[str, float]()
         had_workers = bool(self._workers())
         while waiting:
             try:
                 for future in cast(Iterable[Any], as_completed(list(waiting), loop=self.client.loop, timeout=_LOOK)):
                     del waiting[future]
-                    yield future
+                    yield future, False
             except TimeoutError:
                 _revive(self.client.cluster)
                 if self._workers():
                     had_workers, seen = True, time.monotonic()
                 elif had_workers and time.monotonic() - seen > _PATIENCE:
                     raise CompileError("the cluster has lost all of its workers", hint=f"{_LOGS}; {_RESUME}") from None
+                stranded = self._stranded(idle)
+                for future in [future for future in waiting if future.key in stranded]:
+                    del waiting[future]
+                    future.cancel()
+                    yield future, True
+
+    def _stranded(self, idle: dict[str, float]) -> set[str]:
+        """The keys of the tasks on workers that Dask has paused, because their memory is nearly full, while they compute nothing
+        whose end would give some of it back; these workers are restarted. `idle` has the time since when each is so.
+        """
+        workers = self.client.scheduler_info(n_workers=-1).get("workers", {})
+        now, before = time.monotonic(), dict(idle)
+        idle.clear()
+        for address, worker in workers.items():
+            if worker["status"] == "paused" and not worker["metrics"].get("task_counts", {}).get("executing"):
+                idle[address] = before.get(address, now)
+        long = [address for address, since in idle.items() if now - since > _PAUSED]
+        stranded = {key for keys in self.client.processing(long).values() for key in keys} if long else set[str]()
+        if stranded:
+            with suppress(ValueError):  # they have no nanny: what waits there stays in their memory
+                self.client.restart_workers(long, raise_for_error=False)
+        return stranded
 
 
 def _revive(cluster: Any) -> None:

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,13 @@ from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.data import load_samples
+from amct_opt.runtime.data.given import samples_from
 from amct_opt.transforms.quantization.data_options import BackendOptions
 from amct_opt.universe import new_session
 
-LocalCluster: Any = pytest.importorskip("distributed", reason="the extra `cluster` is not installed").LocalCluster
+distributed: Any = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+dask_config: Any = pytest.importorskip("dask").config
+LocalCluster, Client = distributed.LocalCluster, distributed.Client
 
 NET = """
 func.func @main(%x: tensor<BATCHx3x8x8xf32> {nn.name = "x"}) -> tensor<BATCHx4x8x8xf32> {
@@ -244,3 +248,39 @@ def test_workers_that_are_killed(workers: Any, tmp_path: Path) -> None:
     assert found(tmp_path / "x.npz", "mse", "1", f"backend=numpy cluster={LOCAL}") == expected
     killer.join()
     assert len(set(killed)) == 2
+
+
+WIDE = """
+func.func @main(%x: tensor<1x4000000xf32> {nn.name = "x"}) -> tensor<1x1xf32> {
+  %w = nn.constant dense<0.001> : tensor<4000000x1xf32>
+  %y = nn.matmul %x, %w from <onnx, "MatMul", "fc"> : (tensor<1x4000000xf32>, tensor<4000000x1xf32>) -> tensor<1x1xf32>
+  func.return %y : tensor<1x1xf32>
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", ["330MB", "380MB"])
+def test_workers_out_of_memory(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share of 16 samples has 256 MB: Dask kills the worker, or pauses it before it begins. A half has room."""
+    monkeypatch.setattr(cluster, "_LOOK", 1)
+    monkeypatch.setattr(cluster, "_PAUSED", 2)
+    x = np.random.default_rng(1).normal(size=(16, 4_000_000)).astype(np.float32)
+
+    def calibrated(client: Any) -> tuple[str, list[str]]:
+        session = new_session()
+        module = parse_module(session, WIDE)
+        calibrate = replace(make_pass("calibrate", "backend=numpy"), data=samples_from(x, module), cluster=client)
+        run_passes(module, [make_pass("insert-observers", "observer=minmax"), calibrate], session)
+        return to_text(module), list(session.warnings)
+
+    options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    with (
+        dask_config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(n_workers=1, memory_limit=limit, **options) as others,
+        Client(others) as client,
+    ):
+        (there, warnings), (here, none) = calibrated(cluster.engine_of(client)), calibrated(None)
+    assert there == here
+    assert none == []
+    assert warnings == ["calibrate: a share computed in smaller parts, because workers ran out of memory or died"]
