@@ -22,7 +22,7 @@ from ..parameters import bias_fits
 from ..profiles import profile_of
 from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
 from ..round_weights.layer_by_layer import layer_by_layer
-from ..round_weights.layer_data import Array, Means, Networks, Solution
+from ..round_weights.layer_data import Array, Means, Networks, Rows, Solution
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
     given = product.matrices(layer.float_weight)
     weight = product.matrices(layer.operands()[WEIGHT])
 
-    def shift(means: Means) -> Solution:
+    def shift(means: Means, _: Rows) -> Solution:
         shifts = ((given @ means.f[..., None] - weight @ means.q[..., None]) / means.count)[..., 0]
         return {"shift": shifts.reshape(-1, bias.size).mean(axis=0)}  # the matrices of a batch share their bias
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from xdsl.context import Context
@@ -27,14 +27,16 @@ from ..recurrent import ROWS
 from .adaround import adaround
 from .integer_layers import IntegerLayer, integer_layers
 from .layer_by_layer import layer_by_layer
-from .layer_data import Networks, Solution, Sums
-from .rounding import Grid, matched, rounded, with_least_error
+from .layer_data import Networks, Rows, Solution, Sums
+from .rounding import WIDE, Grid, factored, matched, rounded, with_least_error
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 DAMPINGS = (0.0, 0.3, 1.0)
 """Shares of further damping, among which held-back samples choose where rows are few."""
+_CHANNELS = 64
+"""About as many output channels of a wide layer choose for all."""
 _STATE = "its weight R is rounded to the nearest numbers: the state that it multiplies is inside of the operator"
 
 
@@ -115,19 +117,16 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     """The layer with the integers that are found, or as it is, where these are no better than the nearest."""
     method, options = _method(layer, asked)
     weights = layer.product.matrices(layer.float_weight)
-    groups, channels, _ = weights.shape
-    grid = layer.grid(groups, channels)
+    grid = layer.grid(*weights.shape[:2])
 
-    def solve(sums: Sums) -> Solution:
-        tried = DAMPINGS if sums.are_few and options is None else DAMPINGS[:1]
-        found = [_fitted(weights, sums.damped(share), grid, layer, options) for share in tried]
-        return {"integers": np.stack([each for each, _ in found]), "scales": np.stack([each for _, each in found])}
+    def solve(sums: Sums, held: Rows) -> Solution:
+        task = _Task(layer, weights, grid, sums, held, options)
+        integers, scales = task.best()
+        return {"integers": integers, "scales": scales}
 
     solution, held = networks.solved(layer, Sums.of_both if method == "mismatch" else Sums.of_inputs, solve)
-    found = zip(solution["integers"], solution["scales"], strict=True)
-    measured = ((held.sqnr(weights, integers * scale), integers, scale) for integers, scale in found)
-    after, integers, scale = max(measured, key=lambda each: each[0])
-    before = held.sqnr(weights, grid.nearest(weights))
+    integers, scale = solution["integers"], solution["scales"]
+    after, before = held.sqnr(weights, integers * scale), held.sqnr(weights, grid.nearest(weights))
     if not after > before:
         reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"
         remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", Gain(before, after))
@@ -137,15 +136,48 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     return layer.with_integers(layer.product.weight(integers), layer.scales_of(grid._replace(scale=scale)))
 
 
-def _fitted(weights: Array, sums: Sums, grid: Grid, layer: IntegerLayer, options: Ada | None) -> tuple[Array, Array]:
-    """Integers for these sums, and their scales; by adaround with its options, otherwise by `gptq`."""
-    target = weights if sums.c is None else matched(weights, sums.h, sums.c)
-    fixed = layer.weight.fixed or grid.levels is not None  # levels are those of a scale
-    found = grid if fixed else with_least_error(target, sums.h, grid, layer.shared)
-    if options is not None:
-        return adaround(target, sums.h, found, options), found.scale
-    integers, rounding = rounded(target, sums.h, found, layer.shared, fixed=fixed)
-    return integers, rounding.scale
+class _Task(NamedTuple):
+    """What the integers of a layer, or of some of its output channels, are chosen by."""
+
+    layer: IntegerLayer
+    weights: Array
+    grid: Grid
+    sums: Sums
+    held: Rows
+    options: Ada | None
+
+    def best(self) -> tuple[Array, Array]:
+        """The integers and their scales, with the damping that has the least error on samples held back."""
+        _, channels, columns = self.weights.shape
+        dampings = DAMPINGS if self.sums.are_few and self.options is None else DAMPINGS[:1]
+        if len(dampings) > 1 and columns >= WIDE:
+            some = self._of_channels(max(1, channels // _CHANNELS))
+            dampings = (max(dampings, key=lambda damping: some._sqnr(*some._fitted(damping))),)
+        return max((self._fitted(damping) for damping in dampings), key=lambda found: self._sqnr(*found))
+
+    def _of_channels(self, step: int) -> _Task:
+        """The task for every `step`th output channel."""
+        grid, sums = self.grid.of_channels(step), self.sums.of_channels(step)
+        return self._replace(weights=self.weights[:, ::step], grid=grid, sums=sums)
+
+    def _sqnr(self, integers: Array, scales: Array) -> float:
+        return self.held.sqnr(self.weights, integers * scales)
+
+    def _fitted(self, damping: float) -> tuple[Array, Array]:
+        """Integers for these sums, and their scales: by adaround with its options, otherwise by `gptq`."""
+        sums, shared = self.sums.damped(damping), self.layer.shared
+        fixed = self.layer.weight.fixed or self.grid.levels is not None  # levels are those of a scale
+
+        def scaled(target: Array) -> Grid:
+            return self.grid if fixed else with_least_error(target, sums.h, self.grid, shared)
+
+        if self.options is not None:
+            grid = scaled(self.weights)
+            return adaround(self.weights, sums.h, grid, self.options), grid.scale
+        factor = factored(sums.h)
+        target = self.weights if sums.c is None else matched(self.weights, sums.c, factor)
+        integers, grid = rounded(target, sums.h, factor, scaled(target), shared, fixed=fixed)
+        return integers, grid.scale
 
 
 def _method(layer: IntegerLayer, asked: Method | None) -> tuple[str, Ada | None]:

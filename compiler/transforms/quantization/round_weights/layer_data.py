@@ -29,6 +29,7 @@ from ....runtime.metrics import Differences
 from ....session import Session
 from ..calibrate.observing import in_batches
 from .integer_layers import WEIGHT, IntegerLayer
+from .rounding import WIDE
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Operands = Mapping[int, Array]
@@ -66,14 +67,14 @@ class Summed(Protocol):
 
 @dataclass
 class Sums:
-    """Sums over rows of inputs in the quantized network (xq) and, for `matched`, of outputs in the float one (yf): float64. Sums
-    over parts of the rows merge.
+    """Sums over rows of inputs in the quantized network (xq) and, for `matched`, of outputs in the float one (yf). Sums over
+    parts of the rows merge.
     """
 
     h: Array
-    """Sums of `xq xqᵀ`: [G, K, K]."""
+    """Sums of `xq xqᵀ`: [G, K, K], float64, or float32 for the many columns of wide layers."""
     c: Array | None = None
-    """Sums of `xq yfᵀ`: [G, K, M]."""
+    """Sums of `xq yfᵀ`: [G, K, M], float64."""
     weights: Array | None = None
     """The float layer's matrices, [G, M, K]: `yf = W xf`."""
     rows: int = 0
@@ -94,7 +95,7 @@ class Sums:
     @staticmethod
     def of_none(groups: int, columns: int, weights: Array | None = None) -> Sums:
         """Sums of no rows; without `weights` those of the quantized network only."""
-        h = np.zeros((groups, columns, columns))
+        h = np.zeros((groups, columns, columns), np.float32 if columns >= WIDE else np.float64)
         if weights is None:
             return Sums(h)
         return Sums(h, np.zeros((groups, columns, weights.shape[1])), weights.astype(np.float32))
@@ -117,9 +118,18 @@ class Sums:
         """With this share of the diagonal's mean added to it, as if by rows of independent inputs that both networks share."""
         if not share:
             return self
-        added = share * np.einsum("gkk->gk", self.h).mean(axis=1)[:, None, None]
-        c = None if self.c is None or self.weights is None else self.c + added * self.weights.swapaxes(1, 2)
-        return replace(self, h=self.h + added * np.eye(self.h.shape[-1]), c=c)
+        h = self.h.copy()
+        diagonal = np.einsum("gkk->gk", h)
+        added = share * diagonal.mean(axis=1, dtype=np.float64, keepdims=True)
+        diagonal += added
+        c = None if self.c is None or self.weights is None else self.c + added[..., None] * self.weights.swapaxes(1, 2)
+        return replace(self, h=h, c=c)
+
+    def of_channels(self, step: int) -> Sums:
+        """The sums for every `step`th output channel."""
+        if self.c is None or self.weights is None:
+            return self
+        return replace(self, c=self.c[:, :, ::step], weights=self.weights[:, ::step])
 
     def merge(self, other: Sums) -> None:
         """Add the sums of other rows."""
@@ -315,31 +325,32 @@ class Networks:
         return self._twins.quantized.operands
 
     def solved(
-        self, layer: IntegerLayer, make: Callable[[IntegerLayer], S], solve: Callable[[S], Solution]
+        self, layer: IntegerLayer, make: Callable[[IntegerLayer], S], solve: Callable[[S, Rows], Solution]
     ) -> tuple[Solution, Rows]:
-        """What `solve` makes of the sums of the inputs of a layer, beginning with those that `make` gives. Layers must be
-        requested in order. A checkpoint of the cluster's work keeps what is solved.
+        """What `solve` makes of the sums of the inputs of a layer, beginning with those that `make` gives, and of rows of samples
+        that are not in the sums or, of a single run, of those that are. Layers must be requested in order. A checkpoint of the
+        cluster's work keeps what is solved.
 
-        Also returns rows of samples that are not in the sums or, of a single run, of those that are.
-        Raises CompileError, located at the layer, for NaN and Inf.
+        Also returns these rows. Raises CompileError, located at the layer, for NaN and Inf.
         """
         wish = Wish(make, max(_ROWS, _ROWS_PER_COLUMN * columns_of(layer)) / self._fit)
         inputs = self._twins.inputs(layer.compute)
         if self._held is None:
             kept = list(inputs)
-            return solve(merged_sums([wish.sums(kept, layer, 0)])), Rows.of(rows_of(kept, layer, wish.rows, 0))
-        if self._elsewhere is None:
-            firsts = accumulated(self._shares)
-            solution = solve(
-                merged_sums(
-                    wish.sums(islice(inputs, share.runs), layer, first)
-                    for share, first in zip(self._shares, firsts, strict=True)
-                )
-            )
-        else:
-            solution = self._elsewhere.solved(self._numbers[layer.compute], wish, self._changed, solve)
-        held = _ROWS_HELD / self._held.runs
-        return solution, Rows.of(rows_of(inputs, layer, held, self._fit))
+            held = Rows.of(rows_of(kept, layer, wish.rows, 0))
+            return solve(merged_sums([wish.sums(kept, layer, 0)]), held), held
+        wanted = _ROWS_HELD / self._held.runs
+        if self._elsewhere is not None:
+            held = Rows.of(rows_of(inputs, layer, wanted, self._fit))
+            number = self._numbers[layer.compute]
+            return self._elsewhere.solved(number, wish, self._changed, lambda sums: solve(sums, held)), held
+        firsts = accumulated(self._shares)
+        sums = merged_sums(
+            wish.sums(islice(inputs, share.runs), layer, first)
+            for share, first in zip(self._shares, firsts, strict=True)
+        )
+        held = Rows.of(rows_of(inputs, layer, wanted, self._fit))
+        return solve(sums, held), held
 
     def _changed(self, number: int) -> Operands:
         return self.operands[list(self._numbers)[number]]

@@ -20,13 +20,17 @@ DAMPING = 0.01
 """The fraction of its mean added to the diagonal of H, so that weights of rarely active inputs hardly change."""
 _BLOCK = 32
 """The number of columns after which their errors are propagated to all remaining columns at once."""
+_PANEL = 128
+"""The number of columns that are factored or solved at once."""
 
 
 SHRUNK = tuple(1 - i / 50 for i in range(31))
 """Factors on the scales that weights have by their largest number."""
-_WIDE = 1024
+WIDE = 1024
 """From this many columns on, only every fourth factor is tried, and then the best one's neighbours: `_FINER` away."""
 _FINER = (0.04, 0.02)
+_VALLEY = 0.15
+"""Smaller factors are not tried when one that much larger was the last to help any channel."""
 _NEAR = (0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15)
 """Factors on the scales with which nearest rounding has the least error, among which `gptq` has its own."""
 _TRIED = 1 << 30
@@ -58,52 +62,112 @@ class Grid(NamedTuple):
         """The nearest numbers of the grid."""
         return self.integers(weights) * self.scale
 
+    def of_channels(self, step: int) -> Grid:
+        """The grid of every `step`th output channel."""
+
+        def some(values: Array) -> Array:
+            return values[:, ::step] if values.ndim > 1 else values
+
+        smallest = some(np.asarray(self.smallest))
+        return self._replace(scale=some(self.scale), low=some(self.low), high=some(self.high), smallest=smallest)
+
+
+class Factor(NamedTuple):
+    """H with damping, as `U Uᵀ` with U upper triangular: what `matched` and `gptq` need of it."""
+
+    order: Array
+    """The columns by the size of their inputs, largest first: [G, K]."""
+    upper: Array
+    """U, for columns in this order: [G, K, K]."""
+    damping: Array
+    """What is added to the diagonal of H: [G, K]."""
+
 
 def _nearest(steps: Array, low: Array, high: Array, levels: Array | None) -> Array:
     integers = np.clip(np.rint(steps), low, high)
     return integers if levels is None else levels[np.searchsorted((levels[:-1] + levels[1:]) / 2, integers)]
 
 
+def _damping(h: Array) -> Array:
+    """What is added to the diagonal; it becomes 1 for inputs that are always zero, so that these have no effect."""
+    diagonal = np.einsum("gkk->gk", h).astype(np.float64)
+    return DAMPING * diagonal.mean(axis=1, keepdims=True) + np.where(diagonal == 0, 1.0, 0.0)
+
+
 def damped(h: Array) -> Array:
-    """H with damping; the diagonal is 1 for inputs that are always zero, so that these have no effect."""
-    h = h.copy()
+    """H with damping."""
+    h = h.astype(np.float64)
     diagonal = np.einsum("gkk->gk", h)
-    diagonal += DAMPING * diagonal.mean(axis=1, keepdims=True) + np.where(diagonal == 0, 1.0, 0.0)
+    diagonal += _damping(h)
     return h
 
 
-def matched(weights: Array, h: Array, c: Array) -> Array:
+def factored(h: Array) -> Factor:
+    """The factor of H with damping: that of Cholesky for columns in the opposite order, turned round."""
+    order = np.argsort(-np.einsum("gkk->gk", h), axis=1, kind="stable")
+    turned = order[:, ::-1]
+    again = h[np.arange(len(h))[:, None, None], turned[:, :, None], turned[:, None, :]]
+    return Factor(order, _cholesky(damped(again))[:, ::-1, ::-1], _damping(h))
+
+
+def _cholesky(h: Array) -> Array:
+    """The lower triangular L with `H = L Lᵀ`, in place of H: numpy's needs the memory of two more."""
+    for begin in range(0, h.shape[1], _PANEL):
+        end = begin + _PANEL
+        panel = h[:, begin:, begin:end]
+        panel -= h[:, begin:, :begin] @ h[:, begin:end, :begin].swapaxes(1, 2)
+        corner = h[:, begin:end, begin:end] = np.linalg.cholesky(h[:, begin:end, begin:end])
+        h[:, end:, begin:end] = np.linalg.solve(corner, h[:, end:, begin:end].swapaxes(1, 2)).swapaxes(1, 2)
+        h[:, begin:end, end:] = 0
+    return h
+
+
+def matched(weights: Array, c: Array, factor: Factor) -> Array:
     """The weights that give, on inputs of the quantized network, the outputs of the float network, which has `weights`.
 
-    Least squares: `h` is the sum of `xq xqᵀ`, `c` of `xq yfᵀ`; damped towards `weights`.
+    Least squares: H is the sum of `xq xqᵀ`, `c` of `xq yfᵀ`; damped towards `weights`.
     """
-    more = damped(h)
-    extra: Array = np.einsum("gkk->gk", more) - np.einsum("gkk->gk", h)
-    wanted: Array = c + extra[..., None] * weights.swapaxes(1, 2)
-    return np.linalg.solve(more, wanted).swapaxes(1, 2)
+    order = factor.order[..., None]
+    wanted = c + factor.damping[..., None] * weights.swapaxes(1, 2)
+    found = np.empty_like(wanted)
+    np.put_along_axis(found, order, _solved(factor.upper, np.take_along_axis(wanted, order, 1)), 1)
+    return found.swapaxes(1, 2)
 
 
-def gptq(weights: Array, h: Array, grid: Grid) -> Array:
+def _solved(upper: Array, x: Array) -> Array:
+    """Solves `U Uᵀ y = x` for y, in place of x."""
+    lower, begins = upper.swapaxes(1, 2), range(0, x.shape[1], _PANEL)
+    for begin in reversed(begins):
+        end = begin + _PANEL
+        rest = x[:, begin:end] - upper[:, begin:end, end:] @ x[:, end:]
+        x[:, begin:end] = np.linalg.solve(upper[:, begin:end, begin:end], rest)
+    for begin in begins:
+        end = begin + _PANEL
+        rest = x[:, begin:end] - lower[:, begin:end, :begin] @ x[:, :begin]
+        x[:, begin:end] = np.linalg.solve(lower[:, begin:end, begin:end], rest)
+    return x
+
+
+def gptq(weights: Array, factor: Factor, grid: Grid) -> Array:
     """Integers [G, M, K] for which the outputs' squared error is small: columns by the size of their inputs, largest first.
 
     With `H = U Uᵀ`, U upper triangular, the columns that are rounded, by d, move column j by `(d U)_j / U_jj`. That is GPTQ
     without the inverse of H.
     """
-    order = np.argsort(-np.einsum("gkk->gk", h), axis=1, kind="stable")
+    order, upper, _ = factor
     left = np.take_along_axis(weights, order[:, None, :], 2)
-    upper = _factor(damped(h), order)
-    upper /= np.einsum("gkk->gk", upper)[:, None, :].copy()
     integers, moved = np.empty_like(left), np.empty_like(left)
     scales, lows, highs = (_columns(each, order, left.shape) for each in grid[:3])
-    count = left.shape[2]
+    diagonal, count = np.einsum("gkk->gk", upper)[:, None, :], left.shape[2]
     for begin in range(0, count, _BLOCK):
         end = min(begin + _BLOCK, count)
-        block = left[:, :, begin:end] + moved[:, :, :begin] @ upper[:, :begin, begin:end]
+        near = upper[:, :end, begin:end] / diagonal[:, :, begin:end]
+        block = left[:, :, begin:end] + moved[:, :, :begin] @ near[:, :begin]
         for j in range(begin, end):
             scale = scales[:, :, j]
             q = _nearest(block[:, :, j - begin] / scale, lows[:, :, j], highs[:, :, j], grid.levels)
             integers[:, :, j], moved[:, :, j] = q, left[:, :, j] - q * scale
-            block[:, :, j - begin :] += moved[:, :, j, None] * upper[:, None, j, j:end]
+            block[:, :, j - begin :] += moved[:, :, j, None] * near[:, None, j, j - begin :]
     np.put_along_axis(left, order[:, None, :], integers, 2)
     return left
 
@@ -113,13 +177,6 @@ def _columns(values: Array, order: Array, shape: tuple[int, ...]) -> Array:
     if values.shape[-1] > 1:
         values = np.take_along_axis(values, order[:, None, :], 2)
     return np.broadcast_to(values, shape)
-
-
-def _factor(h: Array, order: Array) -> Array:
-    """The upper triangular U with `H = U Uᵀ`, for rows and columns in this order: a Cholesky factor, turned round."""
-    turned = order[:, ::-1]
-    h = np.stack([each[np.ix_(back, back)] for each, back in zip(h, turned, strict=True)])
-    return np.linalg.cholesky(h)[:, ::-1, ::-1]
 
 
 def output_error(change: Array, h: Array, block: int | None = None) -> Array:
@@ -137,9 +194,9 @@ def with_least_error(weights: Array, h: Array, grid: Grid, shared: tuple[int, ..
     """The grid scaled by the factor with which nearest rounding changes the outputs least, chosen for each output channel of
     each group, and for each block of columns; weights share their scale along the `shared` axes.
     """
-    h, columns = h.astype(np.float32), weights.shape[2]
-    best, factor, scale = np.inf, np.ones(1), grid.scale
-    wide = grid.block is None and columns >= _WIDE
+    h, columns = h.astype(np.float32, copy=False), weights.shape[2]
+    best, factor, scale, smallest = np.inf, np.ones(1), grid.scale, 1.0
+    wide = grid.block is None and columns >= WIDE
     for turn, steps in enumerate((SHRUNK[::4], *([-step, step] for step in _FINER)) if wide else (SHRUNK,)):
         begin = factor if turn else 0.0
         for step in steps:
@@ -148,25 +205,31 @@ def with_least_error(weights: Array, h: Array, grid: Grid, shared: tuple[int, ..
             error = output_error(change, h, grid.block).astype(np.float64)
             error = np.broadcast_to(error.sum(shared, keepdims=True), error.shape)
             better = error < best
+            if better.any():
+                smallest = step
+            elif not turn and step < smallest - _VALLEY:
+                break
             best = np.where(better, error, best)
             chosen = better if grid.block is None else np.repeat(better, grid.block, axis=2)[:, :, :columns]
             factor, scale = np.where(chosen, begin + step, factor), np.where(chosen, tried, scale)
     return grid._replace(scale=scale)
 
 
-def rounded(weights: Array, h: Array, grid: Grid, shared: tuple[int, ...], *, fixed: bool) -> tuple[Array, Grid]:
+def rounded(
+    weights: Array, h: Array, factor: Factor, grid: Grid, shared: tuple[int, ...], *, fixed: bool
+) -> tuple[Array, Grid]:
     """Integers by `gptq` and changes of single weights, and the grid with the scales that leave the least error unless they are
     fixed, or trying takes long. Wide weights are rounded only once.
     """
     columns = weights.shape[2]
-    if columns >= _WIDE:
-        return gptq(weights, h, grid), grid
+    if columns >= WIDE:
+        return gptq(weights, factor, grid), grid
     tries = not fixed and grid.block is None and len(_NEAR) * weights.size * columns <= _TRIED
-    found = with_least_error_left(weights, h, grid, shared) if tries else grid
-    return descended(weights, damped(h), found, gptq(weights, h, found), _SWEEPS), found
+    found = with_least_error_left(weights, h, factor, grid, shared) if tries else grid
+    return descended(weights, damped(h), found, gptq(weights, factor, found), _SWEEPS), found
 
 
-def with_least_error_left(weights: Array, h: Array, grid: Grid, shared: tuple[int, ...]) -> Grid:
+def with_least_error_left(weights: Array, h: Array, factor: Factor, grid: Grid, shared: tuple[int, ...]) -> Grid:
     """The grid with the scales, near its own, that leave the least error behind `gptq`, chosen as in `with_least_error`; not for
     scales of blocks of columns.
     """
@@ -181,7 +244,7 @@ def with_least_error_left(weights: Array, h: Array, grid: Grid, shared: tuple[in
     tried = tried.astype(np.float32).astype(np.float64)
     grids = grid._replace(scale=tried, low=beside(grid.low), high=beside(grid.high))
     targets = beside(weights)
-    errors = output_error(gptq(targets, h, grids) * tried - targets, h).reshape(groups, len(_NEAR), channels)
+    errors = output_error(gptq(targets, factor, grids) * tried - targets, h).reshape(groups, len(_NEAR), channels)
     over = tuple(axis * 2 for axis in shared)
     best = np.broadcast_to(errors.sum(over, keepdims=True), errors.shape).argmin(axis=1)
     return grid._replace(scale=np.take_along_axis(tried.reshape(errors.shape), best[:, None], 1).swapaxes(1, 2))

@@ -37,6 +37,7 @@ from amct_opt.transforms.quantization.round_weights.rounding import (
     Grid,
     damped,
     descended,
+    factored,
     gptq,
     matched,
     output_error,
@@ -85,14 +86,16 @@ def test_gptq_is_its_definition(columns: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(rounding, "_BLOCK", 16)
     weights = np.random.default_rng(1).normal(size=(1, 6, columns))
     h = sums_of(x := rows(1, 4 * columns, columns), x).h
-    assert np.array_equal(gptq(weights, h, grid(weights, 4)), literally(weights, h, grid(weights, 4)))
+    assert np.array_equal(gptq(weights, factored(h), grid(weights, 4)), literally(weights, h, grid(weights, 4)))
 
 
 def test_groups_are_rounded_by_themselves() -> None:
     weights = np.random.default_rng(2).normal(size=(3, 4, 9))
     h, on = sums_of(x := rows(3, 60, 9), x).h, grid(weights, 3)
-    one_by_one = [gptq(weights[i, None], h[i, None], Grid(*(each[i, None] for each in on[:3])))[0] for i in range(3)]
-    assert np.array_equal(gptq(weights, h, on), one_by_one)
+    one_by_one = [
+        gptq(weights[i, None], factored(h[i, None]), Grid(*(each[i, None] for each in on[:3])))[0] for i in range(3)
+    ]
+    assert np.array_equal(gptq(weights, factored(h), on), one_by_one)
 
 
 def test_no_rounding_of_eight_weights_has_less_error_than_the_best_and_nearest_has_no_less() -> None:
@@ -102,7 +105,7 @@ def test_no_rounding_of_eight_weights_has_less_error_than_the_best_and_nearest_h
         down = np.floor(weights / on.scale)
         every = np.clip(down + np.array(list(combinations((0, 1), repeat=8)))[None], on.low, on.high) * on.scale
         best = output_error(every - weights, h).min()
-        found = output_error(gptq(weights, h, on) * on.scale - weights, h).item()
+        found = output_error(gptq(weights, factored(h), on) * on.scale - weights, h).item()
         nearest = output_error(on.nearest(weights) - weights, h).item()
         assert found <= 1.05 * nearest
         assert found >= best or found <= nearest  # weights that make up for others may go further than one step
@@ -117,14 +120,14 @@ def test_scales_behind_gptq_and_single_changes_each_leave_less_error(shared: tup
     def error(integers: np.ndarray, on: Grid, h: np.ndarray = h) -> float:
         return float(output_error(integers * on.scale - weights, h).sum())
 
-    found = with_least_error_left(weights, h, on, shared)
+    found = with_least_error_left(weights, h, factored(h), on, shared)
     ratio = found.scale / on.scale
     assert all((ratio.min(axis) == ratio.max(axis)).all() for axis in shared)
     of_each = [
-        error(gptq(weights, h, each := on._replace(scale=np.float32(on.scale * f).astype(float))), each)
+        error(gptq(weights, factored(h), each := on._replace(scale=np.float32(on.scale * f).astype(float))), each)
         for f in (0.8, 1, 1.1)
     ]
-    integers = gptq(weights, h, found)
+    integers = gptq(weights, factored(h), found)
     assert error(integers, found) <= min(of_each)
     once, often = (descended(weights, h, found, integers, sweeps) for sweeps in (1, 50))
     assert error(integers, found) > error(once, found) >= error(often, found)
@@ -142,7 +145,7 @@ def test_few_levels_are_between_the_best_choice_of_all_and_the_nearest() -> None
         weights = np.random.default_rng(seed).normal(size=(1, 1, 5))
         h, on = sums_of(x := rows(1, 50, 5, seed), x).h, grid(weights, 4)._replace(levels=levels)
         every = np.array(list(combinations(levels, repeat=5)))[None] * on.scale
-        integers = gptq(weights, h, on)
+        integers = gptq(weights, factored(h), on)
         assert set(integers.flat) <= set(levels)
         found, nearest = (output_error(each - weights, h).item() for each in (integers * on.scale, on.nearest(weights)))
         assert output_error(every - weights, h).min() <= found * (1 + 1e-9)
@@ -185,9 +188,9 @@ def test_inputs_that_are_always_zero_leave_their_weights_at_the_nearest_number()
     x[:, :, 2] = 0
     weights = np.random.default_rng(3).normal(size=(1, 4, 6))
     on = grid(weights, 4)
-    assert np.array_equal(gptq(weights, sums_of(x, x).h, on)[..., 2], on.integers(weights)[..., 2])
+    assert np.array_equal(gptq(weights, factored(sums_of(x, x).h), on)[..., 2], on.integers(weights)[..., 2])
     zero = np.zeros_like(x)
-    assert np.array_equal(gptq(weights, sums_of(zero, zero).h, on), on.integers(weights))
+    assert np.array_equal(gptq(weights, factored(sums_of(zero, zero).h), on), on.integers(weights))
 
 
 def test_matched_weights_give_the_float_outputs_on_other_inputs() -> None:
@@ -196,7 +199,7 @@ def test_matched_weights_give_the_float_outputs_on_other_inputs() -> None:
     weights = np.random.default_rng(4).normal(size=(1, 3, 6))
     sums = sums_of(q, f, weights)
     assert sums.c is not None
-    found = matched(weights, sums.h, sums.c)
+    found = matched(weights, sums.c, factored(sums.h))
     wanted = f @ weights.swapaxes(1, 2)
     assert sqnr(wanted, q @ found.swapaxes(1, 2)) > sqnr(wanted, q @ weights.swapaxes(1, 2)) + 15
 
@@ -223,7 +226,7 @@ def assert_same_sums(one: Sums | Means, other: Sums | Means) -> None:
 
 @pytest.mark.parametrize("wide", [0, 1024])
 def test_scales_are_near_the_best_of_a_fine_grid(wide: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounding, "_WIDE", wide)
+    monkeypatch.setattr(rounding, "WIDE", wide)
     weights = np.random.default_rng(7).standard_t(3, size=(2, 6, 90))
     h, on = sums_of(x := rows(2, 200, 90, 7), x).h, grid(weights, 4)
 
