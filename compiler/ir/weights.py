@@ -242,14 +242,17 @@ def release(array: Array) -> None:
 
 
 def reclaim() -> None:
-    """Frees the weights of erased operations, which refer to each other, and returns freed memory to the system.
-
-    Otherwise glibc keeps what large arrays, and those of threads, leave behind. With other C libraries memory is only freed.
-    """
-    import ctypes
+    """Frees the weights of erased operations, which refer to each other, and returns freed memory to the system."""
     import gc
 
     gc.collect()
+    return_freed_memory()
+
+
+def return_freed_memory() -> None:
+    """Otherwise glibc keeps what large arrays, and those of threads, leave behind. Does nothing with other C libraries."""
+    import ctypes
+
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 

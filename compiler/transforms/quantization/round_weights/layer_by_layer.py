@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ....backends import HERE, Runner
 from ....files import scratch
+from ....ir.weights import return_freed_memory
 from ....rewriting import Remarks
 from ....runtime.data import Samples
 from .integer_layers import IntegerLayer
@@ -43,6 +44,7 @@ def layer_by_layer(
             networks.operands[layer.compute].update(step(layer, networks).operands())
             if tuple(layer.site.owner.operands) != given:
                 undo.append((layer, back))
+            return_freed_memory()
             remarks.session.progress("layers", i + 1, len(layers))
         lost = networks.lost() if undo else None
     if lost is not None:

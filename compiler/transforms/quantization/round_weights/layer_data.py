@@ -43,6 +43,8 @@ HELD_BACK = 8
 _ROWS = 1 << 14
 """About how many rows of a layer are summed, but at least `_ROWS_PER_COLUMN` for each column of its weight."""
 _ROWS_PER_COLUMN = 8
+_ENOUGH = 1 << 11
+"""So many rows are summed at once, fewer in layers with fewer columns."""
 _FEW = 7
 """Layers of which data has fewer rows per column are fitted to chance."""
 _ROWS_HELD = 1 << 11
@@ -258,11 +260,11 @@ class Wish(NamedTuple):
 
         Raises CompileError, located at the layer, for NaN and Inf.
         """
-        sums, columns = self.make(layer), columns_of(layer)
+        sums, enough = self.make(layer), min(columns_of(layer), _ENOUGH)
         waiting: list[tuple[Array, Array]] = []
         for each in rows_of(inputs, layer, self.rows, first):
             waiting.append(each)
-            if sum(q.shape[1] for q, _ in waiting) >= columns:
+            if sum(q.shape[1] for q, _ in waiting) >= enough:
                 _add(waiting, sums)
         _add(waiting, sums)
         return sums
@@ -432,7 +434,7 @@ def _filled(rows: Array) -> Array:
 
 
 def _add(waiting: list[tuple[Array, Array]], sums: Summed) -> None:
-    """Add rows that waited until they are as many as columns: then their product costs more than adding it to the sums."""
+    """Add rows that waited until they are as many as columns, or many: their product costs more than adding it to the sums."""
     if waiting:
         q = np.concatenate([each for each, _ in waiting], axis=1)
         same = all(f is each for each, f in waiting)
