@@ -129,7 +129,9 @@ class IntegerLayer:
 
     def operands(self) -> Mapping[int, Array]:
         """The operands that it will read after conversion, as real numbers that the integers represent."""
-        read = {WEIGHT: _read(self.weight._replace(scales=self.scales))}
+        weight = _read(self.weight._replace(scales=self.scales))
+        same = np.array_equal(weight, self.weight.array)
+        read = {WEIGHT: self.weight.array if same else weight}  # one array where the constant has these numbers
         if self.second is not None:
             read[SECOND] = _read(self.second)
         if (bias := self.bias) is not None:
